@@ -1,0 +1,38 @@
+"""Which module holds which command; a module is loaded when its noun is first used."""
+
+from importlib import import_module
+
+import click
+
+# Nouns with verbs below them, then commands that stand alone; in the order of the usage text.
+GROUPS = {
+    "state": ("state", "small JSON documents by key and scope"),
+    "sentinel": ("sentinels", "throttle guards: one claim per interval"),
+}
+SINGLES = {
+    "init": "database",
+    "health": "database",
+    "version": "database",
+    "ping": "daemon",
+    "status": "daemon",
+}
+
+
+def verbs(noun: str) -> dict[str, click.Command]:
+    """The commands below a noun, by name."""
+    return _commands(GROUPS[noun][0])
+
+
+def single(name: str) -> click.Command:
+    return _commands(SINGLES[name])[name]
+
+
+def every() -> dict[str, click.Command]:
+    """All commands by their full name."""
+    found = {f"{noun} {verb}": command for noun in GROUPS for verb, command in verbs(noun).items()}
+    return found | {name: single(name) for name in SINGLES}
+
+
+def _commands(module: str) -> dict[str, click.Command]:
+    commands: list[click.Command] = import_module(f"icd.cli.{module}").COMMANDS
+    return {str(command.name): command for command in commands}

@@ -1,0 +1,53 @@
+"""`icctl ping`, `icctl status`"""
+
+import click
+
+from icd.cli import render
+from icd.cli.invocation import Ask, Output, World
+from icd.rpc.methods import daemon as methods
+
+
+@click.command("ping", add_help_option=False)
+def ping(world: World) -> Ask:
+    """Print pong if the daemon answers; exit 1 if there is none.
+
+    \b
+    Example:
+      icctl ping
+    """
+
+    def show(_result: methods.Pong) -> Output:
+        return render.text("pong")
+
+    return Ask("icd.ping", methods.Ping(), render.to_json if world.json else show)
+
+
+@click.command("status", add_help_option=False)
+def status(world: World) -> Ask:
+    """Show what the daemon is doing; exit 1 if there is none.
+
+    \b
+    Examples:
+      icctl status
+      icctl status --json
+    """
+    return Ask("icd.status", methods.Status(), render.to_json if world.json else _show_status)
+
+
+def _show_status(report: methods.Report) -> Output:
+    calls, failures = sum(report.calls.values()), sum(report.failures.values())
+    lines = [
+        f"icd {report.version}, pid {report.pid}, up {report.uptime} s",
+        f"socket: {report.socket}",
+        f"sqlite: {report.sqlite_version}",
+        f"sessions: {report.sessions}",
+        f"calls: {calls}, failed: {failures}",
+        *(f"  failed: {name} {count}" for name, count in sorted(report.failures.items())),
+        f"databases: {len(report.databases)}",
+    ]
+    for db in report.databases:
+        lines.append(f"  {db.path}: {db.calls} calls in {db.batches} batches, {db.waiting} waiting")
+    return render.text(*lines)
+
+
+COMMANDS = [ping, status]

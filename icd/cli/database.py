@@ -1,0 +1,86 @@
+"""`icctl init`, `icctl health`, `icctl version`"""
+
+import os
+
+import click
+
+from icd import __version__
+from icd.cli import render
+from icd.cli.invocation import Ask, Output, World
+from icd.errors import IcError, NoDatabase
+from icd.rpc.methods import database as methods
+
+
+@click.command("init", add_help_option=False)
+def init(world: World) -> Ask:
+    """Create the project's database in .clavain/, or bring an existing one up to date.
+
+    Only this command ever creates a database.
+    The directory is made with mode 0700, the file with 0600; an upgrade makes a backup first.
+
+    \b
+    Example:
+      icctl init
+    """
+
+    def show(result: methods.Initialized) -> Output:
+        path = _relative(result.path, world.invocation.cwd)
+        return render.text(f"initialized {path} (schema v{result.schema})")
+
+    return Ask("db.init", methods.Init(), render.to_json if world.json else show)
+
+
+@click.command("health", add_help_option=False)
+@click.option("--check", "thorough", is_flag=True, help="Read every page of the database, too.")
+def health(world: World, *, thorough: bool) -> Ask:
+    """Print ok if the database can be used; else exit 2 and say what is wrong.
+
+    Checks that it can be read, that its schema is current, that it is in WAL mode and that more
+    than 10 MB of disk are free.
+
+    \b
+    Examples:
+      icctl health
+      icctl health --check
+    """
+
+    def show(_result: methods.Healthy) -> Output:
+        return render.text("ok")
+
+    return Ask("db.health", methods.Health(thorough), render.to_json if world.json else show)
+
+
+@click.command("version", add_help_option=False)
+@click.argument("ignored", nargs=-1, metavar="")
+def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
+    """Print the version of the program and of the database's schema; always exit 0.
+
+    \b
+    Example:
+      icctl version
+    """
+    del ignored  # scripts of the original pass all sorts of things
+    program = world.invocation.program
+
+    def shown(schema: int | None, why: str) -> Output:
+        if world.json:
+            return render.to_json({"program": program, "version": __version__, "schema": schema})
+        return render.text(f"{program} {__version__}", f"schema: {why}")
+
+    def show(result: methods.SchemaVersion) -> Output:
+        return shown(result.schema, f"v{result.schema}")
+
+    def without(error: IcError) -> Output:
+        missing = isinstance(error, NoDatabase)
+        return shown(None, "unknown (no database)" if missing else f"unknown ({error.message})")
+
+    return Ask("db.schema", methods.Schema(), show, render_error=without)
+
+
+def _relative(path: str, cwd: str) -> str:
+    """As the original: a path right here is shown as it would be typed."""
+    here = os.path.join(cwd, "")
+    return path[len(here) :] if path.startswith(here) else path
+
+
+COMMANDS = [init, health, version]

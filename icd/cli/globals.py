@@ -1,0 +1,55 @@
+"""Flags that every command understands, before or after the verb."""
+
+import msgspec
+
+from icd.cli.types import milliseconds
+from icd.errors import Usage
+
+_SWITCHES = {"--json", "--verbose", "--no-daemon", "--help", "-h"}
+_VALUED = {"--db", "--timeout"}
+
+
+class Globals(msgspec.Struct):
+    words: list[str]
+    db: str | None = None
+    timeout_ms: int | None = None
+    json: bool = False
+    verbose: bool = False
+    no_daemon: bool = False
+    help: bool = False
+
+
+def strip(argv: list[str]) -> Globals:
+    """Take the global flags out of a command line; what follows `--` is left alone."""
+    found = Globals(words=[])
+    rest = iter(argv)
+    for word in rest:
+        if word == "--":
+            found.words += [word, *rest]
+            break
+        flag, equals, value = word.partition("=")
+        if word in _SWITCHES:
+            _switch(found, word)
+        elif flag in _VALUED:
+            _set(found, flag, value if equals else next(rest, None))
+        else:
+            found.words.append(word)
+    return found
+
+
+def _switch(found: Globals, word: str) -> None:
+    name = "help" if word == "-h" else word[2:].replace("-", "_")
+    setattr(found, name, True)
+
+
+def _set(found: Globals, flag: str, value: str | None) -> None:
+    if value is None:
+        raise Usage(f"{flag} needs a value")
+    if flag == "--db":
+        found.db = value
+        return
+    timeout_ms = milliseconds(value)
+    if timeout_ms is None:
+        raise Usage(f"invalid timeout: {value}", hint="write 500ms, 5s or 1m")
+    # Zero or less means the default, as it always has.
+    found.timeout_ms = timeout_ms if timeout_ms > 0 else None

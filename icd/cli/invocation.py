@@ -1,0 +1,99 @@
+"""A command line with the caller's world around it, and what can become of it.
+
+The daemon runs other people's command lines, so nothing here may look at this process's
+environment, directory, terminal, locale or name: everything comes from the caller.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from icd.errors import IcError, UnreadableInput
+from icd.rpc.method import Call, Params
+
+# A payload's limit, and room for white space around it.
+INPUT_BYTES = 1024 * 1024 + 64 * 1024
+
+
+class Invocation(msgspec.Struct):
+    """What a client forwards.  `files` maps a path to its content, or to why it cannot be read."""
+
+    argv: list[str]
+    cwd: str
+    deadline: float
+    program: str = "icctl"
+    env: dict[str, str] = {}
+    pid: int | None = None
+    request_id: str | None = None
+    stdin: bytes | None = None
+    files: dict[str, bytes | str] = {}
+
+
+class Output(msgspec.Struct):
+    """Ready to print."""
+
+    exit: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+
+class Need(msgspec.Struct):
+    """Nothing was done; send this input and ask again."""
+
+    what: Literal["stdin", "file"]
+    path: str = ""
+    limit: int = INPUT_BYTES
+
+
+class Ask(msgspec.Struct):
+    """What a command wants to call, and how to show the result."""
+
+    method: str
+    params: Params
+    render: Callable[[Any], Output]
+    # For the few commands that have something to say even then.
+    render_error: Callable[[IcError], Output] | None = None
+
+
+class Plan(msgspec.Struct):
+    """An Ask made ready for a host."""
+
+    call: Call
+    ask: Ask
+    context: str
+    program: str
+
+
+class Needed(Exception):
+    def __init__(self, need: Need) -> None:
+        super().__init__(need)
+        self.need = need
+
+
+class World(msgspec.Struct):
+    """What a command may know about its caller."""
+
+    invocation: Invocation
+    json: bool
+
+    def stdin(self) -> bytes:
+        if self.invocation.stdin is None:
+            raise Needed(Need("stdin"))
+        return self.invocation.stdin
+
+    def file(self, path: str) -> bytes:
+        content = self.invocation.files.get(path)
+        if content is None:
+            raise Needed(Need("file", path))
+        if isinstance(content, str):
+            raise UnreadableInput(f"cannot read {path}: {content}")
+        return content
+
+
+def line(program: str, context: str, error: IcError) -> bytes:
+    """`icctl: <context>: <message>; <hint>`"""
+    parts = [program, context, error.message] if context else [program, error.message]
+    text = ": ".join(parts) + (f"; {error.hint}" if error.hint else "")
+    return (text.replace("\n", " ") + "\n").encode("utf-8", "backslashreplace")
+

@@ -1,0 +1,113 @@
+"""From a command line to a plan, and from an answer to what is printed.
+
+Click parses the leaf command only: the globals and the path to the leaf are plain words, which
+keeps a parse near a tenth of a millisecond and click away from the daemon's own process.
+"""
+
+import time
+
+import click
+import msgspec
+
+from icd.cli import commands, globals, help
+from icd.cli.invocation import Ask, Invocation, Need, Needed, Output, Plan, World, line
+from icd.core.requests import MAX_DEADLINE_MS
+from icd.core.state import Writer
+from icd.db.paths import Where
+from icd.errors import IcError, Usage
+from icd.rpc import methods
+from icd.rpc.method import Answer, Call
+
+
+def plan(invocation: Invocation) -> Plan | Need | Output:
+    """Decide what a command line means.  Does nothing yet."""
+    context = ""
+    try:
+        flags = globals.strip(invocation.argv)
+        words = flags.words
+        if words[:1] == ["help"]:
+            words, flags.help = words[1:], True
+        if not words:
+            return Output(0, help.usage(invocation.program))
+        if words[0] in commands.SINGLES:
+            context, words = words[0], words[1:]
+            command = commands.single(context)
+        elif words[0] in commands.GROUPS:
+            context = words[0]
+            if flags.help and len(words) == 1:
+                return Output(0, help.noun(invocation.program, context))
+            command = _verb(context, words[1:])
+            context, words = f"{context} {command.name}", words[2:]
+        else:
+            return _unknown(invocation.program, words[0])
+        if flags.help:
+            return Output(0, help.command(invocation.program, context, command))
+        ask = _parse(command, context, words, World(invocation, flags.json))
+        return _ready(invocation, flags, ask, context)
+    except Needed as exc:
+        return exc.need
+    except IcError as exc:
+        return Output(exc.exit, b"", line(invocation.program, context, exc))
+
+
+def finish(plan: Plan, answer: Answer) -> Output:
+    """Turn an answer into text and an exit code."""
+    if answer.error is None:
+        output = plan.ask.render(answer.result)
+    elif plan.ask.render_error is not None:
+        output = plan.ask.render_error(answer.error)
+    else:
+        told = line(plan.program, plan.context, answer.error)
+        output = Output(answer.error.exit, b"", told)
+    notes = [f"{plan.program}: {plan.context}: warning: {text}\n" for text in answer.warnings]
+    notes += [f"{plan.program}: {text}\n" for text in answer.trace]
+    output.stderr = "".join(notes).encode("utf-8", "backslashreplace") + output.stderr
+    return output
+
+
+def _unknown(program: str, word: str) -> Output:
+    error = Usage(f"unknown command: {word}")
+    return Output(3, help.usage(program), line(program, "", error))
+
+
+def _verb(noun: str, words: list[str]) -> click.Command:
+    verbs = commands.verbs(noun)
+    if not words:
+        raise Usage(f"missing subcommand ({', '.join(verbs)})")
+    if words[0] not in verbs:
+        raise Usage(f"unknown subcommand: {words[0]}", hint=f"use one of {', '.join(verbs)}")
+    return verbs[words[0]]
+
+
+def _parse(command: click.Command, context: str, words: list[str], world: World) -> Ask:
+    try:
+        parsed = command.make_context(context, words, terminal_width=80, color=False)
+        assert command.callback is not None
+        ask: Ask = command.callback(world, **parsed.params)
+    except click.UsageError as exc:
+        message = exc.format_message().rstrip(".")
+        raise Usage(message, hint=f"see '{world.invocation.program} {context} --help'") from exc
+    return ask
+
+
+def _ready(invocation: Invocation, flags: globals.Globals, ask: Ask, context: str) -> Plan:
+    """Attach to the call what concerns every call."""
+    method = methods.find(ask.method)
+    assert method is not None, f"{ask.method} is not in the table of methods"
+    deadline = invocation.deadline
+    if flags.timeout_ms is not None:
+        limit_ms = min(flags.timeout_ms, MAX_DEADLINE_MS)
+        deadline = min(deadline, time.monotonic() + limit_ms / 1000)
+    params = msgspec.structs.replace(ask.params, request_id=invocation.request_id)
+    if method.check is not None:
+        method.check(params)
+    env = invocation.env
+    call = Call(
+        method=method,
+        params=params,
+        where=Where(invocation.cwd, flags.db, env.get("INTERCORE_DB")),
+        writer=Writer(invocation.pid, env.get("CLAUDE_SESSION_ID")),
+        deadline=deadline,
+        verbose=flags.verbose,
+    )
+    return Plan(call, ask, context, invocation.program)

@@ -1,0 +1,75 @@
+"""Words that people type, turned into numbers.  No float touches time."""
+
+import re
+
+import click
+
+_UNITS_NS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "μs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,
+}
+_PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h|d)", re.ASCII)
+
+
+def milliseconds(text: str) -> int | None:
+    """A Go duration such as 1h30m or 250ms (and days, `d`), rounded up; None if it is not one."""
+    sign = -1 if text.startswith("-") else 1
+    rest = text[1:] if text[:1] in ("-", "+") else text
+    if rest == "0":
+        return 0
+    total_ns = 0
+    while rest:
+        part = _PART.match(rest)
+        if part is None or not (part[1] or part[2]):
+            return None
+        unit = _UNITS_NS[part[3]]
+        fraction = part[2] or ""
+        total_ns += int(part[1] or 0) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
+        rest = rest[part.end() :]
+    return sign * -(-total_ns // 1_000_000) if text.strip("+-") else None
+
+
+class Duration(click.ParamType[int]):
+    """A duration that is not negative, in milliseconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        found = milliseconds(value)
+        if found is None:
+            self.fail(f"invalid duration {value!r}: write 500ms, 5m or 24h", param, ctx)
+        if found < 0:
+            self.fail(f"the duration {value!r} is negative", param, ctx)
+        return found
+
+
+class Whole(click.ParamType[int]):
+    """A decimal integer, within bounds; Python would also take 1_000 and ١."""
+
+    name = "integer"
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least = least
+        self.most = most
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        text = str(value)
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
+            self.fail(f"{text!r} is not an integer", param, ctx)
+        if not self.least <= int(text) <= self.most:
+            self.fail(f"{text} is not between {self.least} and {self.most}", param, ctx)
+        return int(text)
+
+
+DURATION = Duration()

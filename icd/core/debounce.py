@@ -1,0 +1,49 @@
+"""What the daemon remembers of the last writes, to spare the disk a repetition.
+
+Only an unchanged payload by the same writer inside the window is skipped.  The memory is dropped
+whenever it could be behind the database: another program wrote, a batch failed, the file changed.
+"""
+
+from collections import OrderedDict
+
+from msgspec import Struct
+
+from icd.core.state import Row, Writer
+
+REMEMBERED = 1024
+
+
+class _Write(Struct, frozen=True):
+    row: Row
+    writer: Writer
+    at: float
+
+
+class Recent:
+    """The last write of each (key, scope) that went through this daemon."""
+
+    def __init__(self) -> None:
+        self._writes: OrderedDict[tuple[str, str], _Write] = OrderedDict()
+
+    def unchanged(
+        self, key: str, scope_id: str, payload: str, writer: Writer, *, window: float, at: float
+    ) -> Row | None:
+        """The row that stands, if writing `payload` now would only repeat it."""
+        last = self._writes.get((key, scope_id))
+        if last is None or last.row.payload != payload or last.writer != writer:
+            return None
+        return last.row if at - last.at < window else None
+
+    def remember(self, row: Row, writer: Writer, *, at: float) -> None:
+        """Note a write, at a moment of the monotonic clock.  What expires is never noted."""
+        self.forget(row.key, row.scope_id)
+        if row.expires_ms is None:
+            self._writes[row.key, row.scope_id] = _Write(row, writer, at)
+            if len(self._writes) > REMEMBERED:
+                self._writes.popitem(last=False)
+
+    def forget(self, key: str, scope_id: str) -> None:
+        self._writes.pop((key, scope_id), None)
+
+    def clear(self) -> None:
+        self._writes.clear()

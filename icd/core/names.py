@@ -1,0 +1,64 @@
+"""Rules for what things may be called.
+
+Names travel in tab-separated lines, so control characters are refused everywhere.
+"""
+
+import re
+import time
+
+from icd.errors import InvalidName
+
+KEY_BYTES = 200
+NAME_BYTES = 4096  # far above any session id; keeps a runaway variable out of the index
+
+_KEY = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_.:-]+)*")
+_KEY_PREFIX = re.compile(r"[a-z0-9_.:-]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def check_key(key: str) -> None:
+    if not key or len(key) > KEY_BYTES or not _KEY.fullmatch(key):
+        raise InvalidName(
+            f"invalid key {shown(key)}",
+            hint=f"use lower-case words joined by dots, such as dispatch.codex, "
+            f"at most {KEY_BYTES} bytes",
+        )
+
+
+def check_key_prefix(prefix: str) -> None:
+    if len(prefix) > KEY_BYTES or not _KEY_PREFIX.fullmatch(prefix):
+        raise InvalidName(
+            f"invalid key prefix {shown(prefix)}", hint="give the first letters of a key"
+        )
+
+
+def check_scope(scope_id: str) -> None:
+    _check(scope_id, "scope")
+
+
+def check_name(name: str) -> None:
+    if not name:
+        raise InvalidName("the name is empty", hint="is the variable that holds it unset?")
+    _check(name, "name")
+
+
+def _check(text: str, what: str) -> None:
+    if _CONTROL.search(text):
+        raise InvalidName(
+            f"the {what} {shown(text)} contains control characters",
+            hint="remove tabs and newlines from it",
+        )
+    if len(text.encode()) > NAME_BYTES:
+        raise InvalidName(
+            f"the {what} is longer than {NAME_BYTES} bytes", hint="use an identifier, not content"
+        )
+
+
+def shown(text: str, limit: int = 60) -> str:
+    """Quote a caller's word for a message: one line, not too long."""
+    return repr(text if len(text) <= limit else text[:limit] + "…")
+
+
+def iso(seconds: int) -> str:
+    """Unix seconds as UTC in RFC 3339."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,0 +1,186 @@
+"""Throttle guards: of all who ask within an interval, one is told "allowed".
+
+Invariants
+    - one statement decides the winner; nobody reads first and writes later;
+    - interval 0 claims once, for ever: such a row never fires again, whatever is asked later;
+    - a claim never fires earlier than its interval, and a clock that steps back delays the next
+      claim by at most one interval after the first check that sees it;
+    - auto-prune removes only rows whose absence cannot change an answer;
+    - a claim that is asked again with the id it was made with is told "allowed" again.
+
+Callers run these inside a transaction, and take `now_ms` after they hold the lock: an older `now`
+would look like a clock that stepped back.
+"""
+
+import sqlite3
+
+from msgspec import Struct
+
+from icd.errors import RequestMismatch
+
+WEEK_MS = 7 * 24 * 3600 * 1000
+PRUNED_PER_CHECK = 8
+# Three hundred years: larger intervals are slips of the finger, and must not overflow.
+MAX_INTERVAL_S = 300 * 366 * 24 * 3600
+
+
+class Verdict(Struct, frozen=True):
+    """`retry_ms`: until a check with this interval may be allowed; None means never."""
+
+    allowed: bool
+    fired_ms: int
+    retry_ms: int | None
+
+
+class Sentinel(Struct, frozen=True):
+    name: str
+    scope_id: str
+    last_fired: int
+    once: bool
+    interval_ms: int
+
+
+class _Row(Struct, frozen=True):
+    fired_ms: int
+    interval_ms: int
+    once: int
+    prune_ms: int | None
+    request_id: str | None
+
+
+_CLAIM = """
+INSERT INTO sentinels
+    (name, scope_id, last_fired, fired_ms, interval_ms, once, prune_ms, request_id)
+VALUES (:name, :scope_id, :now_ms / 1000, :now_ms, :interval_ms, :interval_ms = 0,
+        CASE WHEN :interval_ms > 0 THEN :now_ms + max(:interval_ms, :week_ms) END, :request_id)
+ON CONFLICT (name, scope_id) DO UPDATE SET
+    last_fired = excluded.last_fired,
+    fired_ms = excluded.fired_ms,
+    interval_ms = max(interval_ms, excluded.interval_ms),
+    prune_ms = CASE WHEN prune_ms IS NOT NULL THEN
+        :now_ms + max(interval_ms, excluded.interval_ms, :week_ms) END,
+    request_id = excluded.request_id
+WHERE once = 0 AND :interval_ms > 0 AND :now_ms - fired_ms >= :interval_ms
+    AND (request_id IS NULL OR request_id IS NOT excluded.request_id)
+RETURNING 1
+"""
+_FIND = """
+SELECT fired_ms, interval_ms, once, prune_ms, request_id
+FROM sentinels WHERE name = ? AND scope_id = ?
+"""
+_NOTE = """
+UPDATE sentinels
+SET last_fired = :fired_ms / 1000, fired_ms = :fired_ms, interval_ms = :interval_ms,
+    prune_ms = :prune_ms
+WHERE name = :name AND scope_id = :scope_id
+"""
+_AUTO_PRUNE = """
+DELETE FROM sentinels WHERE (name, scope_id) IN (
+    SELECT name, scope_id FROM sentinels WHERE prune_ms < ? ORDER BY prune_ms LIMIT ?)
+"""
+_RESET = "DELETE FROM sentinels WHERE name = ? AND scope_id = ?"
+_RESET_ALL = "DELETE FROM sentinels WHERE name = ?"
+_LIST = """
+SELECT name, scope_id, last_fired, once, interval_ms FROM sentinels ORDER BY name, scope_id
+"""
+_PRUNE = "DELETE FROM sentinels WHERE fired_ms <= ? AND (once = 0 OR ? = 0)"
+
+
+def check(
+    conn: sqlite3.Connection,
+    name: str,
+    scope_id: str,
+    *,
+    interval_s: int,
+    request_id: str | None = None,
+    now_ms: int,
+) -> Verdict:
+    """Claim the sentinel if it is due."""
+    interval_ms = interval_s * 1000
+    token = f"{request_id}/{interval_ms}" if request_id else None
+    claim = {
+        "name": name,
+        "scope_id": scope_id,
+        "now_ms": now_ms,
+        "interval_ms": interval_ms,
+        "week_ms": WEEK_MS,
+        "request_id": token,
+    }
+    if conn.execute(_CLAIM, claim).fetchone():
+        return Verdict(allowed=True, fired_ms=now_ms, retry_ms=interval_ms or None)
+    row = _Row(*conn.execute(_FIND, (name, scope_id)).fetchone())
+    if token and row.request_id and row.request_id.startswith(f"{request_id}/"):
+        return _repeat(row, token, interval_ms, now_ms=now_ms)
+    row = _note(conn, name, scope_id, row, interval_ms, now_ms=now_ms)
+    return Verdict(
+        allowed=False,
+        fired_ms=row.fired_ms,
+        retry_ms=_retry_ms(row, interval_ms, now_ms=now_ms),
+    )
+
+
+def auto_prune(conn: sqlite3.Connection, *, now_ms: int) -> int:
+    return conn.execute(_AUTO_PRUNE, (now_ms, PRUNED_PER_CHECK)).rowcount
+
+
+def reset(conn: sqlite3.Connection, name: str, scope_id: str) -> int:
+    return conn.execute(_RESET, (name, scope_id)).rowcount
+
+
+def reset_all(conn: sqlite3.Connection, name: str) -> int:
+    return conn.execute(_RESET_ALL, (name,)).rowcount
+
+
+def every(conn: sqlite3.Connection) -> list[Sentinel]:
+    return [
+        Sentinel(name, scope_id, last_fired, bool(once), interval_ms)
+        for name, scope_id, last_fired, once, interval_ms in conn.execute(_LIST)
+    ]
+
+
+def prune(
+    conn: sqlite3.Connection, *, older_than_ms: int, keep_once: bool = False, now_ms: int
+) -> int:
+    """Remove what fired at least that long ago; 0 removes everything, whatever the clock did."""
+    cutoff = now_ms - older_than_ms if older_than_ms else 2**63 - 1
+    return conn.execute(_PRUNE, (cutoff, int(keep_once))).rowcount
+
+
+def _repeat(row: _Row, token: str, interval_ms: int, *, now_ms: int) -> Verdict:
+    """The winner asks again, because it never heard that it had won."""
+    if row.request_id != token:
+        raise RequestMismatch("this request_id was used for a claim with another interval")
+    return Verdict(
+        allowed=True,
+        fired_ms=row.fired_ms,
+        retry_ms=_retry_ms(row, interval_ms, now_ms=now_ms),
+    )
+
+
+def _note(
+    conn: sqlite3.Connection, name: str, scope_id: str, row: _Row, interval_ms: int, *, now_ms: int
+) -> _Row:
+    """Remember what a refused check taught us: a stepped clock, a longer interval, a once-only ask."""
+    fired_ms = min(row.fired_ms, now_ms)
+    longest = max(row.interval_ms, interval_ms)
+    forever = row.prune_ms is None or interval_ms == 0
+    prune_ms = None if forever else fired_ms + max(longest, WEEK_MS)
+    noted = _Row(fired_ms, longest, row.once, prune_ms, row.request_id)
+    if noted != row:
+        conn.execute(
+            _NOTE,
+            {
+                "name": name,
+                "scope_id": scope_id,
+                "fired_ms": fired_ms,
+                "interval_ms": longest,
+                "prune_ms": prune_ms,
+            },
+        )
+    return noted
+
+
+def _retry_ms(row: _Row, interval_ms: int, *, now_ms: int) -> int | None:
+    if row.once or interval_ms == 0:
+        return None
+    return max(0, row.fired_ms + interval_ms - now_ms)

@@ -1,0 +1,1 @@
+"""Finding, locking, opening, migrating and checking a project's database."""

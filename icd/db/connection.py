@@ -1,0 +1,50 @@
+"""One SQLite connection, set up the same way wherever it is opened."""
+
+import sqlite3
+
+from icd.config import Settings
+from icd.errors import Unhealthy
+
+MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
+# Everybody who uses intercore waits for our own lock; this is for programs that do not.
+BUSY_TIMEOUT_MS = 2000
+
+
+def connect(path: str, settings: Settings) -> sqlite3.Connection:
+    """Open an existing file.  The caller holds the lock: even a reader may checkpoint at close."""
+    if sqlite3.sqlite_version_info < MINIMUM:
+        raise Unhealthy(
+            f"SQLite {sqlite3.sqlite_version} is too old",
+            hint=f"use a Python built with SQLite {'.'.join(map(str, MINIMUM))} or newer",
+        )
+    conn = sqlite3.connect(
+        f"file:{_uri(path)}?mode=rw", uri=True, isolation_level=None, cached_statements=256
+    )
+    try:
+        _set_up(conn, settings)
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def _set_up(conn: sqlite3.Connection, settings: Settings) -> None:
+    # First, or opening could fail on a busy database at once.
+    conn.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    conn.execute("PRAGMA trusted_schema = OFF")
+    conn.execute("PRAGMA foreign_keys = ON")
+    if journal_mode(conn) != "wal":
+        conn.execute("PRAGMA journal_mode = WAL")
+    conn.execute(f"PRAGMA synchronous = {settings.durability.upper()}")
+    # Reading through a memory map would turn a truncated file into a SIGBUS for every project.
+    conn.execute("PRAGMA mmap_size = 0")
+
+
+def journal_mode(conn: sqlite3.Connection) -> str:
+    (mode,) = conn.execute("PRAGMA journal_mode").fetchone()
+    return str(mode)
+
+
+def _uri(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+

@@ -1,0 +1,124 @@
+"""A database and its lock: what a host holds, be it the daemon's lane or a direct call.
+
+Invariants
+    - every method but `hold` is called while the lock is held;
+    - the file that is open is the file that the path names: replaced or deleted, it is reopened;
+    - nothing in this process opens or closes the database file except SQLite itself, because
+      POSIX drops all our locks on a file when any descriptor of it is closed.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from icd import config
+from icd.db import lock, migrate
+from icd.db.connection import connect
+from icd.errors import NoDatabase, from_os
+
+GITIGNORE = "# written by intercore: the database is this machine's own\nintercore.db*\n"
+
+
+class Database:
+    """The only connection of this process to one database file."""
+
+    def __init__(
+        self, path: str, settings: config.Settings, *, wait: lock.Wait = lock.block
+    ) -> None:
+        self.path = path
+        self.settings = settings
+        self.lock = lock.FileLock(path + ".lock", wait)
+        self.reopened = 0
+        self._conn: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._data_version = -1
+
+    @contextmanager
+    def hold(self, deadline: float, *, create: bool = False) -> Iterator[None]:
+        """Hold the lock until `deadline` at most; `create` makes the directory it lives in."""
+        directory = os.path.dirname(self.path)
+        if create:
+            _make_directory(directory)
+        elif not os.path.isdir(directory):
+            raise NoDatabase(f"no database at {self.path}")
+        self.lock.acquire(deadline)
+        try:
+            yield
+        finally:
+            self.lock.release()
+
+    def connection(self, *, create: bool = False) -> sqlite3.Connection:
+        """The connection to the file that the path names now, migrated and ready."""
+        if self._conn is not None and self._identity != self._stat():
+            self.close()
+            self.reopened += 1
+        if self._conn is None:
+            self._conn = self._open(create=create)
+        return self._conn
+
+    def others_wrote(self) -> bool:
+        """Whether another connection committed since the last time we asked."""
+        assert self._conn is not None
+        (data_version,) = self._conn.execute("PRAGMA data_version").fetchone()
+        changed = data_version != self._data_version
+        self._data_version = data_version
+        return changed
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+        self._conn = None
+        self._identity = None
+
+    def _open(self, *, create: bool) -> sqlite3.Connection:
+        if self._stat() is None:
+            if not create:
+                raise NoDatabase(f"no database at {self.path}")
+            _make_file(self.path)
+        conn = connect(self.path, self.settings)
+        try:
+            if not migrate.is_current(conn):
+                now_ms = time.time_ns() // 1_000_000
+                migrate.migrate(conn, self.path, create=create, now_ms=now_ms)
+        except BaseException:
+            conn.close()
+            raise
+        self._identity = self._stat()
+        self._data_version = -1
+        return conn
+
+    def _stat(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise from_os(exc, f"look at {self.path}") from exc
+        return found.st_dev, found.st_ino
+
+
+def _make_directory(directory: str) -> None:
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        if os.path.basename(directory) == ".clavain":
+            _write_once(os.path.join(directory, ".gitignore"), GITIGNORE)
+    except OSError as exc:
+        raise from_os(exc, f"create {directory}") from exc
+
+
+def _write_once(path: str, text: str) -> None:
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        pass
+
+
+def _make_file(path: str) -> None:
+    """Create the file private from its first moment; SQLite gives -wal and -shm the same mode."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+    except OSError as exc:
+        raise from_os(exc, f"create {path}") from exc

@@ -1,0 +1,38 @@
+"""Is this database fit to be used?  Each check is one sentence when it fails."""
+
+import os
+import sqlite3
+
+from icd.db import migrate
+from icd.db.connection import journal_mode
+from icd.errors import Corrupt, DiskFull, Unhealthy
+
+FREE_BYTES_NEEDED = 10 * 1024 * 1024
+
+
+def examine(conn: sqlite3.Connection, path: str, *, thorough: bool) -> None:
+    """Raise what is wrong.  `thorough` reads every page, so it takes time on a large database."""
+    conn.execute("SELECT count(*) FROM migrations").fetchone()
+    if not migrate.is_current(conn):
+        raise Unhealthy(
+            f"the schema is v{migrate.version(conn)}, not v{migrate.LATEST}",
+            hint="run 'icctl init' to upgrade it",
+        )
+    mode = journal_mode(conn)
+    if mode != "wal":
+        raise Unhealthy(
+            f"the journal mode is {mode}, not wal",
+            hint="move the database to a local filesystem that supports shared memory",
+        )
+    free = free_bytes(os.path.dirname(path))
+    if free <= FREE_BYTES_NEEDED:
+        raise DiskFull(f"disk full: {free} bytes available (need {FREE_BYTES_NEEDED})")
+    if thorough:
+        (verdict,) = conn.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise Corrupt(f"the database is damaged: {verdict}")
+
+
+def free_bytes(directory: str) -> int:
+    space = os.statvfs(directory)
+    return space.f_bavail * space.f_frsize

@@ -1,0 +1,142 @@
+"""The one lock for whoever touches a database.
+
+`<db>.lock` is locked with flock(2) for every batch of the daemon and every transaction of a direct
+call, because SQLite before 3.51.3 can damage a WAL database when two connections write or
+checkpoint at the same instant, and most distributions ship an older one.
+
+Invariants
+    - the file is created once and never unlinked: unlinking would split one lock into two;
+    - after locking, the path must still name what we locked, else we lock again;
+    - waiting ends at the deadline, and the error names the holder.
+"""
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+
+from icd.errors import Locked, from_os
+
+POLL_SECONDS = 0.0002
+POLL_SECONDS_LATER = 0.002
+POLL_EAGERLY_FOR = 0.1
+
+Wait = Callable[[int, float], bool]
+
+
+def poll(fd: int, deadline: float) -> bool:
+    """Wait without blocking the thread for good; for threads, which cannot use a timer."""
+    eager_until = time.monotonic() + POLL_EAGERLY_FOR
+    while not _try(fd):
+        now = time.monotonic()
+        if now >= deadline:
+            return False
+        pause = POLL_SECONDS if now < eager_until else POLL_SECONDS_LATER
+        time.sleep(min(pause, deadline - now))
+    return True
+
+
+class _Expired(BaseException):
+    """Raised by the timer inside flock(2); never leaves this module."""
+
+
+def block(fd: int, deadline: float) -> bool:
+    """Queue in the kernel under a timer; for the main thread of a short-lived process."""
+    if _try(fd):
+        return True
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
+        return False
+
+    def expire(_signum: int, _frame: FrameType | None) -> None:
+        raise _Expired
+
+    before = signal.signal(signal.SIGALRM, expire)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, remaining)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except _Expired:
+        return False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return True
+
+
+def _try(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class FileLock:
+    """An exclusive lock on a path, kept open between uses."""
+
+    def __init__(self, path: str, wait: Wait) -> None:
+        self.path = path
+        self.waited_ms = 0.0
+        self._wait = wait
+        self._fd = -1
+
+    def acquire(self, deadline: float) -> None:
+        """Lock, or raise Locked when `deadline` (monotonic seconds) has passed."""
+        began = time.monotonic()
+        while True:
+            if self._fd < 0:
+                self._fd = self._open()
+            if not self._wait(self._fd, deadline):
+                raise Locked(f"the database is locked by {self.holder()}")
+            if self._is_current():
+                self.waited_ms = (time.monotonic() - began) * 1000
+                return
+            self.close()
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def holder(self) -> str:
+        """Who holds it, as /proc/locks tells; for people, so never an error."""
+        try:
+            inode = os.fstat(self._fd).st_ino
+            with open("/proc/locks", encoding="ascii") as table:
+                for line in table:
+                    fields = line.split()
+                    if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+                        return f"process {fields[4]} ({_command(fields[4])})"
+        except (OSError, IndexError):
+            pass
+        return "another process"
+
+    def _open(self) -> int:
+        try:
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as exc:
+            raise from_os(exc, f"open the lock file {self.path}") from exc
+
+    def _is_current(self) -> bool:
+        """Somebody may have replaced the file between our open and our lock."""
+        try:
+            there = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        ours = os.fstat(self._fd)
+        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def _command(pid: str) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return "gone"

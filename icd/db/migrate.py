@@ -1,0 +1,121 @@
+"""Bringing a database to the schema of this program, once, whole or not at all.
+
+`user_version` is read inside the transaction that changes it, so ten programs may try at once.
+An existing database is backed up first.  A newer one is refused and left untouched.
+"""
+
+import os
+import sqlite3
+
+from icd import __version__
+from icd.db import backup, original
+from icd.errors import NoDatabase, NotOurs, SchemaTooNew
+
+APPLICATION_ID = 0x69634442  # "icDB"
+LATEST = 1001
+DIRECTORY = os.path.join(os.path.dirname(__file__), "migrations")
+
+
+def is_current(conn: sqlite3.Connection) -> bool:
+    return _pragma(conn, "application_id") == APPLICATION_ID and version(conn) == LATEST
+
+
+def version(conn: sqlite3.Connection) -> int:
+    return _pragma(conn, "user_version")
+
+
+def migrate(conn: sqlite3.Connection, path: str, *, create: bool, now_ms: int) -> None:
+    """Upgrade in place; `create` also fills a database that is still empty."""
+    refuse_foreign(conn, path, create=create)
+    if not _is_empty(conn):
+        backup.before_upgrade(conn, path, now_ms=now_ms)
+    conn.execute("BEGIN IMMEDIATE")
+    try:
+        _apply(conn, now_ms=now_ms)
+        conn.execute("COMMIT")
+    except BaseException:
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+        raise
+
+
+def refuse_foreign(conn: sqlite3.Connection, path: str, *, create: bool) -> None:
+    mark, number = _pragma(conn, "application_id"), version(conn)
+    if mark == APPLICATION_ID:
+        if number > LATEST:
+            raise SchemaTooNew(
+                f"{path} has schema v{number}, newer than v{LATEST} of this intercore "
+                f"{__version__}; it was written by intercore {_writer(conn)}"
+            )
+        return
+    if original.is_original(mark, number) and original.has_its_tables(conn):
+        if number > original.LAST_SCHEMA:
+            raise SchemaTooNew(
+                f"{path} has schema v{number} of the original program; "
+                f"this intercore takes over v1 to v{original.LAST_SCHEMA}",
+                hint="keep using the original program here, or start a new database elsewhere",
+            )
+        return
+    if mark or not _is_empty(conn):
+        raise NotOurs(f"{path} belongs to another program")
+    if not create:
+        raise NoDatabase(f"{path} is empty")
+
+
+def _apply(conn: sqlite3.Connection, *, now_ms: int) -> None:
+    start = version(conn)
+    takes_over = original.is_original(_pragma(conn, "application_id"), start)
+    if takes_over:
+        original.set_aside(conn)
+        start = 0
+    for number, file in pending(start):
+        for statement in statements(file):
+            conn.execute(statement)
+        if takes_over and number == _FIRST:
+            original.bring_over(conn)
+        conn.execute(
+            "INSERT INTO migrations (version, program, applied_at) VALUES (?, ?, ?)",
+            (number, __version__, now_ms // 1000),
+        )
+    conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    conn.execute(f"PRAGMA user_version = {LATEST}")
+
+
+_FIRST = 1001
+
+
+def pending(start: int) -> list[tuple[int, str]]:
+    """The migrations after `start`, in order."""
+    files = sorted(name for name in os.listdir(DIRECTORY) if name.endswith(".sql"))
+    numbered = [(int(name.split("_", 1)[0]), os.path.join(DIRECTORY, name)) for name in files]
+    return [(number, file) for number, file in numbered if number > start]
+
+
+def statements(file: str) -> list[str]:
+    """Split a file; `executescript` would commit the transaction we are in."""
+    found, rest = [], ""
+    with open(file, encoding="utf-8") as lines:
+        for line in lines:
+            rest += line
+            if sqlite3.complete_statement(rest):
+                found.append(rest.strip())
+                rest = ""
+    return found
+
+
+def _pragma(conn: sqlite3.Connection, name: str) -> int:
+    (value,) = conn.execute(f"PRAGMA {name}").fetchone()
+    return int(value)
+
+
+def _is_empty(conn: sqlite3.Connection) -> bool:
+    return conn.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
+
+
+def _writer(conn: sqlite3.Connection) -> str:
+    try:
+        row = conn.execute("SELECT program FROM migrations ORDER BY version DESC LIMIT 1")
+        (program,) = row.fetchone()
+    except (sqlite3.Error, TypeError):
+        return "of a later version"
+    return str(program)

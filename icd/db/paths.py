@@ -1,0 +1,160 @@
+"""Which database a caller means.
+
+Order: `--db`, else `$INTERCORE_DB`, else the nearest `.clavain/intercore.db` above the caller's
+directory, else the one of the main checkout when the caller sits in a git worktree.
+
+Promises
+    - nothing here creates or opens a file: identity is `stat` only (see docs/adr/0004);
+    - every answer is judged in the *caller's* directory, never in this process's;
+    - an explicit path names a `.db` file inside the caller's project or inside a `.clavain`
+      directory, and never passes through a symbolic link to get there.
+"""
+
+import os
+import stat
+
+from msgspec import Struct
+
+from icd.errors import BadPath, NoDatabase, SymlinkRefused
+
+DIRECTORY = ".clavain"
+FILE = "intercore.db"
+
+
+class Where(Struct, frozen=True):
+    """The caller's words about which database it means."""
+
+    cwd: str
+    db: str | None = None
+    env_db: str | None = None
+
+    @property
+    def explicit(self) -> str | None:
+        return self.db if self.db is not None else self.env_db or None
+
+
+def resolve(where: Where) -> str:
+    """The path of an existing database, or an error that says how to get one."""
+    if where.explicit is not None:
+        path = explicit(where)
+        if not _is_file(path):
+            raise NoDatabase(f"no database at {path}")
+        return path
+    found = discover(where.cwd)
+    if found is None:
+        raise NoDatabase(f"no {DIRECTORY}/{FILE} in {where.cwd} or above it")
+    return refuse_links(found)
+
+
+def target(where: Where) -> str:
+    """The path that `init` creates or completes."""
+    if where.explicit is not None:
+        return explicit(where)
+    found = discover(where.cwd)
+    return refuse_links(found or os.path.join(where.cwd, DIRECTORY, FILE))
+
+
+def canonical(path: str) -> str:
+    """One spelling for one file, so that a daemon opens it once."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def discover(cwd: str) -> str | None:
+    for directory in _upward(cwd):
+        path = os.path.join(directory, DIRECTORY, FILE)
+        if _is_database_file(path):
+            return path
+    root = _main_checkout(cwd)
+    if root is not None:
+        path = os.path.join(root, DIRECTORY, FILE)
+        if _is_database_file(path):
+            return path
+    return None
+
+
+def explicit(where: Where) -> str:
+    """Judge a path that the caller wrote down."""
+    given = where.explicit or ""
+    cleaned = os.path.normpath(given)
+    if not cleaned.endswith(".db"):
+        raise BadPath(f"db path must have .db extension: {given}")
+    if ".." in cleaned.split(os.sep):
+        raise BadPath(f"db path must not contain '..': {given}")
+    root = project_root(where.cwd)
+    path = os.path.join(where.cwd, cleaned)
+    if not os.path.isabs(cleaned) and not _is_file(path) and _is_file(os.path.join(root, cleaned)):
+        path = os.path.join(root, cleaned)
+    refuse_links(path)
+    parent = os.path.realpath(os.path.dirname(path))
+    inside = _contains(os.path.realpath(root), parent) or DIRECTORY in parent.split(os.sep)
+    if not inside:
+        raise BadPath(f"db path must be inside the project {root}: {given} is {path}")
+    return path
+
+
+def refuse_links(path: str) -> str:
+    """A link planted at `.clavain` or at the file could point a write anywhere."""
+    for suspect in (os.path.dirname(path), path):
+        if os.path.islink(suspect):
+            raise SymlinkRefused(f"{suspect} is a symlink (refusing to use it)")
+    return path
+
+
+def project_root(cwd: str) -> str:
+    """The git top level, else the nearest directory with a `.clavain`, else `cwd` itself."""
+    marked: str | None = None
+    for directory in _upward(cwd):
+        if os.path.lexists(os.path.join(directory, ".git")):
+            return directory
+        if marked is None and os.path.isdir(os.path.join(directory, DIRECTORY)):
+            marked = directory
+    return marked or cwd
+
+
+def _upward(cwd: str) -> list[str]:
+    directories = [cwd]
+    while (parent := os.path.dirname(directories[-1])) != directories[-1]:
+        directories.append(parent)
+    return directories
+
+
+def _main_checkout(cwd: str) -> str | None:
+    """Follow a worktree's `.git` file to the main checkout's root."""
+    for directory in _upward(cwd):
+        pointer = os.path.join(directory, ".git")
+        if os.path.isdir(pointer):
+            return None
+        if _is_file(pointer):
+            return _root_behind(directory, pointer)
+    return None
+
+
+def _root_behind(directory: str, pointer: str) -> str | None:
+    try:
+        with open(pointer, encoding="utf-8") as file:
+            gitdir = file.read(4096).removeprefix("gitdir:").strip()
+        gitdir = os.path.join(directory, gitdir)
+        with open(os.path.join(gitdir, "commondir"), encoding="utf-8") as file:
+            common = os.path.normpath(os.path.join(gitdir, file.read(4096).strip()))
+    except (OSError, ValueError):
+        return None
+    return os.path.dirname(common)
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode) or os.path.islink(path)
+    except (OSError, ValueError):
+        return False
+
+
+def _is_database_file(path: str) -> bool:
+    """An empty file is what the original left behind by accident: it must not shadow a real one."""
+    try:
+        return os.stat(path).st_size > 0
+    except (OSError, ValueError):
+        return False
+
+
+def _contains(root: str, path: str) -> bool:
+    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)

@@ -1,0 +1,1 @@
+"""The API: a table of typed methods, and the one dispatcher that both hosts call."""

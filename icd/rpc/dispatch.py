@@ -1,0 +1,243 @@
+"""THE dispatcher: the one place with a transaction and an error map.
+
+Both hosts call `run_batch`: the daemon with whatever is waiting, a direct call with itself alone.
+
+Promises
+    - nobody is answered before COMMIT has returned;
+    - a failing call never fails its neighbours: each runs in a savepoint of its own, and if the
+      shared transaction is lost (a full disk takes all of it), every other call runs again alone;
+    - a call whose deadline has passed is answered, not executed;
+    - the lock is held from before the database is looked at until after the commit.
+"""
+
+import os
+import sqlite3
+import time
+from zlib import crc32
+
+import msgspec
+
+from icd.core import requests
+from icd.core.debounce import Recent
+from icd.db import paths
+from icd.db.database import Database
+from icd.errors import DeadlineExceeded, IcError, Internal, Locked, from_os, from_sqlite
+from icd.rpc.method import Answer, Call, Clock, Context, Params
+
+# After this much work the batch is committed, so that those who wait outside get their turn.
+BATCH_SECONDS = 0.005
+
+_ENVELOPE = frozenset(Params.__struct_fields__)
+
+
+def run_batch(
+    database: Database, calls: list[Call], *, clock: Clock, recent: Recent | None = None
+) -> list[Answer | None]:
+    """Run the calls in order, in one transaction.  None: not reached, give it to the next batch."""
+    answers: list[Answer | None] = [_expired(call, clock) for call in calls]
+    waiting = [i for i, answer in enumerate(answers) if answer is None]
+    if not waiting:
+        return answers
+    creates = any(calls[i].method.creates for i in waiting)
+    try:
+        with database.hold(min(calls[i].deadline for i in waiting), create=creates):
+            _run_locked(database, calls, answers, clock=clock, recent=recent)
+    except Locked as exc:
+        for i in waiting:
+            if calls[i].deadline <= clock.monotonic():
+                answers[i] = Answer(error=exc)
+    except Exception as exc:  # noqa: BLE001 -- the error map
+        for i in waiting:
+            answers[i] = answers[i] or Answer(error=failure(exc))
+    return answers
+
+
+def failure(exc: Exception) -> IcError:
+    """Map any exception to what the caller is told; what nobody foresaw is our bug."""
+    known: IcError | None = None
+    if isinstance(exc, IcError):
+        return exc
+    if isinstance(exc, sqlite3.Error):
+        known = from_sqlite(exc)
+    elif isinstance(exc, OSError):
+        known = from_os(exc, "use the database")
+    if known is None:
+        known = Internal(f"internal error, reference {os.urandom(4).hex()}")
+    known.__cause__ = exc
+    return known
+
+
+def _expired(call: Call, clock: Clock) -> Answer | None:
+    if clock.monotonic() < call.deadline:
+        return None
+    return Answer(error=DeadlineExceeded("the deadline passed before the call could run"))
+
+
+def _run_locked(
+    database: Database,
+    calls: list[Call],
+    answers: list[Answer | None],
+    *,
+    clock: Clock,
+    recent: Recent | None,
+) -> None:
+    _turn_away(database.path, calls, answers)
+    here = [i for i, answer in enumerate(answers) if answer is None]
+    if not here:
+        return
+    reopened = database.reopened
+    conn = database.connection(create=any(calls[i].method.creates for i in here))
+    if recent is not None and (database.others_wrote() or database.reopened != reopened):
+        recent.clear()
+    batch = _Batch(conn, database, clock, recent)
+    if len(here) == 1:
+        answers[here[0]] = batch.alone(calls[here[0]])
+    else:
+        for i, answer in zip(here, batch.together([calls[i] for i in here]), strict=True):
+            answers[i] = answer
+
+
+def _turn_away(path: str, calls: list[Call], answers: list[Answer | None]) -> None:
+    """A caller's database may have moved since it was looked up: look again, under the lock."""
+    found: dict[paths.Where, Answer | None] = {}
+    for i, call in enumerate(calls):
+        if answers[i] is not None or call.method.creates:
+            continue
+        if call.where not in found:
+            found[call.where] = _judge(path, call.where)
+        answers[i] = found[call.where]
+
+
+def _judge(path: str, where: paths.Where) -> Answer | None:
+    try:
+        return None if paths.canonical(paths.resolve(where)) == path else Answer(moved=True)
+    except IcError as exc:
+        return Answer(error=exc)
+
+
+class _Batch:
+    """Calls sharing a connection while the lock is held."""
+
+    def __init__(
+        self, conn: sqlite3.Connection, database: Database, clock: Clock, recent: Recent | None
+    ) -> None:
+        self._conn = conn
+        self._database = database
+        self._clock = clock
+        self._recent = recent
+
+    def alone(self, call: Call) -> Answer:
+        """One call, one transaction."""
+        try:
+            self._conn.execute("BEGIN IMMEDIATE" if call.method.writes else "BEGIN")
+            answer = self._run(call)
+            self._conn.execute("COMMIT")
+        except Exception as exc:  # noqa: BLE001 -- the error map
+            self._roll_back()
+            return Answer(error=failure(exc))
+        return answer
+
+    def together(self, calls: list[Call]) -> list[Answer | None]:
+        """Many calls, one transaction; or each its own, if the shared one is lost."""
+        answers: list[Answer | None] = [None] * len(calls)
+        stop_at = time.monotonic() + BATCH_SECONDS
+        try:
+            writes = any(call.method.writes for call in calls)
+            self._conn.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            for i, call in enumerate(calls):
+                answers[i] = self._in_savepoint(call)
+                if not self._conn.in_transaction:
+                    return self._again_alone(calls, keep=(i, answers[i]))
+                if time.monotonic() > stop_at:
+                    break
+            self._conn.execute("COMMIT")
+        except Exception:  # noqa: BLE001 -- whoever is to blame will hear it alone
+            self._roll_back()
+            return self._again_alone(calls)
+        return answers
+
+    def _again_alone(
+        self, calls: list[Call], keep: tuple[int, Answer | None] = (-1, None)
+    ) -> list[Answer | None]:
+        self._roll_back()
+        return [keep[1] if i == keep[0] else self.alone(call) for i, call in enumerate(calls)]
+
+    def _in_savepoint(self, call: Call) -> Answer:
+        if not call.method.writes:
+            return self._caught(call)
+        self._conn.execute("SAVEPOINT call")
+        answer = self._caught(call)
+        if self._conn.in_transaction:
+            if answer.error is not None:
+                self._conn.execute("ROLLBACK TO call")
+            self._conn.execute("RELEASE call")
+        return answer
+
+    def _caught(self, call: Call) -> Answer:
+        try:
+            return self._run(call)
+        except Exception as exc:  # noqa: BLE001 -- the error map
+            return Answer(error=failure(exc))
+
+    def _run(self, call: Call) -> Answer:
+        ctx = Context(
+            conn=self._conn,
+            path=self._database.path,
+            now_ms=self._clock.now_ms(),
+            monotonic=self._clock.monotonic(),
+            writer=call.writer,
+            request_id=call.params.request_id,
+            recent=self._recent,
+            warnings=[],
+        )
+        if not call.verbose:
+            return Answer(result=_execute(ctx, call), warnings=ctx.warnings)
+        return self._run_traced(ctx, call)
+
+    def _run_traced(self, ctx: Context, call: Call) -> Answer:
+        trace: list[str] = []
+        began = time.perf_counter()
+        self._conn.set_trace_callback(trace.append)
+        try:
+            result = _execute(ctx, call)
+        finally:
+            self._conn.set_trace_callback(None)
+        lines = [f"lock: waited {self._database.lock.waited_ms:.3f} ms"]
+        lines += [f"sql: {' '.join(statement.split())[:500]}" for statement in trace]
+        lines += [f"time: {(time.perf_counter() - began) * 1000:.3f} ms"]
+        return Answer(result=result, warnings=ctx.warnings, trace=lines)
+
+    def _roll_back(self) -> None:
+        if self._conn.in_transaction:
+            self._conn.execute("ROLLBACK")
+        if self._recent is not None:
+            self._recent.clear()
+
+
+def _execute(ctx: Context, call: Call) -> object:
+    """Run the method, unless its effect is already known under the caller's request id."""
+    method, request_id = call.method, call.params.request_id
+    assert method.run is not None, f"{method.name} does not run on a database"
+    if not (method.writes and method.keeps_effects and request_id):
+        return method.run(ctx, call.params)
+    digest = _digest(call.params)
+    effect = requests.find(ctx.conn, request_id, method=method.name, digest=digest)
+    if effect is not None:
+        return msgspec.json.decode(effect, type=method.result)
+    result = method.run(ctx, call.params)
+    if ctx.changed:
+        requests.record(
+            ctx.conn,
+            request_id,
+            method=method.name,
+            digest=digest,
+            effect=msgspec.json.encode(result).decode(),
+            now_ms=ctx.now_ms,
+        )
+    return result
+
+
+def _digest(params: Params) -> int:
+    """A fingerprint of the method's own parameters: deadlines differ between two attempts."""
+    own = [getattr(params, f) for f in params.__struct_fields__ if f not in _ENVELOPE]
+    return crc32(msgspec.json.encode(own))

@@ -1,0 +1,89 @@
+"""What a method is, and what it is given."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from icd.core.debounce import Recent
+from icd.core.state import Writer
+from icd.db.paths import Where
+
+DEFAULT_DEADLINE_MS = 5000
+
+
+class Clock:
+    """The two clocks of the machine; tests bring their own."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What every method of a database accepts beside its own parameters."""
+
+    db: str | None = None
+    cwd: str | None = None
+    session: str | None = None
+    request_id: str | None = None
+    deadline_ms: int = DEFAULT_DEADLINE_MS
+
+
+class Context(msgspec.Struct):
+    """What a method may use.  `recent` is the daemon's memory; a direct call has none."""
+
+    conn: sqlite3.Connection
+    path: str
+    now_ms: int
+    monotonic: float
+    writer: Writer
+    request_id: str | None
+    recent: Recent | None
+    warnings: list[str]
+    changed: bool = True
+
+
+class Method(msgspec.Struct, frozen=True):
+    """One verb: how it is called, what it runs, what it answers."""
+
+    name: str
+    params: type[Params]
+    result: Any
+    # None: answered by the daemon itself, without a database.
+    run: Callable[[Context, Any], Any] | None
+    # Judges the parameters before anything is locked or opened.
+    check: Callable[[Any], None] | None = None
+    writes: bool = False
+    # A retried write is answered from `core.requests`; False where the verb keeps ids itself.
+    keeps_effects: bool = True
+    creates: bool = False
+
+
+class Call(msgspec.Struct):
+    """A method about to be run for somebody."""
+
+    method: Method
+    params: Params
+    where: Where
+    writer: Writer
+    deadline: float
+    verbose: bool = False
+
+    @property
+    def request_id(self) -> str | None:
+        return self.params.request_id
+
+
+class Answer(msgspec.Struct):
+    """What came of a call.  `moved`: the caller's database is another one by now; ask there."""
+
+    result: Any = None
+    error: Any = None
+    warnings: list[str] = []
+    trace: list[str] = []
+    moved: bool = False

@@ -1,0 +1,92 @@
+"""icd.*, rpc.* and cli.*: answered by the daemon itself, without waiting for any database."""
+
+from typing import Any
+
+from msgspec import field
+
+from icd.rpc.method import Method, Params
+from icd.rpc.results import Result
+
+PROTOCOL = 1
+CAPABILITIES = ["batch", "keyhole", "request_id", "state", "sentinel"]
+
+
+class Ping(Params):
+    pass
+
+
+class Status(Params):
+    pass
+
+
+class Hello(Params):
+    """`protocols`: the numbers that the client speaks, best first."""
+
+    protocols: list[int] = field(default_factory=lambda: [PROTOCOL])
+
+
+class Discover(Params):
+    pass
+
+
+class Run(Params):
+    """A command line, as `icctl` would be given it."""
+
+    argv: list[str]
+    program: str = "icctl"
+    env: dict[str, str] = {}
+    stdin: str | None = None
+    files: dict[str, str] = {}
+
+
+class Pong(Result):
+    pid: int
+    version: str
+
+
+class Welcome(Result):
+    protocol: int
+    capabilities: list[str]
+    version: str
+    pid: int
+    sqlite_version: str
+
+
+class OpenDatabase(Result):
+    path: str
+    calls: int
+    batches: int
+    waiting: int
+    reopened: int
+
+
+class Report(Result):
+    version: str
+    protocol: int
+    pid: int
+    uptime: int
+    socket: str
+    sqlite_version: str
+    sessions: int
+    calls: dict[str, int]
+    failures: dict[str, int]
+    databases: list[OpenDatabase]
+
+
+class Ran(Result):
+    """What the command printed; or, having done nothing, which input it needs first."""
+
+    exit: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    need: str | None = None
+    path: str | None = None
+
+
+METHODS = [
+    Method("icd.ping", Ping, Pong, None),
+    Method("icd.status", Status, Report, None),
+    Method("icd.hello", Hello, Welcome, None),
+    Method("rpc.discover", Discover, dict[str, Any], None),
+    Method("cli.run", Run, Ran, None),
+]

@@ -1,0 +1,245 @@
+"""state.*: small JSON documents by key and scope."""
+
+from typing import Annotated
+
+from msgspec import Meta, Raw
+
+from icd.core import names, payloads, state
+from icd.core.names import iso
+from icd.core.state import INT64, Name, Row
+from icd.errors import InvalidName, InvalidParams, InvalidTtl
+from icd.rpc.method import Context, Method, Params
+from icd.rpc.results import Result
+
+# A century: beyond it, arithmetic in milliseconds would no longer be safe.
+MAX_TTL_MS = 100 * 366 * 24 * 3600 * 1000
+
+Milliseconds = Annotated[int, Meta(ge=0, le=MAX_TTL_MS)]
+Version = Annotated[int, Meta(ge=0, lt=INT64)]
+Int64 = Annotated[int, Meta(ge=-INT64, lt=INT64)]
+
+
+class Get(Params):
+    key: str
+    scope_id: str
+
+
+class Set(Params):
+    key: str
+    scope_id: str
+    payload: Raw
+    ttl_ms: Milliseconds = 0
+    if_version: Version | None = None
+    debounce_ms: Milliseconds = 0
+
+
+class Incr(Params):
+    key: str
+    scope_id: str
+    by: Int64 = 1
+    ttl_ms: Milliseconds = 0
+
+
+class Delete(Params):
+    key: str
+    scope_id: str
+
+
+class DeleteAll(Params):
+    key: str
+
+
+class List(Params):
+    key: str | None = None
+    prefix: str | None = None
+
+
+class Prune(Params):
+    pass
+
+
+class Document(Result):
+    """A row with everything that is known about it."""
+
+    key: str
+    scope_id: str
+    payload: Raw
+    version: int
+    updated_at: int
+    updated_at_iso: str
+    expires_at: int | None
+    expires_at_iso: str | None
+    writer_pid: int | None
+    writer_session: str | None
+
+
+class Written(Result):
+    """What a write did; `value` only after incr, `skipped` when debounced."""
+
+    key: str
+    scope_id: str
+    version: int
+    updated_at: int
+    updated_at_iso: str
+    expires_at: int | None
+    expires_at_iso: str | None
+    value: int | None = None
+    skipped: bool = False
+
+
+class Deleted(Result):
+    deleted: int
+
+
+class Pruned(Result):
+    pruned: int
+
+
+def get(ctx: Context, p: Get) -> Document | None:
+    row = state.get(ctx.conn, p.key, p.scope_id, now_ms=ctx.now_ms)
+    if row is None:
+        return None
+    return Document(
+        key=row.key,
+        scope_id=row.scope_id,
+        payload=Raw(row.payload),
+        version=row.version,
+        updated_at=row.updated_at,
+        updated_at_iso=row.updated_at_iso,
+        expires_at=row.expires_at,
+        expires_at_iso=_iso(row.expires_at),
+        writer_pid=row.writer_pid,
+        writer_session=row.writer_session,
+    )
+
+
+def set_(ctx: Context, p: Set) -> Written:
+    payload = bytes(p.payload).decode()
+    if p.debounce_ms and ctx.recent is not None:
+        stands = ctx.recent.unchanged(
+            p.key, p.scope_id, payload, ctx.writer, window=p.debounce_ms / 1000, at=ctx.monotonic
+        )
+        if stands is not None:
+            ctx.changed = False
+            return _written(stands, skipped=True)
+    row = state.set(
+        ctx.conn,
+        p.key,
+        p.scope_id,
+        payload,
+        ttl_ms=p.ttl_ms,
+        if_version=p.if_version,
+        writer=ctx.writer,
+        now_ms=ctx.now_ms,
+    )
+    _remember(ctx, row)
+    return _written(row)
+
+
+def incr(ctx: Context, p: Incr) -> Written:
+    row = state.incr(
+        ctx.conn,
+        p.key,
+        p.scope_id,
+        by=p.by,
+        ttl_ms=p.ttl_ms,
+        writer=ctx.writer,
+        now_ms=ctx.now_ms,
+    )
+    _remember(ctx, row)
+    return _written(row, value=int(row.payload))
+
+
+def delete(ctx: Context, p: Delete) -> Deleted:
+    if ctx.recent is not None:
+        ctx.recent.forget(p.key, p.scope_id)
+    return Deleted(state.delete(ctx.conn, p.key, p.scope_id, now_ms=ctx.now_ms))
+
+
+def delete_all(ctx: Context, p: DeleteAll) -> Deleted:
+    if ctx.recent is not None:
+        ctx.recent.clear()
+    return Deleted(state.delete_all(ctx.conn, p.key, now_ms=ctx.now_ms))
+
+
+def list_(ctx: Context, p: List) -> list[Name]:
+    if p.key is not None:
+        return state.scopes(ctx.conn, p.key, now_ms=ctx.now_ms)
+    return state.by_prefix(ctx.conn, p.prefix or "", now_ms=ctx.now_ms)
+
+
+def prune(ctx: Context, _p: Prune) -> Pruned:
+    return Pruned(state.prune(ctx.conn, now_ms=ctx.now_ms))
+
+
+def check_row(p: Get | Delete) -> None:
+    names.check_key(p.key)
+    names.check_scope(p.scope_id)
+
+
+def check_incr(p: Incr) -> None:
+    names.check_key(p.key)
+    names.check_scope(p.scope_id)
+    check_ttl(p.ttl_ms)
+
+
+def check_ttl(ttl_ms: int) -> None:
+    if 0 < ttl_ms < 1000:
+        raise InvalidTtl(f"TTL must be at least 1 second (got {ttl_ms}ms)")
+
+
+def check_set(p: Set) -> None:
+    """Judge the payload outside the lock: a megabyte takes its time."""
+    names.check_key(p.key)
+    names.check_scope(p.scope_id)
+    check_ttl(p.ttl_ms)
+    if p.debounce_ms and (p.ttl_ms or p.if_version is not None):
+        raise InvalidParams("debounce goes with neither ttl nor if-version")
+    p.payload = Raw(payloads.check(bytes(p.payload)))
+
+
+def check_delete_all(p: DeleteAll) -> None:
+    names.check_key(p.key)
+
+
+def check_list(p: List) -> None:
+    if (p.key is None) == (p.prefix is None):
+        raise InvalidName("give either a key or a prefix", hint="icctl state list KEY")
+    if p.key is not None:
+        names.check_key(p.key)
+    else:
+        names.check_key_prefix(p.prefix or "")
+
+
+def _remember(ctx: Context, row: Row) -> None:
+    if ctx.recent is not None:
+        ctx.recent.remember(row, ctx.writer, at=ctx.monotonic)
+
+
+def _written(row: Row, *, value: int | None = None, skipped: bool = False) -> Written:
+    return Written(
+        key=row.key,
+        scope_id=row.scope_id,
+        version=row.version,
+        updated_at=row.updated_at,
+        updated_at_iso=row.updated_at_iso,
+        expires_at=row.expires_at,
+        expires_at_iso=_iso(row.expires_at),
+        value=value,
+        skipped=skipped,
+    )
+
+
+def _iso(seconds: int | None) -> str | None:
+    return None if seconds is None else iso(seconds)
+
+
+METHODS = [
+    Method("state.get", Get, Document | None, get, check=check_row),
+    Method("state.set", Set, Written, set_, check=check_set, writes=True),
+    Method("state.incr", Incr, Written, incr, check=check_incr, writes=True),
+    Method("state.delete", Delete, Deleted, delete, check=check_row, writes=True),
+    Method("state.delete_all", DeleteAll, Deleted, delete_all, check=check_delete_all, writes=True),
+    Method("state.list", List, list[Name], list_, check=check_list),
+    Method("state.prune", Prune, Pruned, prune, writes=True),
+]

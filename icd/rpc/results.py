@@ -1,0 +1,7 @@
+"""What methods answer: structs whose fields are the JSON fields of the API and of `--json`."""
+
+import msgspec
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Optional fields appear only when they say something."""
