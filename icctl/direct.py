@@ -6,8 +6,8 @@ Entered when no daemon is there.  Everything but the transport is the daemon's o
 import os
 import time
 import traceback
-from collections.abc import Callable
 
+from icctl import hot
 from icd import config
 from icd.cli.invocation import Invocation, Need, Output
 from icd.cli.main import finish, plan
@@ -17,60 +17,30 @@ from icd.errors import IcError, Internal, NoDaemon
 from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 
-ReadAll = Callable[[int, int], bytes]
-ReadFile = Callable[[bytes, int], bytes | int]
-Write = Callable[[int, bytes], bool]
-
 LOG = ".local/state/intercore/icctl.log"
+CLOSING_SECONDS = 1.0
 
 
-def run_here(
-    argv: list[str],
-    program: str,
-    request_id: str,
-    inputs: list[tuple[bytes, bytes, bytes | int]],
-    read_all: ReadAll,
-    read_file: ReadFile,
-    write: Write,
-    limit: float,
-) -> int:
+def run_here(request: hot.Request, limit: float) -> int:
     """Run a command line and print what it says; the exit status is returned."""
-    invocation = Invocation(
-        argv=argv,
-        cwd=os.getcwd(),
-        deadline=time.monotonic() + limit,
-        program=program,
-        env={name: value for name, value in os.environ.items() if value},
-        pid=os.getppid(),
-        request_id=request_id,
-    )
-    for kind, path, content in inputs:
-        _attach(invocation, kind == b"s", os.fsdecode(path), content)
-    output = execute(invocation, read_all, read_file, limit)
-    written = write(1, output.stdout)
-    write(2, output.stderr)
+    output = execute(request, limit)
+    written = hot.write(1, output.stdout)
+    hot.write(2, output.stderr)
     if not written:
-        write(2, f"{program}: cannot write to stdout; check where it is redirected to\n".encode())
-        return 2
+        raise hot.GiveUp("cannot write to stdout", "check where it is redirected to")
     return output.exit
 
 
-def execute(
-    invocation: Invocation, read_all: ReadAll, read_file: ReadFile, limit: float
-) -> Output:
+def execute(request: hot.Request, limit: float) -> Output:
     while True:
+        invocation = _invocation(request, limit)
         planned = plan(invocation)
         if isinstance(planned, Output):
             return planned
-        if not isinstance(planned, Need):
-            answer = answer_here(planned.call, invocation.env.get("HOME"))
-            return finish(planned, answer)
-        if planned.what == "stdin":
-            _attach(invocation, True, "", read_all(0, planned.limit))
+        if isinstance(planned, Need):
+            request.attach((planned.what.encode(), planned.limit, os.fsencode(planned.path)))
         else:
-            content = read_file(os.fsencode(planned.path), planned.limit)
-            _attach(invocation, False, planned.path, content)
-        invocation.deadline = time.monotonic() + limit
+            return finish(planned, answer_here(planned.call, invocation.env.get("HOME")))
 
 
 def answer_here(call: Call, home: str | None) -> Answer:
@@ -78,27 +48,45 @@ def answer_here(call: Call, home: str | None) -> Answer:
     if call.method.run is None:
         return Answer(error=NoDaemon("no daemon is running"))
     try:
-        find = paths.target if call.method.creates else paths.resolve
-        path = paths.canonical(find(call.where))
-        settings = config.load(config.user_file(home), config.project_file(path))
-        database = Database(path, settings)
-        (answer,) = run_batch(database, [call], clock=Clock())
-        with database.hold(time.monotonic() + 1):
-            database.close()
+        answer = _run(call, home)
     except Exception as exc:  # noqa: BLE001 -- a hook author never sees a traceback
         answer = Answer(error=failure(exc))
-    assert answer is not None
     if isinstance(answer.error, Internal):
         _record(answer.error, home)
     return answer
 
 
-def _attach(invocation: Invocation, is_stdin: bool, path: str, content: bytes | int) -> None:
-    if is_stdin:
-        invocation.stdin = content if isinstance(content, bytes) else b""
-    else:
-        readable = isinstance(content, bytes)
-        invocation.files[path] = content if readable else os.strerror(int(content))
+def _run(call: Call, home: str | None) -> Answer:
+    find = paths.target if call.method.creates else paths.resolve
+    path = paths.canonical(find(call.where))
+    settings = config.load(config.user_file(home), config.project_file(path))
+    database = Database(path, settings)
+    (answer,) = run_batch(database, [call], clock=Clock())
+    assert answer is not None, "a batch of one is never left for later"
+    if database.is_open:
+        with database.hold(time.monotonic() + CLOSING_SECONDS):
+            database.close()
+    return answer
+
+
+def _invocation(request: hot.Request, limit: float) -> Invocation:
+    found = Invocation(
+        argv=request.argv,
+        cwd=os.getcwd(),
+        deadline=time.monotonic() + limit,
+        program=request.program,
+        env=dict(os.environ),
+        pid=os.getppid(),
+        request_id=request.id,
+    )
+    for kind, path, content in request.inputs:
+        if kind == b"s":
+            found.stdin = content if isinstance(content, bytes) else b""
+        elif isinstance(content, bytes):
+            found.files[os.fsdecode(path)] = content
+        else:
+            found.files[os.fsdecode(path)] = os.strerror(content)
+    return found
 
 
 def _record(error: IcError, home: str | None) -> None:

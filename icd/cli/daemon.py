@@ -45,8 +45,10 @@ def _show_status(report: methods.Report) -> Output:
         *(f"  failed: {name} {count}" for name, count in sorted(report.failures.items())),
         f"databases: {len(report.databases)}",
     ]
-    for db in report.databases:
-        lines.append(f"  {db.path}: {db.calls} calls in {db.batches} batches, {db.waiting} waiting")
+    lines += [
+        f"  {db.path}: {db.calls} calls in {db.batches} batches, {db.waiting} waiting"
+        for db in report.databases
+    ]
     return render.text(*lines)
 
 

@@ -79,8 +79,7 @@ def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
 
 def _relative(path: str, cwd: str) -> str:
     """As the original: a path right here is shown as it would be typed."""
-    here = os.path.join(cwd, "")
-    return path[len(here) :] if path.startswith(here) else path
+    return path.removeprefix(os.path.join(cwd, ""))
 
 
 COMMANDS = [init, health, version]

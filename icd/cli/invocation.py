@@ -96,4 +96,3 @@ def line(program: str, context: str, error: IcError) -> bytes:
     parts = [program, context, error.message] if context else [program, error.message]
     text = ": ".join(parts) + (f"; {error.hint}" if error.hint else "")
     return (text.replace("\n", " ") + "\n").encode("utf-8", "backslashreplace")
-

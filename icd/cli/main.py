@@ -9,7 +9,8 @@ import time
 import click
 import msgspec
 
-from icd.cli import commands, globals, help
+from icd.cli import commands, texts
+from icd.cli.flags import Flags, strip
 from icd.cli.invocation import Ask, Invocation, Need, Needed, Output, Plan, World, line
 from icd.core.requests import MAX_DEADLINE_MS
 from icd.core.state import Writer
@@ -23,25 +24,25 @@ def plan(invocation: Invocation) -> Plan | Need | Output:
     """Decide what a command line means.  Does nothing yet."""
     context = ""
     try:
-        flags = globals.strip(invocation.argv)
+        flags = strip(invocation.argv)
         words = flags.words
         if words[:1] == ["help"]:
             words, flags.help = words[1:], True
         if not words:
-            return Output(0, help.usage(invocation.program))
+            return Output(0, texts.usage(invocation.program))
         if words[0] in commands.SINGLES:
             context, words = words[0], words[1:]
             command = commands.single(context)
         elif words[0] in commands.GROUPS:
             context = words[0]
             if flags.help and len(words) == 1:
-                return Output(0, help.noun(invocation.program, context))
+                return Output(0, texts.noun(invocation.program, context))
             command = _verb(context, words[1:])
             context, words = f"{context} {command.name}", words[2:]
         else:
             return _unknown(invocation.program, words[0])
         if flags.help:
-            return Output(0, help.command(invocation.program, context, command))
+            return Output(0, texts.command(invocation.program, context, command))
         ask = _parse(command, context, words, World(invocation, flags.json))
         return _ready(invocation, flags, ask, context)
     except Needed as exc:
@@ -67,7 +68,7 @@ def finish(plan: Plan, answer: Answer) -> Output:
 
 def _unknown(program: str, word: str) -> Output:
     error = Usage(f"unknown command: {word}")
-    return Output(3, help.usage(program), line(program, "", error))
+    return Output(3, texts.usage(program), line(program, "", error))
 
 
 def _verb(noun: str, words: list[str]) -> click.Command:
@@ -90,7 +91,7 @@ def _parse(command: click.Command, context: str, words: list[str], world: World)
     return ask
 
 
-def _ready(invocation: Invocation, flags: globals.Globals, ask: Ask, context: str) -> Plan:
+def _ready(invocation: Invocation, flags: Flags, ask: Ask, context: str) -> Plan:
     """Attach to the call what concerns every call."""
     method = methods.find(ask.method)
     assert method is not None, f"{ask.method} is not in the table of methods"

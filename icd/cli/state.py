@@ -6,7 +6,7 @@ from msgspec import Raw
 from icd.cli import render
 from icd.cli.invocation import Ask, Output, World
 from icd.cli.types import DURATION, Whole
-from icd.core.state import INT64
+from icd.core.state import INT64, Name
 from icd.errors import Usage
 from icd.rpc.methods import state as methods
 
@@ -152,7 +152,7 @@ def list_(world: World, *, key: str | None, prefix: str | None) -> Ask:
     if (key is None) == (prefix is None):
         raise Usage("give either a key or --prefix")
 
-    def show(found: list[methods.Name]) -> Output:
+    def show(found: list[Name]) -> Output:
         if prefix is None:
             return render.text(*(row.scope_id for row in found))
         return render.text(*(f"{row.key}\t{row.scope_id}" for row in found))

@@ -41,9 +41,7 @@ class Duration(click.ParamType[int]):
 
     name = "duration"
 
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = milliseconds(value)
         if found is None:
             self.fail(f"invalid duration {value!r}: write 500ms, 5m or 24h", param, ctx)
@@ -53,7 +51,7 @@ class Duration(click.ParamType[int]):
 
 
 class Whole(click.ParamType[int]):
-    """A decimal integer, within bounds; Python would also take 1_000 and ١."""
+    """A decimal integer, within bounds; Python would also take 1_000."""
 
     name = "integer"
 

@@ -39,43 +39,46 @@ def check(raw: bytes) -> str:
         raise InvalidPayload(_TOO_DEEP) from None
     except ValueError as exc:
         raise InvalidPayload(f"invalid JSON payload: {_reason(exc)}") from exc
-    _check_strings(value)
+    _check(value)
     return text
 
 
 _TOO_DEEP = f"JSON nesting too deep: >{DEPTH} levels"
 
 
-def _check_strings(value: object) -> None:
+def _check(value: object) -> None:
     keys: list[str] = []
     strings: list[str] = []
-    too_deep = longest = 0
+    deepest = longest = 0
     for item, depth in _walk(value):
         if isinstance(item, str):
             strings.append(item)
             continue
-        too_deep = max(too_deep, depth)
+        deepest = max(deepest, depth)
         if isinstance(item, tuple):
             keys.extend(key for key, _ in item)
         else:
             longest = max(longest, len(item))
     _refuse_secrets(strings)
-    if too_deep > DEPTH:
+    if deepest > DEPTH:
         raise InvalidPayload(_TOO_DEEP)
     if longest > ARRAY_ELEMENTS:
         raise InvalidPayload(f"JSON array too long: >{ARRAY_ELEMENTS} elements")
+    _check_lengths(keys, strings)
+    if any(_CONTROL.search(string) for string in (*keys, *strings)):
+        raise InvalidPayload("JSON string contains a control character")
+
+
+def _check_lengths(keys: list[str], strings: list[str]) -> None:
     for key in keys:
         if len(key) > KEY_CHARACTERS:
             raise InvalidPayload(
                 f"JSON object key too long: {len(key)} characters (max {KEY_CHARACTERS})"
             )
     for string in strings:
-        # A character takes at least one byte and at most four: most strings need no encoding.
+        # A character takes at most four bytes: most strings need not be encoded to be judged.
         if len(string) * 4 > STRING_BYTES and (size := _bytes(string)) > STRING_BYTES:
             raise InvalidPayload(f"JSON string value too long: {size} bytes (max {STRING_BYTES})")
-    for string in (*keys, *strings):
-        if _CONTROL.search(string):
-            raise InvalidPayload("JSON string contains a control character")
 
 
 def _walk(value: object) -> Iterator[tuple[Any, int]]:

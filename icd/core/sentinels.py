@@ -160,7 +160,7 @@ def _repeat(row: _Row, token: str, interval_ms: int, *, now_ms: int) -> Verdict:
 def _note(
     conn: sqlite3.Connection, name: str, scope_id: str, row: _Row, interval_ms: int, *, now_ms: int
 ) -> _Row:
-    """Remember what a refused check taught us: a stepped clock, a longer interval, a once-only ask."""
+    """Remember what a refused check taught us: a stepped clock, a longer interval, interval 0."""
     fired_ms = min(row.fired_ms, now_ms)
     longest = max(row.interval_ms, interval_ms)
     forever = row.prune_ms is None or interval_ms == 0

@@ -79,6 +79,9 @@ _PRUNE_SOME = """
 DELETE FROM state WHERE rowid IN (
     SELECT rowid FROM state WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?)
 """
+_NEXT_EXPIRY = """
+SELECT expires_ms FROM state WHERE expires_ms IS NOT NULL ORDER BY expires_ms LIMIT 1
+"""
 
 
 def get(conn: sqlite3.Connection, key: str, scope_id: str, *, now_ms: int) -> Row | None:
@@ -150,6 +153,12 @@ def prune(conn: sqlite3.Connection, *, now_ms: int) -> int:
 def prune_some(conn: sqlite3.Connection, *, now_ms: int) -> int:
     """A bounded piece of `prune`, for a daemon that does not want to keep anybody waiting."""
     return conn.execute(_PRUNE_SOME, (now_ms, PRUNED_AT_ONCE)).rowcount
+
+
+def next_expiry(conn: sqlite3.Connection) -> int | None:
+    """The moment in milliseconds at which the next row expires."""
+    row = conn.execute(_NEXT_EXPIRY).fetchone()
+    return int(row[0]) if row else None
 
 
 def _require_version(

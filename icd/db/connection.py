@@ -47,4 +47,3 @@ def journal_mode(conn: sqlite3.Connection) -> str:
 
 def _uri(path: str) -> str:
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-

@@ -35,6 +35,10 @@ class Database:
         self._identity: tuple[int, int] | None = None
         self._data_version = -1
 
+    @property
+    def is_open(self) -> bool:
+        return self._conn is not None
+
     @contextmanager
     def hold(self, deadline: float, *, create: bool = False) -> Iterator[None]:
         """Hold the lock until `deadline` at most; `create` makes the directory it lives in."""
@@ -62,7 +66,7 @@ class Database:
         """Whether another connection committed since the last time we asked."""
         assert self._conn is not None
         (data_version,) = self._conn.execute("PRAGMA data_version").fetchone()
-        changed = data_version != self._data_version
+        changed = bool(data_version != self._data_version)
         self._data_version = data_version
         return changed
 

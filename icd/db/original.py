@@ -48,8 +48,8 @@ def bring_over(conn: sqlite3.Connection) -> None:
         """
         INSERT INTO sentinels
             (name, scope_id, last_fired, fired_ms, interval_ms, once, prune_ms, request_id)
-        SELECT name, scope_id, CAST(last_fired AS INTEGER), CAST(last_fired AS INTEGER) * 1000 + 999,
-               0, 0, NULL, NULL
+        SELECT name, scope_id, CAST(last_fired AS INTEGER),
+               CAST(last_fired AS INTEGER) * 1000 + 999, 0, 0, NULL, NULL
         FROM original_sentinels
         """
     )

@@ -22,7 +22,7 @@ FILE = "intercore.db"
 
 
 class Where(Struct, frozen=True):
-    """The caller's words about which database it means."""
+    """The caller's words about which database it means; `cwd` is empty if it did not say."""
 
     cwd: str
     db: str | None = None
@@ -80,15 +80,18 @@ def explicit(where: Where) -> str:
         raise BadPath(f"db path must have .db extension: {given}")
     if ".." in cleaned.split(os.sep):
         raise BadPath(f"db path must not contain '..': {given}")
-    root = project_root(where.cwd)
+    if not where.cwd and not os.path.isabs(cleaned):
+        raise BadPath(f"db path must be absolute when no directory is given: {given}")
+    root = project_root(where.cwd) if where.cwd else ""
     path = os.path.join(where.cwd, cleaned)
     if not os.path.isabs(cleaned) and not _is_file(path) and _is_file(os.path.join(root, cleaned)):
         path = os.path.join(root, cleaned)
     refuse_links(path)
     parent = os.path.realpath(os.path.dirname(path))
-    inside = _contains(os.path.realpath(root), parent) or DIRECTORY in parent.split(os.sep)
-    if not inside:
-        raise BadPath(f"db path must be inside the project {root}: {given} is {path}")
+    ours = root and _contains(os.path.realpath(root), parent)
+    if not ours and DIRECTORY not in parent.split(os.sep):
+        place = f"the project {root} or " if root else ""
+        raise BadPath(f"db path must be inside {place}a {DIRECTORY} directory: {path}")
     return path
 
 

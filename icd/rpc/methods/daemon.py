@@ -34,9 +34,9 @@ class Run(Params):
 
     argv: list[str]
     program: str = "icctl"
-    env: dict[str, str] = {}
+    env: dict[str, str] = field(default_factory=dict)
     stdin: str | None = None
-    files: dict[str, str] = {}
+    files: dict[str, str] = field(default_factory=dict)
 
 
 class Pong(Result):

@@ -45,16 +45,16 @@ def noun(program: str, name: str) -> bytes:
 
 def command(program: str, context: str, leaf: click.Command) -> bytes:
     formatter = _formatter()
-    ctx = click.Context(
-        leaf, info_name=f"{program} {context}", terminal_width=WIDTH, color=False
-    )
+    ctx = click.Context(leaf, info_name=f"{program} {context}", terminal_width=WIDTH, color=False)
     leaf.format_help(ctx, formatter)
     _write_globals(formatter)
     return formatter.getvalue().encode()
 
 
 def _summaries(noun: str, leaves: dict[str, click.Command]) -> list[tuple[str, str]]:
-    return [(f"{noun} {name}".strip(), leaf.get_short_help_str(60)) for name, leaf in leaves.items()]
+    return [
+        (f"{noun} {name}".strip(), leaf.get_short_help_str(60)) for name, leaf in leaves.items()
+    ]
 
 
 def _write_globals(formatter: click.HelpFormatter) -> None:

@@ -9,7 +9,7 @@ _SWITCHES = {"--json", "--verbose", "--no-daemon", "--help", "-h"}
 _VALUED = {"--db", "--timeout"}
 
 
-class Globals(msgspec.Struct):
+class Flags(msgspec.Struct):
     words: list[str]
     db: str | None = None
     timeout_ms: int | None = None
@@ -19,9 +19,9 @@ class Globals(msgspec.Struct):
     help: bool = False
 
 
-def strip(argv: list[str]) -> Globals:
+def strip(argv: list[str]) -> Flags:
     """Take the global flags out of a command line; what follows `--` is left alone."""
-    found = Globals(words=[])
+    found = Flags(words=[])
     rest = iter(argv)
     for word in rest:
         if word == "--":
@@ -37,12 +37,12 @@ def strip(argv: list[str]) -> Globals:
     return found
 
 
-def _switch(found: Globals, word: str) -> None:
+def _switch(found: Flags, word: str) -> None:
     name = "help" if word == "-h" else word[2:].replace("-", "_")
     setattr(found, name, True)
 
 
-def _set(found: Globals, flag: str, value: str | None) -> None:
+def _set(found: Flags, flag: str, value: str | None) -> None:
     if value is None:
         raise Usage(f"{flag} needs a value")
     if flag == "--db":

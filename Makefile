@@ -1,0 +1,52 @@
+# Two commands are enough: `make run` and `make test`.  `make check` is what CI runs.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# A second, ordinary installation: benchmarks and the import budget measure what users get.
+WHEEL_VENV := $(VENV)/wheel
+WHEEL_INSTALLED := $(VENV)/.wheel-installed
+SOURCES := $(shell git ls-files icd icctl pyproject.toml 2>/dev/null)
+
+.PHONY: run test lint check bench clean
+.DEFAULT_GOAL := test
+
+$(INSTALLED): pyproject.toml requirements.txt icctl/bin/icctl icd/__init__.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "intercore needs Python 3.11 or newer; try: make PYTHON=python3.11 ..." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(WHEEL_INSTALLED): $(INSTALLED) $(SOURCES)
+	test -x $(WHEEL_VENV)/bin/python || $(PYTHON) -m venv $(WHEEL_VENV)
+	rm -rf $(VENV)/dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w $(VENV)/dist .
+	$(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.txt $(VENV)/dist/intercore-*.whl
+	$(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(VENV)/dist/intercore-*.whl
+	@touch $@
+
+run: $(INSTALLED)  ## Start the daemon here, in the foreground.
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/icd serve
+
+test: $(INSTALLED) $(WHEEL_INSTALLED)  ## Run every test.
+	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage report
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	git ls-files '*.sh' .ci/run | xargs -r $(BIN)/shellcheck
+
+check: lint test  ## Everything that must hold before a change lands.
+
+bench: $(WHEEL_INSTALLED)  ## Print what calls cost, against floors measured in the same run.
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -1,0 +1,41 @@
+"""`icd`: the daemon's own command line."""
+
+import os
+import sys
+
+import click
+
+from icd import __version__
+from icd.errors import IcError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="icd", message="%(prog)s %(version)s")
+def main() -> None:
+    """The daemon of intercore: one per user, many project databases."""
+
+
+@main.command()
+@click.option("--socket", "socket_path", metavar="PATH", help="Listen here.")
+@click.option("--config", "config_file", metavar="FILE", help="Read the settings from here.")
+def serve(socket_path: str | None, config_file: str | None) -> None:
+    """Serve in the foreground until SIGTERM or Ctrl-C; logs go to stderr."""
+    from icd.server.serve import main as run
+
+    try:
+        status = run(socket_path, config_file)
+    except IcError as exc:
+        hint = f"; {exc.hint}" if exc.hint else ""
+        sys.stderr.write(f"icd: {exc.message}{hint}\n")
+        status = exc.exit
+    except OSError as exc:
+        sys.stderr.write(f"icd: {exc}; check the socket's directory\n")
+        status = 2
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # aiosqlite's threads would keep a daemon that is done alive if a database hangs.
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

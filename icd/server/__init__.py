@@ -1,0 +1,1 @@
+"""The daemon: the only asynchronous code, and the only one that knows sockets."""

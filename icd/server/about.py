@@ -1,0 +1,77 @@
+"""What the daemon answers itself, without waiting for any database: busy never looks like dead."""
+
+import os
+import sqlite3
+import time
+from collections import Counter
+from typing import Any
+
+from icd import __version__
+from icd.errors import InvalidParams
+from icd.rpc.discover import document
+from icd.rpc.method import Params
+from icd.rpc.methods import daemon
+from icd.server.router import Router
+
+
+class About:
+    """Facts and counts since the start."""
+
+    def __init__(self, socket: str, router: Router) -> None:
+        self.sessions = 0
+        self.calls: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
+        self._socket = socket
+        self._router = router
+        self._started = time.monotonic()
+
+    def count(self, method: str, error: Any) -> None:
+        self.calls[method] += 1
+        if error is not None and error.exit >= 2:
+            self.failures[method] += 1
+
+    def answer(self, params: Params) -> object:
+        if isinstance(params, daemon.Ping):
+            return daemon.Pong(pid=os.getpid(), version=__version__)
+        if isinstance(params, daemon.Hello):
+            return self._welcome(params)
+        if isinstance(params, daemon.Discover):
+            return document()
+        return self._report()
+
+    def _welcome(self, params: daemon.Hello) -> daemon.Welcome:
+        if daemon.PROTOCOL not in params.protocols:
+            raise InvalidParams(
+                f"this daemon speaks protocol {daemon.PROTOCOL}, not {params.protocols}",
+                hint="upgrade the older of the two",
+            )
+        return daemon.Welcome(
+            protocol=daemon.PROTOCOL,
+            capabilities=daemon.CAPABILITIES,
+            version=__version__,
+            pid=os.getpid(),
+            sqlite_version=sqlite3.sqlite_version,
+        )
+
+    def _report(self) -> daemon.Report:
+        return daemon.Report(
+            version=__version__,
+            protocol=daemon.PROTOCOL,
+            pid=os.getpid(),
+            uptime=int(time.monotonic() - self._started),
+            socket=self._socket,
+            sqlite_version=sqlite3.sqlite_version,
+            sessions=self.sessions,
+            calls=dict(self.calls),
+            failures=dict(self.failures),
+            databases=[
+                daemon.OpenDatabase(
+                    path=store.path,
+                    calls=store.calls,
+                    batches=store.batches,
+                    waiting=store.waiting,
+                    reopened=store.database.reopened,
+                )
+                for store in self._router.stores.values()
+            ],
+        )

@@ -1,0 +1,91 @@
+"""Cutting what a peer sends into messages, within limits.
+
+The first byte of a connection tells its framing: `i` starts a keyhole frame, and no JSON.
+"""
+
+from collections.abc import AsyncIterator
+
+import anyio
+from anyio.abc import UNIXSocketStream
+
+from icd.errors import DeadlineExceeded, InvalidRequest, Overloaded
+from icd.server import keyhole, limits
+
+Message = bytes | list[bytes]
+
+
+class Inbox:
+    """The messages of one peer: keyhole frames, or bursts of lines."""
+
+    held = 0  # bytes of incomplete messages, of all inboxes together
+
+    def __init__(self, stream: UNIXSocketStream) -> None:
+        self.is_keyhole = False
+        self._stream = stream
+        self._buffer = bytearray()
+        self._counted = 0
+        self._since = 0.0
+        self._stopping = False
+        self._reading: anyio.CancelScope | None = None
+
+    def stop(self) -> None:
+        self._stopping = True
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def messages(self) -> AsyncIterator[Message]:
+        try:
+            while True:
+                message = self._next()
+                if message is not None:
+                    yield message
+                elif not await self._read():
+                    return
+        finally:
+            self._account(0)
+
+    def _next(self) -> Message | None:
+        """The next complete message in the buffer, if there is one."""
+        if self.is_keyhole:
+            size = keyhole.length(self._buffer)
+            return None if size is None else self._take(size)
+        end = self._buffer.rfind(b"\n") + 1
+        if not end:
+            return None
+        return [line for line in self._take(end).split(b"\n") if line.strip()]
+
+    def _take(self, size: int) -> bytes:
+        message = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return message
+
+    async def _read(self) -> bool:
+        """Wait for more; False when there will be none."""
+        self._account(len(self._buffer))
+        if self._stopping:
+            return False
+        fresh = not self._buffer
+        with anyio.CancelScope() as self._reading:
+            if not fresh:
+                self._reading.deadline = self._since + limits.PARTIAL_SECONDS
+            try:
+                self._buffer += await self._stream.receive(limits.CHUNK_BYTES)
+            except anyio.EndOfStream:
+                return False
+            if fresh:
+                self._since = anyio.current_time()
+                self.is_keyhole = self._buffer[:1] == b"i"
+            return True
+        self._reading = None
+        if self._stopping:
+            return False
+        raise DeadlineExceeded("the rest of the message did not arrive in time")
+
+    def _account(self, size: int) -> None:
+        """Keep count of incomplete messages; refuse what is too much."""
+        Inbox.held += size - self._counted
+        self._counted = size
+        if size > limits.MESSAGE_BYTES:
+            raise InvalidRequest(f"a message is at most {limits.MESSAGE_BYTES} bytes")
+        if size and Inbox.held > limits.PARTIAL_BYTES:
+            raise Overloaded("too many incomplete messages at once")

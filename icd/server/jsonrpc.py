@@ -1,0 +1,101 @@
+"""JSON-RPC 2.0, one object or array per line."""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from icd.errors import IcError, InvalidParams, InvalidRequest, MethodNotFound, ParseError
+from icd.rpc import methods
+from icd.rpc.method import Method, Params
+
+Id = int | str | float | None
+
+
+class Request(Struct):
+    jsonrpc: Literal["2.0"]
+    method: str
+    params: Raw = Raw(b"{}")
+    id: Id | UnsetType = UNSET
+
+
+class _Success(Struct):
+    id: Id
+    result: Any
+    jsonrpc: str = "2.0"
+
+
+class _Failure(Struct):
+    id: Id
+    error: dict[str, Any]
+    jsonrpc: str = "2.0"
+
+
+_request = msgspec.json.Decoder(Request)
+_items = msgspec.json.Decoder(list[Raw])
+_encoder = msgspec.json.Encoder()
+_params: dict[str, msgspec.json.Decoder[Params]] = {}
+
+
+def decode_line(line: bytes) -> Request | IcError | list[Request | IcError]:
+    """A line is one request, or a batch of them."""
+    if line.lstrip()[:1] != b"[":
+        return decode(line)
+    try:
+        items = _items.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        return ParseError(f"not JSON: {exc}")
+    if not items:
+        return InvalidRequest("an empty batch")
+    return [decode(item) for item in items]
+
+
+def decode(line: bytes | Raw) -> Request | IcError:
+    """One request, or the error that the specification wants for it."""
+    try:
+        return _request.decode(line)
+    except msgspec.ValidationError as exc:
+        return InvalidRequest(f"not a JSON-RPC 2.0 request: {exc}")
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        return ParseError(f"not JSON: {exc}")
+
+
+def parameters(request: Request) -> tuple[Method, Params]:
+    """The method and its checked parameters, given by name or by position."""
+    method = methods.find(request.method)
+    if method is None:
+        raise MethodNotFound(f"there is no method {request.method}")
+    if method.name not in _params:
+        _params[method.name] = msgspec.json.Decoder(method.params)
+    raw = bytes(request.params)
+    if raw.lstrip()[:1] == b"[":
+        raw = _by_name(method, raw)
+    try:
+        return method, _params[method.name].decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise InvalidParams(f"{method.name}: {exc}") from exc
+
+
+def _by_name(method: Method, raw: bytes) -> bytes:
+    envelope = Params.__struct_fields__
+    names = [name for name in method.params.__struct_fields__ if name not in envelope]
+    values = _items.decode(raw)
+    if len(values) > len(names):
+        raise InvalidParams(f"{method.name} takes at most {len(names)} positional parameters")
+    pairs = (b'"%b":%b' % (n.encode(), bytes(v)) for n, v in zip(names, values, strict=False))
+    return b"{" + b",".join(pairs) + b"}"
+
+
+def success(id_: Id, result: object) -> bytes:
+    return _line(_Success(id_, result))
+
+
+def failure(id_: Id, error: IcError) -> bytes:
+    data = {"code": error.code, "message": error.message, "data": error.data}
+    return _line(_Failure(id_, data))
+
+
+def _line(response: Struct) -> bytes:
+    data = _encoder.encode(response)
+    # A stored payload is embedded as written; outside strings a line break is mere white space.
+    return data.replace(b"\n", b" ") if b"\n" in data else data

@@ -1,0 +1,130 @@
+"""The keyhole frame: a command line as raw bytes, without quoting and without JSON.
+
+Request   `ic1 N` NUL, then N fields, each a letter and a value and NUL, then attachments:
+          i request id · t milliseconds left · n program · d directory · p parent's pid ·
+          y which of 0 1 2 are terminals · e NAME=VALUE · a argument ·
+          s LENGTH: (stdin follows) · f LENGTH:PATH (a file follows) · x ERRNO:PATH (unreadable)
+Reply     `EXIT OUT ERR` newline and OUT + ERR raw bytes;
+          `+ OUT ERR` newline and bytes: more follows;
+          `? stdin LIMIT` or `? file LIMIT LENGTH` newline and PATH: send this and ask again;
+          `! local`: run it in your own process.
+
+Letters that are not known here are ignored, so that newer clients can talk to older daemons.
+"""
+
+import os
+import time
+
+from icd.cli.invocation import Invocation, Need, Output
+from icd.core.requests import MAX_DEADLINE_MS
+from icd.errors import InvalidRequest, Usage
+from icd.rpc.method import DEFAULT_DEADLINE_MS
+from icd.server import limits
+
+MAGIC = b"ic1 "
+
+
+def length(buffer: bytes | bytearray) -> int | None:
+    """The length of the frame that starts the buffer, or None if it is not complete yet."""
+    found = _split(buffer)
+    return None if found is None else found[2]
+
+
+def _split(buffer: bytes | bytearray) -> tuple[list[bytes], bytes, int] | None:
+    """Fields, attachments, and the length of both."""
+    count = _count(buffer)
+    if count is None:
+        return None
+    parts = bytes(buffer).split(b"\0", count + 1)
+    if len(parts) < count + 2:
+        return None
+    fields, rest = parts[1:-1], parts[-1]
+    attached = sum(_length(field) for field in fields if field[:1] in (b"s", b"f"))
+    if attached > limits.MESSAGE_BYTES:
+        raise InvalidRequest(f"attachments of {attached} bytes are too large")
+    if len(rest) < attached:
+        return None
+    return fields, rest[:attached], len(buffer) - len(rest) + attached
+
+
+def invocation(frame: bytes) -> Invocation:
+    """Read the caller's world from a complete frame."""
+    whole = _split(frame)
+    assert whole is not None, "the inbox hands out complete frames only"
+    fields, attachments, _ = whole
+    found = Invocation(argv=[], cwd="/", deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000)
+    for field in fields:
+        letter, value = field[:1], field[1:]
+        if letter == b"a":
+            found.argv.append(_argument(value, len(found.argv) + 1))
+        elif letter == b"e":
+            name, _, text = value.partition(b"=")
+            found.env[os.fsdecode(name)] = os.fsdecode(text)
+        elif letter in (b"s", b"f"):
+            size = _length(field)
+            content, attachments = attachments[:size], attachments[size:]
+            if letter == b"s":
+                found.stdin = content
+            else:
+                found.files[_path(value)] = content
+        elif letter == b"x":
+            found.files[_path(value)] = os.strerror(_length(field))
+        else:
+            _set(found, letter, value)
+    return found
+
+
+def _set(found: Invocation, letter: bytes, value: bytes) -> None:
+    if letter == b"i":
+        found.request_id = value.decode("ascii", "replace")[:64]
+    elif letter == b"n":
+        found.program = value.decode("utf-8", "backslashreplace")[:64]
+    elif letter == b"d":
+        found.cwd = os.fsdecode(value)
+    elif letter == b"p":
+        found.pid = _number(value)
+    elif letter == b"t":
+        found.deadline = time.monotonic() + min(_number(value), MAX_DEADLINE_MS) / 1000
+
+
+def reply(answer: Output | Need) -> bytes:
+    if isinstance(answer, Output):
+        head = f"{answer.exit} {len(answer.stdout)} {len(answer.stderr)}\n"
+        return head.encode() + answer.stdout + answer.stderr
+    if answer.what == "stdin":
+        return f"? stdin {answer.limit}\n".encode()
+    path = os.fsencode(answer.path)
+    return f"? file {answer.limit} {len(path)}\n".encode() + path
+
+
+def _count(buffer: bytes | bytearray) -> int | None:
+    head, end, _ = bytes(buffer[:16]).partition(b"\0")
+    if not end:
+        if len(buffer) >= 16:
+            raise InvalidRequest("a keyhole frame starts with 'ic1 N' and NUL")
+        return None
+    digits = head.removeprefix(MAGIC)
+    if not digits.isdigit() or not 0 < int(digits) <= limits.FIELDS:
+        raise InvalidRequest(f"a keyhole frame has 1 to {limits.FIELDS} fields")
+    return int(digits)
+
+
+def _length(field: bytes) -> int:
+    return _number(field[1:].partition(b":")[0])
+
+
+def _path(value: bytes) -> str:
+    return os.fsdecode(value.partition(b":")[2])
+
+
+def _number(digits: bytes) -> int:
+    if not digits.isdigit() or len(digits) > 10:
+        raise InvalidRequest("a keyhole frame has a number that is none")
+    return int(digits)
+
+
+def _argument(value: bytes, position: int) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Usage(f"argument {position} is not valid UTF-8", hint="pass text in UTF-8") from None

@@ -1,0 +1,28 @@
+"""Every limit of the daemon, with its reason."""
+
+# A payload is at most 1 MiB; escaping can double it, and an envelope goes around it.
+MESSAGE_BYTES = 4 * 1024 * 1024
+# One read: large enough to find a burst of pipelined calls, small enough to stay fair.
+CHUNK_BYTES = 128 * 1024
+# A message of which only a part has arrived may wait this long for the rest.
+PARTIAL_SECONDS = 30.0
+# All incomplete messages together: a thousand slow clients must not fill the memory.
+PARTIAL_BYTES = 64 * 1024 * 1024
+# Fields of a keyhole frame; the kernel's own limit on arguments is of this size, too.
+FIELDS = 10_000
+# Calls in one batch; time usually ends a batch first.
+BATCH_CALLS = 512
+# Calls that may wait for one database before new ones are told that it is overloaded.
+WAITING_CALLS = 20_000
+# Connections at once; beyond it new ones are closed unread, which clients take for "absent".
+SESSIONS = 4096
+# Connections waiting to be accepted.
+BACKLOG = 1024
+# What is being executed when we are told to stop may take this long.
+DRAIN_SECONDS = 5.0
+# A call whose database hangs is answered this long after its deadline.
+GRACE_SECONDS = 0.25
+# Remembered answers to "which database does this directory mean"; each is checked at every use.
+KNOWN_PLACES = 4096
+# Requests larger than this are parsed and checked in a thread, so that the loop stays responsive.
+LARGE_BYTES = 64 * 1024

@@ -1,0 +1,128 @@
+"""The life of the daemon on one screen: own the socket, serve, be told to stop, drain, leave."""
+
+import os
+import resource
+import signal
+import socket
+import sys
+
+import anyio
+from anyio.abc import TaskGroup, UNIXSocketStream
+
+from icd import __version__, config
+from icd.rpc import methods
+from icd.rpc.method import Clock
+from icd.server import limits, logs, sockets
+from icd.server.about import About
+from icd.server.desk import Desk
+from icd.server.listener import Listener
+from icd.server.logs import log
+from icd.server.router import Router
+from icd.server.session import Session
+
+
+def main(socket_path: str | None, config_file: str | None) -> int:
+    """Serve until told to stop; the exit status is returned."""
+    logs.set_up()
+    os.umask(0o077)
+    settings_file = os.path.abspath(config_file) if config_file else _user_file()
+    config.load(settings_file)  # complain before anything is bound
+    path = sockets.choose(socket_path or os.environ.get("INTERCORE_SOCKET"))
+    _raise_descriptor_limit()
+    methods.every()  # what is loaded now need not be loaded by the first caller
+    given = path not in sockets.candidates()
+    with sockets.owned(path, given=given) as sock:
+        os.chdir("/")
+        anyio.run(serve, sock, path, settings_file, backend="asyncio")
+    return 0
+
+
+async def serve(sock: socket.socket, path: str, settings_file: str | None) -> None:
+    sessions: set[Session] = set()
+    async with anyio.create_task_group() as lanes:
+        router = Router(settings_file, Clock(), lanes)
+        about = About(path, router)
+        async with anyio.create_task_group() as tasks:
+            welcome = _Door(tasks, sessions, router, about)
+            async with anyio.create_task_group() as accepting:
+                accepting.start_soon(Listener(sock, welcome.open).run)
+                log.info("listening", extra={"socket": path, "version": __version__})
+                _greet(path)
+                await until_told_to_stop()
+                accepting.cancel_scope.cancel()
+            log.info("stopping", extra={"sessions": len(sessions)})
+            sock.close()
+            for session in list(sessions):
+                session.stop()
+            tasks.cancel_scope.deadline = anyio.current_time() + limits.DRAIN_SECONDS
+        with anyio.move_on_after(limits.DRAIN_SECONDS):
+            await router.close()
+        lanes.cancel_scope.cancel()
+
+
+async def until_told_to_stop() -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            return
+
+
+class _Door:
+    """Turns accepted connections into sessions."""
+
+    def __init__(
+        self, tasks: TaskGroup, sessions: set[Session], router: Router, about: About
+    ) -> None:
+        self._tasks = tasks
+        self._sessions = sessions
+        self._router = router
+        self._about = about
+
+    def open(self, connection: socket.socket, pid: int) -> None:
+        if len(self._sessions) >= limits.SESSIONS:
+            connection.close()
+            return
+        self._tasks.start_soon(self._serve, connection, pid)
+
+    async def _serve(self, connection: socket.socket, pid: int) -> None:
+        async with await UNIXSocketStream.from_socket(connection) as stream:
+            session = Session(stream, Desk(pid, self._router, self._about))
+            self._sessions.add(session)
+            self._about.sessions = len(self._sessions)
+            try:
+                await session.run()
+            except Exception:  # noqa: BLE001 -- the last line of defence
+                log.exception("a session failed")
+            finally:
+                self._sessions.discard(session)
+                self._about.sessions = len(self._sessions)
+
+
+def _user_file() -> str | None:
+    return config.user_file(os.environ.get("HOME"))
+
+
+def _raise_descriptor_limit() -> None:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _greet(path: str) -> None:
+    """Tell a newcomer at a terminal what to do next."""
+    if not sys.stderr.isatty():
+        return
+    default = path in sockets.candidates()
+    prefix = "" if default else f"export INTERCORE_SOCKET={path}\n    "
+    sys.stderr.write(
+        f"""
+icd {__version__} serves every project of yours at {path}.
+In a second terminal, in a project's directory:
+
+    {prefix}icctl init
+    icctl sentinel check hello "$$" --interval=60     # allowed
+    icctl sentinel check hello "$$" --interval=60     # throttled
+    echo '{{"phase":"planned"}}' | icctl state set demo me
+    icctl state get demo me
+
+Stop with Ctrl-C.
+"""
+    )

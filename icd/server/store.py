@@ -1,0 +1,199 @@
+"""One database in the daemon: calls queue, a lane drains them in batches.
+
+Invariants
+    - a single task feeds the lane, one batch at a time, so others get at the lock in between;
+    - whoever submitted calls is answered: by the lane, or at its deadline if the lane hangs;
+    - a database that cannot be opened answers everybody with the reason, and is forgotten.
+"""
+
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+import anyio
+import msgspec
+
+from icd.config import Settings
+from icd.core.debounce import Recent
+from icd.db import lock
+from icd.db.database import Database
+from icd.errors import DeadlineExceeded, Overloaded, UnknownOutcome
+from icd.rpc.dispatch import failure, run_batch
+from icd.rpc.method import Answer, Call, Clock
+from icd.server import limits, upkeep
+from icd.server.lane import Lane
+from icd.server.logs import log
+
+
+class _Ticket:
+    """Calls that were submitted together, and their answers."""
+
+    __slots__ = ("answers", "done", "missing")
+
+    def __init__(self, size: int) -> None:
+        self.answers: list[Answer | None] = [None] * size
+        self.missing = size
+        self.done = anyio.Event()
+
+    def answer(self, index: int, answer: Answer) -> None:
+        if self.answers[index] is None:
+            self.answers[index] = answer
+            self.missing -= 1
+            if not self.missing:
+                self.done.set()
+
+
+class _Waiting(msgspec.Struct, gc=False):
+    call: Call
+    ticket: _Ticket
+    index: int
+
+    def answer(self, answer: Answer) -> None:
+        self.ticket.answer(self.index, answer)
+
+
+class Store:
+    """The queue and the lane of one database file."""
+
+    def __init__(
+        self, path: str, settings: Settings, clock: Clock, forget: Callable[["Store"], None]
+    ) -> None:
+        self.path = path
+        self.calls = 0
+        self.batches = 0
+        self.database = Database(path, settings, wait=lock.poll)
+        self._clock = clock
+        self._forget = forget
+        self._idle_seconds = settings.idle_seconds
+        self._recent = Recent()
+        self._queue: deque[_Waiting] = deque()
+        self._in_flight: list[_Waiting] = []
+        self._wake = anyio.Event()
+        self._stopping = False
+        self._closed = anyio.Event()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue) + len(self._in_flight)
+
+    async def submit(self, calls: list[Call]) -> list[Answer]:
+        """Answers in the order of the calls, each after its commit."""
+        if len(self._queue) + len(calls) > limits.WAITING_CALLS:
+            return [Answer(error=Overloaded(f"too many calls wait for {self.path}"))] * len(calls)
+        ticket = _Ticket(len(calls))
+        self._queue.extend(_Waiting(call, ticket, index) for index, call in enumerate(calls))
+        self._wake.set()
+        last = max(call.deadline for call in calls)
+        with anyio.move_on_after(last - time.monotonic() + limits.GRACE_SECONDS):
+            await ticket.done.wait()
+        return self._settled(ticket)
+
+    def _settled(self, ticket: _Ticket) -> list[Answer]:
+        """Whoever is still without an answer hears at least what is known."""
+        if ticket.missing:
+            for waiting in [w for w in self._in_flight if w.ticket is ticket]:
+                waiting.answer(Answer(error=UnknownOutcome(f"{self.path} did not answer in time")))
+            for waiting in [w for w in self._queue if w.ticket is ticket]:
+                self._queue.remove(waiting)
+                waiting.answer(Answer(error=DeadlineExceeded(f"{self.path} is too busy")))
+        return [answer for answer in ticket.answers if answer is not None]
+
+    async def run(self) -> None:
+        """The life of the lane: open, drain, rest, close."""
+        await self._wake.wait()
+        try:
+            lane = await self._open()
+        except Exception as exc:  # noqa: BLE001 -- everybody who waits is told
+            self._forget(self)
+            while self._queue:
+                self._queue.popleft().answer(Answer(error=failure(exc)))
+            self._closed.set()
+            return
+        try:
+            await self._drain(lane)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._close(lane)
+
+    async def stop(self) -> None:
+        """Finish what is queued, then close."""
+        self._stopping = True
+        self._wake.set()
+        await self._closed.wait()
+
+    async def _open(self) -> Lane:
+        creates = any(waiting.call.method.creates for waiting in self._queue)
+        first = min((w.call.deadline for w in self._queue), default=time.monotonic())
+        return await Lane.open(partial(self._connect, first, create=creates))
+
+    def _connect(self, deadline: float, *, create: bool) -> sqlite3.Connection:
+        with self.database.hold(deadline, create=create):
+            return self.database.connection(create=create)
+
+    async def _drain(self, lane: Lane) -> None:
+        rest: float | None = self._idle_seconds
+        while True:
+            if not self._queue:
+                if self._stopping:
+                    return
+                self._wake = anyio.Event()
+                with anyio.move_on_after(rest) as idle:
+                    await self._wake.wait()
+                if idle.cancelled_caught:
+                    rest = await self._look_after(lane)
+                    continue
+            await self._run_batch(lane)
+            if not self.database.is_open and not self._queue:
+                return  # deleted: whoever asks next finds what is there by then
+            rest = self._idle_seconds
+
+    async def _run_batch(self, lane: Lane) -> None:
+        size = min(len(self._queue), limits.BATCH_CALLS)
+        if not size:
+            return
+        batch = [self._queue.popleft() for _ in range(size)]
+        self._in_flight = batch
+        calls = [waiting.call for waiting in batch]
+        work = partial(run_batch, self.database, calls, clock=self._clock, recent=self._recent)
+        reopened = self.database.reopened
+        try:
+            answers = await lane.hop(work)
+        except Exception as exc:  # noqa: BLE001 -- the lane outlives every batch
+            answers = [Answer(error=failure(exc)) for _ in batch]
+        if self.database.reopened != reopened:
+            log.warning("database replaced, reopened", extra={"path": self.path})
+        self._in_flight = []
+        self.batches += 1
+        self._hand_out(batch, answers)
+
+    def _hand_out(self, batch: list[_Waiting], answers: list[Answer | None]) -> None:
+        left = []
+        for waiting, answer in zip(batch, answers, strict=True):
+            if answer is None:
+                left.append(waiting)
+            else:
+                self.calls += 1
+                waiting.answer(answer)
+        self._queue.extendleft(reversed(left))
+
+    async def _look_after(self, lane: Lane) -> float | None:
+        """Prune and checkpoint; how long to rest until there is something to prune again."""
+        try:
+            due = await lane.hop(partial(upkeep.look_after, self.database, self._clock))
+        except Exception:  # noqa: BLE001 -- the lane goes on without it
+            log.exception("upkeep failed", extra={"path": self.path})
+            return None
+        return None if due is None else max(due, self._idle_seconds)
+
+    async def _close(self, lane: Lane) -> None:
+        self._forget(self)
+        try:
+            await lane.hop(partial(upkeep.close, self.database))
+            await lane.close()
+        except Exception:  # noqa: BLE001 -- there is nobody left to tell
+            log.exception("closing failed", extra={"path": self.path})
+        while self._queue:
+            self._queue.popleft().answer(Answer(moved=True))
+        self._closed.set()

@@ -1,0 +1,56 @@
+"""What a database needs when nobody is asking anything of it.  Runs in its lane."""
+
+import sqlite3
+import time
+
+from icd.core import requests, state
+from icd.db.database import Database
+from icd.errors import Locked, NoDatabase
+from icd.rpc.method import Clock
+
+# Others may hold the lock; upkeep can wait for the next quiet moment.
+PATIENCE_SECONDS = 0.5
+CLOSING_SECONDS = 2.0
+REQUESTS_AT_ONCE = 1000
+
+
+def look_after(database: Database, clock: Clock) -> float | None:
+    """Prune what expired, checkpoint; the seconds until the next row expires, if any will."""
+    try:
+        with database.hold(time.monotonic() + PATIENCE_SECONDS):
+            conn = database.connection()
+            now_ms = clock.now_ms()
+            if _prune(conn, now_ms):
+                return 0.0
+            conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return _next_expiry(conn, now_ms)
+    except NoDatabase:
+        return None
+    except Locked:
+        return PATIENCE_SECONDS
+
+
+def close(database: Database) -> None:
+    if database.is_open:
+        with database.hold(time.monotonic() + CLOSING_SECONDS):
+            database.close()
+    database.lock.close()
+
+
+def _prune(conn: sqlite3.Connection, now_ms: int) -> bool:
+    """Remove a bounded number of rows; whether there may be more."""
+    conn.execute("BEGIN IMMEDIATE")
+    try:
+        rows = state.prune_some(conn, now_ms=now_ms)
+        ids = requests.prune(conn, limit=REQUESTS_AT_ONCE, now_ms=now_ms)
+        conn.execute("COMMIT")
+    except BaseException:
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+        raise
+    return rows >= state.PRUNED_AT_ONCE or ids >= REQUESTS_AT_ONCE
+
+
+def _next_expiry(conn: sqlite3.Connection, now_ms: int) -> float | None:
+    expires_ms = state.next_expiry(conn)
+    return None if expires_ms is None else max(0, expires_ms - now_ms) / 1000
