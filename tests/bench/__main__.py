@@ -1,0 +1,23 @@
+"""`make bench`: what calls cost, as ratios against a floor measured in the same run.
+
+Machines are shared and noisy, so nothing here is compared with a number from another day.  Rows
+marked `miss` are beyond the limit that the project set itself; the exit status says so, too.
+"""
+
+import sys
+
+from tests.bench import launch, scale, throughput
+from tests.bench.table import Table
+
+
+def main() -> int:
+    table = Table()
+    only = set(sys.argv[1:])
+    for name, suite in {"launch": launch, "throughput": throughput, "scale": scale}.items():
+        if not only or name in only:
+            suite.run(table)
+    return table.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

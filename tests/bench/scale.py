@@ -1,0 +1,95 @@
+"""The hot statements on a large database, against a small one; in this process."""
+
+import random
+import time
+
+from icd.core import sentinels, state
+from tests.bench import setting as place
+from tests.bench.table import Table
+
+SMALL, LARGE = 1_000, 1_000_000
+CALLS = 400
+ROUNDS = 25
+
+
+def run(table: Table) -> None:
+    best: dict[str, dict[int, float]] = {}
+    with place.project() as small, place.project() as large:
+        settings = {SMALL: small, LARGE: large}
+        _grow(small, SMALL)
+        _grow(large, LARGE)
+        opened = {rows: setting.open() for rows, setting in settings.items()}
+        for _ in range(ROUNDS):
+            for rows, database in opened.items():
+                for name, took in _measure(database, rows).items():
+                    times = best.setdefault(name, {})
+                    times[rows] = min(times.get(rows, took), took)
+        for database in opened.values():
+            with database.hold(time.monotonic() + 5):
+                database.close()
+    for name, times in best.items():
+        table.ratio(
+            f"{name}, 1,000,000 rows / 1,000 rows",
+            times[LARGE] * 1e6,
+            times[SMALL] * 1e6,
+            unit="us",
+            most=1.3,
+        )
+
+
+def _grow(setting: place.Setting, rows: int) -> None:
+    database = setting.open()
+    now_ms = time.time_ns() // 1_000_000
+    week = now_ms + sentinels.WEEK_MS
+    with database.hold(time.monotonic() + 5):
+        conn = database.connection()
+        conn.execute("BEGIN IMMEDIATE")
+        conn.execute("DELETE FROM state")
+        conn.execute("DELETE FROM sentinels")
+        conn.executemany(
+            "INSERT INTO state (key, scope_id, payload, version, updated_at, expires_at, expires_ms)"
+            " VALUES ('bench', ?, '{\"i\":1}', ?, ?, ?, ?)",
+            (
+                (f"s{i:07}", i, now_ms // 1000, week // 1000, week) if i % 2 else
+                (f"s{i:07}", i, now_ms // 1000, None, None)
+                for i in range(rows)
+            ),
+        )  # fmt: skip
+        conn.executemany(
+            "INSERT INTO sentinels (name, scope_id, last_fired, fired_ms, interval_ms, once, prune_ms)"
+            " VALUES ('bench', ?, ?, ?, 3600000, 0, ?)",
+            ((f"s{i:07}", now_ms // 1000, now_ms, week) for i in range(rows)),
+        )
+        conn.execute("COMMIT")
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.close()
+
+
+def _measure(database: place.Database, rows: int) -> dict[str, float]:
+    """Seconds per call, on rows picked at random but warm: the same few of them every time."""
+    scopes = [f"s{i:07}" for i in random.Random(1).sample(range(rows), CALLS)]
+    writer = state.Writer()
+    with database.hold(time.monotonic() + 5):
+        conn = database.connection()
+        now_ms = time.time_ns() // 1_000_000
+        calls = {
+            "state.get": lambda s: state.get(conn, "bench", s, now_ms=now_ms),
+            "state.set": lambda s: state.set(conn, "bench", s, "{}", writer=writer, now_ms=now_ms),
+            "sentinel.check, throttled": lambda s: sentinels.check(
+                conn, "bench", s, interval_s=3600, now_ms=now_ms
+            ),
+            "sentinel.check, allowed": lambda s: sentinels.check(
+                conn, "bench", s, interval_s=1, now_ms=now_ms + 10_000
+            ),
+            "sentinel auto-prune": lambda s: sentinels.auto_prune(conn, now_ms=now_ms),
+            "state prune when nothing expired": lambda s: state.prune_some(conn, now_ms=now_ms),
+        }
+        found = {}
+        for name, call in calls.items():
+            conn.execute("BEGIN IMMEDIATE")
+            began = time.perf_counter()
+            for scope in scopes:
+                call(scope)
+            found[name] = (time.perf_counter() - began) / CALLS
+            conn.execute("ROLLBACK")
+    return found

@@ -1,0 +1,106 @@
+"""A project with 10,000 state rows and 1,000 sentinels, and a daemon for it."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from icd import config
+from icd.core import sentinels, state
+from icd.db.database import Database
+
+BIN = Path(__file__).parents[2] / ".venv" / "wheel" / "bin"
+ROWS = 10_000
+SENTINELS = 1_000
+
+
+class Setting:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.path = str(root / ".clavain" / "intercore.db")
+        self.socket = str(root / "run" / "icd.sock")
+        self.env = {
+            "PATH": f"{BIN}:/usr/bin:/bin",
+            "HOME": str(root),
+            "INTERCORE_SOCKET": self.socket,
+        }
+
+    def open(self) -> Database:
+        """The database in this process; the caller closes it again."""
+        return Database(self.path, config.DEFAULTS)
+
+
+@contextlib.contextmanager
+def project() -> Iterator[Setting]:
+    root = Path(tempfile.mkdtemp(prefix="icbench-"))
+    (root / ".git").mkdir()
+    (root / "run").mkdir(mode=0o700)
+    setting = Setting(root)
+    try:
+        fill(setting, rows=ROWS, guards=SENTINELS)
+        yield setting
+    finally:
+        shutil.rmtree(root)
+
+
+def fill(setting: Setting, *, rows: int, guards: int) -> None:
+    database = setting.open()
+    now_ms = time.time_ns() // 1_000_000
+    with database.hold(time.monotonic() + 5, create=True):
+        conn = database.connection(create=True)
+        conn.execute("BEGIN IMMEDIATE")
+        writer = state.Writer()
+        for i in range(rows):
+            state.set(conn, "bench", f"s{i}", '{"i":1}', writer=writer, now_ms=now_ms)
+        for i in range(guards):
+            sentinels.check(conn, "bench", f"s{i}", interval_s=3600, now_ms=now_ms)
+        conn.execute("COMMIT")
+        database.close()
+
+
+@contextlib.contextmanager
+def daemon(setting: Setting) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [BIN / "icd", "serve"], env=setting.env, stderr=subprocess.DEVNULL, cwd="/"
+    )
+    try:
+        wait_for(setting.socket)
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+
+
+def wait_for(path: str) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(path)
+            return
+        time.sleep(0.01)
+    raise TimeoutError(path)
+
+
+def quiet(arguments: list[str], env: dict[str, str], cwd: Path) -> float:
+    """Run a program and return the milliseconds it took."""
+    began = time.perf_counter()
+    subprocess.run(
+        arguments,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    return (time.perf_counter() - began) * 1000
+
+
+def python() -> str:
+    return os.path.realpath(BIN / "python")

@@ -1,0 +1,155 @@
+"""Many calls over the socket, against the same SQL without one, and against a bare echo."""
+
+import json
+import multiprocessing
+import socket
+import subprocess
+import sys
+import time
+
+from icd.core import sentinels
+from tests.bench import setting as place
+from tests.bench.table import Table
+
+CALLS = 20_000
+BURST = 256
+CONNECTIONS = 32
+SECONDS = 3.0
+ROUNDS = 3
+
+
+def run(table: Table) -> None:
+    with place.project() as setting, place.daemon(setting), _echo(setting) as echo:
+        floor = piped = closed = bare = 0.0
+        for _ in range(ROUNDS):
+            floor = max(floor, _tight_loop(setting))
+            piped = max(piped, _pipelined(setting))
+            bare = max(bare, _closed_loop(echo, _request(setting, 0)))
+            closed = max(closed, _closed_loop(setting.socket, _request(setting, 0)))
+    table.ratio(
+        "sentinel.check, pipelined / same SQL in one transaction",
+        piped / 1000,
+        floor / 1000,
+        unit="k",
+        least=0.25,
+    )
+    table.ratio(
+        f"sentinel.check, {CONNECTIONS} connections / bare anyio echo",
+        closed / 1000,
+        bare / 1000,
+        unit="k",
+        least=0.30,
+    )
+
+
+def _tight_loop(setting: place.Setting) -> float:
+    """Calls per second of the very statements, batched in transactions, in this process."""
+    database = setting.open()
+    with database.hold(time.monotonic() + 5):
+        conn = database.connection()
+        began = time.perf_counter()
+        for start in range(0, CALLS, BURST):
+            conn.execute("BEGIN IMMEDIATE")
+            for i in range(start, start + BURST):
+                now_ms = time.time_ns() // 1_000_000
+                sentinels.check(conn, "bench", f"s{i % 1000}", interval_s=3600, now_ms=now_ms)
+                sentinels.auto_prune(conn, now_ms=now_ms)
+            conn.execute("COMMIT")
+        took = time.perf_counter() - began
+        database.close()
+    return CALLS / took
+
+
+def _request(setting: place.Setting, number: int) -> bytes:
+    params = {
+        "db": setting.path,
+        "name": "bench",
+        "scope_id": f"s{number % 1000}",
+        "interval": 3600,
+    }
+    call = {"jsonrpc": "2.0", "id": number, "method": "sentinel.check", "params": params}
+    return json.dumps(call).encode() + b"\n"
+
+
+def _pipelined(setting: place.Setting) -> float:
+    requests = [_request(setting, i) for i in range(CALLS)]
+    bursts = [b"".join(requests[i : i + BURST]) for i in range(0, CALLS, BURST)]
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(setting.socket)
+        began = time.perf_counter()
+        sock.sendall(bursts[0])
+        waiting = BURST
+        for burst in bursts[1:]:
+            sock.sendall(burst)
+            waiting += len(burst.splitlines())
+            waiting = _receive(sock, waiting, until=BURST)
+        _receive(sock, waiting, until=0)
+        return CALLS / (time.perf_counter() - began)
+
+
+def _receive(sock: socket.socket, waiting: int, *, until: int) -> int:
+    while waiting > until:
+        waiting -= sock.recv(1 << 18).count(b"\n")
+    return waiting
+
+
+def _closed_loop(path: str, request: bytes) -> float:
+    """Each connection sends its next request when the reply is there, in a process of its own."""
+    context = multiprocessing.get_context("fork")
+    counts = context.Queue()
+    client = context.Process(target=_drive, args=(path, request, counts))
+    client.start()
+    done = counts.get()
+    client.join()
+    return float(done)
+
+
+def _drive(path: str, request: bytes, counts: "multiprocessing.Queue[float]") -> None:
+    import selectors
+
+    selector = selectors.DefaultSelector()
+    for _ in range(CONNECTIONS):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(path)
+        selector.register(sock, selectors.EVENT_READ)
+        sock.sendall(request)
+    began = time.perf_counter()
+    done = 0
+    while time.perf_counter() - began < SECONDS:
+        for key, _ in selector.select():
+            if key.fileobj.recv(65536).endswith(b"\n"):  # type: ignore[union-attr]
+                done += 1
+                key.fileobj.sendall(request)  # type: ignore[union-attr]
+    counts.put(done / (time.perf_counter() - began))
+
+
+class _echo:
+    """A bare anyio server that sends every line back, in its own process."""
+
+    CODE = """
+import anyio, sys
+from anyio.streams.buffered import BufferedByteReceiveStream
+async def serve(stream):
+    async with stream:
+        try:
+            while True:
+                await stream.send(await stream.receive())
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            pass
+async def main():
+    await (await anyio.create_unix_listener(sys.argv[1])).serve(serve)
+anyio.run(main)
+"""
+
+    def __init__(self, setting: place.Setting) -> None:
+        self._path = str(setting.root / "run" / "echo.sock")
+
+    def __enter__(self) -> str:
+        command = [str(place.BIN / "python"), "-c", self.CODE, self._path]
+        self._process = subprocess.Popen(command, stderr=sys.stderr)
+        place.wait_for(self._path)
+        return self._path
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
