@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # A second, ordinary installation: benchmarks and the import budget measure what users get.
 WHEEL_VENV := $(VENV)/wheel
 WHEEL_INSTALLED := $(VENV)/.wheel-installed
-SOURCES := $(shell git ls-files icd icctl pyproject.toml 2>/dev/null)
+SOURCES := pyproject.toml $(shell find icd icctl -type f -not -path '*/__pycache__/*')
 
 .PHONY: run test lint check bench clean
 .DEFAULT_GOAL := test

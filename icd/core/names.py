@@ -5,6 +5,7 @@ Names travel in tab-separated lines, so control characters are refused everywher
 
 import re
 import time
+from functools import lru_cache
 
 from icd.errors import InvalidName
 
@@ -59,6 +60,7 @@ def shown(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else text[:limit] + "…")
 
 
+@lru_cache(maxsize=256)
 def iso(seconds: int) -> str:
-    """Unix seconds as UTC in RFC 3339."""
+    """Unix seconds as UTC in RFC 3339; most calls of a burst ask for the same second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -48,19 +48,20 @@ class _Row(Struct, frozen=True):
     request_id: str | None
 
 
+# ?1 name, ?2 scope, ?3 now, ?4 interval, ?5 a week, ?6 request id
 _CLAIM = """
 INSERT INTO sentinels
     (name, scope_id, last_fired, fired_ms, interval_ms, once, prune_ms, request_id)
-VALUES (:name, :scope_id, :now_ms / 1000, :now_ms, :interval_ms, :interval_ms = 0,
-        CASE WHEN :interval_ms > 0 THEN :now_ms + max(:interval_ms, :week_ms) END, :request_id)
+VALUES (?1, ?2, ?3 / 1000, ?3, ?4, ?4 = 0, CASE WHEN ?4 > 0 THEN ?3 + max(?4, ?5) END, ?6)
 ON CONFLICT (name, scope_id) DO UPDATE SET
     last_fired = excluded.last_fired,
     fired_ms = excluded.fired_ms,
     interval_ms = max(interval_ms, excluded.interval_ms),
     prune_ms = CASE WHEN prune_ms IS NOT NULL THEN
-        :now_ms + max(interval_ms, excluded.interval_ms, :week_ms) END,
+        excluded.fired_ms + max(interval_ms, excluded.interval_ms, ?5) END,
     request_id = excluded.request_id
-WHERE once = 0 AND :interval_ms > 0 AND :now_ms - fired_ms >= :interval_ms
+WHERE once = 0 AND excluded.interval_ms > 0
+    AND excluded.fired_ms - fired_ms >= excluded.interval_ms
     AND (request_id IS NULL OR request_id IS NOT excluded.request_id)
 RETURNING 1
 """
@@ -70,9 +71,8 @@ FROM sentinels WHERE name = ? AND scope_id = ?
 """
 _NOTE = """
 UPDATE sentinels
-SET last_fired = :fired_ms / 1000, fired_ms = :fired_ms, interval_ms = :interval_ms,
-    prune_ms = :prune_ms
-WHERE name = :name AND scope_id = :scope_id
+SET last_fired = ?1 / 1000, fired_ms = ?1, interval_ms = ?2, prune_ms = ?3
+WHERE name = ?4 AND scope_id = ?5
 """
 _AUTO_PRUNE = """
 DELETE FROM sentinels WHERE (name, scope_id) IN (
@@ -98,14 +98,7 @@ def check(
     """Claim the sentinel if it is due."""
     interval_ms = interval_s * 1000
     token = f"{request_id}/{interval_ms}" if request_id else None
-    claim = {
-        "name": name,
-        "scope_id": scope_id,
-        "now_ms": now_ms,
-        "interval_ms": interval_ms,
-        "week_ms": WEEK_MS,
-        "request_id": token,
-    }
+    claim = (name, scope_id, now_ms, interval_ms, WEEK_MS, token)
     if conn.execute(_CLAIM, claim).fetchone():
         return Verdict(allowed=True, fired_ms=now_ms, retry_ms=interval_ms or None)
     row = _Row(*conn.execute(_FIND, (name, scope_id)).fetchone())
@@ -161,23 +154,15 @@ def _note(
     conn: sqlite3.Connection, name: str, scope_id: str, row: _Row, interval_ms: int, *, now_ms: int
 ) -> _Row:
     """Remember what a refused check taught us: a stepped clock, a longer interval, interval 0."""
+    pins = interval_ms == 0 and row.prune_ms is not None
+    if row.fired_ms <= now_ms and interval_ms <= row.interval_ms and not pins:
+        return row
     fired_ms = min(row.fired_ms, now_ms)
     longest = max(row.interval_ms, interval_ms)
-    forever = row.prune_ms is None or interval_ms == 0
+    forever = row.prune_ms is None or pins
     prune_ms = None if forever else fired_ms + max(longest, WEEK_MS)
-    noted = _Row(fired_ms, longest, row.once, prune_ms, row.request_id)
-    if noted != row:
-        conn.execute(
-            _NOTE,
-            {
-                "name": name,
-                "scope_id": scope_id,
-                "fired_ms": fired_ms,
-                "interval_ms": longest,
-                "prune_ms": prune_ms,
-            },
-        )
-    return noted
+    conn.execute(_NOTE, (fired_ms, longest, prune_ms, name, scope_id))
+    return _Row(fired_ms, longest, row.once, prune_ms, row.request_id)
 
 
 def _retry_ms(row: _Row, interval_ms: int, *, now_ms: int) -> int | None:

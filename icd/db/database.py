@@ -32,7 +32,7 @@ class Database:
         self.lock = lock.FileLock(path + ".lock", wait)
         self.reopened = 0
         self._conn: sqlite3.Connection | None = None
-        self._identity: tuple[int, int] | None = None
+        self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
         self._data_version = -1
 
     @property
@@ -42,11 +42,8 @@ class Database:
     @contextmanager
     def hold(self, deadline: float, *, create: bool = False) -> Iterator[None]:
         """Hold the lock until `deadline` at most; `create` makes the directory it lives in."""
-        directory = os.path.dirname(self.path)
         if create:
-            _make_directory(directory)
-        elif not os.path.isdir(directory):
-            raise NoDatabase(f"no database at {self.path}")
+            _make_directory(os.path.dirname(self.path))
         self.lock.acquire(deadline)
         try:
             yield
@@ -55,7 +52,7 @@ class Database:
 
     def connection(self, *, create: bool = False) -> sqlite3.Connection:
         """The connection to the file that the path names now, migrated and ready."""
-        if self._conn is not None and self._identity != self._stat():
+        if self._conn is not None and self.identity != self._stat():
             self.close()
             self.reopened += 1
         if self._conn is None:
@@ -74,7 +71,7 @@ class Database:
         if self._conn is not None:
             self._conn.close()
         self._conn = None
-        self._identity = None
+        self.identity = None
 
     def _open(self, *, create: bool) -> sqlite3.Connection:
         if self._stat() is None:
@@ -89,7 +86,7 @@ class Database:
         except BaseException:
             conn.close()
             raise
-        self._identity = self._stat()
+        self.identity = self._stat()
         self._data_version = -1
         return conn
 

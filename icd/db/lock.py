@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from icd.errors import Locked, from_os
+from icd.errors import Locked, NoDatabase, from_os
 
 POLL_SECONDS = 0.0002
 POLL_SECONDS_LATER = 0.002
@@ -121,6 +121,8 @@ class FileLock:
     def _open(self) -> int:
         try:
             return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError as exc:
+            raise NoDatabase(f"no database at {self.path.removesuffix('.lock')}") from exc
         except OSError as exc:
             raise from_os(exc, f"open the lock file {self.path}") from exc
 

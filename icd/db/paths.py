@@ -12,6 +12,7 @@ Promises
 
 import os
 import stat
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -57,6 +58,17 @@ def target(where: Where) -> str:
 def canonical(path: str) -> str:
     """One spelling for one file, so that a daemon opens it once."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def identity(where: Where) -> tuple[int, int] | None:
+    """(device, inode) of what the caller's words name at first sight, without judging them."""
+    given = where.explicit
+    path = discover(where.cwd) if given is None else os.path.join(where.cwd, given)
+    try:
+        found = os.stat(path or "", follow_symlinks=False)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def discover(cwd: str) -> str | None:
@@ -114,11 +126,13 @@ def project_root(cwd: str) -> str:
     return marked or cwd
 
 
-def _upward(cwd: str) -> list[str]:
-    directories = [cwd]
-    while (parent := os.path.dirname(directories[-1])) != directories[-1]:
-        directories.append(parent)
-    return directories
+def _upward(cwd: str) -> Iterator[str]:
+    while True:
+        yield cwd
+        parent = os.path.dirname(cwd)
+        if parent == cwd:
+            return
+        cwd = parent
 
 
 def _main_checkout(cwd: str) -> str | None:

@@ -21,7 +21,15 @@ from icd.core import requests
 from icd.core.debounce import Recent
 from icd.db import paths
 from icd.db.database import Database
-from icd.errors import DeadlineExceeded, IcError, Internal, Locked, from_os, from_sqlite
+from icd.errors import (
+    DeadlineExceeded,
+    IcError,
+    Internal,
+    Locked,
+    NoDatabase,
+    from_os,
+    from_sqlite,
+)
 from icd.rpc.method import Answer, Call, Clock, Context, Params
 
 # After this much work the batch is committed, so that those who wait outside get their turn.
@@ -34,7 +42,8 @@ def run_batch(
     database: Database, calls: list[Call], *, clock: Clock, recent: Recent | None = None
 ) -> list[Answer | None]:
     """Run the calls in order, in one transaction.  None: not reached, give it to the next batch."""
-    answers: list[Answer | None] = [_expired(call, clock) for call in calls]
+    now = clock.monotonic()
+    answers = [None if now < call.deadline else _too_late() for call in calls]
     waiting = [i for i, answer in enumerate(answers) if answer is None]
     if not waiting:
         return answers
@@ -67,9 +76,7 @@ def failure(exc: Exception) -> IcError:
     return known
 
 
-def _expired(call: Call, clock: Clock) -> Answer | None:
-    if clock.monotonic() < call.deadline:
-        return None
+def _too_late() -> Answer:
     return Answer(error=DeadlineExceeded("the deadline passed before the call could run"))
 
 
@@ -81,14 +88,10 @@ def _run_locked(
     clock: Clock,
     recent: Recent | None,
 ) -> None:
-    _turn_away(database.path, calls, answers)
+    conn = _connection(database, calls, answers, recent)
     here = [i for i, answer in enumerate(answers) if answer is None]
-    if not here:
+    if conn is None or not here:
         return
-    reopened = database.reopened
-    conn = database.connection(create=any(calls[i].method.creates for i in here))
-    if recent is not None and (database.others_wrote() or database.reopened != reopened):
-        recent.clear()
     batch = _Batch(conn, database, clock, recent)
     if len(here) == 1:
         answers[here[0]] = batch.alone(calls[here[0]])
@@ -97,20 +100,41 @@ def _run_locked(
             answers[i] = answer
 
 
-def _turn_away(path: str, calls: list[Call], answers: list[Answer | None]) -> None:
+def _connection(
+    database: Database, calls: list[Call], answers: list[Answer | None], recent: Recent | None
+) -> sqlite3.Connection | None:
+    """Open the database if need be, and turn away whoever does not mean it."""
+    creates = any(call.method.creates for call in calls)
+    reopened = database.reopened
+    try:
+        conn = database.connection(create=creates)
+    except NoDatabase:
+        _turn_away(database, calls, answers)
+        return None
+    if recent is not None and (database.others_wrote() or database.reopened != reopened):
+        recent.clear()
+    _turn_away(database, calls, answers)
+    return conn
+
+
+def _turn_away(database: Database, calls: list[Call], answers: list[Answer | None]) -> None:
     """A caller's database may have moved since it was looked up: look again, under the lock."""
     found: dict[paths.Where, Answer | None] = {}
     for i, call in enumerate(calls):
         if answers[i] is not None or call.method.creates:
             continue
         if call.where not in found:
-            found[call.where] = _judge(path, call.where)
+            found[call.where] = _judge(database, call.where)
         answers[i] = found[call.where]
 
 
-def _judge(path: str, where: paths.Where) -> Answer | None:
+def _judge(database: Database, where: paths.Where) -> Answer | None:
+    """None if the caller means the file that is open; a cheap look usually settles it."""
     try:
-        return None if paths.canonical(paths.resolve(where)) == path else Answer(moved=True)
+        if database.identity is not None and paths.identity(where) == database.identity:
+            return None
+        same = paths.canonical(paths.resolve(where)) == database.path and database.is_open
+        return None if same else Answer(moved=True)
     except IcError as exc:
         return Answer(error=exc)
 
@@ -163,7 +187,7 @@ class _Batch:
         return [keep[1] if i == keep[0] else self.alone(call) for i, call in enumerate(calls)]
 
     def _in_savepoint(self, call: Call) -> Answer:
-        if not call.method.writes:
+        if not call.method.writes or call.method.atomic:
             return self._caught(call)
         self._conn.execute("SAVEPOINT call")
         answer = self._caught(call)

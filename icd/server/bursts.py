@@ -5,6 +5,7 @@ with itself; the replies come back in the same order.
 """
 
 import time
+from collections.abc import Awaitable
 
 from msgspec import UNSET
 
@@ -15,7 +16,7 @@ from icd.db.paths import Where
 from icd.errors import IcError, InvalidParams
 from icd.rpc.method import Answer, Call, Method, Params
 from icd.rpc.methods import daemon
-from icd.server import jsonrpc
+from icd.server import jsonrpc, limits
 from icd.server.desk import Desk, off_the_loop
 from icd.server.jsonrpc import Id, Request
 
@@ -23,12 +24,13 @@ from icd.server.jsonrpc import Id, Request
 class _Slot:
     """One request's place in the burst.  A notification gets no reply, whatever happens."""
 
-    __slots__ = ("call", "id", "reply", "silent")
+    __slots__ = ("call", "id", "later", "reply", "silent")
 
     def __init__(self, request_id: Id, *, silent: bool) -> None:
         self.id = request_id
         self.silent = silent
         self.call: Call | None = None
+        self.later: Awaitable[Call | Answer] | None = None
         self.reply = b""
 
     def settle(self, answer: Answer) -> None:
@@ -39,13 +41,27 @@ class _Slot:
         else:
             self.reply = jsonrpc.failure(self.id, answer.error)
 
+    async def catch_up(self) -> None:
+        assert self.later is not None
+        try:
+            found = await self.later
+        except IcError as exc:
+            found = Answer(error=exc)
+        if isinstance(found, Call):
+            self.call = found
+        else:
+            self.settle(found)
+
 
 async def answer(desk: Desk, lines: list[bytes]) -> bytes:
     groups: list[tuple[bool, list[_Slot]]] = []
     for line in lines:
         decoded = jsonrpc.decode_line(line)
         items = decoded if isinstance(decoded, list) else [decoded]
-        slots = [await _prepare(desk, item, len(line)) for item in items]
+        slots = [_prepare(desk, item, len(line)) for item in items]
+        for slot in slots:
+            if slot.later is not None:
+                await slot.catch_up()
         groups.append((isinstance(decoded, list), slots))
     waiting = [slot for _, slots in groups for slot in slots if slot.call is not None]
     if waiting:
@@ -62,8 +78,8 @@ def _joined(slots: list[_Slot], *, batch: bool) -> bytes:
     return b"[" + b",".join(replies) + b"]\n" if batch else replies[0] + b"\n"
 
 
-async def _prepare(desk: Desk, item: Request | IcError, size: int) -> _Slot:
-    """A slot with its reply, or with the call that will produce it."""
+def _prepare(desk: Desk, item: Request | IcError, size: int) -> _Slot:
+    """A slot with its reply, with the call that will produce it, or with work to be done first."""
     if isinstance(item, IcError):
         slot = _Slot(None, silent=False)
         slot.settle(Answer(error=item))
@@ -71,22 +87,28 @@ async def _prepare(desk: Desk, item: Request | IcError, size: int) -> _Slot:
     slot = _Slot(None if item.id is UNSET else item.id, silent=item.id is UNSET)
     try:
         method, params = jsonrpc.parameters(item)
-        if method.run is not None:
-            if method.check is not None:
-                await off_the_loop(method.check, params, size=size)
-            slot.call = _call(method, params, desk.pid)
-        elif isinstance(params, daemon.Run):
-            slot.settle(await _command(desk, params, size))
-        else:
+        if isinstance(params, daemon.Run):
+            slot.later = _command(desk, params, size)
+        elif method.run is None:
             slot.settle(desk.ask_daemon(method, params))
+        elif size > limits.LARGE_BYTES:
+            slot.later = _large_call(method, params, desk.pid, size)
+        else:
+            slot.call = _call(method, params, desk.pid)
     except IcError as exc:
         slot.settle(Answer(error=exc))
     return slot
 
 
+async def _large_call(method: Method, params: Params, pid: int, size: int) -> Call:
+    return await off_the_loop(lambda _: _call(method, params, pid), None, size=size)
+
+
 def _call(method: Method, params: Params, pid: int) -> Call:
     if params.cwd is None and params.db is None:
         raise InvalidParams("give db or cwd, to say which database is meant")
+    if method.check is not None:
+        method.check(params)
     return Call(
         method=method,
         params=params,

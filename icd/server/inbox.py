@@ -3,13 +3,14 @@
 The first byte of a connection tells its framing: `i` starts a keyhole frame, and no JSON.
 """
 
+import time
 from collections.abc import AsyncIterator
 
 import anyio
-from anyio.abc import UNIXSocketStream
 
 from icd.errors import DeadlineExceeded, InvalidRequest, Overloaded
 from icd.server import keyhole, limits
+from icd.server.peer import Gone, Peer
 
 Message = bytes | list[bytes]
 
@@ -19,19 +20,12 @@ class Inbox:
 
     held = 0  # bytes of incomplete messages, of all inboxes together
 
-    def __init__(self, stream: UNIXSocketStream) -> None:
+    def __init__(self, peer: Peer) -> None:
         self.is_keyhole = False
-        self._stream = stream
+        self._peer = peer
         self._buffer = bytearray()
         self._counted = 0
         self._since = 0.0
-        self._stopping = False
-        self._reading: anyio.CancelScope | None = None
-
-    def stop(self) -> None:
-        self._stopping = True
-        if self._reading is not None:
-            self._reading.cancel()
 
     async def messages(self) -> AsyncIterator[Message]:
         try:
@@ -62,23 +56,22 @@ class Inbox:
     async def _read(self) -> bool:
         """Wait for more; False when there will be none."""
         self._account(len(self._buffer))
-        if self._stopping:
-            return False
-        fresh = not self._buffer
-        with anyio.CancelScope() as self._reading:
-            if not fresh:
-                self._reading.deadline = self._since + limits.PARTIAL_SECONDS
-            try:
-                self._buffer += await self._stream.receive(limits.CHUNK_BYTES)
-            except anyio.EndOfStream:
-                return False
-            if fresh:
-                self._since = anyio.current_time()
+        try:
+            if self._buffer:
+                await self._read_the_rest()
+            else:
+                self._buffer += await self._peer.receive(limits.CHUNK_BYTES)
+                self._since = time.monotonic()
                 self.is_keyhole = self._buffer[:1] == b"i"
-            return True
-        self._reading = None
-        if self._stopping:
+        except Gone:
             return False
+        return True
+
+    async def _read_the_rest(self) -> None:
+        left = self._since + limits.PARTIAL_SECONDS - time.monotonic()
+        with anyio.move_on_after(left):
+            self._buffer += await self._peer.receive(limits.CHUNK_BYTES)
+            return
         raise DeadlineExceeded("the rest of the message did not arrive in time")
 
     def _account(self, size: int) -> None:

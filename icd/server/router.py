@@ -36,9 +36,9 @@ class Router:
     async def submit(self, calls: list[Call]) -> list[Answer]:
         """Answers in the order of the calls, wherever each of them is served."""
         first = calls[0].where
-        if all(call.where is first or call.where == first for call in calls):
-            return await self._submit_here(calls)
-        answers: list[Answer] = [Answer()] * len(calls)
+        if len(calls) == 1 or all(call.where == first for call in calls):
+            return await self._submit_here(calls, MOVES)
+        answers = [Answer()] * len(calls)
         async with anyio.create_task_group() as tasks:
             for indices in self._grouped(calls):
                 tasks.start_soon(self._submit_some, calls, indices, answers)
@@ -59,33 +59,36 @@ class Router:
     async def _submit_some(
         self, calls: list[Call], indices: list[int], answers: list[Answer]
     ) -> None:
-        found = await self._submit_here([calls[index] for index in indices])
+        found = await self._submit_here([calls[index] for index in indices], MOVES)
         for index, answer in zip(indices, found, strict=True):
             answers[index] = answer
 
-    async def _submit_here(self, calls: list[Call]) -> list[Answer]:
+    async def _submit_here(self, calls: list[Call], moves: int) -> list[Answer]:
         """Calls that all name the same database."""
-        where, creates = calls[0].where, any(call.method.creates for call in calls)
-        answers: list[Answer] = []
-        for _ in range(MOVES):
+        where = calls[0].where
+        creates = any(call.method.creates for call in calls)
+        store = None if creates else self.stores.get(self._known.get(where, ""))
+        if store is None:
             try:
-                store = await self._store(where, calls, create=creates)
+                store = await self._find_store(where, calls, create=creates)
             except Exception as exc:  # noqa: BLE001 -- told to the callers
                 return [Answer(error=failure(exc))] * len(calls)
-            answers = await store.submit(calls)
-            if not any(answer.moved for answer in answers):
-                return answers
-            self._known.pop(where, None)
-            moved = [c for c, a in zip(calls, answers, strict=True) if a.moved]
-            if len(moved) < len(calls):
-                again = iter(await self._submit_here(moved))
-                return [next(again) if a.moved else a for a in answers]
-        return [Answer(error=Overloaded("the database keeps moving"))] * len(calls)
+        answers = await store.submit(calls)
+        if any(answer.moved for answer in answers):
+            return await self._follow(calls, answers, moves)
+        return answers
 
-    async def _store(self, where: Where, calls: list[Call], *, create: bool) -> Store:
-        known = None if create else self._known.get(where)
-        if known is not None and known in self.stores:
-            return self.stores[known]
+    async def _follow(self, calls: list[Call], answers: list[Answer], moves: int) -> list[Answer]:
+        """Ask again for those, and only those, that were turned away."""
+        if not moves:
+            lost = Answer(error=Overloaded("the database keeps moving"))
+            return [lost if answer.moved else answer for answer in answers]
+        self._known.pop(calls[0].where, None)
+        moved = [c for c, a in zip(calls, answers, strict=True) if a.moved]
+        again = iter(await self._submit_here(moved, moves - 1))
+        return [next(again) if answer.moved else answer for answer in answers]
+
+    async def _find_store(self, where: Where, calls: list[Call], *, create: bool) -> Store:
         deadline = min(call.deadline for call in calls)
         with anyio.move_on_after(deadline - time.monotonic()):
             path, settings = await anyio.to_thread.run_sync(
@@ -97,9 +100,8 @@ class Router:
                 self._known.clear()
             self._known[where] = path
             if path not in self.stores:
-                store = Store(path, settings, self._clock, self._forget)
-                self.stores[path] = store
-                self._tasks.start_soon(store.run)
+                self.stores[path] = Store(path, settings, self._clock, self._forget)
+                self._tasks.start_soon(self.stores[path].run)
             return self.stores[path]
         raise DeadlineExceeded(f"looking for a database in {where.cwd} takes too long")
 

@@ -7,7 +7,7 @@ import socket
 import sys
 
 import anyio
-from anyio.abc import TaskGroup, UNIXSocketStream
+from anyio.abc import TaskGroup
 
 from icd import __version__, config
 from icd.rpc import methods
@@ -17,6 +17,7 @@ from icd.server.about import About
 from icd.server.desk import Desk
 from icd.server.listener import Listener
 from icd.server.logs import log
+from icd.server.peer import Peer
 from icd.server.router import Router
 from icd.server.session import Session
 
@@ -84,17 +85,18 @@ class _Door:
         self._tasks.start_soon(self._serve, connection, pid)
 
     async def _serve(self, connection: socket.socket, pid: int) -> None:
-        async with await UNIXSocketStream.from_socket(connection) as stream:
-            session = Session(stream, Desk(pid, self._router, self._about))
-            self._sessions.add(session)
+        peer = Peer(connection, pid)
+        session = Session(peer, Desk(pid, self._router, self._about))
+        self._sessions.add(session)
+        self._about.sessions = len(self._sessions)
+        try:
+            await session.run()
+        except Exception:  # noqa: BLE001 -- the last line of defence
+            log.exception("a session failed")
+        finally:
+            peer.close()
+            self._sessions.discard(session)
             self._about.sessions = len(self._sessions)
-            try:
-                await session.run()
-            except Exception:  # noqa: BLE001 -- the last line of defence
-                log.exception("a session failed")
-            finally:
-                self._sessions.discard(session)
-                self._about.sessions = len(self._sessions)
 
 
 def _user_file() -> str | None:

@@ -7,23 +7,22 @@ wrong here ends this session and nothing else.
 import contextlib
 
 import anyio
-from anyio.abc import UNIXSocketStream
 
 from icd.cli.invocation import Output, line
 from icd.errors import IcError
 from icd.server import bursts, jsonrpc, keyhole
 from icd.server.desk import Desk
 from icd.server.inbox import Inbox
+from icd.server.peer import Gone, Peer
 
-_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _FAREWELL_SECONDS = 1.0
 
 
 class Session:
-    def __init__(self, stream: UNIXSocketStream, desk: Desk) -> None:
-        self._stream = stream
+    def __init__(self, peer: Peer, desk: Desk) -> None:
+        self._peer = peer
         self._desk = desk
-        self._inbox = Inbox(stream)
+        self._inbox = Inbox(peer)
 
     async def run(self) -> None:
         try:
@@ -32,15 +31,15 @@ class Session:
                     reply = await self._command(message)
                 else:
                     reply = await bursts.answer(self._desk, message)
-                await self._stream.send(reply)
+                await self._peer.send(reply)
         except IcError as exc:  # what the peer sends can no longer be understood
             await self._say_goodbye(exc)
-        except _GONE:
+        except Gone:
             pass
 
     def stop(self) -> None:
         """Answer what was read completely, then leave."""
-        self._inbox.stop()
+        self._peer.hang_up()
 
     async def _command(self, frame: bytes) -> bytes:
         try:
@@ -54,5 +53,5 @@ class Session:
             reply = keyhole.reply(Output(error.exit, b"", line("icctl", "", error)))
         else:
             reply = jsonrpc.failure(None, error) + b"\n"
-        with anyio.move_on_after(_FAREWELL_SECONDS), contextlib.suppress(*_GONE):
-            await self._stream.send(reply)
+        with anyio.move_on_after(_FAREWELL_SECONDS), contextlib.suppress(Gone):
+            await self._peer.send(reply)

@@ -6,10 +6,12 @@ Invariants
     - a database that cannot be opened answers everybody with the reason, and is forgotten.
 """
 
+import asyncio
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import anyio
@@ -19,7 +21,7 @@ from icd.config import Settings
 from icd.core.debounce import Recent
 from icd.db import lock
 from icd.db.database import Database
-from icd.errors import DeadlineExceeded, Overloaded, UnknownOutcome
+from icd.errors import DeadlineExceeded, IcError, Overloaded, UnknownOutcome
 from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 from icd.server import limits, upkeep
@@ -35,14 +37,14 @@ class _Ticket:
     def __init__(self, size: int) -> None:
         self.answers: list[Answer | None] = [None] * size
         self.missing = size
-        self.done = anyio.Event()
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def answer(self, index: int, answer: Answer) -> None:
         if self.answers[index] is None:
             self.answers[index] = answer
             self.missing -= 1
-            if not self.missing:
-                self.done.set()
+            if not self.missing and not self.done.done():
+                self.done.set_result(None)
 
 
 class _Waiting(msgspec.Struct, gc=False):
@@ -84,27 +86,17 @@ class Store:
             return [Answer(error=Overloaded(f"too many calls wait for {self.path}"))] * len(calls)
         ticket = _Ticket(len(calls))
         self._queue.extend(_Waiting(call, ticket, index) for index, call in enumerate(calls))
-        self._wake.set()
-        last = max(call.deadline for call in calls)
-        with anyio.move_on_after(last - time.monotonic() + limits.GRACE_SECONDS):
-            await ticket.done.wait()
-        return self._settled(ticket)
-
-    def _settled(self, ticket: _Ticket) -> list[Answer]:
-        """Whoever is still without an answer hears at least what is known."""
-        if ticket.missing:
-            for waiting in [w for w in self._in_flight if w.ticket is ticket]:
-                waiting.answer(Answer(error=UnknownOutcome(f"{self.path} did not answer in time")))
-            for waiting in [w for w in self._queue if w.ticket is ticket]:
-                self._queue.remove(waiting)
-                waiting.answer(Answer(error=DeadlineExceeded(f"{self.path} is too busy")))
+        if not self._wake.is_set():
+            self._wake.set()
+        await ticket.done
         return [answer for answer in ticket.answers if answer is not None]
 
     async def run(self) -> None:
         """The life of the lane: open, drain, rest, close."""
         await self._wake.wait()
         try:
-            lane = await self._open()
+            with self._watching():
+                lane = await self._open()
         except Exception as exc:  # noqa: BLE001 -- everybody who waits is told
             self._forget(self)
             while self._queue:
@@ -159,7 +151,8 @@ class Store:
         work = partial(run_batch, self.database, calls, clock=self._clock, recent=self._recent)
         reopened = self.database.reopened
         try:
-            answers = await lane.hop(work)
+            with self._watching():
+                answers = await lane.hop(work)
         except Exception as exc:  # noqa: BLE001 -- the lane outlives every batch
             answers = [Answer(error=failure(exc)) for _ in batch]
         if self.database.reopened != reopened:
@@ -177,6 +170,32 @@ class Store:
                 self.calls += 1
                 waiting.answer(answer)
         self._queue.extendleft(reversed(left))
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """While the thread works, see to it that nobody waits far beyond its deadline."""
+        self._schedule_watch()
+        try:
+            yield
+        finally:
+            self._watch.cancel()
+
+    def _schedule_watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._watch = loop.call_later(limits.GRACE_SECONDS, self._settle_overdue)
+
+    def _settle_overdue(self) -> None:
+        """The thread hangs: whoever is overdue hears at least what is known."""
+        self._schedule_watch()
+        overdue = time.monotonic() - limits.GRACE_SECONDS
+        for waiting in self._in_flight:
+            if waiting.call.deadline < overdue:
+                error: IcError = UnknownOutcome(f"{self.path} did not answer in time")
+                waiting.answer(Answer(error=error))
+        for waiting in [w for w in self._queue if w.call.deadline < overdue]:
+            self._queue.remove(waiting)
+            error = DeadlineExceeded(f"{self.path} did not get to it in time")
+            waiting.answer(Answer(error=error))
 
     async def _look_after(self, lane: Lane) -> float | None:
         """Prune and checkpoint; how long to rest until there is something to prune again."""

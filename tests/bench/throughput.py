@@ -53,7 +53,6 @@ def _tight_loop(setting: place.Setting) -> float:
             for i in range(start, start + BURST):
                 now_ms = time.time_ns() // 1_000_000
                 sentinels.check(conn, "bench", f"s{i % 1000}", interval_s=3600, now_ms=now_ms)
-                sentinels.auto_prune(conn, now_ms=now_ms)
             conn.execute("COMMIT")
         took = time.perf_counter() - began
         database.close()

@@ -81,7 +81,8 @@ class Pruned(Result):
 
 def check(ctx: Context, p: Check) -> Checked:
     verdict = _claim(ctx, Claim(p.name, p.scope_id, p.interval), ctx.request_id)
-    _auto_prune(ctx)
+    if verdict.allowed:  # the table grows with claims only
+        _auto_prune(ctx)
     return verdict
 
 
@@ -91,7 +92,8 @@ def check_many(ctx: Context, p: CheckMany) -> list[Checked]:
         _claim(ctx, guard, f"{ctx.request_id}#{number}" if ctx.request_id else None)
         for number, guard in enumerate(p.guards)
     ]
-    _auto_prune(ctx)
+    if any(verdict.allowed for verdict in verdicts):
+        _auto_prune(ctx)
     return verdicts
 
 
@@ -183,6 +185,7 @@ METHODS = [
         check=check_names,
         writes=True,
         keeps_effects=False,
+        atomic=True,
     ),
     Method(
         "sentinel.check_many",

@@ -1,0 +1,131 @@
+"""Settings: defaults, who wins, and mistakes told with file and line."""
+
+import pytest
+
+from icd import config
+from icd.errors import Misconfigured
+
+
+@pytest.fixture
+def write(tmp_path):
+    def file(text, name="config.toml"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return file
+
+
+def complaint(path):
+    with pytest.raises(Misconfigured) as refused:
+        config.load(path)
+    return refused.value.message
+
+
+def test_without_files_everybody_gets_the_defaults(tmp_path):
+    settings = config.load(None, str(tmp_path / "absent.toml"))
+
+    assert settings == config.Settings(durability="normal", idle_seconds=2.0)
+
+
+def test_an_empty_file_changes_nothing(write):
+    assert config.load(write("# nothing yet\n")) == config.DEFAULTS
+
+
+def test_settings_are_read_from_a_file(write):
+    path = write('durability = "full"\nidle_seconds = 5\n')
+
+    assert config.load(path) == config.Settings(durability="full", idle_seconds=5.0)
+
+
+def test_the_file_of_the_project_wins_where_it_says_something(write):
+    user = write('durability = "full"\nidle_seconds = 5\n', "user.toml")
+    project = write("idle_seconds = 7.5\n", "project.toml")
+
+    assert config.load(user, project) == config.Settings(durability="full", idle_seconds=7.5)
+
+
+def test_settings_cannot_be_changed_after_they_were_read():
+    with pytest.raises(AttributeError):
+        config.DEFAULTS.durability = "full"
+
+
+def test_an_unknown_key_is_a_mistake_with_its_line(write):
+    path = write('# one\ndurability = "full"\n\n  colour = "red"\n')
+
+    told = complaint(path)
+
+    assert told.startswith(f"{path}:4: ")
+    assert "colour" in told
+
+
+@pytest.mark.xfail(strict=True, reason="BUG: a key with a dash is reported on line 1")
+def test_an_unknown_key_with_a_dash_is_a_mistake_with_its_line(write):
+    path = write('durability = "full"\nidle-seconds = 3\n')
+
+    assert complaint(path).startswith(f"{path}:2: ")
+
+
+@pytest.mark.xfail(strict=True, reason="BUG: an unknown table is reported on line 1")
+def test_an_unknown_table_is_a_mistake_with_its_line(write):
+    path = write('durability = "full"\n[daemon]\nidle_seconds = 3\n')
+
+    assert complaint(path).startswith(f"{path}:2: ")
+
+
+def test_a_value_that_is_not_offered_is_a_mistake_with_its_line(write):
+    path = write('idle_seconds = 1\ndurability = "sloppy"\n')
+
+    told = complaint(path)
+
+    assert told.startswith(f"{path}:2: ")
+    assert "sloppy" in told
+
+
+def test_a_value_of_the_wrong_type_is_a_mistake(write):
+    path = write('idle_seconds = "soon"\n')
+
+    assert complaint(path).startswith(f"{path}:1: Expected `float`, got `str`")
+
+
+@pytest.mark.xfail(strict=True, reason="BUG: takes the type's name for the key's: line 1")
+def test_a_value_of_the_wrong_type_is_a_mistake_with_its_line(write):
+    path = write('durability = "full"\nidle_seconds = "soon"\n')
+
+    assert complaint(path).startswith(f"{path}:2: ")
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "inf"])
+@pytest.mark.xfail(strict=True, reason="BUG: any float is taken; nan and inf never end a rest")
+def test_a_rest_that_is_no_duration_is_a_mistake(write, value):
+    complaint(write(f"idle_seconds = {value}\n"))
+
+
+def test_bad_toml_is_a_mistake_with_its_line(write):
+    path = write('durability = "full"\nidle_seconds = = 3\n')
+
+    told = complaint(path)
+
+    assert told.startswith(f"{path}: ")
+    assert "line 2" in told
+
+
+def test_a_file_that_is_not_text_is_a_mistake(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"\xff\xfe")
+
+    assert complaint(str(path)).startswith(f"{path}: ")
+
+
+def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path):
+    assert complaint(str(tmp_path)).startswith(f"{tmp_path}: ")
+
+
+def test_the_file_of_the_user_lies_below_its_home():
+    assert config.user_file("/home/me") == "/home/me/.config/intercore/config.toml"
+    assert config.user_file(None) is None
+    assert config.user_file("") is None
+
+
+def test_the_file_of_the_project_lies_beside_its_database():
+    assert config.project_file("/p/.clavain/intercore.db") == "/p/.clavain/intercore.toml"

@@ -1,0 +1,70 @@
+"""Fixtures for files, permissions and other processes."""
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from icd import config
+from icd.db.database import Database
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def start():
+    """Start a Python program in a process of its own, with pipes for stdin and stdout."""
+    started = []
+
+    def program(text, *arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-c", text, *map(str, arguments)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield program
+    for process in started:
+        with process:
+            process.kill()
+
+
+@pytest.fixture
+def open_umask():
+    """A caller whose umask takes nothing away: what we create must be private all the same."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def opened():
+    """Databases of a test, opened and held one after the other, closed at its end."""
+    found = []
+
+    def database(path, *, create=False, settings=config.DEFAULTS):
+        made = Database(str(path), settings)
+        found.append(made)
+        with made.hold(time.monotonic() + PATIENCE, create=create):
+            made.connection(create=create)
+        return made
+
+    yield database
+    for made in found:
+        made.close()
+        made.lock.close()
+
+
+@pytest.fixture
+def mode():
+    """The permission bits of a file."""
+    return lambda path: stat.S_IMODE(os.stat(path).st_mode)

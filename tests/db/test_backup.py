@@ -1,0 +1,162 @@
+"""Backups: their names, their contents, their privacy, and how many there are."""
+
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from icd.db import backup
+from icd.errors import Corrupt, InputOutput
+from tests.data import original
+
+NOW_MS = 1_800_000_000_999
+STAMP = "20270115-080000"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "intercore.db")
+
+
+@pytest.fixture
+def source(path):
+    """A database whose rows are still in the write-ahead log."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        conn.execute("PRAGMA journal_mode = WAL")
+        conn.execute("PRAGMA wal_autocheckpoint = 0")
+        conn.execute("CREATE TABLE t (x)")
+        conn.execute("INSERT INTO t VALUES ('in the log')")
+        yield conn
+
+
+def rows(path):
+    with closing(sqlite3.connect(path)) as conn:
+        return conn.execute("SELECT x FROM t").fetchall()
+
+
+def names(path):
+    directory = os.path.dirname(path)
+    return sorted(name for name in os.listdir(directory) if ".backup-" in name)
+
+
+def test_a_backup_is_named_after_the_second_in_utc(source, path):
+    made = backup.before_upgrade(source, path, now_ms=NOW_MS)
+
+    assert made == f"{path}.backup-{STAMP}"
+    assert os.path.exists(made)
+
+
+def test_a_second_backup_in_the_same_second_gets_a_number(source, path):
+    made = [backup.before_upgrade(source, path, now_ms=NOW_MS) for _ in range(3)]
+
+    assert made == [f"{path}.backup-{STAMP}{suffix}" for suffix in ("", "-1", "-2")]
+
+
+def test_a_backup_contains_what_was_still_in_the_log(source, path):
+    assert os.path.getsize(path) < os.path.getsize(path + "-wal")
+
+    made = backup.before_upgrade(source, path, now_ms=NOW_MS)
+
+    assert rows(made) == [("in the log",)]
+
+
+def test_a_backup_is_one_file_that_stays_one_file(source, path):
+    made = backup.before_upgrade(source, path, now_ms=NOW_MS)
+    rows(made)
+
+    assert names(path) == [os.path.basename(made)]
+
+
+def test_a_backup_is_private_whatever_the_umask(source, path, mode, open_umask):
+    assert mode(backup.before_upgrade(source, path, now_ms=NOW_MS)) == 0o600
+
+
+def test_only_the_youngest_few_are_kept(source, path):
+    for day in range(backup.KEEP + 2):
+        made = backup.before_upgrade(source, path, now_ms=NOW_MS + day * 86_400_000)
+        os.utime(made, (day, day))
+
+    assert [name[-15:] for name in names(path)] == [
+        f"202701{day}-080000" for day in range(17, 17 + backup.KEEP)
+    ]
+
+
+def test_a_backup_never_makes_room_for_itself_by_removing_itself(source, path):
+    """A clock that stepped back makes the newest one look like the oldest."""
+    for number in range(backup.KEEP):
+        other = f"{path}.backup-2030010{number}-000000"
+        open(other, "w").close()
+        os.utime(other, (2**31, 2**31))
+
+    made = backup.before_upgrade(source, path, now_ms=NOW_MS)
+
+    assert os.path.basename(made) in names(path)
+    assert len(names(path)) == backup.KEEP
+
+
+def test_the_backups_of_another_database_are_left_alone(source, path, tmp_path):
+    others = [tmp_path / f"other.db.backup-2026010{number}-000000" for number in range(9)]
+    for other in others:
+        other.touch()
+
+    backup.before_upgrade(source, path, now_ms=NOW_MS)
+
+    assert all(other.exists() for other in others)
+
+
+@pytest.mark.xfail(strict=True, reason="BUG: the rotation removes any file named <db>.backup-*")
+def test_a_copy_that_a_person_made_is_left_alone(source, path):
+    mine = f"{path}.backup-before-the-move"
+    open(mine, "w").close()
+    os.utime(mine, (1, 1))
+
+    for second in range(backup.KEEP + 1):
+        backup.before_upgrade(source, path, now_ms=NOW_MS + second * 1000)
+
+    assert os.path.exists(mine)
+
+
+def test_a_path_that_looks_like_a_pattern_is_taken_literally(tmp_path):
+    (tmp_path / "a[b]*").mkdir()
+    path = str(tmp_path / "a[b]*" / "x.db")
+    with closing(sqlite3.connect(path)) as conn:
+        for second in range(backup.KEEP + 3):
+            backup.before_upgrade(conn, path, now_ms=NOW_MS + second * 1000)
+
+    assert len(names(path)) == backup.KEEP
+
+
+def test_a_damaged_database_is_not_passed_off_as_a_backup(path):
+    original.write(path, 1)
+    with open(path, "r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 4096)
+
+    with closing(sqlite3.connect(path)) as conn, pytest.raises((Corrupt, InputOutput)):
+        backup.before_upgrade(conn, path, now_ms=NOW_MS)
+
+    assert names(path) == []
+
+
+def test_a_backup_that_cannot_be_written_leaves_nothing_behind(path):
+    with closing(sqlite3.connect(path)) as conn, pytest.raises(Corrupt):
+        with open(path, "wb") as file:
+            file.write(b"this is not a database" * 100)
+        backup.before_upgrade(conn, path, now_ms=NOW_MS)
+
+    assert names(path) == []
+
+
+def test_a_directory_that_is_gone_is_told(source, tmp_path):
+    with pytest.raises(InputOutput, match="cannot create the backup"):
+        backup.before_upgrade(source, str(tmp_path / "gone" / "x.db"), now_ms=NOW_MS)
+
+
+def test_a_thousand_backups_in_one_second_are_enough(source, path):
+    stem = f"{path}.backup-{STAMP}"
+    for number in range(1000):
+        open(stem if number == 0 else f"{stem}-{number}", "w").close()
+
+    with pytest.raises(InputOutput, match="a thousand backups"):
+        backup.before_upgrade(source, path, now_ms=NOW_MS)

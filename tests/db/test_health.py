@@ -1,0 +1,126 @@
+"""Each way in which a database is not fit to be used."""
+
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from icd.core import state
+from icd.db import health, migrate
+from icd.errors import Corrupt, DiskFull, Unhealthy, from_sqlite
+
+
+@pytest.fixture
+def path(opened, project):
+    """A healthy database with many rows, closed."""
+    path = project / ".clavain" / "intercore.db"
+    database = opened(path, create=True)
+    conn = database.connection()
+    conn.execute("BEGIN")
+    for number in range(500):
+        state.set(conn, "k", str(number), '"' + "x" * 100 + '"', writer=state.Writer(), now_ms=1)
+    conn.execute("COMMIT")
+    database.close()
+    return str(path)
+
+
+@pytest.fixture
+def plain(path):
+    """A connection that leaves the database as it is."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        yield conn
+
+
+def examine(conn, path, *, thorough=False):
+    """What is wrong, as a caller would be told."""
+    try:
+        health.examine(conn, path, thorough=thorough)
+    except sqlite3.Error as exc:
+        return from_sqlite(exc)
+    except (Corrupt, DiskFull, Unhealthy) as exc:
+        return exc
+    return None
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_healthy_database_is_healthy(opened, path, thorough):
+    assert examine(opened(path).connection(), path, thorough=thorough) is None
+
+
+@pytest.mark.parametrize("statement", ["PRAGMA user_version = 1000", "PRAGMA application_id = 0"])
+def test_another_schema_is_not_healthy(plain, path, statement):
+    plain.execute(statement)
+
+    found = examine(plain, path)
+
+    assert isinstance(found, Unhealthy)
+    assert f"not v{migrate.LATEST}" in found.message
+    assert "icctl init" in found.hint
+
+
+def test_a_database_without_a_write_ahead_log_is_not_healthy(plain, path):
+    plain.execute("PRAGMA journal_mode = DELETE")
+
+    found = examine(plain, path)
+
+    assert isinstance(found, Unhealthy)
+    assert found.message == "the journal mode is delete, not wal"
+    assert found.hint
+
+
+def test_a_damaged_page_is_found_by_reading_every_page(path):
+    with closing(sqlite3.connect(path)) as conn:
+        (size,) = conn.execute("PRAGMA page_size").fetchone()
+        (root,) = conn.execute("SELECT rootpage FROM sqlite_schema WHERE name='state'").fetchone()
+    with open(path, "r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+
+    with closing(sqlite3.connect(path)) as conn:
+        at_a_glance = examine(conn, path)
+        found = examine(conn, path, thorough=True)
+
+    assert at_a_glance is None
+    assert isinstance(found, Corrupt)
+    assert "restore a backup" in found.hint
+
+
+def test_a_row_that_breaks_the_rules_of_its_table_is_found_by_reading_every_page(plain, path):
+    """Such a database answers every question, some of them wrongly."""
+    plain.execute("PRAGMA writable_schema = ON")
+    plain.execute(
+        "UPDATE sqlite_schema SET sql = replace(sql, 'writer_pid     INTEGER',"
+        " 'writer_pid INTEGER NOT NULL') WHERE name = 'state'"
+    )
+    with closing(sqlite3.connect(path)) as conn:
+        at_a_glance = examine(conn, path)
+        found = examine(conn, path, thorough=True)
+
+    assert at_a_glance is None
+    assert isinstance(found, Corrupt)
+    assert found.message == "the database is damaged: NULL value in state.writer_pid"
+
+
+def test_a_database_without_our_tables_is_told_apart(plain, path):
+    plain.execute("DROP TABLE migrations")
+
+    with pytest.raises(sqlite3.OperationalError, match="no such table: migrations"):
+        health.examine(plain, path, thorough=False)
+
+
+def test_the_free_space_is_that_of_the_callers_disk(tmp_path):
+    space = os.statvfs(tmp_path)
+
+    free = health.free_bytes(str(tmp_path))
+
+    assert abs(free - space.f_bavail * space.f_frsize) < 2**30
+    assert free > health.FREE_BYTES_NEEDED
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="/proc has no free space to offer")
+def test_a_full_disk_is_told_with_its_numbers(plain):
+    found = examine(plain, "/proc/x.db")
+
+    assert isinstance(found, DiskFull)
+    assert found.message == "disk full: 0 bytes available (need 10485760)"

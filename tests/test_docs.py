@@ -1,0 +1,359 @@
+"""Documentation that fails the build when it is wrong.
+
+What the code offers must be described; what the documents show must happen.
+"""
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+
+from icd import errors
+from icd.cli import commands, flags
+from icd.config import Settings
+from icd.db import migrate
+from icd.rpc import methods
+from icd.rpc.method import Method, Params
+from icd.server import limits, sockets
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+EXAMPLE = DOCS / "examples" / "started-done.sh"
+MARKDOWN = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+
+
+def text(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def section(document: str, title: str) -> str:
+    """What stands below a heading, up to the next heading of its level or above."""
+    lines = document.splitlines()
+    starts = [
+        i for i, line in enumerate(lines) if re.fullmatch(rf"#+ `?{re.escape(title)}`?", line)
+    ]
+    assert len(starts) == 1, f"{len(starts)} headings {title!r}"
+    level = len(lines[starts[0]]) - len(lines[starts[0]].lstrip("#"))
+    body = lines[starts[0] + 1 :]
+    ends = [i for i, line in enumerate(body) if re.match(rf"#{{1,{level}}} ", line)]
+    return "\n".join(body[: ends[0]] if ends else body)
+
+
+def row(document: str, name: str) -> list[str]:
+    """The cells of the one table row that is about `name`."""
+    rows = [line for line in document.splitlines() if line.startswith("|") and f"`{name}`" in line]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
+    found = [line for line in cells if f"`{name}`" in line[:2]]
+    assert len(found) == 1, f"{len(found)} rows about {name}"
+    return found[0]
+
+
+def structs(kind: object) -> list[type[msgspec.Struct]]:
+    """The structs that a result type is made of."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        inner = [s for hint in kind.__annotations__.values() for s in structs(hint)]
+        return [kind, *inner]
+    return [s for part in getattr(kind, "__args__", ()) for s in structs(part)]
+
+
+# --- the command line -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", commands.every())
+def test_every_command_is_documented_with_its_options(name):
+    described = section(text("cli.md"), name)
+
+    assert f"icctl {name}" in described
+    for param in commands.every()[name].params:
+        for option in param.opts if isinstance(param, click.Option) else []:
+            assert f"`{option}" in described, option
+
+
+@pytest.mark.parametrize("flag", sorted(flags._SWITCHES | flags._VALUED))
+def test_every_global_flag_is_documented(flag):
+    described = section(text("cli.md"), "Global flags")
+
+    assert re.search(rf"`{flag}[` ]", described)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["INTERCORE_DB", "INTERCORE_MODE", "INTERCORE_SOCKET", "CLAUDE_SESSION_ID", "IC_LOG_LEVEL"],
+)
+def test_every_environment_variable_is_documented_and_used(variable):
+    sources = [*(ROOT / "icd").rglob("*.py"), *(ROOT / "icctl").rglob("*.py")]
+
+    assert row(section(text("cli.md"), "Environment variables"), variable)
+    assert any(variable in source.read_text(encoding="utf-8") for source in sources)
+
+
+def test_the_danger_of_a_crash_after_a_claim_is_documented():
+    described = section(text("cli.md"), "sentinel")
+
+    assert "A crash after `allowed` blocks the retry" in described
+    assert "(examples/started-done.sh)" in described
+
+
+# --- the protocol ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", methods.every(), ids=lambda method: method.name)
+def test_every_method_is_documented_with_its_parameters_and_results(method: Method):
+    described = section(text("protocol.md"), method.name)
+    own = [name for name in method.params.__struct_fields__ if name not in Params.__struct_fields__]
+    results = [name for struct in structs(method.result) for name in struct.__struct_fields__]
+
+    for name in own:
+        assert f"`{name}`" in described, name
+    if "the fields of `state.set`" in described:
+        described += section(text("protocol.md"), "state.set")
+    if "the results of `sentinel.check`" in described:
+        described += section(text("protocol.md"), "sentinel.check")
+    for name in results:
+        assert f"`{name}`" in described, name
+
+
+@pytest.mark.parametrize("name", Params.__struct_fields__)
+def test_every_common_parameter_is_documented(name):
+    assert row(section(text("protocol.md"), "Common parameters"), name)
+
+
+@pytest.mark.parametrize("kind", errors.every(), ids=lambda kind: kind.name)
+def test_every_error_is_documented_with_its_code_and_exit(kind: type[errors.IcError]):
+    code, _name, exit_status, retryable, _meaning = row(
+        section(text("protocol.md"), "Errors"), kind.name
+    )
+
+    assert code == str(kind.code)
+    assert exit_status == str(kind.exit)
+    assert retryable == ("yes" if kind.retryable else "no")
+
+
+def test_the_daemons_own_error_is_among_them():
+    assert sockets.AlreadyRunning in errors.every()
+
+
+@pytest.mark.parametrize("name", [name for name in vars(limits) if name.isupper()])
+def test_every_limit_is_documented_with_its_value(name):
+    _name, value, _meaning = row(section(text("protocol.md"), "Limits"), name)
+
+    assert float(value) == getattr(limits, name)
+
+
+# --- settings and schema --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", msgspec.structs.fields(Settings), ids=lambda field: field.name)
+def test_every_setting_is_documented_with_its_default(field):
+    _name, default, _meaning = row(section(text("configuration.md"), "Settings"), field.name)
+
+    assert default == f"`{msgspec.json.encode(field.default).decode()}`"
+
+
+def schema() -> dict[str, list[str]]:
+    """The tables of the newest schema with their columns, made by the migrations themselves."""
+    conn = sqlite3.connect(":memory:")
+    for _number, file in migrate.pending(0):
+        for statement in migrate.statements(file):
+            conn.execute(statement)
+    tables = [name for (name,) in conn.execute("SELECT name FROM sqlite_schema WHERE type='table'")]
+    columns = "SELECT name FROM pragma_table_info(?)"
+    found = {table: [name for (name,) in conn.execute(columns, (table,))] for table in tables}
+    conn.close()
+    return found
+
+
+@pytest.mark.parametrize("table", schema())
+def test_every_table_is_documented_with_its_columns(table):
+    described = section(text("schema.md"), table)
+
+    for column in schema()[table]:
+        assert f"`{column}`" in described, column
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        name
+        for _number, file in migrate.pending(0)
+        for name in re.findall(r"CREATE (?:UNIQUE )?INDEX (\w+)", Path(file).read_text("utf-8"))
+    ],
+)
+def test_every_index_is_documented(index):
+    assert row(section(text("schema.md"), "Tables"), index)
+
+
+def test_the_current_schema_version_is_documented():
+    assert f"**{migrate.LATEST}**" in section(text("schema.md"), "Versions")
+
+
+# --- links ----------------------------------------------------------------------------------
+
+
+def anchors(document: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+
+
+@pytest.mark.parametrize("document", MARKDOWN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_resolve(document: Path):
+    links = re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8"))
+
+    for link in links:
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, fragment = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), link
+        if fragment:
+            assert fragment in anchors(target), link
+
+
+# --- what the documents show, happens -------------------------------------------------------
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """The environment of somebody who has intercore installed, and neither daemon nor settings."""
+    home = tmp_path / "home"
+    home.mkdir()
+    programs = Path(sys.executable).parent
+    return {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "INTERCORE_MODE": "direct",
+    }
+
+
+def tour() -> list[tuple[str, str]]:
+    """Commands of the README with the output that it promises."""
+    (block,) = re.findall(
+        r"^```console\n(.*?)^```$",
+        (ROOT / "README.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    steps = re.split(r"^\$ ", block, flags=re.MULTILINE)
+    assert steps[0] == "", "the tour starts with a command"
+    pairs = [step.partition("\n") for step in steps[1:]]
+    return [(command, output) for command, _, output in pairs]
+
+
+def test_the_tour_of_the_readme_happens_as_shown(project, env):
+    mark = "--- end of step ---\n"
+    script = "".join(f"{command}\necho '{mark.strip()}'\n" for command, _ in tour())
+
+    ran = subprocess.run(
+        ["bash", "-c", script], cwd=project, env=env, capture_output=True, text=True, check=True
+    )
+
+    outputs = ran.stdout.split(mark)
+    assert outputs.pop() == ""
+    assert list(zip([command for command, _ in tour()], outputs, strict=True)) == tour()
+    assert ran.stderr == ""
+
+
+# --- the example ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(project: Path, env: dict[str, str]) -> Path:
+    """A project with a database, and the file in which commands note that they ran."""
+    subprocess.run(["icctl", "init"], cwd=project, env=env, check=True, stdout=subprocess.DEVNULL)
+    return project / "log"
+
+
+def example(project: Path, env: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(EXAMPLE), "session", *command],
+        cwd=project,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+NOTE = ("sh", "-c", "echo ran >>log")
+CRASH = ("sh", "-c", "echo crashed >>log; kill -9 $PPID")
+
+
+def test_the_example_runs_the_command_once(project, env, log):
+    first = example(project, env, *NOTE)
+    second = example(project, env, *NOTE)
+
+    assert (first.returncode, first.stdout) == (0, "running: first run\ndone\n")
+    assert (second.returncode, second.stdout) == (0, "skipped: done already\n")
+    assert log.read_text() == "ran\n"
+
+
+def test_the_example_recovers_from_a_crash_once(project, env, log):
+    crashed = example(project, env, *CRASH)
+    second = example(project, env, *NOTE)
+    third = example(project, env, *NOTE)
+
+    assert crashed.returncode == -9
+    assert re.fullmatch(r"running: process \d+ did not finish\ndone\n", second.stdout)
+    assert third.stdout == "skipped: done already\n"
+    assert log.read_text() == "crashed\nran\n"
+
+
+def test_the_example_tries_a_failed_command_again(project, env, log):
+    failed = example(project, env, "sh", "-c", "echo failed >>log; exit 7")
+    second = example(project, env, *NOTE)
+
+    assert failed.returncode == 7
+    assert second.returncode == 0
+    assert log.read_text() == "failed\nran\n"
+
+
+def test_the_example_recovers_when_the_first_run_crashed_before_it_started(project, env, log):
+    claim = ["icctl", "sentinel", "check", "started-done", "session", "--interval=0"]
+    subprocess.run(claim, cwd=project, env=env, check=True, stdout=subprocess.DEVNULL)
+
+    ran = example(project, env, *NOTE)
+
+    assert ran.stdout == "running: claimed, but never started\ndone\n"
+    assert log.read_text() == "ran\n"
+
+
+def test_of_two_retries_of_the_example_exactly_one_runs(project, env, log):
+    example(project, env, *CRASH)
+    gate = project / "gate"
+    os.mkfifo(gate)
+    # Whoever runs stays at it until the other has decided, so they cannot miss each other.
+    held = ("sh", "-c", "echo ran >>log; read -r _ <gate")
+
+    with ThreadPoolExecutor() as pool:
+        retries = {pool.submit(example, project, env, *held) for _ in range(2)}
+        done, running = wait(retries, timeout=30, return_when=FIRST_COMPLETED)
+        release = os.open(gate, os.O_RDWR)
+        os.write(release, b"go\n" * (1 + len(running)))
+        finished = [retry.result(timeout=30) for retry in retries]
+        os.close(release)
+
+    assert len(done) == 1
+    assert done.pop().result().stdout.startswith("skipped: ")
+    assert [retry.returncode for retry in finished] == [0, 0]
+    assert log.read_text() == "crashed\nran\n"
+
+
+def test_the_example_does_not_run_where_icctl_cannot_tell(project, env):
+    ran = example(project, env, *NOTE)
+
+    assert ran.returncode == 2
+    assert "icctl init" in ran.stderr
+    assert not (project / "log").exists()
+
+
+def test_the_example_explains_its_usage(project, env):
+    ran = example(project, env)
+
+    assert ran.returncode == 3
+    assert ran.stderr == "usage: started-done.sh SESSION COMMAND [ARGUMENT]...\n"
