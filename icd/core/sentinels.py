@@ -24,7 +24,7 @@ PRUNED_PER_CHECK = 8
 MAX_INTERVAL_S = 300 * 366 * 24 * 3600
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(Struct, frozen=True, gc=False):
     """`retry_ms`: until a check with this interval may be allowed; None means never."""
 
     allowed: bool
@@ -40,7 +40,7 @@ class Sentinel(Struct, frozen=True):
     interval_ms: int
 
 
-class _Row(Struct, frozen=True):
+class _Row(Struct, frozen=True, gc=False):
     fired_ms: int
     interval_ms: int
     once: int

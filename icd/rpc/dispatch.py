@@ -120,12 +120,14 @@ def _connection(
 def _turn_away(database: Database, calls: list[Call], answers: list[Answer | None]) -> None:
     """A caller's database may have moved since it was looked up: look again, under the lock."""
     found: dict[paths.Where, Answer | None] = {}
+    last = None
     for i, call in enumerate(calls):
-        if answers[i] is not None or call.method.creates:
+        if call.where is last or answers[i] is not None or call.method.creates:
             continue
         if call.where not in found:
             found[call.where] = _judge(database, call.where)
         answers[i] = found[call.where]
+        last = call.where if answers[i] is None else None  # the usual case needs no look-up
 
 
 def _judge(database: Database, where: paths.Where) -> Answer | None:

@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -34,7 +34,7 @@ class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     deadline_ms: int = DEFAULT_DEADLINE_MS
 
 
-class Context(msgspec.Struct):
+class Context(msgspec.Struct, gc=False):
     """What a method may use.  `recent` is the daemon's memory; a direct call has none."""
 
     conn: sqlite3.Connection
@@ -67,7 +67,7 @@ class Method(msgspec.Struct, frozen=True):
     atomic: bool = False
 
 
-class Call(msgspec.Struct):
+class Call(msgspec.Struct, gc=False):
     """A method about to be run for somebody."""
 
     method: Method
@@ -82,11 +82,11 @@ class Call(msgspec.Struct):
         return self.params.request_id
 
 
-class Answer(msgspec.Struct):
+class Answer(msgspec.Struct, gc=False):
     """What came of a call.  `moved`: the caller's database is another one by now; ask there."""
 
     result: Any = None
     error: Any = None
-    warnings: list[str] = []
-    trace: list[str] = []
+    warnings: Sequence[str] = ()
+    trace: Sequence[str] = ()
     moved: bool = False

@@ -3,5 +3,5 @@
 import msgspec
 
 
-class Result(msgspec.Struct, omit_defaults=True):
+class Result(msgspec.Struct, omit_defaults=True, gc=False):
     """Optional fields appear only when they say something."""

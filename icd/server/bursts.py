@@ -1,18 +1,18 @@
-"""JSON-RPC: answering all the lines that have arrived, as one burst.
+"""JSON-RPC: all the lines that have arrived, answered as one burst.
 
 The calls of a burst enter the lane together and in order, so a pipelining client shares commits
 with itself; the replies come back in the same order.
 """
 
 import time
-from collections.abc import Awaitable
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
 
 from msgspec import UNSET
 
 from icd.cli.invocation import Invocation, Need
 from icd.core.requests import MAX_DEADLINE_MS
-from icd.core.state import Writer
-from icd.db.paths import Where
 from icd.errors import IcError, InvalidParams
 from icd.rpc.method import Answer, Call, Method, Params
 from icd.rpc.methods import daemon
@@ -30,7 +30,7 @@ class _Slot:
         self.id = request_id
         self.silent = silent
         self.call: Call | None = None
-        self.later: Awaitable[Call | Answer] | None = None
+        self.later: Callable[[], Coroutine[Any, Any, Call | Answer]] | None = None
         self.reply = b""
 
     def settle(self, answer: Answer) -> None:
@@ -41,34 +41,61 @@ class _Slot:
         else:
             self.reply = jsonrpc.failure(self.id, answer.error)
 
-    async def catch_up(self) -> None:
-        assert self.later is not None
-        try:
-            found = await self.later
-        except IcError as exc:
-            found = Answer(error=exc)
-        if isinstance(found, Call):
-            self.call = found
-        else:
-            self.settle(found)
 
+class Burst:
+    """Lines, the calls they ask for, and their replies."""
 
-async def answer(desk: Desk, lines: list[bytes]) -> bytes:
-    groups: list[tuple[bool, list[_Slot]]] = []
-    for line in lines:
-        decoded = jsonrpc.decode_line(line)
-        items = decoded if isinstance(decoded, list) else [decoded]
-        slots = [_prepare(desk, item, len(line)) for item in items]
-        for slot in slots:
+    def __init__(self, desk: Desk, lines: list[bytes]) -> None:
+        self._desk = desk
+        self._groups: list[tuple[bool, list[_Slot]]] = []
+        for line in lines:
+            decoded = jsonrpc.decode_line(line)
+            items = decoded if isinstance(decoded, list) else [decoded]
+            slots = [_prepare(desk, item, len(line)) for item in items]
+            self._groups.append((isinstance(decoded, list), slots))
+        self._slots = [slot for _, slots in self._groups for slot in slots]
+
+    @property
+    def takes_time(self) -> bool:
+        return any(slot.later is not None for slot in self._slots)
+
+    def run(self, deliver: Callable[[bytes], None]) -> None:
+        """Answer everything at once; for bursts in which nothing takes time."""
+        waiting = [slot for slot in self._slots if slot.call is not None]
+        if not waiting:
+            deliver(self._replies())
+            return
+
+        def settle(answers: list[Answer]) -> None:
+            for slot, answer in zip(waiting, answers, strict=True):
+                slot.settle(answer)
+            deliver(self._replies())
+
+        self._desk.run([slot.call for slot in waiting if slot.call is not None], settle)
+
+    async def run_in_order(self) -> bytes:
+        """One request after the other: what came first must be seen by what came later."""
+        for slot in self._slots:
             if slot.later is not None:
-                await slot.catch_up()
-        groups.append((isinstance(decoded, list), slots))
-    waiting = [slot for _, slots in groups for slot in slots if slot.call is not None]
-    if waiting:
-        answers = await desk.run([slot.call for slot in waiting if slot.call is not None])
-        for slot, found in zip(waiting, answers, strict=True):
-            slot.settle(found)
-    return b"".join(_joined(slots, batch=batch) for batch, slots in groups)
+                await _catch_up(slot, slot.later)
+            if slot.call is not None:
+                (answer,) = await self._desk.ask([slot.call])
+                slot.settle(answer)
+        return self._replies()
+
+    def _replies(self) -> bytes:
+        return b"".join(_joined(slots, batch=batch) for batch, slots in self._groups)
+
+
+async def _catch_up(slot: _Slot, later: Callable[[], Coroutine[Any, Any, Call | Answer]]) -> None:
+    try:
+        found = await later()
+    except IcError as exc:
+        found = Answer(error=exc)
+    if isinstance(found, Call):
+        slot.call = found
+    else:
+        slot.settle(found)
 
 
 def _joined(slots: list[_Slot], *, batch: bool) -> bytes:
@@ -88,34 +115,42 @@ def _prepare(desk: Desk, item: Request | IcError, size: int) -> _Slot:
     try:
         method, params = jsonrpc.parameters(item)
         if isinstance(params, daemon.Run):
-            slot.later = _command(desk, params, size)
+            slot.later = partial(_command, desk, params, size)
         elif method.run is None:
             slot.settle(desk.ask_daemon(method, params))
         elif size > limits.LARGE_BYTES:
-            slot.later = _large_call(method, params, desk.pid, size)
+            slot.later = partial(_large_call, desk, method, params, size)
         else:
-            slot.call = _call(method, params, desk.pid)
+            slot.call = _call(desk, method, params)
     except IcError as exc:
         slot.settle(Answer(error=exc))
     return slot
 
 
-async def _large_call(method: Method, params: Params, pid: int, size: int) -> Call:
-    return await off_the_loop(lambda _: _call(method, params, pid), None, size=size)
+async def _large_call(desk: Desk, method: Method, params: Params, size: int) -> Call:
+    return await off_the_loop(lambda _: _call(desk, method, params), None, size=size)
 
 
-def _call(method: Method, params: Params, pid: int) -> Call:
-    if params.cwd is None and params.db is None:
+def _call(desk: Desk, method: Method, params: Params) -> Call:
+    cwd = _directory(params)
+    if not cwd and params.db is None:
         raise InvalidParams("give db or cwd, to say which database is meant")
     if method.check is not None:
         method.check(params)
     return Call(
         method=method,
         params=params,
-        where=Where(params.cwd or "", params.db),
-        writer=Writer(pid, params.session),
+        where=desk.where(cwd, params.db),
+        writer=desk.writer(params.session),
         deadline=_deadline(params),
     )
+
+
+def _directory(params: Params) -> str:
+    """The caller's directory; a relative one would be judged in the daemon's."""
+    if params.cwd is not None and not params.cwd.startswith("/"):
+        raise InvalidParams(f"cwd must be an absolute path, not {params.cwd!r}")
+    return params.cwd or ""
 
 
 def _deadline(params: Params) -> float:
@@ -123,9 +158,11 @@ def _deadline(params: Params) -> float:
 
 
 async def _command(desk: Desk, params: daemon.Run, size: int) -> Answer:
+    if params.cwd is None:
+        raise InvalidParams("cli.run needs cwd, the directory that the command is run in")
     invocation = Invocation(
         argv=params.argv,
-        cwd=params.cwd or "",
+        cwd=_directory(params),
         deadline=_deadline(params),
         program=params.program,
         env=params.env,

@@ -1,12 +1,15 @@
 """Where the requests of one peer are carried out, whichever way they were framed."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import anyio
 
 from icd.cli.invocation import Invocation, Need, Output, Plan
 from icd.cli.main import finish, plan
+from icd.core.state import Writer
+from icd.db.paths import Where
 from icd.errors import Internal
 from icd.rpc.dispatch import failure
 from icd.rpc.method import Answer, Call, Method, Params
@@ -24,27 +27,30 @@ class Desk:
 
     def __init__(self, pid: int, router: Router, about: About) -> None:
         self.pid = pid
+        self.failed: Callable[[], None] = lambda: None  # told when an answer cannot be delivered
+        self._where = Where("")
+        self._writer = Writer(pid)
         self._router = router
         self._about = about
 
-    async def command(self, invocation: Invocation, *, size: int) -> Output | Need:
-        """Run a command line; `size` is that of the request it came in."""
-        planned = await off_the_loop(plan, invocation, size=size)
-        if not isinstance(planned, Plan):
-            return planned
-        if planned.call.method.run is None:
-            answer = self.ask_daemon(planned.call.method, planned.call.params)
-        else:
-            (answer,) = await self.run([planned.call])
-        return finish(planned, answer)
+    def where(self, cwd: str, db: str | None) -> Where:
+        """A peer usually means the same database as before: then it is the same object."""
+        if self._where.cwd != cwd or self._where.db != db:
+            self._where = Where(cwd, db)
+        return self._where
 
-    async def run(self, calls: list[Call]) -> list[Answer]:
-        answers = await self._router.submit(calls)
-        for call, answer in zip(calls, answers, strict=True):
-            self._about.count(call.method.name, answer.error)
-            if isinstance(answer.error, Internal):
-                cause = answer.error.__cause__
-                log.error("%s: %s", call.method.name, answer.error, exc_info=cause)
+    def writer(self, session: str | None) -> Writer:
+        if self._writer.session != session:
+            self._writer = Writer(self.pid, session)
+        return self._writer
+
+    def run(self, calls: list[Call], deliver: Callable[[list[Answer]], None]) -> None:
+        """Have the calls answered; `deliver` is called once, with all answers."""
+        self._router.submit(calls, partial(self._note, calls, deliver))
+
+    async def ask(self, calls: list[Call]) -> list[Answer]:
+        answers = await self._router.ask(calls)
+        self._note(calls, lambda _: None, answers)
         return answers
 
     def ask_daemon(self, method: Method, params: Params) -> Answer:
@@ -54,6 +60,45 @@ class Desk:
             answer = Answer(error=failure(exc))
         self._about.count(method.name, answer.error)
         return answer
+
+    def carry_out(
+        self, planned: Plan | Need | Output, deliver: Callable[[Output | Need], None]
+    ) -> None:
+        """Do what a command line asks for."""
+        if not isinstance(planned, Plan):
+            deliver(planned)
+        elif planned.call.method.run is None:
+            answer = self.ask_daemon(planned.call.method, planned.call.params)
+            deliver(finish(planned, answer))
+        else:
+            self.run([planned.call], lambda answers: deliver(finish(planned, answers[0])))
+
+    async def command(self, invocation: Invocation, *, size: int) -> Output | Need:
+        """Run a command line that came in a request of this size."""
+        planned = await off_the_loop(plan, invocation, size=size)
+        if isinstance(planned, Plan) and planned.call.method.run is not None:
+            (answer,) = await self.ask([planned.call])
+            return finish(planned, answer)
+        outcome: list[Output | Need] = []
+        self.carry_out(planned, outcome.append)
+        return outcome[0]
+
+    def _note(
+        self,
+        calls: list[Call],
+        deliver: Callable[[list[Answer]], None],
+        answers: list[Answer],
+    ) -> None:
+        for call, answer in zip(calls, answers, strict=True):
+            self._about.count(call.method.name, answer.error)
+            if isinstance(answer.error, Internal):
+                cause = answer.error.__cause__
+                log.error("%s: %s", call.method.name, answer.error, exc_info=cause)
+        try:
+            deliver(answers)
+        except Exception:  # noqa: BLE001 -- we are called by a lane, which must go on
+            log.exception("an answer could not be delivered")
+            self.failed()
 
 
 async def off_the_loop(function: Callable[[A], R], argument: A, *, size: int) -> R:

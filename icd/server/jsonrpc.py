@@ -34,12 +34,12 @@ class _Failure(Struct):
 _request = msgspec.json.Decoder(Request)
 _items = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
-_params: dict[str, msgspec.json.Decoder[Params]] = {}
+_methods: dict[str, tuple[Method, msgspec.json.Decoder[Params]]] = {}
 
 
 def decode_line(line: bytes) -> Request | IcError | list[Request | IcError]:
     """A line is one request, or a batch of them."""
-    if line.lstrip()[:1] != b"[":
+    if line[:1] == b"{" or line.lstrip()[:1] != b"[":
         return decode(line)
     try:
         items = _items.decode(line)
@@ -62,16 +62,18 @@ def decode(line: bytes | Raw) -> Request | IcError:
 
 def parameters(request: Request) -> tuple[Method, Params]:
     """The method and its checked parameters, given by name or by position."""
-    method = methods.find(request.method)
-    if method is None:
-        raise MethodNotFound(f"there is no method {request.method}")
-    if method.name not in _params:
-        _params[method.name] = msgspec.json.Decoder(method.params)
+    known = _methods.get(request.method)
+    if known is None:
+        method = methods.find(request.method)
+        if method is None:
+            raise MethodNotFound(f"there is no method {request.method}")
+        known = _methods[method.name] = (method, msgspec.json.Decoder(method.params))
+    method, decoder = known
     raw = bytes(request.params)
-    if raw.lstrip()[:1] == b"[":
+    if raw[:1] == b"[":
         raw = _by_name(method, raw)
     try:
-        return method, _params[method.name].decode(raw)
+        return method, decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise InvalidParams(f"{method.name}: {exc}") from exc
 
@@ -87,12 +89,15 @@ def _by_name(method: Method, raw: bytes) -> bytes:
 
 
 def success(id_: Id, result: object) -> bytes:
-    return _line(_Success(id_, result))
+    try:
+        return _line(_Success(id_, result))
+    except UnicodeEncodeError:
+        return failure(id_, InvalidRequest("the answer names a path that is not valid UTF-8"))
 
 
 def failure(id_: Id, error: IcError) -> bytes:
-    data = {"code": error.code, "message": error.message, "data": error.data}
-    return _line(_Failure(id_, data))
+    message = error.message.encode("utf-8", "backslashreplace").decode()
+    return _line(_Failure(id_, {"code": error.code, "message": message, "data": error.data}))
 
 
 def _line(response: Struct) -> bytes:

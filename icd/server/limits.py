@@ -2,8 +2,8 @@
 
 # A payload is at most 1 MiB; escaping can double it, and an envelope goes around it.
 MESSAGE_BYTES = 4 * 1024 * 1024
-# One read: large enough to find a burst of pipelined calls, small enough to stay fair.
-CHUNK_BYTES = 128 * 1024
+# While a message is being answered, this much more of the same peer is read ahead.
+AHEAD_BYTES = 256 * 1024
 # A message of which only a part has arrived may wait this long for the rest.
 PARTIAL_SECONDS = 30.0
 # All incomplete messages together: a thousand slow clients must not fill the memory.

@@ -6,6 +6,7 @@ remembered, and checked again by the lane at every use.
 """
 
 import time
+from collections.abc import Callable
 from functools import partial
 
 import anyio
@@ -20,6 +21,8 @@ from icd.rpc.method import Answer, Call, Clock
 from icd.server import limits
 from icd.server.store import Store
 
+Deliver = Callable[[list[Answer]], None]
+
 MOVES = 3  # how often a caller's database may move away while it is being asked
 
 
@@ -33,15 +36,30 @@ class Router:
         self._tasks = tasks
         self._known: dict[Where, str] = {}
 
-    async def submit(self, calls: list[Call]) -> list[Answer]:
+    def submit(self, calls: list[Call], deliver: Deliver) -> None:
+        """Have the calls answered; `deliver` is called once, with the answers in their order."""
+        store = self._ready(calls)
+        if store is None:
+            self._tasks.start_soon(self._submit_slowly, calls, deliver)
+            return
+
+        def check(answers: list[Answer]) -> None:
+            if any(answer.moved for answer in answers):
+                self._tasks.start_soon(self._follow_slowly, calls, answers, deliver)
+            else:
+                deliver(answers)
+
+        store.submit(calls, check)
+
+    async def ask(self, calls: list[Call]) -> list[Answer]:
         """Answers in the order of the calls, wherever each of them is served."""
         first = calls[0].where
-        if len(calls) == 1 or all(call.where == first for call in calls):
-            return await self._submit_here(calls, MOVES)
+        if all(call.where == first for call in calls):
+            return await self._ask_here(calls, MOVES)
         answers = [Answer()] * len(calls)
         async with anyio.create_task_group() as tasks:
             for indices in self._grouped(calls):
-                tasks.start_soon(self._submit_some, calls, indices, answers)
+                tasks.start_soon(self._ask_some, calls, indices, answers)
         return answers
 
     async def close(self) -> None:
@@ -56,24 +74,36 @@ class Router:
             groups.setdefault(call.where, []).append(index)
         return list(groups.values())
 
-    async def _submit_some(
-        self, calls: list[Call], indices: list[int], answers: list[Answer]
+    def _ready(self, calls: list[Call]) -> Store | None:
+        """The store that serves all the calls, if it is known and open already."""
+        first = calls[0]
+        for call in calls:
+            if call.method.creates or call.where != first.where:
+                return None
+        return self.stores.get(self._known.get(first.where, ""))
+
+    async def _submit_slowly(self, calls: list[Call], deliver: Deliver) -> None:
+        deliver(await self.ask(calls))
+
+    async def _follow_slowly(
+        self, calls: list[Call], answers: list[Answer], deliver: Deliver
     ) -> None:
-        found = await self._submit_here([calls[index] for index in indices], MOVES)
+        deliver(await self._follow(calls, answers, MOVES))
+
+    async def _ask_some(self, calls: list[Call], indices: list[int], answers: list[Answer]) -> None:
+        found = await self._ask_here([calls[index] for index in indices], MOVES)
         for index, answer in zip(indices, found, strict=True):
             answers[index] = answer
 
-    async def _submit_here(self, calls: list[Call], moves: int) -> list[Answer]:
+    async def _ask_here(self, calls: list[Call], moves: int) -> list[Answer]:
         """Calls that all name the same database."""
-        where = calls[0].where
-        creates = any(call.method.creates for call in calls)
-        store = None if creates else self.stores.get(self._known.get(where, ""))
+        store = self._ready(calls)
         if store is None:
             try:
-                store = await self._find_store(where, calls, create=creates)
+                store = await self._find_store(calls)
             except Exception as exc:  # noqa: BLE001 -- told to the callers
                 return [Answer(error=failure(exc))] * len(calls)
-        answers = await store.submit(calls)
+        answers = await store.ask(calls)
         if any(answer.moved for answer in answers):
             return await self._follow(calls, answers, moves)
         return answers
@@ -83,12 +113,15 @@ class Router:
         if not moves:
             lost = Answer(error=Overloaded("the database keeps moving"))
             return [lost if answer.moved else answer for answer in answers]
-        self._known.pop(calls[0].where, None)
         moved = [c for c, a in zip(calls, answers, strict=True) if a.moved]
-        again = iter(await self._submit_here(moved, moves - 1))
+        for call in moved:
+            self._known.pop(call.where, None)
+        again = iter(await self._ask_here(moved, moves - 1))
         return [next(again) if answer.moved else answer for answer in answers]
 
-    async def _find_store(self, where: Where, calls: list[Call], *, create: bool) -> Store:
+    async def _find_store(self, calls: list[Call]) -> Store:
+        where = calls[0].where
+        create = any(call.method.creates for call in calls)
         deadline = min(call.deadline for call in calls)
         with anyio.move_on_after(deadline - time.monotonic()):
             path, settings = await anyio.to_thread.run_sync(

@@ -1,5 +1,7 @@
 """The life of the daemon on one screen: own the socket, serve, be told to stop, drain, leave."""
 
+import asyncio
+import gc
 import os
 import resource
 import signal
@@ -17,7 +19,6 @@ from icd.server.about import About
 from icd.server.desk import Desk
 from icd.server.listener import Listener
 from icd.server.logs import log
-from icd.server.peer import Peer
 from icd.server.router import Router
 from icd.server.session import Session
 
@@ -31,6 +32,9 @@ def main(socket_path: str | None, config_file: str | None) -> int:
     path = sockets.choose(socket_path or os.environ.get("INTERCORE_SOCKET"))
     _raise_descriptor_limit()
     methods.every()  # what is loaded now need not be loaded by the first caller
+    # Calls make no cycles; looking for them every 700 objects only costs time.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     given = path not in sockets.candidates()
     with sockets.owned(path, given=given) as sock:
         os.chdir("/")
@@ -53,12 +57,20 @@ async def serve(sock: socket.socket, path: str, settings_file: str | None) -> No
                 accepting.cancel_scope.cancel()
             log.info("stopping", extra={"sessions": len(sessions)})
             sock.close()
-            for session in list(sessions):
-                session.stop()
-            tasks.cancel_scope.deadline = anyio.current_time() + limits.DRAIN_SECONDS
+            await _drain(sessions)
+            tasks.cancel_scope.cancel()
         with anyio.move_on_after(limits.DRAIN_SECONDS):
             await router.close()
         lanes.cancel_scope.cancel()
+
+
+async def _drain(sessions: set[Session]) -> None:
+    """Let every session answer what it has read, for a limited time."""
+    for session in list(sessions):
+        session.stop()
+    with anyio.move_on_after(limits.DRAIN_SECONDS):
+        for session in list(sessions):
+            await session.ended.wait()
 
 
 async def until_told_to_stop() -> None:
@@ -82,21 +94,18 @@ class _Door:
         if len(self._sessions) >= limits.SESSIONS:
             connection.close()
             return
-        self._tasks.start_soon(self._serve, connection, pid)
-
-    async def _serve(self, connection: socket.socket, pid: int) -> None:
-        peer = Peer(connection, pid)
-        session = Session(peer, Desk(pid, self._router, self._about))
+        session = Session(Desk(pid, self._router, self._about), self._tasks, self._left)
         self._sessions.add(session)
         self._about.sessions = len(self._sessions)
-        try:
-            await session.run()
-        except Exception:  # noqa: BLE001 -- the last line of defence
-            log.exception("a session failed")
-        finally:
-            peer.close()
-            self._sessions.discard(session)
-            self._about.sessions = len(self._sessions)
+        self._tasks.start_soon(_begin, connection, session)
+
+    def _left(self, session: Session) -> None:
+        self._sessions.discard(session)
+        self._about.sessions = len(self._sessions)
+
+
+async def _begin(connection: socket.socket, session: Session) -> None:
+    await asyncio.get_running_loop().connect_accepted_socket(lambda: session, connection)
 
 
 def _user_file() -> str | None:

@@ -30,21 +30,21 @@ from icd.server.logs import log
 
 
 class _Ticket:
-    """Calls that were submitted together, and their answers."""
+    """Calls that were submitted together; their answers are delivered together."""
 
-    __slots__ = ("answers", "done", "missing")
+    __slots__ = ("_answers", "_deliver", "_missing")
 
-    def __init__(self, size: int) -> None:
-        self.answers: list[Answer | None] = [None] * size
-        self.missing = size
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, size: int, deliver: Callable[[list[Answer]], None]) -> None:
+        self._answers: list[Answer | None] = [None] * size
+        self._missing = size
+        self._deliver = deliver
 
     def answer(self, index: int, answer: Answer) -> None:
-        if self.answers[index] is None:
-            self.answers[index] = answer
-            self.missing -= 1
-            if not self.missing and not self.done.done():
-                self.done.set_result(None)
+        if self._answers[index] is None:
+            self._answers[index] = answer
+            self._missing -= 1
+            if not self._missing:
+                self._deliver([answer for answer in self._answers if answer is not None])
 
 
 class _Waiting(msgspec.Struct, gc=False):
@@ -80,16 +80,26 @@ class Store:
     def waiting(self) -> int:
         return len(self._queue) + len(self._in_flight)
 
-    async def submit(self, calls: list[Call]) -> list[Answer]:
-        """Answers in the order of the calls, each after its commit."""
+    def submit(self, calls: list[Call], deliver: Callable[[list[Answer]], None]) -> None:
+        """Queue the calls; `deliver` gets the answers in their order, each after its commit."""
         if len(self._queue) + len(calls) > limits.WAITING_CALLS:
-            return [Answer(error=Overloaded(f"too many calls wait for {self.path}"))] * len(calls)
-        ticket = _Ticket(len(calls))
+            error = Overloaded(f"too many calls wait for {self.path}")
+            deliver([Answer(error=error)] * len(calls))
+            return
+        ticket = _Ticket(len(calls), deliver)
         self._queue.extend(_Waiting(call, ticket, index) for index, call in enumerate(calls))
         if not self._wake.is_set():
             self._wake.set()
-        await ticket.done
-        return [answer for answer in ticket.answers if answer is not None]
+
+    async def ask(self, calls: list[Call]) -> list[Answer]:
+        done: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+
+        def deliver(answers: list[Answer]) -> None:
+            if not done.cancelled():
+                done.set_result(answers)
+
+        self.submit(calls, deliver)
+        return await done
 
     async def run(self) -> None:
         """The life of the lane: open, drain, rest, close."""
@@ -136,10 +146,22 @@ class Store:
                 if idle.cancelled_caught:
                     rest = await self._look_after(lane)
                     continue
+            await self._gather()
             await self._run_batch(lane)
             if not self.database.is_open and not self._queue:
                 return  # deleted: whoever asks next finds what is there by then
             rest = self._idle_seconds
+
+    async def _gather(self) -> None:
+        """Let everybody who is about to ask do so first.
+
+        While the thread works, the loop had better rest: the two share Python's lock, and passing
+        it back and forth costs more than the work itself.
+        """
+        size = 0
+        while size < len(self._queue) < limits.BATCH_CALLS:
+            size = len(self._queue)
+            await asyncio.sleep(0)
 
     async def _run_batch(self, lane: Lane) -> None:
         size = min(len(self._queue), limits.BATCH_CALLS)

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icd.core import names
@@ -38,6 +38,7 @@ def test_what_no_key_starts_with_is_no_prefix(prefix):
         names.check_key_prefix(prefix)
 
 
+@settings(max_examples=30)
 @given(st.from_regex(names._KEY, fullmatch=True).filter(lambda key: len(key) <= 200), st.data())
 def test_every_beginning_of_a_key_is_a_prefix(key, data):
     names.check_key(key)

@@ -90,7 +90,7 @@ def test_lone_surrogates_in_escapes_are_taken_as_written(raw):
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda children: st.lists(children) | st.dictionaries(st.text(max_size=8), children),
-    max_leaves=20,
+    max_leaves=8,
 )
 NEARLY_JSON = st.one_of(
     JSON.map(lambda value: json.dumps(value).encode()),
@@ -122,7 +122,7 @@ def strings_of(value):
     )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(NEARLY_JSON)
 def test_a_small_payload_is_taken_exactly_when_it_is_json_without_control_characters(raw):
     fits = is_json(raw)

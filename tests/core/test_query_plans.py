@@ -32,8 +32,8 @@ INSERTS = {"sentinels._CLAIM", "state._PUT", "requests._RECORD"}
 
 
 def plan(conn, statement):
-    names = re.findall(r":(\w+)", statement)
-    values = dict.fromkeys(names) if names else [None] * statement.count("?")
+    numbers = [int(number) for number in re.findall(r"\?(\d+)", statement)]
+    values = [None] * (max(numbers) if numbers else statement.count("?"))
     return [detail for *_, detail in conn.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
 
 

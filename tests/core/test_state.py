@@ -432,7 +432,8 @@ def apply(model, conn, what, *words):
         write(model, conn, what, *words)
 
 
-def write(model, conn, what, key, scope, value, ttl_ms):
+def write(model, conn, what, *words):
+    key, scope, value, ttl_ms = words
     stands = model.visible(key, scope)
     where = {"key": key, "scope": scope, "now_ms": model.now, "ttl_ms": ttl_ms}
     if what == "incr":

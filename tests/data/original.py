@@ -131,8 +131,8 @@ _ROWS = {
     5: ["INSERT INTO dispatch_events (dispatch_id, from_status, to_status) VALUES ('d1', '', 'x')"],
     7: ["INSERT INTO interspect_events (agent_name, event_type) VALUES ('reviewer', 'override')"],
     9: [
-        "INSERT INTO discoveries (id, source, source_id, title, embedding)"
-        " VALUES ('x1', 'web', '1', 'a title', x'00ff')",
+        "INSERT INTO discoveries (id, source, source_id, title) VALUES ('x1', 'w', '1', 'a title')",
+        "UPDATE discoveries SET embedding = x'00ff'",
         "INSERT INTO discovery_events (discovery_id, event_type) VALUES ('x1', 'new')",
         "INSERT INTO feedback_signals (discovery_id, signal_type) VALUES ('x1', 'up')",
         "INSERT INTO interest_profile (id, topic_vector) VALUES (1, x'01')",

@@ -140,9 +140,10 @@ def test_a_damaged_database_is_not_passed_off_as_a_backup(path):
 
 
 def test_a_backup_that_cannot_be_written_leaves_nothing_behind(path):
+    with open(path, "wb") as file:
+        file.write(b"this is not a database" * 100)
+
     with closing(sqlite3.connect(path)) as conn, pytest.raises(Corrupt):
-        with open(path, "wb") as file:
-            file.write(b"this is not a database" * 100)
         backup.before_upgrade(conn, path, now_ms=NOW_MS)
 
     assert names(path) == []

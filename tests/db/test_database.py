@@ -11,7 +11,7 @@ import pytest
 from icd import config
 from icd.core import state
 from icd.db.database import GITIGNORE, Database
-from icd.errors import InputOutput, IcError, NoDatabase
+from icd.errors import IcError, InputOutput, NoDatabase
 
 NOW_MS = 1_800_000_000_000
 
@@ -130,6 +130,13 @@ def test_a_link_that_leads_nowhere_is_not_created_through(opened, path, tmp_path
         opened(path, create=True)
 
     assert not os.path.exists(tmp_path / "planted.db")
+
+
+def test_a_file_that_cannot_be_made_is_told(tmp_path):
+    nowhere = Database(str(tmp_path / "gone" / "x.db"), config.DEFAULTS)
+
+    with pytest.raises(InputOutput, match="cannot create"):
+        nowhere.connection(create=True)
 
 
 def test_a_path_that_cannot_be_looked_at_is_told(tmp_path):

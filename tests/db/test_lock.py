@@ -331,5 +331,15 @@ def test_nobody_in_particular_holds_a_lock_that_is_free(make):
     assert (before_it_is_open, held.holder()) == ("another process", "another process")
 
 
+def test_locks_on_other_files_are_not_mistaken_for_this_one(start, tmp_path, path, make):
+    other = start(HOLDER, tmp_path / "other.lock")
+    other.stdout.readline()
+    holder = start(HOLDER, path)
+    holder.stdout.readline()
+
+    with pytest.raises(Locked, match=f"process {holder.pid} "):
+        acquire(make(), -1)
+
+
 def test_a_holder_that_ended_meanwhile_is_called_gone():
     assert lock._command("0") == "gone"

@@ -177,9 +177,10 @@ def test_a_newer_database_is_refused_and_names_who_wrote_it(path):
 def test_a_newer_database_that_names_nobody_is_refused_all_the_same(path):
     future(path, program=None)
 
-    with closing(connect(path, config.DEFAULTS)) as conn:
-        with pytest.raises(SchemaTooNew, match="of a later version"):
-            migrate.migrate(conn, path, create=True, now_ms=NOW_MS)
+    with closing(connect(path, config.DEFAULTS)) as conn, pytest.raises(SchemaTooNew) as refused:
+        migrate.migrate(conn, path, create=True, now_ms=NOW_MS)
+
+    assert refused.value.message.endswith("of a later version")
 
 
 @pytest.mark.parametrize("create", [False, True])
@@ -290,6 +291,20 @@ def test_a_migration_that_fails_half_way_leaves_the_old_schema(path):
         assert not conn.in_transaction
         rows = conn.execute("SELECT * FROM state ORDER BY key, scope_id").fetchall()
     assert rows == original.STATE
+
+
+def test_a_disk_that_fills_up_half_way_leaves_the_old_schema(path):
+    original.write(path, 9)
+    with closing(connect(path, config.DEFAULTS)) as conn:
+        (pages,) = conn.execute("PRAGMA page_count").fetchone()
+        conn.execute(f"PRAGMA max_page_count = {pages}")
+
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            migrate.migrate(conn, path, create=False, now_ms=NOW_MS)
+
+        assert not conn.in_transaction
+        assert migrate.version(conn) == 9
+        assert conn.execute("SELECT count(*) FROM state").fetchone() == (len(original.STATE),)
 
 
 def test_a_migration_that_failed_can_be_tried_again(path):

@@ -199,7 +199,7 @@ def test_an_empty_flag_is_a_mistake_and_not_the_default(project, make):
 
 @pytest.mark.parametrize("name", ["x.sqlite", "x", ".clavain/", "x.db.bak", "x.DB"])
 def test_a_database_has_the_extension_db(project, name):
-    with pytest.raises(BadPath, match="db path must have .db extension: "):
+    with pytest.raises(BadPath, match=r"db path must have \.db extension: "):
         paths.explicit(Where(str(project), name))
 
 
@@ -220,7 +220,7 @@ def test_two_dots_in_a_name_do_not_climb(project):
 def test_a_file_outside_the_project_is_refused(project, tmp_path, make):
     path = make(tmp_path / "other" / "x.db")
 
-    with pytest.raises(BadPath, match="db path must be inside the project .* directory"):
+    with pytest.raises(BadPath, match=r"db path must be inside the project .* directory"):
         paths.resolve(Where(str(project), path))
 
 
@@ -333,7 +333,7 @@ def test_without_a_directory_an_absolute_path_must_be_in_a_clavain(tmp_path, mak
     bad = make(tmp_path / "x.db")
 
     assert paths.resolve(Where("", good)) == good
-    with pytest.raises(BadPath, match="must be inside a .clavain directory"):
+    with pytest.raises(BadPath, match=r"must be inside a \.clavain directory"):
         paths.resolve(Where("", bad))
 
 

@@ -80,7 +80,7 @@ class Pruned(Result):
 
 
 def check(ctx: Context, p: Check) -> Checked:
-    verdict = _claim(ctx, Claim(p.name, p.scope_id, p.interval), ctx.request_id)
+    verdict = _claim(ctx, p, ctx.request_id)
     if verdict.allowed:  # the table grows with claims only
         _auto_prune(ctx)
     return verdict
@@ -135,7 +135,7 @@ def check_guards(p: CheckMany) -> None:
         names.check_scope(guard.scope_id)
 
 
-def _claim(ctx: Context, guard: Claim, request_id: str | None) -> Checked:
+def _claim(ctx: Context, guard: Check | Claim, request_id: str | None) -> Checked:
     if guard.scope_id in ("", "unknown"):
         ctx.warnings.append(
             f"the scope of sentinel {guard.name} is {guard.scope_id or 'empty'}: "
@@ -155,14 +155,14 @@ def _claim(ctx: Context, guard: Claim, request_id: str | None) -> Checked:
         retry_after = -(-verdict.retry_ms // 1000)
         expires = -(-(ctx.now_ms + verdict.retry_ms) // 1000)
     return Checked(
-        name=guard.name,
-        scope_id=guard.scope_id,
-        allowed=verdict.allowed,
-        last_fired=last_fired,
-        last_fired_iso=iso(last_fired),
-        retry_after=retry_after,
-        expires=expires,
-        expires_iso=None if expires is None else iso(expires),
+        guard.name,
+        guard.scope_id,
+        verdict.allowed,
+        last_fired,
+        iso(last_fired),
+        retry_after,
+        expires,
+        None if expires is None else iso(expires),
     )
 
 

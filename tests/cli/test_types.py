@@ -1,0 +1,118 @@
+"""Words that people type: Go durations and whole numbers, exactly and without floats."""
+
+import re
+from fractions import Fraction
+from math import ceil, floor
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from icd.cli.types import DURATION, Whole, milliseconds
+
+UNITS_NS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86400 * 10**9,
+}
+DIGITS = st.text("0123456789", max_size=12)
+PARTS = st.tuples(DIGITS, st.none() | DIGITS, st.sampled_from(sorted(UNITS_NS))).filter(
+    lambda part: part[0] or part[1]
+)
+GRAMMAR = re.compile(r"[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h|d))+)", re.ASCII)
+
+
+@given(st.sampled_from(["", "+", "-"]), st.lists(PARTS, min_size=1, max_size=4))
+def test_a_duration_is_the_sum_of_its_parts_rounded_up_to_milliseconds(sign, parts):
+    text = sign + "".join(
+        whole + ("" if fraction is None else f".{fraction}") + unit
+        for whole, fraction, unit in parts
+    )
+
+    total_ns = sum(
+        floor(Fraction(f"{whole or 0}.{fraction or 0}") * UNITS_NS[unit])
+        for whole, fraction, unit in parts
+    )
+    expected = ceil(Fraction(total_ns, 10**6))
+    assert milliseconds(text) == (-expected if sign == "-" else expected)
+
+
+@given(st.text("0123456789.+-hmsudnµ ", max_size=8))
+def test_what_go_would_not_parse_is_no_duration(text):
+    assert (milliseconds(text) is None) == (GRAMMAR.fullmatch(text) is None)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("0", 0),
+        ("0s", 0),
+        ("1ns", 1),
+        ("250ms", 250),
+        ("1.5s", 1500),
+        (".5s", 500),
+        ("5.s", 5000),
+        ("1h30m", 5_400_000),
+        ("2m", 120_000),
+        ("7d", 604_800_000),
+        ("-5m", -300_000),
+        ("+1s", 1000),
+        ("1.0000001s", 1001),
+    ],
+)
+def test_durations_of_go_and_days(text, expected):
+    assert milliseconds(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "+", "-", "5", "s", ".s", "1x", "1 s", " 1s", "1s ", "1,5s", "--1s", "1e3s", "٣s"]
+)
+def test_other_words_are_no_duration(text):
+    assert milliseconds(text) is None
+
+
+@pytest.mark.xfail(strict=True, reason="BUG: int() raises ValueError beyond 4300 digits")
+def test_a_number_without_end_is_no_crash():
+    assert milliseconds("9" * 5000 + "s") is None or milliseconds("9" * 5000 + "s") > 0
+
+
+@pytest.mark.parametrize(
+    "text, message", [("soon", "invalid duration 'soon'"), ("-1s", "negative")]
+)
+def test_a_duration_that_is_none_is_a_mistake_in_the_command_line(text, message):
+    with pytest.raises(click.BadParameter, match=message):
+        DURATION.convert(text, None, None)
+
+
+def test_a_duration_is_handed_out_in_milliseconds():
+    assert DURATION.convert("1.5s", None, None) == 1500
+
+
+@given(st.integers(-(10**6), 10**6))
+def test_a_whole_number_within_its_bounds_is_itself(number):
+    assert Whole(-(10**6), 10**6).convert(str(number), None, None) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "1.0", "1e3", "1_000", " 1", "0x1", "٣", "9" * 20, "1\n"]
+)
+def test_other_words_are_no_whole_number(text):
+    with pytest.raises(click.BadParameter, match="is not an integer"):
+        Whole(-(10**30), 10**30).convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["-1", "11"])
+def test_a_whole_number_has_bounds(text):
+    with pytest.raises(click.BadParameter, match="is not between 0 and 10"):
+        Whole(0, 10).convert(text, None, None)
+
+
+def test_the_default_of_an_option_may_be_a_number_already():
+    assert Whole(0, 10).convert(7, None, None) == 7

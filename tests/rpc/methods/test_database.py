@@ -1,0 +1,55 @@
+"""db.*: the database itself."""
+
+import msgspec
+import pytest
+
+from icd import __version__, config
+from icd.db import migrate
+from icd.db.database import Database
+from icd.errors import Unhealthy
+from icd.rpc.dispatch import run_batch
+
+
+def test_init_tells_where_and_which_schema(result, database):
+    found = result("db.init")
+
+    assert msgspec.to_builtins(found) == {"path": database.path, "schema": migrate.LATEST}
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_healthy_database_says_so(result, database, thorough):
+    found = result("db.health", thorough=thorough)
+
+    assert msgspec.to_builtins(found) == {
+        "healthy": True,
+        "path": database.path,
+        "schema": migrate.LATEST,
+    }
+
+
+def test_a_database_that_lost_its_mark_while_it_is_open_is_not_healthy(ask, conn):
+    conn.execute("PRAGMA user_version = 1000")
+
+    assert isinstance(ask("db.health").error, Unhealthy)
+
+
+def test_the_schema_and_the_program_are_told(result, database):
+    found = result("db.schema")
+
+    assert msgspec.to_builtins(found) == {
+        "path": database.path,
+        "schema": migrate.LATEST,
+        "program": __version__,
+    }
+
+
+def test_init_creates_what_is_not_there(call, still, project):
+    path = project / "new" / "x.db"
+    database = Database(str(path), config.DEFAULTS)
+
+    (answer,) = run_batch(database, [call("db.init")], clock=still)
+
+    assert answer.result.path == str(path)
+    assert path.exists()
+    database.close()
+    database.lock.close()

@@ -1,0 +1,38 @@
+"""The table of methods."""
+
+import pytest
+
+from icd.rpc import methods
+from icd.rpc.method import Params
+
+
+@pytest.mark.parametrize("method", methods.every(), ids=lambda method: method.name)
+def test_a_method_is_found_by_its_name(method):
+    assert methods.find(method.name) is method
+
+
+@pytest.mark.parametrize(
+    "name", ["", "state", "state.", "state.nothing", "nothing.get", "State.get"]
+)
+def test_what_is_not_in_the_table_is_not_found(name):
+    assert methods.find(name) is None
+
+
+def test_names_are_unique():
+    names = [method.name for method in methods.every()]
+
+    assert len(set(names)) == len(names)
+
+
+def test_every_noun_has_methods():
+    assert all(methods.table(noun) for noun in methods.NOUNS)
+
+
+@pytest.mark.parametrize("method", methods.every(), ids=lambda method: method.name)
+def test_a_method_takes_what_every_method_takes(method):
+    assert set(Params.__struct_fields__) <= set(method.params.__struct_fields__)
+
+
+@pytest.mark.parametrize("method", methods.every(), ids=lambda method: method.name)
+def test_only_a_method_of_a_database_writes_or_creates(method):
+    assert method.run is not None or not (method.writes or method.creates)
