@@ -23,6 +23,7 @@ FORBIDDEN = (EPERM, EACCES, EAFNOSUPPORT)
 NOT_EXECUTED = (EPIPE, ECONNRESET, ENOTCONN)
 
 NOT_SENT = False
+START = "start it with: icd serve"
 DEFAULT_MS = 5000
 MAX_MS = 300_000
 ENVIRONMENT = (b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME")
@@ -39,11 +40,10 @@ class GiveUp(Exception):
 
 def main(argv: list[str], program: str) -> int:
     """Run a command line; the exit status is returned."""
-    words = [word for word in argv if not word.startswith("-")][:2]
     try:
         return run(argv, program)
     except GiveUp as exc:
-        say(f"{program}: {' '.join(words) or 'call'}: {exc.args[0]}; {exc.args[1]}\n")
+        say(f"{program}: {context(argv)}: {exc.args[0]}; {exc.args[1]}\n")
         return exc.args[2] if len(exc.args) > 2 else 2
     except KeyboardInterrupt:
         return 130
@@ -122,7 +122,7 @@ def run(argv: list[str], program: str) -> int:
 def insist(request: Request, limit: float, *, alone: bool) -> int:
     """Ask until there is an answer or no time; `alone`: the daemon is the only one to ask."""
     deadline = time.monotonic() + limit
-    unknown = False
+    unknown = absent = False
     while True:
         try:
             answer = ask(request, deadline)
@@ -131,7 +131,10 @@ def insist(request: Request, limit: float, *, alone: bool) -> int:
         except Absent:
             if not alone:
                 return direct(request, max(deadline - time.monotonic(), 0.05))
+            absent = True
         except Expired as exc:
+            if absent and not unknown:
+                raise GiveUp("no daemon answers, and INTERCORE_MODE is daemon", START) from None
             raise told_late(limit, sent=unknown or exc.args[0]) from None
         else:
             if answer is None:
@@ -141,11 +144,18 @@ def insist(request: Request, limit: float, *, alone: bool) -> int:
             request.attach(answer)
             deadline = time.monotonic() + limit  # reading the input was the caller's own time
             continue
-        if time.monotonic() >= deadline:
-            if unknown:
-                raise told_late(limit, sent=True)
-            raise GiveUp("no daemon answers, and INTERCORE_MODE is daemon", "start: icd serve")
         time.sleep(0.005)
+
+
+def context(argv: list[str]) -> str:
+    """The verb, as far as it can be told without knowing the commands."""
+    before = ["", *argv]
+    words = [
+        word
+        for flag, word in zip(before, argv, strict=False)
+        if not word.startswith("-") and flag not in {"--db", "--timeout"}
+    ]
+    return " ".join(words[:2]) or "call"
 
 
 def told_late(limit: float, *, sent: bool) -> GiveUp:

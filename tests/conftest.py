@@ -9,6 +9,7 @@ import pytest
 from icd import config
 from icd.db.database import Database
 from icd.rpc.method import Clock
+from tests.processes import icctl, running
 
 NOW_MS = 1_800_000_000_000
 
@@ -54,3 +55,16 @@ def database(project: Path):
 def conn(database: Database) -> sqlite3.Connection:
     """A connection outside any transaction: each statement of core commits by itself."""
     return database.connection()
+
+
+@pytest.fixture
+def daemon():
+    with running() as found:
+        yield found
+
+
+@pytest.fixture
+def initialized(project: Path) -> Path:
+    """A project with a database."""
+    assert icctl("init", cwd=project, env={"INTERCORE_MODE": "direct"}).returncode == 0
+    return project

@@ -53,7 +53,7 @@ def health(world: World, *, thorough: bool) -> Ask:
 @click.command("version", add_help_option=False)
 @click.argument("ignored", nargs=-1, metavar="")
 def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
-    """Print the version of the program and of the database's schema; always exit 0.
+    """Print the version of the program and of the schema, with or without a database.
 
     \b
     Example:

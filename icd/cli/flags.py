@@ -1,10 +1,13 @@
 """Flags that every command understands, before or after the verb."""
 
+import re
+
 import msgspec
 
 from icd.cli.types import milliseconds
 from icd.errors import Usage
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SWITCHES = {"--json", "--verbose", "--no-daemon", "--help", "-h"}
 _VALUED = {"--db", "--timeout"}
 
@@ -22,6 +25,7 @@ class Flags(msgspec.Struct):
 def strip(argv: list[str]) -> Flags:
     """Take the global flags out of a command line; what follows `--` is left alone."""
     found = Flags(words=[])
+    _refuse_bytes(argv)
     rest = iter(argv)
     for word in rest:
         if word == "--":
@@ -35,6 +39,13 @@ def strip(argv: list[str]) -> Flags:
         else:
             found.words.append(word)
     return found
+
+
+def _refuse_bytes(argv: list[str]) -> None:
+    """Arguments come as the operating system has them; JSON and SQLite want text."""
+    for position, word in enumerate(argv, start=1):
+        if not word.isascii() and _SURROGATE.search(word):
+            raise Usage(f"argument {position} is not valid UTF-8", hint="pass text in UTF-8")
 
 
 def _switch(found: Flags, word: str) -> None:

@@ -15,6 +15,7 @@ _UNITS_NS = {
     "h": 3_600_000_000_000,
     "d": 86_400_000_000_000,
 }
+CENTURY_MS = 100 * 366 * 86_400_000
 _PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h|d)", re.ASCII)
 
 
@@ -47,6 +48,8 @@ class Duration(click.ParamType[int]):
             self.fail(f"invalid duration {value!r}: write 500ms, 5m or 24h", param, ctx)
         if found < 0:
             self.fail(f"the duration {value!r} is negative", param, ctx)
+        if found > CENTURY_MS:
+            self.fail(f"the duration {value!r} is longer than a century", param, ctx)
         return found
 
 

@@ -1,6 +1,7 @@
 """What the daemon remembers of the last writes, to spare the disk a repetition.
 
-Only an unchanged payload by the same writer inside the window is skipped.  The memory is dropped
+Only an unchanged payload by the same writer inside the window is skipped.  A session is one writer,
+however many processes it starts; without a session, a process is.  The memory is dropped
 whenever it could be behind the database: another program wrote, a batch failed, the file changed.
 """
 
@@ -30,7 +31,7 @@ class Recent:
     ) -> Row | None:
         """The row that stands, if writing `payload` now would only repeat it."""
         last = self._writes.get((key, scope_id))
-        if last is None or last.row.payload != payload or last.writer != writer:
+        if last is None or last.row.payload != payload or not _same(last.writer, writer):
             return None
         return last.row if at - last.at < window else None
 
@@ -47,3 +48,9 @@ class Recent:
 
     def clear(self) -> None:
         self._writes.clear()
+
+
+def _same(one: Writer, other: Writer) -> bool:
+    if one.session or other.session:
+        return one.session == other.session
+    return one.pid == other.pid

@@ -10,7 +10,7 @@ MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
 BUSY_TIMEOUT_MS = 2000
 
 
-def connect(path: str, settings: Settings) -> sqlite3.Connection:
+def connect(path: str) -> sqlite3.Connection:
     """Open an existing file.  The caller holds the lock: even a reader may checkpoint at close."""
     if sqlite3.sqlite_version_info < MINIMUM:
         raise Unhealthy(
@@ -20,17 +20,13 @@ def connect(path: str, settings: Settings) -> sqlite3.Connection:
     conn = sqlite3.connect(
         f"file:{_uri(path)}?mode=rw", uri=True, isolation_level=None, cached_statements=256
     )
-    try:
-        _set_up(conn, settings)
-    except BaseException:
-        conn.close()
-        raise
+    # First, or opening could fail on a busy database at once.
+    conn.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     return conn
 
 
-def _set_up(conn: sqlite3.Connection, settings: Settings) -> None:
-    # First, or opening could fail on a busy database at once.
-    conn.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+def set_up(conn: sqlite3.Connection, settings: Settings) -> None:
+    """Make it ours.  Only for a database that is: the journal mode is stored in the file."""
     conn.execute("PRAGMA trusted_schema = OFF")
     conn.execute("PRAGMA foreign_keys = ON")
     if journal_mode(conn) != "wal":

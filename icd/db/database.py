@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from icd import config
 from icd.db import lock, migrate
-from icd.db.connection import connect
+from icd.db.connection import connect, set_up
 from icd.errors import NoDatabase, from_os
 
 GITIGNORE = "# written by intercore: the database is this machine's own\nintercore.db*\n"
@@ -78,11 +78,14 @@ class Database:
             if not create:
                 raise NoDatabase(f"no database at {self.path}")
             _make_file(self.path)
-        conn = connect(self.path, self.settings)
+        conn = connect(self.path)
         try:
-            if not migrate.is_current(conn):
-                now_ms = time.time_ns() // 1_000_000
-                migrate.migrate(conn, self.path, create=create, now_ms=now_ms)
+            current = migrate.is_current(conn)
+            if not current:
+                migrate.refuse_foreign(conn, self.path, create=create)
+            set_up(conn, self.settings)
+            if not current:
+                migrate.migrate(conn, self.path, now_ms=time.time_ns() // 1_000_000)
         except BaseException:
             conn.close()
             raise

@@ -24,9 +24,8 @@ def version(conn: sqlite3.Connection) -> int:
     return _pragma(conn, "user_version")
 
 
-def migrate(conn: sqlite3.Connection, path: str, *, create: bool, now_ms: int) -> None:
-    """Upgrade in place; `create` also fills a database that is still empty."""
-    refuse_foreign(conn, path, create=create)
+def migrate(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
+    """Upgrade in place, or fill a database that is still empty."""
     if not _is_empty(conn):
         backup.before_upgrade(conn, path, now_ms=now_ms)
     conn.execute("BEGIN IMMEDIATE")
@@ -40,6 +39,7 @@ def migrate(conn: sqlite3.Connection, path: str, *, create: bool, now_ms: int) -
 
 
 def refuse_foreign(conn: sqlite3.Connection, path: str, *, create: bool) -> None:
+    """Raise if the database is not ours to change; `create` allows one that is still empty."""
     mark, number = _pragma(conn, "application_id"), version(conn)
     if mark == APPLICATION_ID:
         if number > LATEST:

@@ -22,8 +22,8 @@ def document() -> dict[str, Any]:
         "openrpc": "1.3.2",
         "info": {"title": "intercore", "version": __version__},
         "methods": [
-            _describe(method, components[method.params.__name__], result)
-            for method, (_, result) in zip(table, pairs, strict=True)
+            _describe(method, components[params["$ref"].rpartition("/")[2]], result)
+            for method, (params, result) in zip(table, pairs, strict=True)
         ],
         "components": {"schemas": components},
     }

@@ -79,8 +79,7 @@ def parameters(request: Request) -> tuple[Method, Params]:
 
 
 def _by_name(method: Method, raw: bytes) -> bytes:
-    envelope = Params.__struct_fields__
-    names = [name for name in method.params.__struct_fields__ if name not in envelope]
+    names = method.params.__struct_fields__
     values = _items.decode(raw)
     if len(values) > len(names):
         raise InvalidParams(f"{method.name} takes at most {len(names)} positional parameters")

@@ -17,7 +17,7 @@ import time
 
 from icd.cli.invocation import Invocation, Need, Output
 from icd.core.requests import MAX_DEADLINE_MS
-from icd.errors import InvalidRequest, Usage
+from icd.errors import InvalidRequest
 from icd.rpc.method import DEFAULT_DEADLINE_MS
 from icd.server import limits
 
@@ -56,7 +56,7 @@ def invocation(frame: bytes) -> Invocation:
     for field in fields:
         letter, value = field[:1], field[1:]
         if letter == b"a":
-            found.argv.append(_argument(value, len(found.argv) + 1))
+            found.argv.append(os.fsdecode(value))
         elif letter == b"e":
             name, _, text = value.partition(b"=")
             found.env[os.fsdecode(name)] = os.fsdecode(text)
@@ -81,6 +81,8 @@ def _set(found: Invocation, letter: bytes, value: bytes) -> None:
         found.program = value.decode("utf-8", "backslashreplace")[:64]
     elif letter == b"d":
         found.cwd = os.fsdecode(value)
+        if not found.cwd.startswith("/"):
+            raise InvalidRequest("the directory in a keyhole frame must be absolute")
     elif letter == b"p":
         found.pid = _number(value)
     elif letter == b"t":
@@ -121,10 +123,3 @@ def _number(digits: bytes) -> int:
     if not digits.isdigit() or len(digits) > 10:
         raise InvalidRequest("a keyhole frame has a number that is none")
     return int(digits)
-
-
-def _argument(value: bytes, position: int) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise Usage(f"argument {position} is not valid UTF-8", hint="pass text in UTF-8") from None

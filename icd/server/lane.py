@@ -71,8 +71,6 @@ class _Errand(Generic[T]):
             if not self._is_done:
                 with anyio.CancelScope(shield=True):
                     await self._told
-        if isinstance(self._exception, StopIteration):
-            raise RuntimeError("a call raised StopIteration") from self._exception
         if self._exception is not None:
             raise self._exception
         return self._value  # type: ignore[return-value]

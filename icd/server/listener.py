@@ -28,8 +28,18 @@ class Listener:
         self._accepted = accepted
         self._reserve = _spare()
         self._complained = False
+        self._scope = anyio.CancelScope()
+
+    def stop(self) -> None:
+        """Whoever waits to be accepted learns that nothing was executed."""
+        self._scope.cancel()
+        self._sock.close()
 
     async def run(self) -> None:
+        with self._scope:
+            await self._accept_forever()
+
+    async def _accept_forever(self) -> None:
         while True:
             await anyio.wait_readable(self._sock)
             for _ in range(_AT_ONCE):

@@ -18,8 +18,12 @@ def set_up(stream: IO[str] | None = None) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Text() if stream.isatty() else _Json())
     log.handlers[:] = [handler]
-    log.setLevel(os.environ.get("IC_LOG_LEVEL", "INFO").upper())
     log.propagate = False
+    level = os.environ.get("IC_LOG_LEVEL", "INFO").upper()
+    known = level in logging.getLevelNamesMapping()
+    log.setLevel(level if known else "INFO")
+    if not known:
+        log.warning("IC_LOG_LEVEL is not a level, using INFO", extra={"given": level})
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:

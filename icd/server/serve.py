@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from icd import __version__, config
+from icd.errors import Misconfigured
 from icd.rpc import methods
 from icd.rpc.method import Clock
 from icd.server import limits, logs, sockets
@@ -28,6 +29,8 @@ def main(socket_path: str | None, config_file: str | None) -> int:
     logs.set_up()
     os.umask(0o077)
     settings_file = os.path.abspath(config_file) if config_file else _user_file()
+    if config_file and not os.path.exists(config_file):
+        raise Misconfigured(f"there is no file {config_file}", hint="check --config")
     config.load(settings_file)  # complain before anything is bound
     path = sockets.choose(socket_path or os.environ.get("INTERCORE_SOCKET"))
     _raise_descriptor_limit()
@@ -48,15 +51,15 @@ async def serve(sock: socket.socket, path: str, settings_file: str | None) -> No
         router = Router(settings_file, Clock(), lanes)
         about = About(path, router)
         async with anyio.create_task_group() as tasks:
-            welcome = _Door(tasks, sessions, router, about)
-            async with anyio.create_task_group() as accepting:
-                accepting.start_soon(Listener(sock, welcome.open).run)
+            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                listener = Listener(sock, _Door(tasks, sessions, router, about).open)
+                sock.listen(limits.BACKLOG)  # not before we can be told to stop
+                tasks.start_soon(listener.run)
                 log.info("listening", extra={"socket": path, "version": __version__})
                 _greet(path)
-                await until_told_to_stop()
-                accepting.cancel_scope.cancel()
+                await anext(aiter(signals))
             log.info("stopping", extra={"sessions": len(sessions)})
-            sock.close()
+            listener.stop()
             await _drain(sessions)
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(limits.DRAIN_SECONDS):
@@ -71,12 +74,6 @@ async def _drain(sessions: set[Session]) -> None:
     with anyio.move_on_after(limits.DRAIN_SECONDS):
         for session in list(sessions):
             await session.ended.wait()
-
-
-async def until_told_to_stop() -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
-            return
 
 
 class _Door:

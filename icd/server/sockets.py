@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from icd.errors import IcError, Misconfigured, PermissionRefused
-from icd.server import limits
 
 PATH_BYTES = 107
 
@@ -41,7 +40,7 @@ def choose(given: str | None) -> str:
 
 @contextmanager
 def owned(path: str, *, given: bool) -> Iterator[socket.socket]:
-    """A listening socket, ours alone, removed at the end."""
+    """A bound socket, ours alone, removed at the end.  It listens once the daemon can serve."""
     _private_directory(os.path.dirname(path), create=True)
     lock = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -55,7 +54,6 @@ def owned(path: str, *, given: bool) -> Iterator[socket.socket]:
             sock.bind(path)
             os.chmod(path, 0o600)
             bound = os.stat(path)
-            sock.listen(limits.BACKLOG)
             try:
                 yield sock
             finally:

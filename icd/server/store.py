@@ -212,7 +212,9 @@ class Store:
         overdue = time.monotonic() - limits.GRACE_SECONDS
         for waiting in self._in_flight:
             if waiting.call.deadline < overdue:
-                error: IcError = UnknownOutcome(f"{self.path} did not answer in time")
+                error: IcError = UnknownOutcome(
+                    f"unknown_outcome: {self.path} did not answer in time"
+                )
                 waiting.answer(Answer(error=error))
         for waiting in [w for w in self._queue if w.call.deadline < overdue]:
             self._queue.remove(waiting)

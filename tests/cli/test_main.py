@@ -153,7 +153,6 @@ def test_a_number_without_end_is_a_mistake_in_the_command_line(invoke, words):
     ],
     ids=["set", "incr", "prune"],
 )
-@pytest.mark.xfail(strict=True, reason="BUG: the bounds of the API are not applied; Internal error")
 def test_a_duration_beyond_the_bounds_of_the_api_is_a_mistake(ic, words):
     output = ic(*words)
 
@@ -165,9 +164,6 @@ def test_a_duration_beyond_the_bounds_of_the_api_is_a_mistake(ic, words):
     "words",
     [["state", "get", "k", "\udcff"], ["state", "set", "k", "s", "--value", "\udcff"]],
     ids=["scope", "value"],
-)
-@pytest.mark.xfail(
-    strict=True, reason="BUG: UnicodeEncodeError leaves plan(); direct mode sends it"
 )
 def test_bytes_that_are_no_text_are_a_mistake(invoke, words):
     output = invoke(*words)

@@ -37,9 +37,26 @@ def test_the_window_ends_when_it_is_over(recent):
     assert unchanged(recent, at=AT + 2.0) is None
 
 
-@pytest.mark.parametrize("writer", [Writer(2, "a"), Writer(1, "b"), Writer()])
-def test_another_writer_is_never_told_unchanged(recent, writer):
+@pytest.mark.parametrize("writer", [Writer(1, "b"), Writer(1), Writer()])
+def test_another_session_is_never_told_unchanged(recent, writer):
     assert unchanged(recent, writer=writer) is None
+
+
+def test_a_session_is_one_writer_however_many_processes_it_starts(recent):
+    assert unchanged(recent, writer=Writer(2, "a")) == row()
+
+
+@pytest.mark.parametrize("pid, same", [(7, True), (8, False), (None, False)])
+def test_without_a_session_a_process_is_a_writer(recent, pid, same):
+    recent.remember(row(), Writer(7), at=AT)
+
+    assert (unchanged(recent, writer=Writer(pid)) is not None) == same
+
+
+def test_a_session_is_not_a_process_without_one(recent):
+    recent.remember(row(), Writer(7), at=AT)
+
+    assert unchanged(recent, writer=Writer(7, "a")) is None
 
 
 def test_another_payload_is_a_change(recent):

@@ -17,6 +17,13 @@ def path(tmp_path):
     return str(path)
 
 
+@pytest.fixture
+def conn(path):
+    """A connection to an empty file, not set up yet."""
+    with closing(connection.connect(path)) as conn:
+        yield conn
+
+
 def pragma(conn, name):
     return conn.execute(f"PRAGMA {name}").fetchone()[0]
 
@@ -32,29 +39,37 @@ def pragma(conn, name):
         ("mmap_size", 0),
     ],
 )
-def test_every_connection_has_the_same_pragmas(path, name, value):
-    with closing(connection.connect(path, config.DEFAULTS)) as conn:
-        assert pragma(conn, name) == value
+def test_every_connection_is_set_up_with_the_same_pragmas(conn, name, value):
+    connection.set_up(conn, config.DEFAULTS)
+
+    assert pragma(conn, name) == value
 
 
-def test_full_durability_waits_for_the_disk(path):
-    with closing(connection.connect(path, config.Settings(durability="full"))) as conn:
-        assert pragma(conn, "synchronous") == 2
+def test_full_durability_waits_for_the_disk(conn):
+    connection.set_up(conn, config.Settings(durability="full"))
+
+    assert pragma(conn, "synchronous") == 2
 
 
-def test_a_transaction_begins_only_when_it_is_told_to(path):
-    with closing(connection.connect(path, config.DEFAULTS)) as conn:
-        conn.execute("CREATE TABLE t (x)")
-        conn.execute("INSERT INTO t VALUES (1)")
+def test_before_it_is_set_up_a_connection_changes_nothing(conn, path):
+    conn.execute("SELECT * FROM sqlite_schema").fetchall()
 
-        assert not conn.in_transaction
+    assert os.path.getsize(path) == 0
+    assert pragma(conn, "busy_timeout") == connection.BUSY_TIMEOUT_MS
+
+
+def test_a_transaction_begins_only_when_it_is_told_to(conn):
+    conn.execute("CREATE TABLE t (x)")
+    conn.execute("INSERT INTO t VALUES (1)")
+
+    assert not conn.in_transaction
 
 
 def test_a_file_is_never_created(tmp_path):
     path = tmp_path / "absent.db"
 
     with pytest.raises(sqlite3.OperationalError):
-        connection.connect(str(path), config.DEFAULTS)
+        connection.connect(str(path))
 
     assert not path.exists()
 
@@ -64,25 +79,14 @@ def test_any_file_name_is_that_file(tmp_path, name):
     path = tmp_path / name
     path.touch()
 
-    with closing(connection.connect(str(path), config.DEFAULTS)) as conn:
+    with closing(connection.connect(str(path))) as conn:
         conn.execute("CREATE TABLE t (x)")
 
     assert path.stat().st_size > 0
 
 
-def test_what_is_not_a_database_is_refused_and_left_alone(path):
-    with open(path, "wb") as file:
-        file.write(b"not a database, " * 100)
-
-    with pytest.raises(sqlite3.DatabaseError, match="not a database"):
-        connection.connect(path, config.DEFAULTS)
-
-    assert os.path.getsize(path) == 1600
-
-
-def test_the_journal_mode_is_read_as_text(path):
-    with closing(sqlite3.connect(path)) as conn:
-        assert connection.journal_mode(conn) == "delete"
+def test_the_journal_mode_is_read_as_text(conn):
+    assert connection.journal_mode(conn) == "delete"
 
 
 def test_the_sqlite_here_is_new_enough():

@@ -68,6 +68,25 @@ def test_directories_on_the_way_are_private_too(opened, project, mode, open_umas
     assert (mode(project / ".clavain"), mode(project / ".clavain" / "sub")) == (0o700, 0o700)
 
 
+def test_a_database_that_is_open_is_in_wal_mode(opened, path):
+    first = opened(path, create=True).connection()
+    opened_again = opened(path).connection()
+
+    modes = [conn.execute("PRAGMA journal_mode").fetchone() for conn in (first, opened_again)]
+
+    assert modes == [("wal",), ("wal",)]
+
+
+def test_a_database_that_was_restored_from_a_backup_is_brought_back_to_wal_mode(opened, path):
+    opened(path, create=True).close()
+    with closing(sqlite3.connect(path)) as stranger:
+        stranger.execute("PRAGMA journal_mode = DELETE")
+
+    conn = opened(path).connection()
+
+    assert conn.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
 def test_a_directory_that_exists_keeps_its_mode(opened, path, mode):
     os.mkdir(os.path.dirname(path), 0o755)
 

@@ -61,11 +61,26 @@ def call(project):
 
 
 @pytest.fixture
-def batch(database, still):
-    """Run calls together, as the daemon would run what is waiting."""
+def once(database, still):
+    """Run calls as one batch; None for those that it did not reach."""
 
     def answers(*calls, recent=None):
         return run_batch(database, list(calls), clock=still, recent=recent)
+
+    return answers
+
+
+@pytest.fixture
+def batch(once):
+    """Run calls together, and what a slow machine did not reach after them, as the daemon does."""
+
+    def answers(*calls, recent=None):
+        found = once(*calls, recent=recent)
+        while left := [i for i, answer in enumerate(found) if answer is None]:
+            again = once(*(calls[i] for i in left), recent=recent)
+            for i, answer in zip(left, again, strict=True):
+                found[i] = answer
+        return found
 
     return answers
 

@@ -7,10 +7,6 @@ from icd import __version__
 from icd.rpc import discover, methods
 from icd.rpc.method import Params
 
-pytestmark = pytest.mark.xfail(
-    strict=True, reason="BUG: document() raises ValueError: Meta(lt=2**63) does not fit an int64"
-)
-
 
 def references(value):
     """Every $ref below a value."""

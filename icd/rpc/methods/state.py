@@ -15,8 +15,8 @@ from icd.rpc.results import Result
 MAX_TTL_MS = 100 * 366 * 24 * 3600 * 1000
 
 Milliseconds = Annotated[int, Meta(ge=0, le=MAX_TTL_MS)]
-Version = Annotated[int, Meta(ge=0, lt=INT64)]
-Int64 = Annotated[int, Meta(ge=-INT64, lt=INT64)]
+Version = Annotated[int, Meta(ge=0, le=INT64 - 1)]
+Int64 = Annotated[int, Meta(ge=-INT64, le=INT64 - 1)]
 
 
 class Get(Params):

@@ -1,0 +1,297 @@
+"""Command lines that cover the contract's sections 1 to 5, with the exit status of each."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+BIG = b'"' + b"x" * 102_401 + b'"'
+DEEP = b"[" * 21 + b"]" * 21
+LONG = b"[" + b"{}," * 10_000 + b"{}]"
+SECRET = b'{"note":"ghp_0123456789abcdefghijklmnopqrstuvwxyz"}'
+
+
+class Step(msgspec.Struct):
+    """A command line; `typed` means that it becomes one call of a method on a database."""
+
+    argv: tuple[str | bytes, ...]
+    exit: int = 0
+    stdin: bytes = b""
+    cwd: str = "."
+    db: str | None = None
+    typed: bool = False
+    before: Callable[[Path], object] | None = None
+
+    def env(self, project: Path) -> dict[str, str]:
+        return {} if self.db is None else {"INTERCORE_DB": self.db.format(project=project)}
+
+
+def run(line: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
+    """A step from a line; `typed` unless it is meant to fail before anything is called."""
+    options.setdefault("typed", exit != 3)
+    return Step(tuple(line.split()), exit, **options)  # type: ignore[arg-type]
+
+
+def other(line: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
+    """A step that is not a call of one method: help, usage errors, inputs that are refused."""
+    return run(line, exit, typed=False, **options)
+
+
+def _write(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda project: (project / name).write_bytes(content)
+
+
+def _link(project: Path) -> None:
+    (project / "elsewhere").mkdir()
+    (project / ".clavain").symlink_to(project / "elsewhere")
+
+
+INIT = run("init")
+
+SCRIPTS: dict[str, list[Step]] = {
+    "no arguments and unknown words": [
+        Step(()),
+        other("--help"),
+        other("help"),
+        other("help state"),
+        other("state --help"),
+        other("state set --help"),
+        other("sentinel check -h"),
+        other("version --help"),
+        other("bogus", 3),
+        other("bogus --help", 3),
+        other("state", 3),
+        other("state bogus", 3),
+        other("sentinel", 3),
+        other("sentinel bogus", 3),
+        other("--timeout=x state list k", 3),
+        other("--timeout", 3),
+        other("--db", 3),
+        Step(("state", "get", "k", b"\xff\xfe"), 3),
+        Step(("state", "get", "k", "ünïcödé"), 2),
+    ],
+    "no database": [
+        other("version"),
+        other("version extra words"),
+        run("health", 2),
+        run("state get k s", 2),
+        run("state list k", 2),
+        run("state prune", 2),
+        run("sentinel check n s --interval=1", 2),
+        run("sentinel list", 2),
+        run("state get k s --db=.clavain/other.db", 2),
+        other("state get k s --db=noext", 2),
+        other("state get k s --db=../../escape.db", 2),
+        other("state get k s --db=/etc/passwd.db", 2),
+        run("init --db=/etc/passwd.db", 2),
+        other("init --db=noext", 2),
+    ],
+    "init, version, health": [
+        run("init"),
+        run("init"),
+        run("init --json"),
+        run("version"),
+        run("version --json"),
+        run("health"),
+        run("health --check"),
+        run("--json health"),
+        other("init --bogus", 3),
+        other("init extra", 3),
+        run("state list k", cwd="sub/deep"),
+        run("init", cwd="sub/deep"),
+        run("state list k", cwd="sub", db="{project}/.clavain/intercore.db"),
+        run("state list k", cwd="sub", db=".clavain/intercore.db"),
+        run("state list k --db .clavain/intercore.db", db="/nonexistent.db"),
+    ],
+    "a symlink instead of the directory": [
+        run("init", 2, before=_link),
+        run("state list k", 2),
+    ],
+    "state set and get": [
+        INIT,
+        run("state set dispatch s1", stdin=b' {"phase": "executing"}\n'),
+        run("state get dispatch s1"),
+        run("state get dispatch s1 --json"),
+        run("--json state get dispatch s1"),
+        run("state get dispatch s1 --meta"),
+        run("state get dispatch other", 1),
+        run("state get nothing s1", 1),
+        run("state set dispatch s1", stdin=b"[1,\n 2]"),
+        # A line of JSON-RPC has no line breaks: the value is the same, its white space is not.
+        other("state get dispatch s1"),
+        other("state get dispatch s1 --json"),
+        run("state set scalar s1", stdin=b"42"),
+        run("state set scalar s1", stdin=b"null"),
+        run("state set scalar s1", stdin=b'"a<b>&c"'),
+        run("state get scalar s1 --json"),
+        run("state set k s --value={}"),
+        run("state set k s --value []"),
+        run("state get k s"),
+        run("state set k s @file.json", before=_write("file.json", b'{"from":"file"}')),
+        run("state get k s"),
+        other("state set k s @missing.json", 2),
+        other("state set k s word", 3),
+        other("state set k s @file.json --value=1", 3),
+        other("state set k", 3),
+        other("state set", 3),
+        other("state get k", 3),
+        other("state get k s extra", 3),
+        other("state get k s --bogus", 3),
+        Step(("state", "set", "k", ""), stdin=b"1", typed=True),
+        Step(("state", "get", "k", ""), typed=True),
+        Step(("state", "set", "k", "with space"), stdin=b"1", typed=True),
+        Step(("state", "list", "k"), typed=True),
+        run("state set k..b s", stdin=b"1"),
+        run("state set a.b:c-d_e s --json", stdin=b"1"),
+        run("state get k s --verbose", typed=False),
+        run("state set k s --verbose", stdin=b"2", typed=False),
+    ],
+    "state refuses": [
+        INIT,
+        other("state set Key s", 2, stdin=b"1"),
+        other("state set k. s", 2, stdin=b"1"),
+        other("state set 1k s", 2, stdin=b"1"),
+        Step(("state", "set", "", "s"), 2, stdin=b"1"),
+        Step(("state", "set", "k" * 201, "s"), 2, stdin=b"1"),
+        Step(("state", "set", "k", "a\tb"), 2, stdin=b"1"),
+        Step(("state", "set", "k", "a\nb"), 2, stdin=b"1"),
+        other("state set k s", 2, stdin=b""),
+        other("state set k s", 2, stdin=b"not json"),
+        other("state set k s", 2, stdin=b'{"a":1,}'),
+        other("state set k s", 2, stdin=b"NaN"),
+        other("state set k s", 2, stdin=b'"\xff"'),
+        other("state set k s", 2, stdin=b"1\0"),
+        other("state set k s", 2, stdin=BIG),
+        other("state set k s", 2, stdin=DEEP),
+        other("state set k s", 2, stdin=LONG),
+        other("state set k s", 2, stdin=SECRET),
+        other("state set k s", 2, stdin=b'{"' + b"k" * 1001 + b'":1}'),
+        other("state set k s", 2, stdin=b'"\\u0007"'),
+        other("state set k s", 2, stdin=b'"' + b"x" * 1_200_000 + b'"'),
+        run("state get k s", 1),
+    ],
+    "state with a TTL": [
+        INIT,
+        run("state set k s --ttl=1h", stdin=b"1"),
+        run("state set k s --ttl 90m", stdin=b"1"),
+        run("state get k s --json"),
+        run("state set k s --ttl=1h30m10.5s --json", stdin=b"1"),
+        run("state set k s --ttl=2d", stdin=b"1"),
+        run("state set k s --ttl=0", stdin=b"1"),
+        run("state get k s --meta"),
+        other("state set k s --ttl=500ms", 2, stdin=b"1"),
+        other("state set k s --ttl=-1s", 3, stdin=b"1"),
+        other("state set k s --ttl=5", 3, stdin=b"1"),
+        other("state set k s --ttl=x", 3, stdin=b"1"),
+        other("state set k s --ttl=9999999999999h", 3, stdin=b"1"),
+        run("state prune"),
+    ],
+    "state versions and counters": [
+        INIT,
+        run("state set k s --if-version 0 --json", stdin=b"1"),
+        run("state set k s --if-version 0", 1, stdin=b"2"),
+        run("state set k s --if-version 1 --json", stdin=b"3"),
+        run("state set k s --if-version=1", 1, stdin=b"4"),
+        run("state get k s"),
+        other("state set k s --if-version=x", 3, stdin=b"4"),
+        other("state set k s --if-version=-1", 3, stdin=b"4"),
+        run("state incr n s"),
+        run("state incr n s --by=41"),
+        run("state incr n s --by -2 --json"),
+        run("state incr t s --ttl=1h --json"),
+        run("state get n s"),
+        other("state incr n s --by=x", 3),
+        other("state incr n s --by=9223372036854775808", 3),
+        run("state incr n s --by=9223372036854775807", 2),
+        run("state set n s", stdin=b'"text"'),
+        run("state incr n s", 2),
+        run("state set k s --debounce=250ms", stdin=b"5"),
+        run("state get k s"),
+        other("state set k s --debounce=250ms --ttl=1s", 3, stdin=b"5"),
+        other("state set k s --debounce=250ms --if-version=1", 3, stdin=b"5"),
+    ],
+    "state list and delete": [
+        INIT,
+        run("state list k"),
+        run("state list k --json"),
+        run("state set k b", stdin=b"1"),
+        run("state set k a", stdin=b"1"),
+        run("state set k.x a", stdin=b"1"),
+        run("state set other a", stdin=b"1"),
+        run("state list k"),
+        run("state list k --json"),
+        run("state list --prefix=k"),
+        run("state list --prefix k. --json"),
+        run("state list --prefix="),
+        other("state list", 3),
+        other("state list k --prefix=k", 3),
+        other("state list K", 2),
+        run("state delete k a"),
+        run("state delete k a"),
+        run("state delete k b --json"),
+        run("state delete k b --json"),
+        run("state delete --all k.x"),
+        run("state delete --all k.x"),
+        run("state delete other --all --json"),
+        other("state delete k", 3),
+        other("state delete k s --all", 3),
+        run("state list --prefix="),
+        run("state prune --json"),
+        other("state prune extra", 3),
+    ],
+    "sentinels": [
+        INIT,
+        run("sentinel check stop s1 --interval=0"),
+        run("sentinel check stop s1 --interval=0", 1),
+        run("sentinel check stop s1 --interval=1", 1),
+        run("sentinel check rate s1 --interval 3600"),
+        run("sentinel check rate s1 --interval 3600", 1),
+        run("sentinel check rate s2 --interval=3600 --json"),
+        run("sentinel check rate s2 --interval=3600 --json", 1),
+        run("sentinel check once s2 --interval=0 --json"),
+        run("sentinel check once s2 --interval=0 --json", 1),
+        run("--db .clavain/intercore.db sentinel check rate s3 --interval=5"),
+        other("sentinel check rate s1", 3),
+        other("sentinel check rate", 3),
+        other("sentinel check rate s1 --interval=-1", 3),
+        other("sentinel check rate s1 --interval=1.5", 3),
+        other("sentinel check rate s1 --interval=x", 3),
+        other("sentinel check rate s1 --interval=99999999999999", 3),
+        Step(("sentinel", "check", "n", "", "--interval=5"), typed=True),
+        run("sentinel check n unknown --interval=5"),
+        Step(("sentinel", "check", "", "s", "--interval=5"), 2),
+        Step(("sentinel", "check", "a\tb", "s", "--interval=5"), 2),
+        run("sentinel check n s --interval=5 --verbose", typed=False),
+        run("sentinel list"),
+        run("sentinel list --json"),
+        run("sentinel reset stop s1"),
+        run("sentinel reset stop s1"),
+        run("sentinel check stop s1 --interval=0 --json"),
+        run("sentinel reset --all rate"),
+        run("sentinel reset rate --all --json"),
+        other("sentinel reset rate", 3),
+        other("sentinel reset rate s --all", 3),
+        run("sentinel prune --older-than=1h"),
+        run("sentinel prune --older-than 0s --keep-once"),
+        run("sentinel list"),
+        run("sentinel prune --older-than=0s --json"),
+        run("sentinel list"),
+        other("sentinel prune", 3),
+        other("sentinel prune --older-than=x", 3),
+        other("sentinel prune --older-than=-1s", 3),
+    ],
+    "many sentinels": [
+        INIT,
+        run("sentinel check-many a:s:0 b:s:60 c:with:colons:0"),
+        run("sentinel check-many a:s:0 b:s:60 d:s:60", 1),
+        run("sentinel check-many e:s:60 e:s:60 --json", 1),
+        run("sentinel check-many x::5"),
+        run("sentinel list"),
+        other("sentinel check-many", 3),
+        other("sentinel check-many a:b", 3),
+        other("sentinel check-many a:b:x", 3),
+        other("sentinel check-many a:b:-1", 3),
+        other("sentinel check-many f:s:60 broken", 3),
+        run("sentinel check-many f:s:60"),
+    ],
+}  # fmt: skip

@@ -1,0 +1,129 @@
+"""One implementation, two hosts: every command line, byte for byte, and the same results by RPC.
+
+The daemon runs in a hostile world: another directory, another width, another locale, and an
+environment full of misleading variables.  Nothing of it may show.
+"""
+
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from icd.cli.invocation import Invocation, Need, Plan
+from icd.cli.main import finish, plan
+from icd.rpc.method import Answer
+from tests.parity_table import SCRIPTS, Step
+from tests.processes import Daemon, icctl, running
+
+HOSTILE = {
+    "COLUMNS": "40",
+    "LANG": "C",
+    "LC_ALL": "C",
+    "LANGUAGE": "de",
+    "TERM": "dumb",
+    "INTERCORE_DB": "/nonexistent/.clavain/wrong.db",
+    "CLAUDE_SESSION_ID": "of-the-daemon",
+    "NO_COLOR": "1",
+}
+CALLER = {"CLAUDE_SESSION_ID": "of-the-caller", "COLUMNS": "200"}
+
+Outcome = tuple[int, bytes, bytes]
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    with running(env=HOSTILE) as daemon:
+        yield daemon
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_says_the_same_through_the_daemon_and_directly(
+    name: str, project: Path, hostile: Daemon
+) -> None:
+    script = SCRIPTS[name]
+
+    directly = _play(script, project, {**CALLER, "INTERCORE_MODE": "direct"})
+    _start_over(project)
+    through_daemon = _play(
+        script, project, {**CALLER, "INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": hostile.socket}
+    )
+
+    for step, one, other in zip(script, directly, through_daemon, strict=True):
+        assert one == other, step.argv
+        assert one[0] == step.exit, (step.argv, one)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_typed_calls_give_the_results_that_the_commands_show(
+    name: str, project: Path, hostile: Daemon
+) -> None:
+    script = [step for step in SCRIPTS[name] if step.typed]
+    shown = _play(script, project, {**CALLER, "INTERCORE_MODE": "direct"})
+    _start_over(project)
+
+    called = [_call(step, project, hostile) for step in script]
+
+    for step, one, other in zip(script, shown, called, strict=True):
+        assert (one[0], one[1]) == other, step.argv
+
+
+def _play(script: list[Step], project: Path, env: dict[str, str]) -> list[Outcome]:
+    outcomes = []
+    for step in script:
+        if step.before is not None:
+            step.before(project)
+        cwd = project / step.cwd
+        cwd.mkdir(parents=True, exist_ok=True)
+        done = icctl(*step.argv, cwd=cwd, env={**env, **step.env(project)}, stdin=step.stdin)
+        outcomes.append((done.returncode, _stable(done.stdout), _stable(done.stderr)))
+    return outcomes
+
+
+def _start_over(project: Path) -> None:
+    shutil.rmtree(project)
+    project.mkdir()
+    (project / ".git").mkdir()
+
+
+def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
+    """Plan the command here, call its method by JSON-RPC, show the result as the command would."""
+    if step.before is not None:
+        step.before(project)
+    cwd = project / step.cwd
+    cwd.mkdir(parents=True, exist_ok=True)
+    invocation = Invocation(
+        argv=[str(word) for word in step.argv],
+        cwd=str(cwd),
+        deadline=time.monotonic() + 5,
+        env={**CALLER, **step.env(project)},
+        stdin=step.stdin,
+    )
+    planned = plan(invocation)
+    while isinstance(planned, Need):
+        invocation.files[planned.path] = (cwd / planned.path).read_bytes()
+        planned = plan(invocation)
+    assert isinstance(planned, Plan), planned
+    params = json.loads(msgspec.json.encode(planned.call.params))
+    params["cwd"], params["session"] = str(cwd), "of-the-caller"
+    params["db"] = planned.call.where.explicit
+    response = daemon.respond(planned.call.method.name, **params)
+    if "error" in response:
+        return response["error"]["data"]["exit"], b""
+    raw = json.dumps(response["result"]).encode()
+    answer = Answer(result=msgspec.json.decode(raw, type=planned.call.method.result))
+    output = finish(planned, answer)
+    return output.exit, _stable(output.stdout)
+
+
+def _stable(text: bytes) -> bytes:
+    """Times, process and request ids differ between two runs; everything else must not."""
+    text = re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", b"<iso>", text)
+    text = re.sub(rb"\b1\d{9}(\d{3})?\b", b"<time>", text)
+    text = re.sub(rb"\d+\.\d{3} ms", b"<ms>", text)
+    text = re.sub(rb"\b[0-9a-f]{24}\b", b"<id>", text)
+    text = re.sub(rb'"writer_pid":\d+', b'"writer_pid":<pid>', text)
+    return re.sub(rb"writer_pid\t\d+", b"writer_pid\t<pid>", text)
