@@ -13,12 +13,13 @@ from icd.cli.invocation import Invocation, Need, Output
 from icd.cli.main import finish, plan
 from icd.db import paths
 from icd.db.database import Database
-from icd.errors import IcError, Internal, NoDaemon
+from icd.errors import IcError, Internal, NoDaemon, Overloaded
 from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 
 LOG = ".local/state/intercore/icctl.log"
 CLOSING_SECONDS = 1.0
+MOVES = 3  # how often the database may move away while it is being opened
 
 
 def run_here(request: hot.Request, limit: float) -> int:
@@ -57,6 +58,14 @@ def answer_here(call: Call, home: str | None) -> Answer:
 
 
 def _run(call: Call, home: str | None) -> Answer:
+    for _ in range(MOVES):
+        answer = _run_once(call, home)
+        if not answer.moved:
+            return answer
+    return Answer(error=Overloaded("the database keeps moving"))
+
+
+def _run_once(call: Call, home: str | None) -> Answer:
     find = paths.target if call.method.creates else paths.resolve
     path = paths.canonical(find(call.where))
     settings = config.load(config.user_file(home), config.project_file(path))

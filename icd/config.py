@@ -6,7 +6,7 @@ project's file wins.  Both hosts read them the same way.
 
 import os
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -22,7 +22,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # "full" survives power loss; "normal" survives every crash of a process.
     durability: Literal["normal", "full"] = "normal"
     # How long a database must be quiet before the daemon prunes and checkpoints it.
-    idle_seconds: float = 2.0
+    idle_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=86_400)] = 2.0
 
 
 DEFAULTS = Settings()
@@ -63,9 +63,9 @@ def _read(file: str) -> dict[str, object]:
 
 def _line(text: str, complaint: str) -> int:
     """The line that the complaint is about, found by the key it names."""
-    named = re.search(r"`\$?\.?([A-Za-z_]\w*)`", complaint)
-    if named:
+    for key in re.findall(r"`(?:\$\.)?([\w-]+)`", complaint):
+        named = re.compile(rf"""\s*\[*\s*["']?{re.escape(key)}["']?\s*[=\].]""")
         for number, line in enumerate(text.splitlines(), start=1):
-            if re.match(rf"\s*{named[1]}\s*=", line):
+            if named.match(line):
                 return number
     return 1

@@ -7,6 +7,7 @@ import threading
 import time
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -44,7 +45,7 @@ class Restarts(threading.Thread):
             if not self._over.wait(0.05):
                 self._daemon.start()
 
-    def __enter__(self) -> "Restarts":
+    def __enter__(self) -> Self:
         self.start()
         return self
 

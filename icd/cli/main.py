@@ -91,6 +91,11 @@ def _parse(command: click.Command, context: str, words: list[str], world: World)
     return ask
 
 
+def _session(given: str | None) -> str | None:
+    """The environment may hold any bytes; the database holds text."""
+    return given.encode("utf-8", "backslashreplace").decode()[:200] if given else None
+
+
 def _ready(invocation: Invocation, flags: Flags, ask: Ask, context: str) -> Plan:
     """Attach to the call what concerns every call."""
     method = methods.find(ask.method)
@@ -107,7 +112,7 @@ def _ready(invocation: Invocation, flags: Flags, ask: Ask, context: str) -> Plan
         method=method,
         params=params,
         where=Where(invocation.cwd, flags.db, env.get("INTERCORE_DB")),
-        writer=Writer(invocation.pid, env.get("CLAUDE_SESSION_ID")),
+        writer=Writer(invocation.pid, _session(env.get("CLAUDE_SESSION_ID"))),
         deadline=deadline,
         verbose=flags.verbose,
     )

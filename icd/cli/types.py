@@ -16,7 +16,7 @@ _UNITS_NS = {
     "d": 86_400_000_000_000,
 }
 CENTURY_MS = 100 * 366 * 86_400_000
-_PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h|d)", re.ASCII)
+_PART = re.compile(r"(\d{0,18})(?:\.(\d{0,18}))?(ns|us|µs|μs|ms|s|m|h|d)", re.ASCII)
 
 
 def milliseconds(text: str) -> int | None:

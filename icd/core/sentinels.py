@@ -45,20 +45,22 @@ class _Row(Struct, frozen=True, gc=False):
     interval_ms: int
     once: int
     prune_ms: int | None
+    claim_ms: int | None
     request_id: str | None
 
 
 # ?1 name, ?2 scope, ?3 now, ?4 interval, ?5 a week, ?6 request id
 _CLAIM = """
 INSERT INTO sentinels
-    (name, scope_id, last_fired, fired_ms, interval_ms, once, prune_ms, request_id)
-VALUES (?1, ?2, ?3 / 1000, ?3, ?4, ?4 = 0, CASE WHEN ?4 > 0 THEN ?3 + max(?4, ?5) END, ?6)
+    (name, scope_id, last_fired, fired_ms, interval_ms, once, prune_ms, claim_ms, request_id)
+VALUES (?1, ?2, ?3 / 1000, ?3, ?4, ?4 = 0, CASE WHEN ?4 > 0 THEN ?3 + max(?4, ?5) END, ?4, ?6)
 ON CONFLICT (name, scope_id) DO UPDATE SET
     last_fired = excluded.last_fired,
     fired_ms = excluded.fired_ms,
     interval_ms = max(interval_ms, excluded.interval_ms),
     prune_ms = CASE WHEN prune_ms IS NOT NULL THEN
         excluded.fired_ms + max(interval_ms, excluded.interval_ms, ?5) END,
+    claim_ms = excluded.claim_ms,
     request_id = excluded.request_id
 WHERE once = 0 AND excluded.interval_ms > 0
     AND excluded.fired_ms - fired_ms >= excluded.interval_ms
@@ -66,7 +68,7 @@ WHERE once = 0 AND excluded.interval_ms > 0
 RETURNING 1
 """
 _FIND = """
-SELECT fired_ms, interval_ms, once, prune_ms, request_id
+SELECT fired_ms, interval_ms, once, prune_ms, claim_ms, request_id
 FROM sentinels WHERE name = ? AND scope_id = ?
 """
 _NOTE = """
@@ -97,13 +99,12 @@ def check(
 ) -> Verdict:
     """Claim the sentinel if it is due."""
     interval_ms = interval_s * 1000
-    token = f"{request_id}/{interval_ms}" if request_id else None
-    claim = (name, scope_id, now_ms, interval_ms, WEEK_MS, token)
+    claim = (name, scope_id, now_ms, interval_ms, WEEK_MS, request_id)
     if conn.execute(_CLAIM, claim).fetchone():
         return Verdict(allowed=True, fired_ms=now_ms, retry_ms=interval_ms or None)
     row = _Row(*conn.execute(_FIND, (name, scope_id)).fetchone())
-    if token and row.request_id and row.request_id.startswith(f"{request_id}/"):
-        return _repeat(row, token, interval_ms, now_ms=now_ms)
+    if request_id and row.request_id == request_id:
+        return _repeat(row, interval_ms, now_ms=now_ms)
     row = _note(conn, name, scope_id, row, interval_ms, now_ms=now_ms)
     return Verdict(
         allowed=False,
@@ -139,9 +140,9 @@ def prune(
     return conn.execute(_PRUNE, (cutoff, int(keep_once))).rowcount
 
 
-def _repeat(row: _Row, token: str, interval_ms: int, *, now_ms: int) -> Verdict:
+def _repeat(row: _Row, interval_ms: int, *, now_ms: int) -> Verdict:
     """The winner asks again, because it never heard that it had won."""
-    if row.request_id != token:
+    if row.claim_ms != interval_ms:
         raise RequestMismatch("this request_id was used for a claim with another interval")
     return Verdict(
         allowed=True,
@@ -162,7 +163,7 @@ def _note(
     forever = row.prune_ms is None or pins
     prune_ms = None if forever else fired_ms + max(longest, WEEK_MS)
     conn.execute(_NOTE, (fired_ms, longest, prune_ms, name, scope_id))
-    return _Row(fired_ms, longest, row.once, prune_ms, row.request_id)
+    return _Row(fired_ms, longest, row.once, prune_ms, row.claim_ms, row.request_id)
 
 
 def _retry_ms(row: _Row, interval_ms: int, *, now_ms: int) -> int | None:

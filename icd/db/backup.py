@@ -6,6 +6,7 @@ The caller holds the database's lock.
 
 import glob
 import os
+import re
 import sqlite3
 import time
 
@@ -54,6 +55,9 @@ def _copy(conn: sqlite3.Connection, backup: str) -> None:
 
 
 def _rotate(path: str, *, keep: str) -> None:
-    backups = sorted(glob.glob(f"{glob.escape(path)}.backup-*"), key=os.path.getmtime)
+    ours = re.compile(re.escape(os.path.basename(path)) + r"\.backup-\d{8}-\d{6}(-\d+)?")
+    found = glob.glob(f"{glob.escape(path)}.backup-*")
+    backups = [name for name in found if ours.fullmatch(os.path.basename(name))]
+    backups.sort(key=os.path.getmtime)
     for old in [name for name in backups if name != keep][: max(0, len(backups) - KEEP)]:
         os.unlink(old)

@@ -33,6 +33,7 @@ class Database:
         self.reopened = 0
         self._conn: sqlite3.Connection | None = None
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
+        self._companions: dict[str, tuple[int, int] | None] = {}
         self._data_version = -1
 
     @property
@@ -52,8 +53,9 @@ class Database:
 
     def connection(self, *, create: bool = False) -> sqlite3.Connection:
         """The connection to the file that the path names now, migrated and ready."""
-        if self._conn is not None and self.identity != self._stat():
+        if self._conn is not None and self.identity != identity(self.path):
             self.close()
+            self._remove_orphans()
             self.reopened += 1
         if self._conn is None:
             self._conn = self._open(create=create)
@@ -74,7 +76,7 @@ class Database:
         self.identity = None
 
     def _open(self, *, create: bool) -> sqlite3.Connection:
-        if self._stat() is None:
+        if identity(self.path) is None:
             if not create:
                 raise NoDatabase(f"no database at {self.path}")
             _make_file(self.path)
@@ -89,27 +91,51 @@ class Database:
         except BaseException:
             conn.close()
             raise
-        self.identity = self._stat()
+        self.identity = identity(self.path)
+        self._companions = {name: identity(name) for name in self._companion_names()}
         self._data_version = -1
         return conn
 
-    def _stat(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self.path, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-        except OSError as exc:
-            raise from_os(exc, f"look at {self.path}") from exc
-        return found.st_dev, found.st_ino
+    def _companion_names(self) -> list[str]:
+        return [f"{self.path}-wal", f"{self.path}-shm"]
+
+    def _remove_orphans(self) -> None:
+        """The log of a file that is gone would be played over the one that took its place."""
+        for name, known in self._companions.items():
+            if known is not None and identity(name) == known:
+                os.unlink(name)
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """(device, inode), by `stat` only; None if there is nothing."""
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise from_os(exc, f"look at {path}") from exc
+    return found.st_dev, found.st_ino
 
 
 def _make_directory(directory: str) -> None:
     try:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
+        _make_private(directory)
         if os.path.basename(directory) == ".clavain":
             _write_once(os.path.join(directory, ".gitignore"), GITIGNORE)
     except OSError as exc:
         raise from_os(exc, f"create {directory}") from exc
+
+
+def _make_private(directory: str) -> None:
+    """Like makedirs, which gives its mode to the last directory only."""
+    if os.path.isdir(directory):
+        return
+    _make_private(os.path.dirname(directory))
+    try:
+        os.mkdir(directory, mode=0o700)
+    except FileExistsError:
+        if not os.path.isdir(directory):
+            raise
 
 
 def _write_once(path: str, text: str) -> None:

@@ -22,6 +22,7 @@ from icd.errors import Locked, NoDatabase, from_os
 POLL_SECONDS = 0.0002
 POLL_SECONDS_LATER = 0.002
 POLL_EAGERLY_FOR = 0.1
+REPEAT_SECONDS = 0.01
 
 Wait = Callable[[int, float], bool]
 
@@ -55,10 +56,12 @@ def block(fd: int, deadline: float) -> bool:
 
     before = signal.signal(signal.SIGALRM, expire)
     try:
-        signal.setitimer(signal.ITIMER_REAL, remaining)
+        # Repeated: an alarm that comes just before flock(2) would otherwise be lost.
+        signal.setitimer(signal.ITIMER_REAL, remaining, REPEAT_SECONDS)
         fcntl.flock(fd, fcntl.LOCK_EX)
         signal.setitimer(signal.ITIMER_REAL, 0)
     except _Expired:
+        fcntl.flock(fd, fcntl.LOCK_UN)  # it may have come just after
         return False
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

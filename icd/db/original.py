@@ -47,9 +47,9 @@ def bring_over(conn: sqlite3.Connection) -> None:
     conn.execute(
         """
         INSERT INTO sentinels
-            (name, scope_id, last_fired, fired_ms, interval_ms, once, prune_ms, request_id)
+            (name, scope_id, last_fired, fired_ms, interval_ms, once)
         SELECT name, scope_id, CAST(last_fired AS INTEGER),
-               CAST(last_fired AS INTEGER) * 1000 + 999, 0, 0, NULL, NULL
+               CAST(last_fired AS INTEGER) * 1000 + 999, 0, 0
         FROM original_sentinels
         """
     )

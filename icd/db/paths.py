@@ -20,6 +20,7 @@ from icd.errors import BadPath, NoDatabase, SymlinkRefused
 
 DIRECTORY = ".clavain"
 FILE = "intercore.db"
+EMPTY_BYTES = 4096  # one page, which says "WAL" and nothing else
 
 
 class Where(Struct, frozen=True):
@@ -36,12 +37,13 @@ class Where(Struct, frozen=True):
 
 def resolve(where: Where) -> str:
     """The path of an existing database, or an error that says how to get one."""
+    _require_absolute(where.cwd)
     if where.explicit is not None:
         path = explicit(where)
         if not _is_file(path):
             raise NoDatabase(f"no database at {path}")
         return path
-    found = discover(where.cwd)
+    found = discover(where.cwd) if where.cwd else None
     if found is None:
         raise NoDatabase(f"no {DIRECTORY}/{FILE} in {where.cwd} or above it")
     return refuse_links(found)
@@ -49,10 +51,19 @@ def resolve(where: Where) -> str:
 
 def target(where: Where) -> str:
     """The path that `init` creates or completes."""
+    _require_absolute(where.cwd)
     if where.explicit is not None:
-        return explicit(where)
+        return explicit(where, create=True)
+    if not where.cwd:
+        raise BadPath("no directory was given to create the database in")
     found = discover(where.cwd)
     return refuse_links(found or os.path.join(where.cwd, DIRECTORY, FILE))
+
+
+def _require_absolute(cwd: str) -> None:
+    """A relative directory would be judged in this process's own."""
+    if "\0" in cwd or (cwd and not os.path.isabs(cwd)):
+        raise BadPath(f"the caller's directory must be an absolute path, not {cwd!r}")
 
 
 def canonical(path: str) -> str:
@@ -65,7 +76,9 @@ def identity(where: Where) -> tuple[int, int] | None:
     given = where.explicit
     path = discover(where.cwd) if given is None else os.path.join(where.cwd, given)
     try:
-        found = os.stat(path or "", follow_symlinks=False)
+        if not path or os.path.islink(os.path.dirname(path)):
+            return None
+        found = os.stat(path, follow_symlinks=False)
     except (OSError, ValueError):
         return None
     return found.st_dev, found.st_ino
@@ -84,10 +97,16 @@ def discover(cwd: str) -> str | None:
     return None
 
 
-def explicit(where: Where) -> str:
-    """Judge a path that the caller wrote down."""
+def explicit(where: Where, *, create: bool = False) -> str:
+    """Judge a path that the caller wrote down.
+
+    A relative one that is not here may be meant from the project's root: `$INTERCORE_DB` is set
+    once and used everywhere below.  What is to be created is created here.
+    """
     given = where.explicit or ""
     cleaned = os.path.normpath(given)
+    if "\0" in given:
+        raise BadPath("db path must not contain NUL")
     if not cleaned.endswith(".db"):
         raise BadPath(f"db path must have .db extension: {given}")
     if ".." in cleaned.split(os.sep):
@@ -96,8 +115,9 @@ def explicit(where: Where) -> str:
         raise BadPath(f"db path must be absolute when no directory is given: {given}")
     root = project_root(where.cwd) if where.cwd else ""
     path = os.path.join(where.cwd, cleaned)
-    if not os.path.isabs(cleaned) and not _is_file(path) and _is_file(os.path.join(root, cleaned)):
-        path = os.path.join(root, cleaned)
+    elsewhere = os.path.join(root, cleaned)
+    if not (create or os.path.isabs(cleaned) or _is_file(path)) and _is_file(elsewhere):
+        path = elsewhere
     refuse_links(path)
     parent = os.path.realpath(os.path.dirname(path))
     ours = root and _contains(os.path.realpath(root), parent)
@@ -109,7 +129,9 @@ def explicit(where: Where) -> str:
 
 def refuse_links(path: str) -> str:
     """A link planted at `.clavain` or at the file could point a write anywhere."""
-    for suspect in (os.path.dirname(path), path):
+    parent = os.path.dirname(path)
+    above = [d for d in _upward(parent) if os.path.basename(d) == DIRECTORY]
+    for suspect in (path, parent, *above):
         if os.path.islink(suspect):
             raise SymlinkRefused(f"{suspect} is a symlink (refusing to use it)")
     return path
@@ -166,9 +188,10 @@ def _is_file(path: str) -> bool:
 
 
 def _is_database_file(path: str) -> bool:
-    """An empty file is what the original left behind by accident: it must not shadow a real one."""
+    """The original left empty databases behind by accident: they must not shadow a real one."""
     try:
-        return os.stat(path).st_size > 0
+        size = os.stat(path).st_size
+        return size > EMPTY_BYTES or (size > 0 and os.path.exists(path + "-wal"))
     except (OSError, ValueError):
         return False
 

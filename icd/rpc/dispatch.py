@@ -108,24 +108,33 @@ def _connection(
     reopened = database.reopened
     try:
         conn = database.connection(create=creates)
-    except NoDatabase:
-        _turn_away(database, calls, answers)
+    except NoDatabase as exc:
+        _turn_away(database, calls, answers, otherwise=Answer(error=exc))
         return None
     if recent is not None and (database.others_wrote() or database.reopened != reopened):
         recent.clear()
-    _turn_away(database, calls, answers)
+    _turn_away(database, calls, answers, otherwise=None)
     return conn
 
 
-def _turn_away(database: Database, calls: list[Call], answers: list[Answer | None]) -> None:
-    """A caller's database may have moved since it was looked up: look again, under the lock."""
+def _turn_away(
+    database: Database,
+    calls: list[Call],
+    answers: list[Answer | None],
+    *,
+    otherwise: Answer | None,
+) -> None:
+    """A caller's database may have moved since it was looked up: look again, under the lock.
+
+    Whoever means this one gets `otherwise`: nothing yet, or why it cannot be opened.
+    """
     found: dict[paths.Where, Answer | None] = {}
     last = None
     for i, call in enumerate(calls):
         if call.where is last or answers[i] is not None or call.method.creates:
             continue
         if call.where not in found:
-            found[call.where] = _judge(database, call.where)
+            found[call.where] = _judge(database, call.where) or otherwise
         answers[i] = found[call.where]
         last = call.where if answers[i] is None else None  # the usual case needs no look-up
 
@@ -135,7 +144,7 @@ def _judge(database: Database, where: paths.Where) -> Answer | None:
     try:
         if database.identity is not None and paths.identity(where) == database.identity:
             return None
-        same = paths.canonical(paths.resolve(where)) == database.path and database.is_open
+        same = paths.canonical(paths.resolve(where)) == database.path
         return None if same else Answer(moved=True)
     except IcError as exc:
         return Answer(error=exc)
@@ -196,6 +205,7 @@ class _Batch:
         if self._conn.in_transaction:
             if answer.error is not None:
                 self._conn.execute("ROLLBACK TO call")
+                self._forget()
             self._conn.execute("RELEASE call")
         return answer
 
@@ -236,6 +246,10 @@ class _Batch:
     def _roll_back(self) -> None:
         if self._conn.in_transaction:
             self._conn.execute("ROLLBACK")
+        self._forget()
+
+    def _forget(self) -> None:
+        """What was undone must not be remembered as written."""
         if self._recent is not None:
             self._recent.clear()
 

@@ -31,12 +31,11 @@ class Listener:
         self._scope = anyio.CancelScope()
 
     def stop(self) -> None:
-        """Whoever waits to be accepted learns that nothing was executed."""
         self._scope.cancel()
-        self._sock.close()
 
     async def run(self) -> None:
-        with self._scope:
+        """Accept until stopped; whoever still waits then learns that nothing was executed."""
+        with self._sock, self._scope:
             await self._accept_forever()
 
     async def _accept_forever(self) -> None:

@@ -78,7 +78,6 @@ def test_other_words_are_no_duration(text):
     assert milliseconds(text) is None
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: int() raises ValueError beyond 4300 digits")
 def test_a_number_without_end_is_no_crash():
     assert milliseconds("9" * 5000 + "s") is None or milliseconds("9" * 5000 + "s") > 0
 

@@ -59,14 +59,12 @@ def test_an_unknown_key_is_a_mistake_with_its_line(write):
     assert "colour" in told
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: a key with a dash is reported on line 1")
 def test_an_unknown_key_with_a_dash_is_a_mistake_with_its_line(write):
     path = write('durability = "full"\nidle-seconds = 3\n')
 
     assert complaint(path).startswith(f"{path}:2: ")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: an unknown table is reported on line 1")
 def test_an_unknown_table_is_a_mistake_with_its_line(write):
     path = write('durability = "full"\n[daemon]\nidle_seconds = 3\n')
 
@@ -88,7 +86,6 @@ def test_a_value_of_the_wrong_type_is_a_mistake(write):
     assert complaint(path).startswith(f"{path}:1: Expected `float`, got `str`")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: takes the type's name for the key's: line 1")
 def test_a_value_of_the_wrong_type_is_a_mistake_with_its_line(write):
     path = write('durability = "full"\nidle_seconds = "soon"\n')
 
@@ -96,7 +93,6 @@ def test_a_value_of_the_wrong_type_is_a_mistake_with_its_line(write):
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "inf"])
-@pytest.mark.xfail(strict=True, reason="BUG: any float is taken; nan and inf never end a rest")
 def test_a_rest_that_is_no_duration_is_a_mistake(write, value):
     complaint(write(f"idle_seconds = {value}\n"))
 

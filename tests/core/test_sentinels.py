@@ -232,7 +232,6 @@ def test_an_id_that_claimed_with_another_interval_is_a_mismatch(conn):
     assert stored(conn)["fired_ms"] == NOW
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: claims again when the other interval is over")
 def test_an_id_stays_a_mismatch_when_the_other_interval_is_over(conn):
     check(conn, NOW, interval_s=5, request_id="r1")
 
@@ -242,7 +241,6 @@ def test_an_id_stays_a_mismatch_when_the_other_interval_is_over(conn):
     assert stored(conn)["fired_ms"] == NOW
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: 'r1' is taken for 'r1/2', a mismatch is raised")
 def test_an_id_that_begins_like_another_one_is_another_one(conn):
     check(conn, NOW, interval_s=5, request_id="r1/2")
 

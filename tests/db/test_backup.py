@@ -105,7 +105,6 @@ def test_the_backups_of_another_database_are_left_alone(source, path, tmp_path):
     assert all(other.exists() for other in others)
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: the rotation removes any file named <db>.backup-*")
 def test_a_copy_that_a_person_made_is_left_alone(source, path):
     mine = f"{path}.backup-before-the-move"
     open(mine, "w").close()

@@ -61,7 +61,6 @@ def test_what_is_created_is_private_whatever_the_umask(opened, path, mode, open_
     )
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: makedirs() gives its mode to the last directory only")
 def test_directories_on_the_way_are_private_too(opened, project, mode, open_umask):
     opened(project / ".clavain" / "sub" / "x.db", create=True)
 
@@ -189,7 +188,6 @@ def test_a_file_that_was_replaced_is_reopened(opened, path, beside):
     assert database.reopened == 1
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: the log of the old file is played over the new one")
 def test_the_log_of_a_file_that_was_replaced_is_not_played_over_the_new_one(opened, path, beside):
     """A backup is put back with `mv` while the daemon has the database open."""
     database = opened(path, create=True)

@@ -200,9 +200,6 @@ def test_after_a_deadline_the_lock_can_be_asked_for_again(make):
     acquire(waiting)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="BUG: an alarm between arming the timer and flock(2) is lost; it blocks on"
-)
 def test_a_deadline_that_is_nearly_over_still_ends_the_waiting(start, path):
     process = start(NEARLY_OVER, path)
 

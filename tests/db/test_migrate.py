@@ -117,6 +117,16 @@ def test_a_database_that_is_current_is_left_alone(empty, path):
     assert migrate.is_current(empty)
 
 
+@pytest.mark.parametrize("number", [1, migrate.LATEST - 1, migrate.LATEST])
+def test_a_database_of_ours_is_ours_to_upgrade(empty, path, number):
+    migrate.migrate(empty, path, now_ms=NOW_MS)
+    empty.execute(f"PRAGMA user_version = {number}")
+
+    migrate.refuse_foreign(empty, path, create=False)
+
+    assert migrate.is_current(empty) == (number == migrate.LATEST)
+
+
 def test_opening_a_current_database_again_makes_no_backup(opened, path, tmp_path):
     opened(path, create=True)
     opened(path, create=True)

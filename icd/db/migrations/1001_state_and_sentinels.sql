@@ -40,6 +40,7 @@ CREATE TABLE sentinels (
     interval_ms INTEGER NOT NULL,  -- the largest interval anybody asked with
     once        INTEGER NOT NULL,  -- 1: claimed with interval 0, never fires again
     prune_ms    INTEGER,           -- auto-prune after this moment; NULL: never
+    claim_ms    INTEGER,           -- the interval of the last claim
     request_id  TEXT,              -- of the last claim, so that its retry is told the same
     PRIMARY KEY (name, scope_id)
 ) STRICT, WITHOUT ROWID;

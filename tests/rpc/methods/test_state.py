@@ -480,9 +480,6 @@ def test_a_skipped_write_leaves_its_id_free(ask, recent, debounced, conn):
     assert conn.execute("SELECT count(*) FROM requests").fetchone() == (0,)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="BUG: a rolled back savepoint leaves the write in memory: a lost write"
-)
 def test_a_write_that_failed_after_all_is_not_remembered(conn, call, batch, recent, result):
     """A neighbour in the same batch keeps the transaction alive; only the savepoint is undone."""
     conn.execute("CREATE TRIGGER no BEFORE INSERT ON requests BEGIN SELECT RAISE(ABORT, 'no'); END")

@@ -1,0 +1,304 @@
+"""The daemon as a process: starting, stopping, and being the only one."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes import CLEAN, PATIENCE, Daemon, icctl, read_all, running, until
+
+
+def serve(*arguments: str, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "icd", "serve", *arguments]
+    return subprocess.run(
+        command, env={**CLEAN, **env}, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+def test_a_stopped_daemon_exits_with_0_and_leaves_no_socket(initialized: Path) -> None:
+    with running() as daemon:
+        assert daemon.call("db.health", cwd=str(initialized))["healthy"]
+
+        status = daemon.stop()
+
+        assert status == 0
+        assert not os.path.exists(daemon.socket)
+        assert not (initialized / ".clavain" / "intercore.db-wal").exists()
+
+
+def test_what_was_read_before_the_stop_is_answered(initialized: Path) -> None:
+    request = {
+        "jsonrpc": "2.0", "id": 1, "method": "state.incr",
+        "params": {"cwd": str(initialized), "key": "n", "scope_id": "s"},
+    }  # fmt: skip
+    with running() as daemon, daemon.connect() as sock:
+        sock.sendall((json.dumps(request).encode() + b"\n") * 500)
+        until(lambda: daemon.call("icd.status")["calls"].get("state.incr", 0) > 0)
+
+        status = daemon.stop()
+        replies = [json.loads(line) for line in read_all(sock).splitlines()]
+
+    stored = icctl("state", "get", "n", "s", cwd=initialized, env={"INTERCORE_MODE": "direct"})
+    assert status == 0
+    assert replies
+    assert int(stored.stdout) == max(reply["result"]["value"] for reply in replies)
+
+
+def test_a_second_daemon_has_nothing_to_do(daemon: Daemon) -> None:
+    second = serve("--socket", daemon.socket, env=daemon.env)
+
+    assert second.returncode == 0
+    assert f"running already (pid {daemon.pid})" in second.stderr
+    assert daemon.call("icd.ping")["pid"] == daemon.pid
+
+
+def test_of_ten_daemons_started_at_once_one_serves(tmp_path: Path) -> None:
+    daemon = Daemon()
+    try:
+        command = [sys.executable, "-m", "icd", "serve", "--socket", daemon.socket]
+        started = [
+            subprocess.Popen(command, env=daemon.env, stderr=subprocess.DEVNULL) for _ in range(10)
+        ]
+        until(lambda: sum(process.poll() is None for process in started) == 1)
+        (daemon.process,) = [process for process in started if process.poll() is None]
+        until(daemon.answers)
+
+        assert daemon.call("icd.ping")["pid"] == daemon.pid
+        assert [p.returncode for p in started if p is not daemon.process] == [0] * 9
+    finally:
+        daemon.close()
+
+
+def test_a_socket_that_a_killed_daemon_left_behind_is_replaced() -> None:
+    with running() as daemon:
+        daemon.kill()
+        assert os.path.exists(daemon.socket)
+
+        daemon.start()
+
+        assert daemon.call("icd.ping")["pid"] == daemon.pid
+
+
+def test_a_file_in_the_place_of_the_socket_is_not_removed() -> None:
+    daemon = Daemon()
+    try:
+        Path(daemon.socket).write_text("precious")
+
+        done = serve("--socket", daemon.socket, env=daemon.env)
+
+        assert done.returncode == 2
+        assert "is not a socket" in done.stderr
+        assert Path(daemon.socket).read_text() == "precious"
+    finally:
+        daemon.close()
+
+
+def test_the_socket_and_its_directory_are_private(daemon: Daemon) -> None:
+    assert stat.S_IMODE(os.stat(daemon.socket).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(daemon.home).st_mode) == 0o700
+
+
+def test_a_directory_that_others_may_enter_is_refused() -> None:
+    daemon = Daemon()
+    try:
+        daemon.home.chmod(0o755)
+
+        done = serve("--socket", daemon.socket, env=daemon.env)
+
+        assert done.returncode == 2
+        assert "open to other users" in done.stderr
+        assert "chmod 700" in done.stderr
+    finally:
+        daemon.close()
+
+
+def test_a_socket_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    done = serve("--socket", str(tmp_path / ("x" * 120)), env={"HOME": str(tmp_path)})
+
+    assert done.returncode == 2
+    assert "too long" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [('durabilty = "full"\n', ":1: "), ("\n\nidle_seconds = 'x'\n", ":3: "), ("= =\n", "line 1")],
+)
+def test_a_mistake_in_the_settings_is_told_with_its_line(
+    content: str, complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "icd.toml").write_text(content)
+    daemon = Daemon()
+    try:
+        done = serve(
+            "--socket", daemon.socket, "--config", str(tmp_path / "icd.toml"), env=daemon.env
+        )
+
+        assert done.returncode == 2
+        assert complaint in done.stderr
+        assert not os.path.exists(daemon.socket)
+    finally:
+        daemon.close()
+
+
+def test_settings_that_are_named_must_exist() -> None:
+    done = serve("--config", "/nonexistent/icd.toml", env={"HOME": "/nonexistent"})
+
+    assert done.returncode == 2
+    assert "there is no file" in done.stderr
+
+
+def test_the_log_is_one_json_object_per_line_unless_a_person_looks(daemon: Daemon) -> None:
+    daemon.stop()
+
+    entries = [json.loads(line) for line in daemon.log.read_text().splitlines()]
+
+    assert [entry["msg"] for entry in entries] == ["listening", "stopping"]
+
+
+def test_a_newcomer_at_a_terminal_is_told_what_to_type() -> None:
+    daemon = Daemon()
+    ours, theirs = os.openpty()
+    try:
+        command = [sys.executable, "-m", "icd", "serve", "--socket", daemon.socket]
+        process = subprocess.Popen(command, env=daemon.env, stderr=theirs)
+        os.close(theirs)
+        shown = b""
+        while b"Ctrl-C" not in shown:
+            shown += os.read(ours, 4096)
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(PATIENCE) == 0
+        assert b"icctl init" in shown
+        assert f"INTERCORE_SOCKET={daemon.socket}".encode() in shown
+    finally:
+        os.close(ours)
+        daemon.close()
+
+
+def test_another_user_is_turned_away(daemon: Daemon, initialized: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    os.chmod(daemon.home, 0o755)
+    os.chmod(daemon.socket, 0o777)
+    code = f"""
+import os, socket
+os.setuid(65534)
+sock = socket.socket(socket.AF_UNIX)
+sock.connect({daemon.socket!r})
+try:
+    sock.sendall(b'{{"jsonrpc":"2.0","id":1,"method":"icd.ping"}}\\n')
+    print(sock.recv(4096))
+except ConnectionError:
+    print(b"")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert done.stdout == b"b''\n"
+    assert daemon.call("icd.ping")
+
+
+def test_expired_rows_are_pruned_when_the_daemon_has_nothing_else_to_do(initialized: Path) -> None:
+    (initialized / ".clavain" / "intercore.toml").write_text("idle_seconds = 0.05\n")
+    with running() as daemon:
+        for scope in ("a", "b"):
+            daemon.call(
+                "state.set", cwd=str(initialized), key="k", scope_id=scope, payload=1, ttl_ms=1000
+            )
+        daemon.call("state.set", cwd=str(initialized), key="k", scope_id="stays", payload=1)
+        wal = initialized / ".clavain" / "intercore.db-wal"
+
+        until(lambda: _rows(initialized) == [("stays",)])
+        until(lambda: wal.stat().st_size == 0)
+
+
+def _rows(project: Path) -> list[tuple[str]]:
+    """Through a connection that only reads: it must not checkpoint, or it would do our work."""
+    import sqlite3
+
+    path = project / ".clavain" / "intercore.db"
+    conn = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        return conn.execute("SELECT scope_id FROM state").fetchall()
+    finally:
+        conn.close()
+
+
+def test_a_replaced_database_is_noticed(initialized: Path, daemon: Daemon) -> None:
+    where = {"cwd": str(initialized)}
+    daemon.call("state.set", **where, key="k", scope_id="old", payload=1)
+    old = initialized / ".clavain" / "intercore.db"
+    other = initialized / "other" / ".clavain"
+    done = icctl(
+        "init", "--db", str(other / "new.db"), cwd=initialized, env={"INTERCORE_MODE": "direct"}
+    )
+    assert done.returncode == 0
+    os.replace(other / "new.db", old)
+
+    found = daemon.call("state.list", **where, key="k")
+
+    assert found == []
+    assert "replaced" in daemon.log.read_text()
+
+
+def test_a_deleted_database_is_missed_and_a_new_one_found(
+    initialized: Path, daemon: Daemon
+) -> None:
+    where = {"cwd": str(initialized)}
+    daemon.call("state.set", **where, key="k", scope_id="s", payload=1)
+    for file in (initialized / ".clavain").iterdir():
+        file.unlink()
+
+    missing = daemon.respond("state.get", **where, key="k", scope_id="s")
+    daemon.call("db.init", **where)
+    fresh = daemon.call("state.get", **where, key="k", scope_id="s")
+
+    assert missing["error"]["data"]["name"] == "no_database"
+    assert fresh is None
+
+
+def test_a_nearer_database_is_preferred_as_soon_as_it_exists(
+    initialized: Path, daemon: Daemon
+) -> None:
+    inner = initialized / "inner"
+    inner.mkdir()
+    where = {"cwd": str(inner)}
+    daemon.call("state.set", **where, key="k", scope_id="outer", payload=1)
+    env = {"INTERCORE_MODE": "direct"}
+    assert icctl("init", "--db", ".clavain/intercore.db", cwd=inner, env=env).returncode == 0
+
+    found = daemon.call("state.list", **where, key="k")
+
+    assert found == []
+
+
+def test_one_stopped_holder_does_not_delay_another_project(
+    initialized: Path, tmp_path: Path, daemon: Daemon
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / ".git").mkdir()
+    daemon.call("db.init", cwd=str(other))
+    lock = initialized / ".clavain" / "intercore.db.lock"
+    holder = subprocess.Popen(["flock", str(lock), "sleep", "60"])
+    try:
+        until(lambda: _is_locked(lock))
+
+        held = daemon.respond("state.list", cwd=str(initialized), key="k", deadline_ms=200)
+        free = daemon.call("state.list", cwd=str(other), key="k", deadline_ms=200)
+
+        assert held["error"]["data"]["name"] == "locked"
+        assert "process" in held["error"]["message"]
+        assert free == []
+    finally:
+        holder.kill()
+        holder.wait()
+        subprocess.run(["pkill", "-f", "sleep 60"], check=False)
+
+
+def _is_locked(path: Path) -> bool:
+    return subprocess.run(["flock", "-n", str(path), "true"], check=False).returncode == 1
