@@ -18,7 +18,6 @@ from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 
 LOG = ".local/state/intercore/icctl.log"
-CLOSING_SECONDS = 1.0
 MOVES = 3  # how often the database may move away while it is being opened
 
 
@@ -70,11 +69,8 @@ def _run_once(call: Call, home: str | None) -> Answer:
     path = paths.canonical(find(call.where))
     settings = config.load(config.user_file(home), config.project_file(path))
     database = Database(path, settings)
-    (answer,) = run_batch(database, [call], clock=Clock())
+    (answer,) = run_batch(database, [call], clock=Clock(), close=True)
     assert answer is not None, "a batch of one is never left for later"
-    if database.is_open:
-        with database.hold(time.monotonic() + CLOSING_SECONDS):
-            database.close()
     return answer
 
 

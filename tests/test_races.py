@@ -40,7 +40,7 @@ class Restarts(threading.Thread):
             if self.count % 2:
                 self._daemon.kill()
             else:
-                assert self._daemon.stop() == 0
+                assert self._daemon.stop() == 0, self._daemon.log.read_text()[-3000:]
             self.count += 1
             if not self._over.wait(0.05):
                 self._daemon.start()

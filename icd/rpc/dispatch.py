@@ -39,9 +39,18 @@ _ENVELOPE = frozenset(Params.__struct_fields__)
 
 
 def run_batch(
-    database: Database, calls: list[Call], *, clock: Clock, recent: Recent | None = None
+    database: Database,
+    calls: list[Call],
+    *,
+    clock: Clock,
+    recent: Recent | None = None,
+    close: bool = False,
 ) -> list[Answer | None]:
-    """Run the calls in order, in one transaction.  None: not reached, give it to the next batch."""
+    """Run the calls in order, in one transaction.  None: not reached, give it to the next batch.
+
+    `close` closes the database at the end, under the same lock: to a host that runs one call and
+    leaves, waiting for the lock once more could turn a committed call into a failed one.
+    """
     now = clock.monotonic()
     answers = [None if now < call.deadline else _too_late() for call in calls]
     waiting = [i for i, answer in enumerate(answers) if answer is None]
@@ -50,7 +59,11 @@ def run_batch(
     creates = any(calls[i].method.creates for i in waiting)
     try:
         with database.hold(min(calls[i].deadline for i in waiting), create=creates):
-            _run_locked(database, calls, answers, clock=clock, recent=recent)
+            try:
+                _run_locked(database, calls, answers, clock=clock, recent=recent)
+            finally:
+                if close:
+                    database.close()
     except Locked as exc:
         for i in waiting:
             if calls[i].deadline <= clock.monotonic():

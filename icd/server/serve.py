@@ -46,63 +46,65 @@ def main(socket_path: str | None, config_file: str | None) -> int:
 
 
 async def serve(sock: socket.socket, path: str, settings_file: str | None) -> None:
-    sessions: set[Session] = set()
     async with anyio.create_task_group() as lanes:
         router = Router(settings_file, Clock(), lanes)
         about = About(path, router)
         async with anyio.create_task_group() as tasks:
+            door = Door(tasks, router, about)
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                listener = Listener(sock, _Door(tasks, sessions, router, about).open)
+                listener = Listener(sock, door.open)
                 sock.listen(limits.BACKLOG)  # not before we can be told to stop
                 tasks.start_soon(listener.run)
                 log.info("listening", extra={"socket": path, "version": __version__})
                 _greet(path)
                 await anext(aiter(signals))
-            log.info("stopping", extra={"sessions": len(sessions)})
+            log.info("stopping", extra={"sessions": about.sessions})
             listener.stop()
-            await _drain(sessions)
+            await door.close()
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(limits.DRAIN_SECONDS):
             await router.close()
         lanes.cancel_scope.cancel()
 
 
-async def _drain(sessions: set[Session]) -> None:
-    """Let every session answer what it has read, for a limited time."""
-    for session in list(sessions):
-        session.stop()
-    with anyio.move_on_after(limits.DRAIN_SECONDS):
-        for session in list(sessions):
-            await session.ended.wait()
+class Door:
+    """Turns accepted connections into sessions, and sees them out."""
 
-
-class _Door:
-    """Turns accepted connections into sessions."""
-
-    def __init__(
-        self, tasks: TaskGroup, sessions: set[Session], router: Router, about: About
-    ) -> None:
+    def __init__(self, tasks: TaskGroup, router: Router, about: About) -> None:
         self._tasks = tasks
-        self._sessions = sessions
         self._router = router
         self._about = about
+        self._sessions: set[Session] = set()
+        self._closing = False
 
     def open(self, connection: socket.socket, pid: int) -> None:
         if len(self._sessions) >= limits.SESSIONS:
             connection.close()
-            return
+        else:
+            self._tasks.start_soon(self._begin, connection, pid)
+
+    async def close(self) -> None:
+        """Let every session answer what it has read, for a limited time."""
+        self._closing = True
+        for session in list(self._sessions):
+            session.stop()
+        with anyio.move_on_after(limits.DRAIN_SECONDS):
+            for session in list(self._sessions):
+                await session.ended.wait()
+
+    async def _begin(self, connection: socket.socket, pid: int) -> None:
         session = Session(Desk(pid, self._router, self._about), self._tasks, self._left)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: session, connection)
+        if session.ended.is_set():
+            return
         self._sessions.add(session)
         self._about.sessions = len(self._sessions)
-        self._tasks.start_soon(_begin, connection, session)
+        if self._closing:
+            session.stop()
 
     def _left(self, session: Session) -> None:
         self._sessions.discard(session)
         self._about.sessions = len(self._sessions)
-
-
-async def _begin(connection: socket.socket, session: Session) -> None:
-    await asyncio.get_running_loop().connect_accepted_socket(lambda: session, connection)
 
 
 def _user_file() -> str | None:
