@@ -1,0 +1,423 @@
+"""`icctl` as hooks use it: what it reads, what it prints, and what it does when the daemon fails it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from icctl import hot
+from icd.cli.types import milliseconds
+from icd.server import sockets
+from tests.processes import BIN, CLEAN, PATIENCE, Daemon, icctl, running, until
+
+DIRECT = {"INTERCORE_MODE": "direct"}
+
+
+def through(daemon: Daemon) -> dict[str, str]:
+    return {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
+
+
+def popen(*arguments: str, cwd: Path, env: dict[str, str], **options) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([BIN / "icctl", *arguments], cwd=cwd, env={**CLEAN, **env}, **options)
+
+
+@pytest.mark.parametrize("mode", ["daemon", "direct"])
+def test_a_hook_finds_all_of_its_stdin_after_a_check(
+    mode: str, initialized: Path, daemon: Daemon
+) -> None:
+    hook = "icctl sentinel check stop s --interval=0 || exit 9; icctl ping; cat"
+    payload = b'{"session_id":"abc"}\n' + b"x" * 200_000
+    env = {
+        **CLEAN,
+        "HOME": str(initialized),
+        "INTERCORE_SOCKET": daemon.socket,
+        "INTERCORE_MODE": mode,
+    }
+
+    done = subprocess.run(
+        ["bash", "-c", hook],
+        input=payload,
+        capture_output=True,
+        cwd=initialized,
+        env=env,
+        check=True,
+    )
+
+    assert done.stdout.removeprefix(b"allowed\n").removeprefix(b"pong\n") == payload
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_536, 1_048_576])
+@pytest.mark.parametrize("mode", ["daemon", "direct"])
+def test_payloads_of_any_size_arrive_whole(
+    size: int, mode: str, initialized: Path, daemon: Daemon
+) -> None:
+    env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": mode}
+    strings = [("x" * 100_000)[: size % 100_000 or 100_000]] * max(1, size // 100_001)
+    payload = json.dumps(strings).encode()[:1_048_576] if size else b"0"
+
+    wrote = icctl("state", "set", "k", "s", cwd=initialized, env=env, stdin=b" " + payload + b"\n")
+    read = icctl("state", "get", "k", "s", cwd=initialized, env=env)
+
+    assert (wrote.returncode, wrote.stderr) == (0, b"")
+    assert read.stdout == payload + b"\n"
+
+
+def test_without_a_daemon_the_command_runs_all_the_same(initialized: Path) -> None:
+    env = {"INTERCORE_SOCKET": "/nonexistent/icd.sock"}
+
+    done = icctl("health", cwd=initialized, env=env)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"ok\n", b"")
+
+
+def test_mode_daemon_never_opens_the_database_itself(initialized: Path) -> None:
+    env = {"INTERCORE_SOCKET": "/nonexistent/icd.sock", "INTERCORE_MODE": "daemon"}
+
+    done = icctl("state", "set", "k", "s", "--value=1", "--timeout=100ms", cwd=initialized, env=env)
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        b"icctl: state set: no daemon answers, and INTERCORE_MODE is daemon; start it with: icd serve\n"
+    )
+    assert icctl("state", "get", "k", "s", cwd=initialized, env=DIRECT).returncode == 1
+
+
+def test_an_unknown_mode_is_a_usage_error(initialized: Path) -> None:
+    done = icctl("health", cwd=initialized, env={"INTERCORE_MODE": "bogus"})
+
+    assert done.returncode == 3
+
+
+def test_no_daemon_chooses_the_direct_way(initialized: Path, daemon: Daemon) -> None:
+    done = icctl("health", "--no-daemon", cwd=initialized, env=through(daemon))
+
+    assert done.returncode == 0
+    assert "db.health" not in daemon.call("icd.status")["calls"]
+
+
+def test_the_program_is_named_as_it_was_called(initialized: Path, daemon: Daemon) -> None:
+    for env in (DIRECT, through(daemon)):
+        done = icctl("bogus", cwd=initialized, env=env, program=BIN / "ic")
+
+        assert done.stderr == b"ic: unknown command: bogus\n"
+        assert done.stdout.startswith(b"Usage: ic ")
+
+
+def test_ping_and_status_tell_whether_there_is_a_daemon(initialized: Path, daemon: Daemon) -> None:
+    absent = {"INTERCORE_SOCKET": "/nonexistent/icd.sock"}
+
+    assert icctl("ping", cwd=initialized, env=through(daemon)).stdout == b"pong\n"
+    assert (
+        f"pid {daemon.pid}" in icctl("status", cwd=initialized, env=through(daemon)).stdout.decode()
+    )
+    assert icctl("ping", cwd=initialized, env=absent).returncode == 1
+    assert icctl("status", cwd=initialized, env=absent).returncode == 1
+
+
+def test_who_wrote_is_the_process_that_ran_the_client(initialized: Path, daemon: Daemon) -> None:
+    for host in (DIRECT, through(daemon)):
+        env = {**host, "CLAUDE_SESSION_ID": "session-1"}
+        icctl("state", "set", "k", "s", "--value=1", cwd=initialized, env=env)
+
+        row = json.loads(icctl("state", "get", "k", "s", "--json", cwd=initialized, env=env).stdout)
+
+        assert (row["writer_pid"], row["writer_session"]) == (os.getpid(), "session-1")
+
+
+def test_a_debounced_write_is_skipped_by_the_daemon_only(initialized: Path, daemon: Daemon) -> None:
+    def write(value: str, env: dict[str, str], session: str = "a") -> int:
+        arguments = ("state", "set", "k", "s", "--value", value, "--debounce=1h", "--json")
+        done = icctl(*arguments, cwd=initialized, env={**env, "CLAUDE_SESSION_ID": session})
+        return int(json.loads(done.stdout)["version"])
+
+    daemon_env = through(daemon)
+    first = write("1", daemon_env)
+
+    assert write("1", daemon_env) == first
+    assert write("2", daemon_env) == first + 1
+    assert write("2", daemon_env, session="b") == first + 2
+    assert write("2", daemon_env, session="b") == first + 2
+    assert write("2", DIRECT, session="b") == first + 3
+    assert write("2", daemon_env, session="b") == first + 4
+    icctl("state", "delete", "k", "s", cwd=initialized, env=daemon_env)
+    assert write("2", daemon_env, session="b") > first + 5
+
+
+# --- output that nobody reads ---
+
+
+@pytest.mark.parametrize("mode", ["daemon", "direct"])
+def test_a_closed_stdout_does_not_change_the_verdict(
+    mode: str, initialized: Path, daemon: Daemon
+) -> None:
+    env = {
+        **CLEAN,
+        "HOME": str(initialized),
+        "INTERCORE_SOCKET": daemon.socket,
+        "INTERCORE_MODE": mode,
+    }
+    script = "icctl sentinel check a s --interval=0 >&-; echo $?; icctl sentinel check a s --interval=0 >&-; echo $?"
+
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=initialized, env=env, capture_output=True, check=True
+    )
+
+    assert done.stdout == b"0\n1\n"
+
+
+def test_a_stdout_that_is_full_is_an_error(initialized: Path, daemon: Daemon) -> None:
+    for env in (DIRECT, through(daemon)):
+        with open("/dev/full", "wb") as full:
+            process = popen("help", cwd=initialized, env=env, stdout=full, stderr=subprocess.PIPE)
+            _, told = process.communicate(timeout=PATIENCE)
+
+        assert process.returncode == 2
+        assert b"cannot write to stdout" in told
+
+
+def test_a_reader_that_left_is_no_traceback(initialized: Path, daemon: Daemon) -> None:
+    for env in (DIRECT, through(daemon)):
+        reader, writer = os.pipe()
+        os.close(reader)
+        process = popen("help", cwd=initialized, env=env, stdout=writer, stderr=subprocess.PIPE)
+        os.close(writer)
+
+        _, told = process.communicate(timeout=PATIENCE)
+
+        assert (process.returncode, told) == (0, b"")
+
+
+def test_a_deleted_directory_is_told(tmp_path: Path, daemon: Daemon) -> None:
+    script = "mkdir d; cd d; rmdir ../d; icctl health; echo $?"
+    env = {**CLEAN, "HOME": str(tmp_path), **through(daemon)}
+
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, check=True
+    )
+
+    assert done.stdout == b"2\n"
+    assert b"the current directory no longer exists" in done.stderr
+
+
+# --- daemons that do not answer as they should ---
+
+
+class Impostor(threading.Thread):
+    """Listens where a daemon should, and treats its first callers badly."""
+
+    def __init__(self, path: str, manners: list[str]) -> None:
+        super().__init__()
+        self._sock = socket.socket(socket.AF_UNIX)
+        self._sock.bind(path)
+        self._sock.listen(16)
+        self._path = path
+        self._manners = manners
+        self.frames: list[bytes] = []
+        self.start()
+
+    def run(self) -> None:
+        for manner in self._manners:
+            connection, _ = self._sock.accept()
+            with connection:
+                if manner != "unread":
+                    self.frames.append(_read_frame(connection))
+                if manner == "half a reply":
+                    connection.sendall(b"0 1000 0\nallo")
+        self._sock.close()
+        os.unlink(self._path)
+
+
+def _read_frame(connection: socket.socket) -> bytes:
+    """A whole frame: as many NULs as it announces fields, and one more."""
+    data = connection.recv(65_536)
+    count = int(data[4 : data.index(b"\0")]) + 1
+    while data.count(b"\0") < count:
+        data += connection.recv(65_536)
+    return data
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    directory = tmp_path / "run"
+    directory.mkdir(mode=0o700)
+    return directory
+
+
+@pytest.mark.parametrize("manner", ["silence", "half a reply", "unread"])
+def test_a_lost_reply_is_asked_for_again_and_nothing_is_done_twice(
+    manner: str, initialized: Path, private: Path
+) -> None:
+    path = str(private / "icd.sock")
+    impostor = Impostor(path, [manner] * 2 if manner != "unread" else [manner])
+
+    done = icctl("state", "incr", "n", "s", cwd=initialized, env={"INTERCORE_SOCKET": path})
+    impostor.join(PATIENCE)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"1\n", b"")
+    ids = {
+        next(f for f in frame.split(b"\0") if f[:1] == b"i" and len(f) > 20)
+        for frame in impostor.frames
+    }
+    assert len(ids) == (0 if manner == "unread" else 1)
+
+
+def test_an_outcome_that_stays_unknown_is_an_error_and_not_a_second_try(
+    initialized: Path, private: Path
+) -> None:
+    """A stopped daemon: connected and sent, but never answered."""
+    daemon = Daemon()
+    try:
+        daemon.start()
+        os.kill(daemon.pid, signal.SIGSTOP)
+        env = {"INTERCORE_SOCKET": daemon.socket}
+
+        done = icctl("state", "incr", "n", "s", "--timeout=300ms", cwd=initialized, env=env)
+        os.kill(daemon.pid, signal.SIGCONT)
+
+        assert done.returncode == 2
+        assert done.stderr.startswith(b"icctl: state incr: unknown_outcome: ")
+        until(lambda: _value(initialized) in (b"", b"1\n"))
+    finally:
+        daemon.close()
+
+
+def _value(project: Path) -> bytes:
+    return icctl("state", "get", "n", "s", cwd=project, env=DIRECT).stdout
+
+
+def test_a_sentinel_whose_winner_did_not_hear_is_told_allowed_again(
+    initialized: Path, daemon: Daemon
+) -> None:
+    params = {"cwd": str(initialized), "name": "n", "scope_id": "s", "interval": 0}
+
+    first = daemon.call("sentinel.check", **params, request_id="one")
+    again = daemon.call("sentinel.check", **params, request_id="one")
+    other = daemon.call("sentinel.check", **params, request_id="two")
+
+    assert [first["allowed"], again["allowed"], other["allowed"]] == [True, True, False]
+
+
+def test_a_busy_lock_is_waited_for_until_the_deadline(initialized: Path) -> None:
+    lock = initialized / ".clavain" / "intercore.db.lock"
+    holder = subprocess.Popen(["flock", lock, "-c", "read line"], stdin=subprocess.PIPE)
+    try:
+        until(lambda: subprocess.run(["flock", "-n", lock, "true"], check=False).returncode == 1)
+        began = time.monotonic()
+
+        late = icctl("state", "list", "k", "--timeout=300ms", cwd=initialized, env=DIRECT)
+
+        assert time.monotonic() - began > 0.3
+        assert late.returncode == 2
+        assert b"locked by process " in late.stderr
+        waiting = popen("state", "list", "k", cwd=initialized, env=DIRECT)
+        assert holder.stdin is not None
+        holder.stdin.close()
+        assert waiting.wait(PATIENCE) == 0
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_a_socket_of_somebody_else_is_not_used(initialized: Path, private: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    path = private / "icd.sock"
+    code = f"""
+import os, socket, time
+sock = socket.socket(socket.AF_UNIX)
+sock.bind({str(path)!r})
+os.setuid(65534)
+sock.listen(5)
+print("ready", flush=True)
+time.sleep(60)
+"""
+    other = subprocess.Popen([str(BIN / "python"), "-c", code], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+
+        done = icctl("health", cwd=initialized, env={"INTERCORE_SOCKET": str(path)})
+
+        assert (done.returncode, done.stdout) == (0, b"ok\n")
+        assert b"belongs to another user" in done.stderr
+    finally:
+        other.kill()
+        other.communicate()
+
+
+def test_interrupting_a_command_is_quiet(initialized: Path) -> None:
+    process = popen("state", "set", "k", "s", cwd=initialized, env=DIRECT,
+                    stdin=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    until(lambda: _reads_stdin(process.pid))
+    process.send_signal(signal.SIGINT)
+
+    _, told = process.communicate(timeout=PATIENCE)
+
+    assert (process.returncode, told) == (130, b"")
+
+
+def _reads_stdin(pid: int) -> bool:
+    """Whether the process waits in read(2) on descriptor 0."""
+    try:
+        return Path(f"/proc/{pid}/syscall").read_text().split()[:2] == ["0", "0x0"]
+    except OSError:
+        return False
+
+
+# --- things that are written twice, because the client cannot import the rest ---
+
+
+def test_client_and_daemon_agree_on_where_the_socket_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hot.sockets() == sockets.candidates()
+
+
+@pytest.mark.parametrize(
+    "text", ["5s", "250ms", "1h30m", "1.5s", "2d", "0", "-1s", "x", "5", "1..5s", ""]
+)
+def test_client_and_daemon_agree_on_durations(text: str) -> None:
+    exact = milliseconds(text)
+
+    assert (hot.go_duration(text) or 0) == max(exact or 0, 0)
+
+
+def test_a_bug_is_a_sentence_with_a_reference_and_the_traceback_is_in_the_log(
+    initialized: Path, daemon: Daemon
+) -> None:
+    """A table that vanished is nobody's mistake but a bug's."""
+    import sqlite3
+
+    with sqlite3.connect(initialized / ".clavain" / "intercore.db") as conn:
+        conn.execute("DROP TABLE state")
+    conn.close()
+
+    directly = icctl("state", "get", "k", "s", cwd=initialized, env=DIRECT)
+    served = icctl("state", "get", "k", "s", cwd=initialized, env=through(daemon))
+
+    for done in (directly, served):
+        assert done.returncode == 2
+        assert b"Traceback" not in done.stderr
+        assert b"internal error, reference " in done.stderr
+    reference = directly.stderr.split(b"reference ")[1][:8].decode()
+    log = (initialized / ".local" / "state" / "intercore" / "icctl.log").read_text()
+    assert reference in log
+    assert "no such table: state" in log
+    assert served.stderr.split(b"reference ")[1][:8].decode() in daemon.log.read_text()
+
+
+@pytest.mark.parametrize("mode", ["daemon", "direct"])
+def test_ten_inits_at_once_make_one_database(mode: str, project: Path) -> None:
+    with running() as daemon:
+        env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": mode}
+        started = [popen("init", cwd=project, env=env, stdout=subprocess.PIPE) for _ in range(10)]
+
+        outputs = [process.communicate(timeout=PATIENCE)[0] for process in started]
+
+    assert [process.returncode for process in started] == [0] * 10
+    assert set(outputs) == {b"initialized .clavain/intercore.db (schema v1001)\n"}
+    assert [p.name for p in (project / ".clavain").glob("*.backup-*")] == []
