@@ -7,7 +7,7 @@ from icd.cli.invocation import Ask, Output, World
 from icd.rpc.methods import daemon as methods
 
 
-@click.command("ping", add_help_option=False)
+@click.command("ping", add_help_option=False, short_help="Print pong if the daemon answers.")
 def ping(world: World) -> Ask:
     """Print pong if the daemon answers; exit 1 if there is none.
 
@@ -22,7 +22,7 @@ def ping(world: World) -> Ask:
     return Ask("icd.ping", methods.Ping(), render.to_json if world.json else show)
 
 
-@click.command("status", add_help_option=False)
+@click.command("status", add_help_option=False, short_help="Show what the daemon is doing.")
 def status(world: World) -> Ask:
     """Show what the daemon is doing; exit 1 if there is none.
 

@@ -11,7 +11,9 @@ from icd.errors import IcError, NoDatabase
 from icd.rpc.methods import database as methods
 
 
-@click.command("init", add_help_option=False)
+@click.command(
+    "init", add_help_option=False, short_help="Create or upgrade the project's database."
+)
 def init(world: World) -> Ask:
     """Create the project's database in .clavain/, or bring an existing one up to date.
 
@@ -30,7 +32,7 @@ def init(world: World) -> Ask:
     return Ask("db.init", methods.Init(), render.to_json if world.json else show)
 
 
-@click.command("health", add_help_option=False)
+@click.command("health", add_help_option=False, short_help="Print ok if the database can be used.")
 @click.option("--check", "thorough", is_flag=True, help="Read every page of the database, too.")
 def health(world: World, *, thorough: bool) -> Ask:
     """Print ok if the database can be used; else exit 2 and say what is wrong.
@@ -50,7 +52,9 @@ def health(world: World, *, thorough: bool) -> Ask:
     return Ask("db.health", methods.Health(thorough), render.to_json if world.json else show)
 
 
-@click.command("version", add_help_option=False)
+@click.command(
+    "version", add_help_option=False, short_help="Print the versions of program and schema."
+)
 @click.argument("ignored", nargs=-1, metavar="")
 def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
     """Print the version of the program and of the schema, with or without a database.

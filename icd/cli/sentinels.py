@@ -12,7 +12,7 @@ from icd.rpc.methods import sentinels as methods
 SECONDS = Whole(0, MAX_INTERVAL_S)
 
 
-@click.command("check", add_help_option=False)
+@click.command("check", add_help_option=False, short_help="Claim it: allowed (0) or throttled (1).")
 @click.argument("name")
 @click.argument("scope")
 @click.option(
@@ -45,7 +45,7 @@ def check(world: World, *, name: str, scope: str, interval: int) -> Ask:
     return Ask("sentinel.check", methods.Check(name, scope, interval), show)
 
 
-@click.command("check-many", add_help_option=False)
+@click.command("check-many", add_help_option=False, short_help="Claim several at once.")
 @click.argument("guards", nargs=-1, required=True, metavar="NAME:SCOPE:INTERVAL...")
 def check_many(world: World, *, guards: tuple[str, ...]) -> Ask:
     """Claim several sentinels in one transaction, one verdict per line.
@@ -73,7 +73,7 @@ def check_many(world: World, *, guards: tuple[str, ...]) -> Ask:
     return Ask("sentinel.check_many", methods.CheckMany(claims), show)
 
 
-@click.command("reset", add_help_option=False)
+@click.command("reset", add_help_option=False, short_help="Forget a claim.")
 @click.argument("name")
 @click.argument("scope", required=False, metavar="[SCOPE]")
 @click.option("--all", "every", is_flag=True, help="Reset NAME in all scopes.")
@@ -99,7 +99,7 @@ def reset(world: World, *, name: str, scope: str | None, every: bool) -> Ask:
     return Ask("sentinel.reset", methods.Reset(name, scope or ""), shown)
 
 
-@click.command("list", add_help_option=False)
+@click.command("list", add_help_option=False, short_help="List claims and when they were made.")
 def list_(world: World) -> Ask:
     """Print name, scope and the unix time of the last claim, separated by tabs.
 
@@ -114,7 +114,7 @@ def list_(world: World) -> Ask:
     return Ask("sentinel.list", methods.List(), render.to_json if world.json else show)
 
 
-@click.command("prune", add_help_option=False)
+@click.command("prune", add_help_option=False, short_help="Delete old claims.")
 @click.option(
     "--older-than", type=DURATION, required=True, help="Last claimed at least this long ago."
 )

@@ -14,7 +14,7 @@ VERSION = Whole(0, INT64 - 1)
 INT64_ANY = Whole(-INT64, INT64 - 1)
 
 
-@click.command("set", add_help_option=False)
+@click.command("set", add_help_option=False, short_help="Store a JSON payload.")
 @click.argument("key")
 @click.argument("scope")
 @click.argument("file", required=False, metavar="[@FILE]")
@@ -61,7 +61,7 @@ def set_(
     return Ask("state.set", params, render.to_json if world.json else _silent)
 
 
-@click.command("get", add_help_option=False)
+@click.command("get", add_help_option=False, short_help="Print a payload; exit 1 if there is none.")
 @click.argument("key")
 @click.argument("scope")
 @click.option("--meta", is_flag=True, help="Show version, times and writer instead.")
@@ -86,7 +86,7 @@ def get(world: World, *, key: str, scope: str, meta: bool) -> Ask:
     return Ask("state.get", methods.Get(key, scope), show)
 
 
-@click.command("delete", add_help_option=False)
+@click.command("delete", add_help_option=False, short_help="Remove a row, or all rows of a key.")
 @click.argument("key")
 @click.argument("scope", required=False, metavar="[SCOPE]")
 @click.option("--all", "every", is_flag=True, help="Delete the rows of all scopes of KEY.")
@@ -115,7 +115,7 @@ def delete(world: World, *, key: str, scope: str | None, every: bool) -> Ask:
     return Ask("state.delete", one, render.to_json if world.json else show)
 
 
-@click.command("incr", add_help_option=False)
+@click.command("incr", add_help_option=False, short_help="Add to a counter and print it.")
 @click.argument("key")
 @click.argument("scope")
 @click.option("--by", type=INT64_ANY, default=1, metavar="N", help="Add N instead of 1.")
@@ -138,7 +138,7 @@ def incr(world: World, *, key: str, scope: str, by: int, ttl: int) -> Ask:
     return Ask("state.incr", params, render.to_json if world.json else show)
 
 
-@click.command("list", add_help_option=False)
+@click.command("list", add_help_option=False, short_help="List the scopes of a key.")
 @click.argument("key", required=False, metavar="[KEY]")
 @click.option("--prefix", metavar="P", help="List all keys that start with P, with their scopes.")
 def list_(world: World, *, key: str | None, prefix: str | None) -> Ask:
@@ -161,7 +161,7 @@ def list_(world: World, *, key: str | None, prefix: str | None) -> Ask:
     return Ask("state.list", params, render.to_json if world.json else show)
 
 
-@click.command("prune", add_help_option=False)
+@click.command("prune", add_help_option=False, short_help="Delete expired rows now.")
 def prune(world: World) -> Ask:
     """Delete expired rows now; they are invisible already.
 

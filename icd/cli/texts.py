@@ -23,7 +23,7 @@ def usage(program: str) -> bytes:
     formatter.write_paragraph()
     formatter.write_text("The small, always-warm memory of the AI coding agents on this machine.")
     for noun, (_, about) in commands.GROUPS.items():
-        with formatter.section(f"{noun}: {about}"):
+        with formatter.section(f"{noun} ({about})"):
             formatter.write_dl(_summaries(noun, commands.verbs(noun)))
     with formatter.section("Other commands"):
         singles = {name: commands.single(name) for name in commands.SINGLES}

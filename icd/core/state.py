@@ -76,8 +76,8 @@ WHERE key >= ? AND key < ? AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY k
 """
 _PRUNE = "DELETE FROM state WHERE expires_ms <= ?"
 _PRUNE_SOME = """
-DELETE FROM state WHERE rowid IN (
-    SELECT rowid FROM state WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?)
+DELETE FROM state WHERE (key, scope_id) IN (
+    SELECT key, scope_id FROM state WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?)
 """
 _NEXT_EXPIRY = """
 SELECT expires_ms FROM state WHERE expires_ms IS NOT NULL ORDER BY expires_ms LIMIT 1

@@ -8,6 +8,7 @@ from icd.errors import Unhealthy
 MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
 # Everybody who uses intercore waits for our own lock; this is for programs that do not.
 BUSY_TIMEOUT_MS = 2000
+CACHE_KIB = 8192
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -32,6 +33,8 @@ def set_up(conn: sqlite3.Connection, settings: Settings) -> None:
     if journal_mode(conn) != "wal":
         conn.execute("PRAGMA journal_mode = WAL")
     conn.execute(f"PRAGMA synchronous = {settings.durability.upper()}")
+    # Room for the pages that are hot in a large database; a small one never fills it.
+    conn.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     # Reading through a memory map would turn a truncated file into a SIGBUS for every project.
     conn.execute("PRAGMA mmap_size = 0")
 
