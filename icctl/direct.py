@@ -5,7 +5,6 @@ Entered when no daemon is there.  Everything but the transport is the daemon's o
 
 import os
 import time
-import traceback
 
 from icctl import hot
 from icd import config
@@ -96,7 +95,12 @@ def _invocation(request: hot.Request, limit: float) -> Invocation:
 
 def _record(error: IcError, home: str | None) -> None:
     """Keep the traceback where the error's reference can be looked up."""
-    path = os.path.join(home or "/tmp", LOG)
+    import traceback  # only a bug pays for it
+
+    if not home:
+        error.hint = "this is a bug in intercore; set HOME to have its details logged"
+        return
+    path = os.path.join(home, LOG)
     error.hint = f"this is a bug in intercore; please report it with the entry in {path}"
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

@@ -8,7 +8,7 @@ import os
 import sqlite3
 
 from icd import __version__
-from icd.db import backup, original
+from icd.db import original
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
@@ -26,6 +26,8 @@ def version(conn: sqlite3.Connection) -> int:
 
 def migrate(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     """Upgrade in place, or fill a database that is still empty."""
+    from icd.db import backup  # most calls open a database that is current
+
     if not _is_empty(conn):
         backup.before_upgrade(conn, path, now_ms=now_ms)
     conn.execute("BEGIN IMMEDIATE")
