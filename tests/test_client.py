@@ -320,8 +320,7 @@ def test_a_busy_lock_is_waited_for_until_the_deadline(initialized: Path) -> None
         holder.stdin.close()
         assert waiting.wait(PATIENCE) == 0
     finally:
-        holder.kill()
-        holder.wait()
+        holder.communicate()
 
 
 def test_a_socket_of_somebody_else_is_not_used(initialized: Path, private: Path) -> None:

@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import sys
+from typing import NoReturn
 
 import anyio
 from anyio.abc import TaskGroup
@@ -62,9 +63,17 @@ async def serve(sock: socket.socket, path: str, settings_file: str | None) -> No
             listener.stop()
             await door.close()
             tasks.cancel_scope.cancel()
-        with anyio.move_on_after(limits.DRAIN_SECONDS):
+        with anyio.move_on_after(limits.DRAIN_SECONDS) as drained:
             await router.close()
-        lanes.cancel_scope.cancel()
+        if drained.cancelled_caught:
+            _leave_behind(path)
+
+
+def _leave_behind(path: str) -> NoReturn:
+    """A database hangs, and its thread with it: nothing but the end of the process ends that."""
+    log.warning("a database does not close; leaving without it")
+    os.unlink(path)
+    os._exit(0)
 
 
 class Door:
@@ -94,7 +103,12 @@ class Door:
 
     async def _begin(self, connection: socket.socket, pid: int) -> None:
         session = Session(Desk(pid, self._router, self._about), self._tasks, self._left)
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: session, connection)
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: session, connection)
+        except OSError:  # it has left already
+            connection.close()
+            return
         if session.ended.is_set():
             return
         self._sessions.add(session)

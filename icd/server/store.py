@@ -7,6 +7,7 @@ Invariants
 """
 
 import asyncio
+import math
 import sqlite3
 import time
 from collections import deque
@@ -21,7 +22,7 @@ from icd.config import Settings
 from icd.core.debounce import Recent
 from icd.db import lock
 from icd.db.database import Database
-from icd.errors import DeadlineExceeded, IcError, Overloaded, UnknownOutcome
+from icd.errors import DeadlineExceeded, IcError, Locked, Overloaded, UnknownOutcome
 from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 from icd.server import limits, upkeep
@@ -104,13 +105,8 @@ class Store:
     async def run(self) -> None:
         """The life of the lane: open, drain, rest, close."""
         await self._wake.wait()
-        try:
-            with self._watching():
-                lane = await self._open()
-        except Exception as exc:  # noqa: BLE001 -- everybody who waits is told
-            self._forget(self)
-            while self._queue:
-                self._queue.popleft().answer(Answer(error=failure(exc)))
+        lane = await self._open()
+        if lane is None:
             self._closed.set()
             return
         try:
@@ -125,10 +121,26 @@ class Store:
         self._wake.set()
         await self._closed.wait()
 
-    async def _open(self) -> Lane:
-        creates = any(waiting.call.method.creates for waiting in self._queue)
-        first = min((w.call.deadline for w in self._queue), default=time.monotonic())
-        return await Lane.open(partial(self._connect, first, create=creates))
+    async def _open(self) -> Lane | None:
+        """Open for those who wait; None when nobody waits any more, because they were told why."""
+        while self._queue:
+            creates = any(waiting.call.method.creates for waiting in self._queue)
+            first = min(waiting.call.deadline for waiting in self._queue)
+            try:
+                with self._watching():
+                    return await Lane.open(partial(self._connect, first, create=creates))
+            except Locked as exc:
+                self._refuse(exc, until=time.monotonic())
+            except Exception as exc:  # noqa: BLE001 -- everybody who waits is told
+                self._refuse(failure(exc), until=math.inf)
+        self._forget(self)
+        return None
+
+    def _refuse(self, error: IcError, *, until: float) -> None:
+        """Answer those whose deadline is not after `until`."""
+        for waiting in [w for w in self._queue if w.call.deadline <= until]:
+            self._queue.remove(waiting)
+            waiting.answer(Answer(error=error))
 
     def _connect(self, deadline: float, *, create: bool) -> sqlite3.Connection:
         with self.database.hold(deadline, create=create):
@@ -212,14 +224,9 @@ class Store:
         overdue = time.monotonic() - limits.GRACE_SECONDS
         for waiting in self._in_flight:
             if waiting.call.deadline < overdue:
-                error: IcError = UnknownOutcome(
-                    f"unknown_outcome: {self.path} did not answer in time"
-                )
-                waiting.answer(Answer(error=error))
-        for waiting in [w for w in self._queue if w.call.deadline < overdue]:
-            self._queue.remove(waiting)
-            error = DeadlineExceeded(f"{self.path} did not get to it in time")
-            waiting.answer(Answer(error=error))
+                sentence = f"unknown_outcome: {self.path} did not answer in time"
+                waiting.answer(Answer(error=UnknownOutcome(sentence)))
+        self._refuse(DeadlineExceeded(f"{self.path} did not get to it in time"), until=overdue)
 
     async def _look_after(self, lane: Lane) -> float | None:
         """Prune and checkpoint; how long to rest until there is something to prune again."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import CLEAN, PATIENCE, Daemon, icctl, read_all, running, until
+from tests.processes import CLEAN, PATIENCE, Daemon, icctl, read_all, read_line, running, until
 
 
 def serve(*arguments: str, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
@@ -284,7 +284,7 @@ def test_one_stopped_holder_does_not_delay_another_project(
     (other / ".git").mkdir()
     daemon.call("db.init", cwd=str(other))
     lock = initialized / ".clavain" / "intercore.db.lock"
-    holder = subprocess.Popen(["flock", str(lock), "sleep", "60"])
+    holder = subprocess.Popen(["flock", lock, "-c", "read line"], stdin=subprocess.PIPE)
     try:
         until(lambda: _is_locked(lock))
 
@@ -295,10 +295,45 @@ def test_one_stopped_holder_does_not_delay_another_project(
         assert "process" in held["error"]["message"]
         assert free == []
     finally:
-        holder.kill()
-        holder.wait()
-        subprocess.run(["pkill", "-f", "sleep 60"], check=False)
+        holder.communicate()
 
 
 def _is_locked(path: Path) -> bool:
     return subprocess.run(["flock", "-n", str(path), "true"], check=False).returncode == 1
+
+
+def test_each_caller_waits_for_the_lock_as_long_as_it_asked(initialized: Path) -> None:
+    """Also when the daemon opens the database for the first time."""
+    lock = initialized / ".clavain" / "intercore.db.lock"
+    holder = subprocess.Popen(["flock", lock, "-c", "read line"], stdin=subprocess.PIPE)
+    with running() as daemon, daemon.connect() as patient:
+        until(lambda: _is_locked(lock))
+        params = {"cwd": str(initialized), "key": "k", "deadline_ms": 30_000}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "state.list", "params": params}
+        patient.sendall(json.dumps(request).encode() + b"\n")
+
+        hasty = daemon.respond("state.list", cwd=str(initialized), key="k", deadline_ms=100)
+        holder.communicate()
+
+        assert hasty["error"]["data"]["name"] == "locked"
+        assert json.loads(read_line(patient))["result"] == []
+
+
+def test_a_database_that_hangs_does_not_keep_the_daemon_from_leaving(initialized: Path) -> None:
+    lock = initialized / ".clavain" / "intercore.db.lock"
+    holder = subprocess.Popen(["flock", lock, "-c", "read line"], stdin=subprocess.PIPE)
+    try:
+        with running() as daemon, daemon.connect() as patient:
+            until(lambda: _is_locked(lock))
+            params = {"cwd": str(initialized), "key": "k", "deadline_ms": 300_000}
+            request = {"jsonrpc": "2.0", "id": 1, "method": "state.list", "params": params}
+            patient.sendall(json.dumps(request).encode() + b"\n")
+            until(lambda: daemon.call("icd.status")["databases"])
+
+            status = daemon.stop()
+
+            assert status == 0
+            assert not os.path.exists(daemon.socket)
+            assert "leaving without it" in daemon.log.read_text()
+    finally:
+        holder.communicate()
