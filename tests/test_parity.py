@@ -4,11 +4,11 @@ The daemon runs in a hostile world: another directory, another width, another lo
 environment full of misleading variables.  Nothing of it may show.
 """
 
-import json
 import re
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from icd.cli.invocation import Invocation, Need, Plan
 from icd.cli.main import finish, plan
 from icd.rpc.method import Answer
 from tests.parity_table import SCRIPTS, Step
-from tests.processes import Daemon, icctl, running
+from tests.processes import Daemon, icctl, read_line, running
 
 HOSTILE = {
     "COLUMNS": "40",
@@ -30,6 +30,12 @@ HOSTILE = {
     "NO_COLOR": "1",
 }
 CALLER = {"CLAUDE_SESSION_ID": "of-the-caller", "COLUMNS": "200"}
+
+
+class Response(msgspec.Struct):
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: dict[str, Any] | None = None
+
 
 Outcome = tuple[int, bytes, bytes]
 
@@ -107,14 +113,19 @@ def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
         invocation.files[planned.path] = (cwd / planned.path).read_bytes()
         planned = plan(invocation)
     assert isinstance(planned, Plan), planned
-    params = json.loads(msgspec.json.encode(planned.call.params))
-    params["cwd"], params["session"] = str(cwd), "of-the-caller"
-    params["db"] = planned.call.where.explicit
-    response = daemon.respond(planned.call.method.name, **params)
-    if "error" in response:
-        return response["error"]["data"]["exit"], b""
-    raw = json.dumps(response["result"]).encode()
-    answer = Answer(result=msgspec.json.decode(raw, type=planned.call.method.result))
+    params = msgspec.structs.replace(
+        planned.call.params,
+        cwd=str(cwd),
+        db=planned.call.where.explicit,
+        session="of-the-caller",
+    )
+    request = {"jsonrpc": "2.0", "id": 1, "method": planned.call.method.name, "params": params}
+    with daemon.connect() as sock:  # byte for byte: a payload is stored as it was written
+        sock.sendall(msgspec.json.encode(request).replace(b"\n", b" ") + b"\n")
+        response = msgspec.json.decode(read_line(sock), type=Response)
+    if response.error is not None:
+        return response.error["data"]["exit"], b""
+    answer = Answer(result=msgspec.json.decode(response.result, type=planned.call.method.result))
     output = finish(planned, answer)
     return output.exit, _stable(output.stdout)
 
