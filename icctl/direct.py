@@ -23,6 +23,8 @@ MOVES = 3  # how often the database may move away while it is being opened
 def run_here(request: hot.Request, limit: float) -> int:
     """Run a command line and print what it says; the exit status is returned."""
     output = execute(request, limit)
+    if output.bug is not None:
+        _record(output.bug, os.environ.get("HOME"))
     written = hot.write(1, output.stdout)
     hot.write(2, output.stderr)
     if not written:

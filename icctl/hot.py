@@ -25,12 +25,11 @@ NOT_EXECUTED = (EPIPE, ECONNRESET, ENOTCONN)
 NOT_SENT = False
 START = "start it with: icd serve"
 DEFAULT_MS = 5000
+MARGIN = 0.05
 MAX_MS = 300_000
 ENVIRONMENT = (b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME")
-# What the daemon asks for (kind, limit, path), and what it is given (kind, path, content or errno).
-Need = tuple[bytes, int, bytes]
-Input = tuple[bytes, bytes, bytes | int]
-
+Need = tuple[bytes, int, bytes]  # kind, limit, path
+Input = tuple[bytes, bytes, bytes | int]  # kind, path, content or errno
 UNITS_MS = {"ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7, "us": 1e-3, "ns": 1e-6}
 
 
@@ -41,6 +40,7 @@ class GiveUp(Exception):
 def main(argv: list[str], program: str) -> int:
     """Run a command line; the exit status is returned."""
     try:
+        fill_standard_descriptors()
         return run(argv, program)
     except GiveUp as exc:
         say(f"{program}: {context(argv)}: {exc.args[0]}; {exc.args[1]}\n")
@@ -78,14 +78,17 @@ class Request:
             b"n" + program.encode(encoding, "surrogateescape"),
             b"d" + cwd,
             b"p%d" % posix.getppid(),
-            b"y" + b"".join(b"1" if tty(fd) else b"0" for fd in (0, 1, 2)),
+            b"y" + b"".join(b"1" if posix.isatty(fd) else b"0" for fd in (0, 1, 2)),
         ]
         environ = posix.environ
         self.fields += [b"e%b=%b" % (n, environ[n]) for n in ENVIRONMENT if n in environ]
         self.fields += [b"a" + word.encode(encoding, "surrogateescape") for word in argv]
 
     def frame(self, deadline: float) -> bytes:
-        fields = [*self.fields, b"t%d" % max(1, (deadline - time.monotonic()) * 1000)]
+        # The same clock on both ends: a daemon that wakes up too late must not execute it.  It is
+        # told to be done a little before we stop listening, so that its "no" still arrives.
+        margin = min(MARGIN, (deadline - time.monotonic()) / 10)
+        fields = [*self.fields, b"t%d" % ((deadline - margin) * 1000)]
         tail: list[bytes] = []
         for kind, path, content in self.inputs:
             if isinstance(content, int):
@@ -105,7 +108,7 @@ class Request:
 
 
 def run(argv: list[str], program: str) -> int:
-    mode = posix.environ.get(b"INTERCORE_MODE", b"auto")
+    mode = posix.environ.get(b"INTERCORE_MODE") or b"auto"
     if mode not in {b"auto", b"daemon", b"direct"}:
         raise GiveUp("INTERCORE_MODE is none of auto, daemon, direct", "unset it", 3)
     try:
@@ -149,22 +152,16 @@ def insist(request: Request, limit: float, *, alone: bool) -> int:
 
 def context(argv: list[str]) -> str:
     """The verb, as far as it can be told without knowing the commands."""
-    before = ["", *argv]
-    words = [
-        word
-        for flag, word in zip(before, argv, strict=False)
-        if not word.startswith("-") and flag not in {"--db", "--timeout"}
-    ]
+    pairs = zip(["", *argv], argv, strict=False)
+    words = [w for flag, w in pairs if w[:1] != "-" and flag not in {"--db", "--timeout"}]
     return " ".join(words[:2]) or "call"
 
 
 def told_late(limit: float, *, sent: bool) -> GiveUp:
-    if sent:
-        return GiveUp(
-            f"unknown_outcome: the daemon did not answer within {limit:g} s",
-            "ask again: read the state before you repeat a write",
-        )
-    return GiveUp(f"the daemon is too busy to listen within {limit:g} s", "try again")
+    if not sent:
+        return GiveUp(f"the daemon is too busy to listen within {limit:g} s", "try again")
+    told = f"unknown_outcome: the daemon did not answer within {limit:g} s"
+    return GiveUp(told, "ask again: read the state before you repeat a write")
 
 
 def ask(request: Request, deadline: float) -> int | Need | None:
@@ -383,8 +380,10 @@ def write(fd: int, data: bytes) -> bool:
     while data:
         try:
             data = data[posix.write(fd, data) :]
+        except BlockingIOError:
+            time.sleep(0.002)
         except OSError as exc:
-            return exc.errno in (EPIPE, EBADF)
+            return exc.errno in {EPIPE, EBADF}
     return True
 
 
@@ -392,8 +391,10 @@ def say(text: str) -> None:
     write(2, text.encode("utf-8", "backslashreplace"))
 
 
-def tty(fd: int) -> bool:
-    try:
-        return posix.isatty(fd)
-    except OSError:
-        return False
+def fill_standard_descriptors() -> None:
+    """What was closed would be given to the next file we open, and our output written into it."""
+    for fd in (0, 1, 2):
+        try:
+            posix.fstat(fd)
+        except OSError:
+            posix.open("/dev/null", posix.O_RDWR)

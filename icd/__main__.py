@@ -22,6 +22,7 @@ def serve(socket_path: str | None, config_file: str | None) -> None:
     """Serve in the foreground until SIGTERM or Ctrl-C; logs go to stderr."""
     from icd.server.serve import main as run
 
+    _fill_standard_descriptors()
     try:
         status = run(socket_path, config_file)
     except IcError as exc:
@@ -35,6 +36,17 @@ def serve(socket_path: str | None, config_file: str | None) -> None:
     sys.stderr.flush()
     # aiosqlite's threads would keep a daemon that is done alive if a database hangs.
     os._exit(status)
+
+
+def _fill_standard_descriptors() -> None:
+    """A closed stderr would otherwise become the socket, and the log be written into it."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stdout = sys.stdout or sys.stderr
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ project's file wins.  Both hosts read them the same way.
 
 import os
 import re
+import stat
 from typing import Annotated, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from icd.errors import Misconfigured
 
 USER_FILE = ".config/intercore/config.toml"
 PROJECT_FILE = "intercore.toml"
+FILE_CHARACTERS = 65_536
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,8 +52,7 @@ def _read(file: str) -> dict[str, object]:
     import tomllib
 
     try:
-        with open(file, encoding="utf-8") as stream:
-            text = stream.read()
+        text = _text(file)
         values = tomllib.loads(text)
         msgspec.convert(values, Settings)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
@@ -59,6 +60,21 @@ def _read(file: str) -> dict[str, object]:
     except msgspec.ValidationError as exc:
         raise Misconfigured(f"{file}:{_line(text, str(exc))}: {exc}") from exc
     return values
+
+
+def _text(file: str) -> str:
+    """A small regular file; a project may come from anywhere, and hold a pipe or worse."""
+    with open(file, encoding="utf-8", opener=_open_at_once) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise Misconfigured(f"{file} is not a regular file")
+        text = stream.read(FILE_CHARACTERS + 1)
+    if len(text) > FILE_CHARACTERS:
+        raise Misconfigured(f"{file} is longer than {FILE_CHARACTERS} characters")
+    return text
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _line(text: str, complaint: str) -> int:

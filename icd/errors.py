@@ -149,7 +149,10 @@ class NotOurs(IcError):
 
 class Corrupt(IcError):
     code, name = -32025, "corrupt"
-    hint = "run 'icctl health --check' to diagnose, then restore a backup beside the database"
+    hint = (
+        "run 'icctl health --check' to diagnose; to restore a backup, stop icd, move the database "
+        "with its -wal and -shm away, and move the backup into its place"
+    )
 
 
 class DiskFull(IcError):

@@ -420,3 +420,123 @@ def test_ten_inits_at_once_make_one_database(mode: str, project: Path) -> None:
     assert [process.returncode for process in started] == [0] * 10
     assert set(outputs) == {b"initialized .clavain/intercore.db (schema v1001)\n"}
     assert [p.name for p in (project / ".clavain").glob("*.backup-*")] == []
+
+
+# --- deadlines, as two processes see them ---
+
+
+def test_a_locked_database_is_named_through_the_daemon_too(
+    initialized: Path, daemon: Daemon
+) -> None:
+    """The daemon is told to be done before the client stops listening."""
+    lock = initialized / ".clavain" / "intercore.db.lock"
+    holder = subprocess.Popen(["flock", lock, "-c", "read line"], stdin=subprocess.PIPE)
+    try:
+        until(lambda: subprocess.run(["flock", "-n", lock, "true"], check=False).returncode == 1)
+
+        done = icctl(
+            "state",
+            "set",
+            "k",
+            "s",
+            "--value=1",
+            "--timeout=1s",
+            cwd=initialized,
+            env=through(daemon),
+        )
+
+        assert done.returncode == 2
+        assert b"locked by process " in done.stderr
+    finally:
+        holder.communicate()
+
+
+def test_a_daemon_that_wakes_up_too_late_does_not_overwrite_newer_data(
+    initialized: Path, daemon: Daemon
+) -> None:
+    def write(value: str, env: dict[str, str]) -> int:
+        arguments = ("state", "set", "k", "s", f"--value={value}", "--timeout=300ms")
+        return icctl(*arguments, cwd=initialized, env=env).returncode
+
+    os.kill(daemon.pid, signal.SIGSTOP)
+    assert write("1", {"INTERCORE_SOCKET": daemon.socket}) == 2
+    assert write("2", DIRECT) == 0
+    os.kill(daemon.pid, signal.SIGCONT)
+    assert daemon.call("icd.ping")
+
+    until(lambda: daemon.call("icd.status")["calls"].get("state.set") == 1)
+    assert icctl("state", "get", "k", "s", cwd=initialized, env=DIRECT).stdout == b"2\n"
+
+
+def test_a_program_that_does_not_know_the_lock_is_waited_for_until_the_deadline(
+    initialized: Path, daemon: Daemon
+) -> None:
+    import sqlite3
+
+    where = {"cwd": str(initialized), "key": "k"}
+    daemon.call("state.list", **where)
+    foreign = sqlite3.connect(initialized / ".clavain" / "intercore.db", isolation_level=None)
+    foreign.execute("BEGIN IMMEDIATE")
+    request = {"jsonrpc": "2.0", "id": 1, "method": "state.set"}
+    lines = [
+        json.dumps(
+            {**request, "params": {**where, "scope_id": f"s{n}", "payload": 1, "deadline_ms": 400}}
+        )
+        for n in range(8)
+    ]
+    with daemon.connect() as sock:
+        sock.sendall("\n".join([*lines, ""]).encode())
+        replies = b""
+        while replies.count(b"\n") < 8:
+            replies += sock.recv(1 << 16)
+    foreign.execute("ROLLBACK")
+    foreign.close()
+
+    names = {json.loads(reply)["error"]["data"]["name"] for reply in replies.splitlines()}
+    assert names <= {"locked", "deadline_exceeded", "unknown_outcome"}
+    daemon.call("state.set", **where, scope_id="after", payload=1)
+    assert daemon.call("state.list", **where) == [{"key": "k", "scope_id": "after"}]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-"])
+def test_a_closed_descriptor_is_not_mistaken_for_a_file(closed: str, initialized: Path) -> None:
+    script = f"icctl sentinel check a '' --interval=0 {closed}"
+    env = {**CLEAN, "HOME": str(initialized), **DIRECT}
+
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=initialized, env=env, capture_output=True, check=False
+    )
+
+    assert done.returncode == 0
+    assert (initialized / ".clavain" / "intercore.db.lock").read_bytes() == b""
+
+
+def test_verbose_shows_what_a_failing_call_did(initialized: Path, daemon: Daemon) -> None:
+    for env in (DIRECT, through(daemon)):
+        icctl("state", "set", "n", "s", "--value=[]", cwd=initialized, env=env)
+
+        done = icctl("state", "incr", "n", "s", "--verbose", cwd=initialized, env=env)
+
+        assert done.returncode == 2
+        assert b"icctl: sql: SELECT" in done.stderr
+        assert b"does not hold an integer" in done.stderr
+
+
+def test_a_directory_that_is_not_text_works_and_shows_in_status(
+    tmp_path: Path, daemon: Daemon
+) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/x\xff"))
+    odd.mkdir()
+    (odd / ".git").mkdir()
+    (odd / "sub").mkdir()
+    env = through(daemon)
+
+    first = icctl("init", cwd=odd, env=env)
+    second = icctl("init", cwd=odd / "sub", env=env)
+    status = icctl("status", cwd=tmp_path, env=env)
+    as_json = icctl("status", "--json", cwd=tmp_path, env=env)
+
+    assert [first.returncode, second.returncode, status.returncode, as_json.returncode] == [0] * 4
+    assert b"x\xff/.clavain/intercore.db" in second.stdout
+    assert b"x\xff/.clavain/intercore.db" in status.stdout
+    assert rb"x\\udcff" in as_json.stdout

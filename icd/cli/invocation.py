@@ -36,6 +36,7 @@ class Output(msgspec.Struct):
     exit: int
     stdout: bytes = b""
     stderr: bytes = b""
+    bug: IcError | None = None  # for the host's log
 
 
 class Need(msgspec.Struct):

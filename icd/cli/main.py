@@ -17,6 +17,7 @@ from icd.core.state import Writer
 from icd.db.paths import Where
 from icd.errors import IcError, Usage
 from icd.rpc import methods
+from icd.rpc.dispatch import failure
 from icd.rpc.method import Answer, Call
 
 
@@ -49,10 +50,24 @@ def plan(invocation: Invocation) -> Plan | Need | Output:
         return exc.need
     except IcError as exc:
         return Output(exc.exit, b"", line(invocation.program, context, exc))
+    except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
+        return _bug(exc, invocation.program, context)
 
 
 def finish(plan: Plan, answer: Answer) -> Output:
     """Turn an answer into text and an exit code."""
+    try:
+        return _finish(plan, answer)
+    except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
+        return _bug(exc, plan.program, plan.context)
+
+
+def _bug(exc: Exception, program: str, context: str) -> Output:
+    error = failure(exc)
+    return Output(error.exit, b"", line(program, context, error), bug=error)
+
+
+def _finish(plan: Plan, answer: Answer) -> Output:
     if answer.error is None:
         output = plan.ask.render(answer.result)
     elif plan.ask.render_error is not None:

@@ -6,12 +6,25 @@ from icd.cli.invocation import Output
 
 
 def text(*lines: str, exit_code: int = 0) -> Output:
-    return Output(exit_code, "".join(f"{line}\n" for line in lines).encode())
+    text = "".join(f"{line}\n" for line in lines)
+    return Output(exit_code, text.encode("utf-8", "surrogateescape"))  # paths as they are
 
 
 def to_json(value: object, exit_code: int = 0) -> Output:
     """Compact, keys sorted, `<`, `>` and `&` escaped, one line."""
-    data = msgspec.json.encode(value, order="sorted")
+    try:
+        data = msgspec.json.encode(value, order="sorted")
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(_readable(msgspec.to_builtins(value)), order="sorted")
     # These three and line breaks stand only inside strings or between tokens of a stored payload.
     data = data.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
     return Output(exit_code, data.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
+
+
+def _readable(value: object) -> object:
+    """JSON has no room for a path that is not text: its odd bytes are spelled out."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {key: _readable(item) for key, item in value.items()}
+    return [_readable(item) for item in value] if isinstance(value, list) else value

@@ -7,7 +7,7 @@ whenever it could be behind the database: another program wrote, a batch failed,
 
 from collections import OrderedDict
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from icd.core.state import Row, Writer
 
@@ -15,7 +15,8 @@ REMEMBERED = 1024
 
 
 class _Write(Struct, frozen=True):
-    row: Row
+    row: Row  # without its payload, of which the fingerprint is enough
+    payload: tuple[int, int]
     writer: Writer
     at: float
 
@@ -31,15 +32,17 @@ class Recent:
     ) -> Row | None:
         """The row that stands, if writing `payload` now would only repeat it."""
         last = self._writes.get((key, scope_id))
-        if last is None or last.row.payload != payload or not _same(last.writer, writer):
+        if last is None or last.payload != _fingerprint(payload) or not _same(last.writer, writer):
             return None
-        return last.row if at - last.at < window else None
+        return structs.replace(last.row, payload=payload) if at - last.at < window else None
 
     def remember(self, row: Row, writer: Writer, *, at: float) -> None:
         """Note a write, at a moment of the monotonic clock.  What expires is never noted."""
         self.forget(row.key, row.scope_id)
         if row.expires_ms is None:
-            self._writes[row.key, row.scope_id] = _Write(row, writer, at)
+            bare = structs.replace(row, payload="")
+            write = _Write(bare, _fingerprint(row.payload), writer, at)
+            self._writes[row.key, row.scope_id] = write
             if len(self._writes) > REMEMBERED:
                 self._writes.popitem(last=False)
 
@@ -54,3 +57,8 @@ def _same(one: Writer, other: Writer) -> bool:
     if one.session or other.session:
         return one.session == other.session
     return one.pid == other.pid
+
+
+def _fingerprint(payload: str) -> tuple[int, int]:
+    """64 bits that nobody outside can aim at, and the length."""
+    return hash(payload), len(payload)

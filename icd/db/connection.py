@@ -6,8 +6,9 @@ from icd.config import Settings
 from icd.errors import Unhealthy
 
 MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
-# Everybody who uses intercore waits for our own lock; this is for programs that do not.
-BUSY_TIMEOUT_MS = 2000
+# Everybody who uses intercore waits for our own lock; this is for programs that do not.  Short,
+# because the dispatcher asks again until the call's deadline.
+BUSY_TIMEOUT_MS = 50
 CACHE_KIB = 8192
 
 

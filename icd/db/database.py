@@ -11,7 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from icd import config
 from icd.db import lock, migrate
@@ -103,7 +103,8 @@ class Database:
         """The log of a file that is gone would be played over the one that took its place."""
         for name, known in self._companions.items():
             if known is not None and identity(name) == known:
-                os.unlink(name)
+                with suppress(FileNotFoundError):
+                    os.unlink(name)
 
 
 def identity(path: str) -> tuple[int, int] | None:

@@ -51,20 +51,26 @@ def block(fd: int, deadline: float) -> bool:
     if remaining <= 0:
         return False
 
+    armed = [True]
+
     def expire(_signum: int, _frame: FrameType | None) -> None:
-        raise _Expired
+        if armed:
+            armed.clear()  # once: whoever handles it must not be interrupted again
+            raise _Expired
 
     before = signal.signal(signal.SIGALRM, expire)
+    mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     try:
         # Repeated: an alarm that comes just before flock(2) would otherwise be lost.
         signal.setitimer(signal.ITIMER_REAL, remaining, REPEAT_SECONDS)
         fcntl.flock(fd, fcntl.LOCK_EX)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        armed.clear()
     except _Expired:
         fcntl.flock(fd, fcntl.LOCK_UN)  # it may have come just after
         return False
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGALRM, before)
     return True
 

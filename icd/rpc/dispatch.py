@@ -61,6 +61,8 @@ def run_batch(
         with database.hold(min(calls[i].deadline for i in waiting), create=creates):
             try:
                 _run_locked(database, calls, answers, clock=clock, recent=recent)
+            except Exception as exc:  # noqa: BLE001 -- the error map
+                _answer_rest(answers, Answer(error=failure(exc)))
             finally:
                 if close:
                     database.close()
@@ -68,10 +70,16 @@ def run_batch(
         for i in waiting:
             if calls[i].deadline <= clock.monotonic():
                 answers[i] = Answer(error=exc)
+    except NoDatabase as exc:  # its directory is gone, and the lock with it
+        database.close()
+        _turn_away(database, calls, answers, otherwise=Answer(error=exc))
     except Exception as exc:  # noqa: BLE001 -- the error map
-        for i in waiting:
-            answers[i] = answers[i] or Answer(error=failure(exc))
+        _answer_rest(answers, Answer(error=failure(exc)))
     return answers
+
+
+def _answer_rest(answers: list[Answer | None], answer: Answer) -> None:
+    answers[:] = [known or answer for known in answers]
 
 
 def failure(exc: Exception) -> IcError:
@@ -117,7 +125,8 @@ def _connection(
     database: Database, calls: list[Call], answers: list[Answer | None], recent: Recent | None
 ) -> sqlite3.Connection | None:
     """Open the database if need be, and turn away whoever does not mean it."""
-    creates = any(call.method.creates for call in calls)
+    waiting = [call for call, answer in zip(calls, answers, strict=True) if answer is None]
+    creates = any(call.method.creates for call in waiting)
     reopened = database.reopened
     try:
         conn = database.connection(create=creates)
@@ -177,21 +186,21 @@ class _Batch:
     def alone(self, call: Call) -> Answer:
         """One call, one transaction."""
         try:
-            self._conn.execute("BEGIN IMMEDIATE" if call.method.writes else "BEGIN")
+            self._begin(write=call.method.writes, deadline=call.deadline)
             answer = self._run(call)
             self._conn.execute("COMMIT")
         except Exception as exc:  # noqa: BLE001 -- the error map
             self._roll_back()
-            return Answer(error=failure(exc))
+            return Answer(error=failure(exc), trace=call.trace)
         return answer
 
     def together(self, calls: list[Call]) -> list[Answer | None]:
         """Many calls, one transaction; or each its own, if the shared one is lost."""
         answers: list[Answer | None] = [None] * len(calls)
-        stop_at = time.monotonic() + BATCH_SECONDS
         try:
             writes = any(call.method.writes for call in calls)
-            self._conn.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            self._begin(write=writes, deadline=min(call.deadline for call in calls))
+            stop_at = time.monotonic() + BATCH_SECONDS
             for i, call in enumerate(calls):
                 answers[i] = self._in_savepoint(call)
                 if not self._conn.in_transaction:
@@ -208,7 +217,21 @@ class _Batch:
         self, calls: list[Call], keep: tuple[int, Answer | None] = (-1, None)
     ) -> list[Answer | None]:
         self._roll_back()
-        return [keep[1] if i == keep[0] else self.alone(call) for i, call in enumerate(calls)]
+        return [keep[1] if i == keep[0] else self._in_time(call) for i, call in enumerate(calls)]
+
+    def _in_time(self, call: Call) -> Answer:
+        return self.alone(call) if self._clock.monotonic() < call.deadline else _too_late()
+
+    def _begin(self, *, write: bool, deadline: float) -> None:
+        """Begin; a program that does not know our lock is waited for until the deadline."""
+        while True:
+            try:
+                self._conn.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            except sqlite3.OperationalError as exc:
+                if not isinstance(from_sqlite(exc), Locked) or time.monotonic() >= deadline:
+                    raise
+            else:
+                return
 
     def _in_savepoint(self, call: Call) -> Answer:
         if not call.method.writes or call.method.atomic:
@@ -226,7 +249,7 @@ class _Batch:
         try:
             return self._run(call)
         except Exception as exc:  # noqa: BLE001 -- the error map
-            return Answer(error=failure(exc))
+            return Answer(error=failure(exc), trace=call.trace)
 
     def _run(self, call: Call) -> Answer:
         ctx = Context(
@@ -244,17 +267,19 @@ class _Batch:
         return self._run_traced(ctx, call)
 
     def _run_traced(self, ctx: Context, call: Call) -> Answer:
-        trace: list[str] = []
+        """Note what is done, for a person who wants to see it; also when it fails."""
+        statements: list[str] = []
         began = time.perf_counter()
-        self._conn.set_trace_callback(trace.append)
+        self._conn.set_trace_callback(statements.append)
         try:
             result = _execute(ctx, call)
         finally:
             self._conn.set_trace_callback(None)
-        lines = [f"lock: waited {self._database.lock.waited_ms:.3f} ms"]
-        lines += [f"sql: {' '.join(statement.split())[:500]}" for statement in trace]
-        lines += [f"time: {(time.perf_counter() - began) * 1000:.3f} ms"]
-        return Answer(result=result, warnings=ctx.warnings, trace=lines)
+            took = (time.perf_counter() - began) * 1000
+            call.trace = [f"lock: waited {self._database.lock.waited_ms:.3f} ms"]
+            call.trace += [f"sql: {' '.join(text.split())[:500]}" for text in statements]
+            call.trace.append(f"time: {took:.3f} ms")
+        return Answer(result=result, warnings=ctx.warnings, trace=call.trace)
 
     def _roll_back(self) -> None:
         if self._conn.in_transaction:

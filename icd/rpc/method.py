@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -12,6 +12,8 @@ from icd.core.state import Writer
 from icd.db.paths import Where
 
 DEFAULT_DEADLINE_MS = 5000
+
+RequestId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class Clock:
@@ -30,7 +32,7 @@ class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     db: str | None = None
     cwd: str | None = None
     session: str | None = None
-    request_id: str | None = None
+    request_id: RequestId | None = None
     deadline_ms: int = DEFAULT_DEADLINE_MS
 
 
@@ -76,6 +78,7 @@ class Call(msgspec.Struct, gc=False):
     writer: Writer
     deadline: float
     verbose: bool = False
+    trace: list[str] = []
 
     @property
     def request_id(self) -> str | None:

@@ -66,19 +66,19 @@ class Desk:
     ) -> None:
         """Do what a command line asks for."""
         if not isinstance(planned, Plan):
-            deliver(planned)
+            deliver(_logged(planned))
         elif planned.call.method.run is None:
             answer = self.ask_daemon(planned.call.method, planned.call.params)
-            deliver(finish(planned, answer))
+            deliver(_logged(finish(planned, answer)))
         else:
-            self.run([planned.call], lambda answers: deliver(finish(planned, answers[0])))
+            self.run([planned.call], lambda answers: deliver(_logged(finish(planned, answers[0]))))
 
     async def command(self, invocation: Invocation, *, size: int) -> Output | Need:
         """Run a command line that came in a request of this size."""
         planned = await off_the_loop(plan, invocation, size=size)
         if isinstance(planned, Plan) and planned.call.method.run is not None:
             (answer,) = await self.ask([planned.call])
-            return finish(planned, answer)
+            return _logged(finish(planned, answer))
         outcome: list[Output | Need] = []
         self.carry_out(planned, outcome.append)
         return outcome[0]
@@ -99,6 +99,12 @@ class Desk:
         except Exception:  # noqa: BLE001 -- we are called by a lane, which must go on
             log.exception("an answer could not be delivered")
             self.failed()
+
+
+def _logged(output: Output | Need) -> Output | Need:
+    if isinstance(output, Output) and output.bug is not None:
+        log.error("a command failed: %s", output.bug, exc_info=output.bug.__cause__)
+    return output
 
 
 async def off_the_loop(function: Callable[[A], R], argument: A, *, size: int) -> R:

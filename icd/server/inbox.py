@@ -46,8 +46,13 @@ class Inbox:
         return None if size is None else self._take(size)
 
     def _lines(self) -> list[bytes] | None:
+        """All complete lines, or as many as are answered in one go."""
         end = self._buffer.rfind(b"\n") + 1
-        return [line for line in self._take(end).split(b"\n") if line.strip()] if end else None
+        if not end:
+            return None
+        lines = bytes(self._buffer[:end]).split(b"\n", limits.REQUESTS)
+        del self._buffer[: end - len(lines[-1])]
+        return [line for line in lines[:-1] if line.strip()]
 
     def _take(self, size: int) -> bytes:
         message = bytes(self._buffer[:size])

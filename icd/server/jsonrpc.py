@@ -8,6 +8,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from icd.errors import IcError, InvalidParams, InvalidRequest, MethodNotFound, ParseError
 from icd.rpc import methods
 from icd.rpc.method import Method, Params
+from icd.server import limits
 
 Id = int | str | float | None
 
@@ -43,10 +44,12 @@ def decode_line(line: bytes) -> Request | IcError | list[Request | IcError]:
         return decode(line)
     try:
         items = _items.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         return ParseError(f"not JSON: {exc}")
     if not items:
         return InvalidRequest("an empty batch")
+    if len(items) > limits.REQUESTS:
+        return InvalidRequest(f"a batch has at most {limits.REQUESTS} requests")
     return [decode(item) for item in items]
 
 
@@ -56,7 +59,7 @@ def decode(line: bytes | Raw) -> Request | IcError:
         return _request.decode(line)
     except msgspec.ValidationError as exc:
         return InvalidRequest(f"not a JSON-RPC 2.0 request: {exc}")
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         return ParseError(f"not JSON: {exc}")
 
 
@@ -74,7 +77,7 @@ def parameters(request: Request) -> tuple[Method, Params]:
         raw = _by_name(method, raw)
     try:
         return method, decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidParams(f"{method.name}: {exc}") from exc
 
 

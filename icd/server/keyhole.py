@@ -1,8 +1,9 @@
 """The keyhole frame: a command line as raw bytes, without quoting and without JSON.
 
 Request   `ic1 N` NUL, then N fields, each a letter and a value and NUL, then attachments:
-          i request id · t milliseconds left · n program · d directory · p parent's pid ·
-          y which of 0 1 2 are terminals · e NAME=VALUE · a argument ·
+          i request id · t deadline in milliseconds of CLOCK_MONOTONIC · n program ·
+          d directory · p parent's pid · y which of 0 1 2 are terminals · e NAME=VALUE ·
+          a argument ·
           s LENGTH: (stdin follows) · f LENGTH:PATH (a file follows) · x ERRNO:PATH (unreadable)
 Reply     `EXIT OUT ERR` newline and OUT + ERR raw bytes;
           `+ OUT ERR` newline and bytes: more follows;
@@ -22,6 +23,7 @@ from icd.rpc.method import DEFAULT_DEADLINE_MS
 from icd.server import limits
 
 MAGIC = b"ic1 "
+ERRNO = 4095  # the kernel's largest
 
 
 def length(buffer: bytes | bytearray) -> int | None:
@@ -68,7 +70,7 @@ def invocation(frame: bytes) -> Invocation:
             else:
                 found.files[_path(value)] = content
         elif letter == b"x":
-            found.files[_path(value)] = os.strerror(_length(field))
+            found.files[_path(value)] = os.strerror(min(_length(field), ERRNO))
         else:
             _set(found, letter, value)
     return found
@@ -86,7 +88,8 @@ def _set(found: Invocation, letter: bytes, value: bytes) -> None:
     elif letter == b"p":
         found.pid = _number(value)
     elif letter == b"t":
-        found.deadline = time.monotonic() + min(_number(value), MAX_DEADLINE_MS) / 1000
+        latest = time.monotonic() + MAX_DEADLINE_MS / 1000
+        found.deadline = min(_number(value) / 1000, latest)
 
 
 def reply(answer: Output | Need) -> bytes:
@@ -120,6 +123,6 @@ def _path(value: bytes) -> str:
 
 
 def _number(digits: bytes) -> int:
-    if not digits.isdigit() or len(digits) > 10:
+    if not digits.isdigit() or len(digits) > 15:
         raise InvalidRequest("a keyhole frame has a number that is none")
     return int(digits)

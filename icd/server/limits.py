@@ -8,8 +8,11 @@ AHEAD_BYTES = 256 * 1024
 PARTIAL_SECONDS = 30.0
 # All incomplete messages together: a thousand slow clients must not fill the memory.
 PARTIAL_BYTES = 64 * 1024 * 1024
-# Fields of a keyhole frame; the kernel's own limit on arguments is of this size, too.
-FIELDS = 10_000
+# Fields of a keyhole frame; more arguments than that do not fit into a message anyway.
+FIELDS = 500_000
+# Requests that are answered in one go, lines of a burst or items of a batch: each may be answered
+# by a megabyte.
+REQUESTS = 128
 # Calls in one batch; time usually ends a batch first.
 BATCH_CALLS = 512
 # Calls that may wait for one database before new ones are told that it is overloaded.
@@ -22,6 +25,8 @@ BACKLOG = 1024
 DRAIN_SECONDS = 5.0
 # A call whose database hangs is answered this long after its deadline.
 GRACE_SECONDS = 0.25
+# A database that nobody uses is looked at this often: it may have been deleted.
+REST_SECONDS = 60.0
 # Remembered answers to "which database does this directory mean"; each is checked at every use.
 KNOWN_PLACES = 4096
 # Requests larger than this are parsed and checked in a thread, so that the loop stays responsive.

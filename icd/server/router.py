@@ -35,6 +35,7 @@ class Router:
         self._clock = clock
         self._tasks = tasks
         self._known: dict[Where, str] = {}
+        self._closing = False
 
     def submit(self, calls: list[Call], deliver: Deliver) -> None:
         """Have the calls answered; `deliver` is called once, with the answers in their order."""
@@ -63,6 +64,7 @@ class Router:
         return answers
 
     async def close(self) -> None:
+        self._closing = True
         async with anyio.create_task_group() as tasks:
             for store in list(self.stores.values()):
                 tasks.start_soon(store.stop)
@@ -129,6 +131,8 @@ class Router:
                 limiter=anyio.CapacityLimiter(1),
                 abandon_on_cancel=True,
             )
+            if self._closing:
+                raise Overloaded("the daemon is stopping")
             if len(self._known) >= limits.KNOWN_PLACES:
                 self._known.clear()
             self._known[where] = path

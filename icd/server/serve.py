@@ -1,6 +1,7 @@
 """The life of the daemon on one screen: own the socket, serve, be told to stop, drain, leave."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import resource
@@ -67,12 +68,14 @@ async def serve(sock: socket.socket, path: str, settings_file: str | None) -> No
             await router.close()
         if drained.cancelled_caught:
             _leave_behind(path)
+        lanes.cancel_scope.cancel()  # whoever still looks for a database
 
 
 def _leave_behind(path: str) -> NoReturn:
     """A database hangs, and its thread with it: nothing but the end of the process ends that."""
     log.warning("a database does not close; leaving without it")
-    os.unlink(path)
+    with contextlib.suppress(OSError):
+        os.unlink(path)
     os._exit(0)
 
 

@@ -77,24 +77,22 @@ class Session(asyncio.Protocol):
     def stop(self) -> None:
         """Answer what was read completely, then leave."""
         self._closing = True
-        if not self._busy:
-            self._transport.close()
-        else:
-            self._transport.pause_reading()
+        self._transport.pause_reading()
+        self._go_on()
 
     # --- one message after the other ---
 
     def _next(self) -> None:
         """Start on the next complete message, or wait for more."""
         try:
-            self._stop_waiting()
             message = self._inbox.next()
             if message is not None:
+                self._stop_waiting()
                 self._busy = True
                 self._handle(message)
             elif self._closing:
                 self._transport.close()
-            elif len(self._inbox):
+            elif len(self._inbox) and self._patience is None:
                 loop = asyncio.get_running_loop()
                 self._patience = loop.call_later(limits.PARTIAL_SECONDS, self._lose_patience)
         except IcError as exc:  # what the peer sends can no longer be understood

@@ -107,6 +107,7 @@ class Store:
         await self._wake.wait()
         lane = await self._open()
         if lane is None:
+            self.database.lock.close()
             self._closed.set()
             return
         try:
@@ -147,7 +148,7 @@ class Store:
             return self.database.connection(create=create)
 
     async def _drain(self, lane: Lane) -> None:
-        rest: float | None = self._idle_seconds
+        rest = self._idle_seconds
         while True:
             if not self._queue:
                 if self._stopping:
@@ -157,6 +158,8 @@ class Store:
                     await self._wake.wait()
                 if idle.cancelled_caught:
                     rest = await self._look_after(lane)
+                    if not self.database.is_open:
+                        return
                     continue
             await self._gather()
             await self._run_batch(lane)
@@ -228,19 +231,21 @@ class Store:
                 waiting.answer(Answer(error=UnknownOutcome(sentence)))
         self._refuse(DeadlineExceeded(f"{self.path} did not get to it in time"), until=overdue)
 
-    async def _look_after(self, lane: Lane) -> float | None:
+    async def _look_after(self, lane: Lane) -> float:
         """Prune and checkpoint; how long to rest until there is something to prune again."""
         try:
-            due = await lane.hop(partial(upkeep.look_after, self.database, self._clock))
+            with self._watching():
+                due = await lane.hop(partial(upkeep.look_after, self.database, self._clock))
         except Exception:  # noqa: BLE001 -- the lane goes on without it
             log.exception("upkeep failed", extra={"path": self.path})
-            return None
-        return None if due is None else max(due, self._idle_seconds)
+            due = None
+        return limits.REST_SECONDS if due is None else max(due, self._idle_seconds)
 
     async def _close(self, lane: Lane) -> None:
         self._forget(self)
         try:
-            await lane.hop(partial(upkeep.close, self.database))
+            with self._watching():
+                await lane.hop(partial(upkeep.close, self.database))
             await lane.close()
         except Exception:  # noqa: BLE001 -- there is nobody left to tell
             log.exception("closing failed", extra={"path": self.path})

@@ -25,6 +25,7 @@ def look_after(database: Database, clock: Clock) -> float | None:
             conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return _next_expiry(conn, now_ms)
     except NoDatabase:
+        database.close()
         return None
     except Locked:
         return PATIENCE_SECONDS

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -315,7 +316,7 @@ def test_each_caller_waits_for_the_lock_as_long_as_it_asked(initialized: Path) -
         hasty = daemon.respond("state.list", cwd=str(initialized), key="k", deadline_ms=100)
         holder.communicate()
 
-        assert hasty["error"]["data"]["name"] == "locked"
+        assert hasty["error"]["data"]["name"] in {"locked", "deadline_exceeded"}
         assert json.loads(read_line(patient))["result"] == []
 
 
@@ -337,3 +338,74 @@ def test_a_database_that_hangs_does_not_keep_the_daemon_from_leaving(initialized
             assert "leaving without it" in daemon.log.read_text()
     finally:
         holder.communicate()
+
+
+def test_a_database_that_cannot_be_opened_costs_no_descriptors(
+    initialized: Path, daemon: Daemon
+) -> None:
+    (initialized / ".clavain" / "intercore.db").write_bytes(os.urandom(20_000))
+    daemon.respond("state.list", cwd=str(initialized), key="k")
+    before = len(os.listdir(f"/proc/{daemon.pid}/fd"))
+
+    for _ in range(20):
+        failed = daemon.respond("state.list", cwd=str(initialized), key="k")
+        assert failed["error"]["data"]["name"] == "corrupt"
+
+    assert len(os.listdir(f"/proc/{daemon.pid}/fd")) <= before + 2
+
+
+def test_deleted_projects_cost_no_descriptors_for_ever(tmp_path: Path, daemon: Daemon) -> None:
+    projects = []
+    for number in range(10):
+        project = tmp_path / f"p{number}"
+        (project / ".clavain").mkdir(parents=True)
+        (project / ".clavain" / "intercore.toml").write_text("idle_seconds = 1.5\n")
+        daemon.call("db.init", cwd=str(project))
+        projects.append(project)
+    for project in projects:
+        shutil.rmtree(project)
+
+    until(lambda: daemon.call("icd.status")["databases"] == [])
+
+
+def test_a_parent_s_database_is_found_when_the_nearer_one_is_removed(
+    initialized: Path, daemon: Daemon
+) -> None:
+    inner = initialized / "inner"
+    inner.mkdir()
+    where = {"cwd": str(inner)}
+    daemon.call("state.set", cwd=str(initialized), key="k", scope_id="outer", payload=1)
+    env = {"INTERCORE_MODE": "direct"}
+    assert icctl("init", "--db", ".clavain/intercore.db", cwd=inner, env=env).returncode == 0
+    assert daemon.call("state.list", **where, key="k") == []
+    shutil.rmtree(inner / ".clavain")
+
+    found = daemon.call("state.list", **where, key="k")
+
+    assert found == [{"key": "k", "scope_id": "outer"}]
+
+
+def test_a_stop_ends_a_daemon_that_still_looks_for_a_database(initialized: Path) -> None:
+    """A settings file that never ends would hold up whoever reads it; a pipe is refused."""
+    pipe = initialized / ".clavain" / "intercore.toml"
+    os.mkfifo(pipe)
+    with running() as daemon:
+        refused = daemon.respond("state.list", cwd=str(initialized), key="k")
+
+        assert refused["error"]["data"]["name"] == "misconfigured"
+        assert daemon.stop() == 0
+
+
+def test_a_daemon_without_stderr_serves_all_the_same() -> None:
+    daemon = Daemon()
+    try:
+        script = 'exec "$0" -m icd serve --socket "$1" 2>&- >&-'
+        daemon.process = subprocess.Popen(
+            ["bash", "-c", script, sys.executable, daemon.socket], env=daemon.env
+        )
+        until(daemon.answers)
+
+        assert daemon.call("icd.ping")["pid"] == daemon.pid
+        assert daemon.stop() == 0
+    finally:
+        daemon.close()

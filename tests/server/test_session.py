@@ -358,3 +358,67 @@ def _eventually_alone(daemon: Daemon) -> None:
     while daemon.call("icd.status")["sessions"] > 1:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_batch_has_a_limit(daemon: Daemon) -> None:
+    request = {"jsonrpc": "2.0", "method": "icd.ping", "id": 1}
+
+    (most,) = replies(daemon, json.dumps([request] * limits.REQUESTS).encode() + b"\n")
+    (more,) = replies(daemon, b"[" + b"1," * 300_000 + b"1]\n")
+
+    assert len(most) == limits.REQUESTS
+    assert more["error"]["message"] == f"a batch has at most {limits.REQUESTS} requests"
+
+
+def test_more_lines_than_are_answered_in_one_go_are_all_answered(daemon: Daemon) -> None:
+    count = limits.REQUESTS * 3 + 1
+
+    found = replies(daemon, b"".join(line("icd.ping", number) for number in range(count)))
+
+    assert [reply["id"] for reply in found] == list(range(count))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000 + b"\n",
+        b'{"jsonrpc":"2.0","id":1,"method":"state.set","params":'
+        + b"[" * 5000
+        + b"]" * 5000
+        + b"}\n",
+    ],
+)
+def test_json_that_is_nested_too_deeply_is_answered(daemon: Daemon, data: bytes) -> None:
+    (reply,) = replies(daemon, data)
+
+    assert reply["error"]["code"] in {-32700, -32602}
+
+
+def test_requests_that_came_before_the_end_are_all_answered(
+    daemon: Daemon, initialized: Path
+) -> None:
+    request = line("state.list", cwd=str(initialized), key="k")
+    for _ in range(50):
+        with daemon.connect() as sock:
+            sock.sendall(request)
+            sock.sendall(request)
+            sock.shutdown(socket.SHUT_WR)
+
+            assert read_all(sock).count(b"\n") == 2
+
+
+def test_large_payloads_are_not_remembered(daemon: Daemon, initialized: Path) -> None:
+    before = _memory(daemon)
+    payload = ["x" * 99_000] * 10
+
+    for number in range(60):
+        daemon.call(
+            "state.set",
+            cwd=str(initialized),
+            key="k",
+            scope_id=f"s{number}",
+            payload=payload,
+            debounce_ms=60_000,
+        )
+
+    assert _memory(daemon) < before + 45_000
