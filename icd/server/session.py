@@ -47,7 +47,7 @@ class Session(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._inbox.feed(data)
-        if not self._busy:
+        if not (self._busy or self._unread):
             self._next()
         elif len(self._inbox) > limits.AHEAD_BYTES:
             self._transport.pause_reading()
