@@ -30,7 +30,7 @@ $(WHEEL_INSTALLED): $(INSTALLED) $(SOURCES)
 	@touch $@
 
 run: $(INSTALLED)  ## Start the daemon here, in the foreground.
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/icd serve
+	@$(BIN)/icd serve
 
 test: $(INSTALLED) $(WHEEL_INSTALLED)  ## Run every test.
 	$(BIN)/python -m coverage run -m pytest

@@ -15,8 +15,8 @@ import sys
 import time
 from _socket import AF_UNIX, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
 
-ENOENT, EACCES, EPERM, EAGAIN, EPIPE, EBADF, EIO = 2, 13, 1, 11, 32, 9, 5
-EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, ENOTCONN, ENOTDIR = 97, 111, 104, 107, 20
+ENOENT, EACCES, EPERM, EPIPE, EBADF, EIO, ENOTDIR = 2, 13, 1, 32, 9, 5, 20
+EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, ENOTCONN = 97, 111, 104, 107
 ABSENT = (ENOENT, ECONNREFUSED, ENOTDIR)
 FORBIDDEN = (EPERM, EACCES, EAFNOSUPPORT)
 # Reading or writing failed because the peer closed before it had read our request.
@@ -124,8 +124,7 @@ def run(argv: list[str], program: str) -> int:
 
 def insist(request: Request, limit: float, *, alone: bool) -> int:
     """Ask until there is an answer or no time; `alone`: the daemon is the only one to ask."""
-    deadline = time.monotonic() + limit
-    unknown = absent = False
+    deadline, unknown, absent = time.monotonic() + limit, False, False
     while True:
         try:
             answer = ask(request, deadline)
@@ -170,7 +169,7 @@ def ask(request: Request, deadline: float) -> int | Need | None:
     try:
         sent = False
         try:
-            sock.settimeout(left(deadline, sent=False))
+            sock.settimeout(left(deadline, sent=sent))
             sock.sendall(request.frame(deadline))
             sent = True
         except TimeoutError:
@@ -299,12 +298,13 @@ def peer_uid(sock: socket) -> int:
 
 def direct(request: Request, limit: float) -> int:
     """Run the command here.  Only now is the rest of Python worth its price."""
-    import site
+    try:
+        from icctl.direct import run_here
+    except ImportError:  # click or msgspec live where only `site` looks
+        import site
 
-    if sys.flags.no_site:
         site.main()
-    from icctl.direct import run_here
-
+        from icctl.direct import run_here
     return run_here(request, limit)
 
 

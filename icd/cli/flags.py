@@ -1,13 +1,10 @@
 """Flags that every command understands, before or after the verb."""
 
-import re
-
 import msgspec
 
 from icd.cli.types import milliseconds
 from icd.errors import Usage
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _SWITCHES = {"--json", "--verbose", "--no-daemon", "--help", "-h"}
 _VALUED = {"--db", "--timeout"}
 
@@ -44,8 +41,11 @@ def strip(argv: list[str]) -> Flags:
 def _refuse_bytes(argv: list[str]) -> None:
     """Arguments come as the operating system has them; JSON and SQLite want text."""
     for position, word in enumerate(argv, start=1):
-        if not word.isascii() and _SURROGATE.search(word):
-            raise Usage(f"argument {position} is not valid UTF-8", hint="pass text in UTF-8")
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            sentence = f"argument {position} is not valid UTF-8"
+            raise Usage(sentence, hint="pass text in UTF-8") from None
 
 
 def _switch(found: Flags, word: str) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 import resource
+import shutil
 import signal
 import socket
 import sys
@@ -137,8 +138,9 @@ def _greet(path: str) -> None:
     """Tell a newcomer at a terminal what to do next."""
     if not sys.stderr.isatty():
         return
-    default = path in sockets.candidates()
-    prefix = "" if default else f"export INTERCORE_SOCKET={path}\n    "
+    prefix = "" if path in sockets.candidates() else f"export INTERCORE_SOCKET={path}\n    "
+    if shutil.which("icctl") is None:
+        prefix += f'export PATH="{os.path.dirname(sys.executable)}:$PATH"\n    '
     sys.stderr.write(
         f"""
 icd {__version__} serves every project of yours at {path}.
