@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from icd.errors import BadPath, NoDatabase, SymlinkRefused
+from icd.errors import BadPath, NoDatabase, PermissionRefused, SymlinkRefused
 
 DIRECTORY = ".clavain"
 FILE = "intercore.db"
@@ -46,7 +46,11 @@ def resolve(where: Where) -> str:
     found = discover(where.cwd) if where.cwd else None
     if found is None:
         raise NoDatabase(f"no {DIRECTORY}/{FILE} in {where.cwd} or above it")
-    return refuse_links(found)
+    if _is_strangers(refuse_links(found)):
+        raise PermissionRefused(
+            f"{found} belongs to another user", hint="run 'icctl init' here, or name it with --db"
+        )
+    return found
 
 
 def target(where: Where) -> str:
@@ -57,6 +61,8 @@ def target(where: Where) -> str:
     if not where.cwd:
         raise BadPath("no directory was given to create the database in")
     found = discover(where.cwd)
+    if found is not None and _is_strangers(found):
+        found = None
     return refuse_links(found or os.path.join(where.cwd, DIRECTORY, FILE))
 
 
@@ -135,6 +141,15 @@ def refuse_links(path: str) -> str:
         if os.path.islink(suspect):
             raise SymlinkRefused(f"{suspect} is a symlink (refusing to use it)")
     return path
+
+
+def _is_strangers(path: str) -> bool:
+    """Somebody may have planted a database in a directory above ours, such as /tmp.
+
+    Root may use anybody's, and SQLite gives what it creates to the owner of the file.
+    """
+    euid = os.geteuid()
+    return euid != 0 and os.stat(path).st_uid != euid
 
 
 def project_root(cwd: str) -> str:

@@ -4,13 +4,15 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from icd.db import paths
 from icd.db.paths import Where
-from icd.errors import BadPath, IcError, NoDatabase, SymlinkRefused
+from icd.errors import BadPath, IcError, NoDatabase, PermissionRefused, SymlinkRefused
 
 
 @pytest.fixture
@@ -451,3 +453,38 @@ def test_one_file_has_one_spelling(project, tmp_path, make):
 
     assert paths.canonical(str(tmp_path / "link" / ".clavain" / "intercore.db")) == path
     assert paths.canonical(f"{project}/./.clavain//intercore.db") == path
+
+
+def test_a_database_that_somebody_else_planted_above_is_refused_unless_it_is_named() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        place.chmod(0o755)
+        inner = place / "inner"
+        inner.mkdir()
+        (place / ".clavain").mkdir()
+        planted = place / ".clavain" / "intercore.db"
+        planted.write_bytes(b"x" * 5000)
+        child = os.fork()
+        if child == 0:
+            os.setresuid(65534, 65534, 65534)
+            os._exit(_judged(inner, planted))
+
+        _, status = os.waitpid(child, 0)
+
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert paths.resolve(Where(str(inner))) == str(planted), "root may"
+    finally:
+        shutil.rmtree(place)
+
+
+def _judged(inner: Path, planted: Path) -> int:
+    """0 if the planted database is refused, passed over by init, and accepted by name."""
+    own = str(inner / ".clavain" / "intercore.db")
+    try:
+        paths.resolve(Where(str(inner)))
+    except PermissionRefused:
+        named = paths.resolve(Where(str(inner), db=str(planted)))
+        return 0 if (named, paths.target(Where(str(inner)))) == (str(planted), own) else 2
+    return 1
