@@ -21,9 +21,6 @@ ARRAY_ELEMENTS = 10_000
 
 _CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")
 
-# An object as (key, value) pairs: a dict would hide what a duplicate key overwrote.
-Pairs = tuple[tuple[str, Any], ...]
-
 
 def check(raw: bytes) -> str:
     """The payload as text without surrounding white space, or the reason why it is refused."""
@@ -128,7 +125,7 @@ def _skip_number(_digits: str) -> None:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=tuple,
+    object_pairs_hook=tuple,  # a dict would hide what a duplicate key overwrote
     parse_int=_skip_number,
     parse_float=_skip_number,
     parse_constant=_refuse_constant,

@@ -1,6 +1,8 @@
 """One SQLite connection, set up the same way wherever it is opened."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from icd.config import Settings
 from icd.errors import Unhealthy
@@ -38,6 +40,19 @@ def set_up(conn: sqlite3.Connection, settings: Settings) -> None:
     conn.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     # Reading through a memory map would turn a truncated file into a SIGBUS for every project.
     conn.execute("PRAGMA mmap_size = 0")
+
+
+@contextmanager
+def transaction(conn: sqlite3.Connection) -> Iterator[None]:
+    """Run the block in one write transaction; roll back on any exception."""
+    conn.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        conn.execute("COMMIT")
+    except BaseException:
+        if conn.in_transaction:  # a full disk has already rolled back for us
+            conn.execute("ROLLBACK")
+        raise
 
 
 def journal_mode(conn: sqlite3.Connection) -> str:

@@ -9,6 +9,7 @@ import sqlite3
 
 from icd import __version__
 from icd.db import original
+from icd.db.connection import transaction
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
@@ -30,14 +31,8 @@ def migrate(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
 
     if not _is_empty(conn):
         backup.before_upgrade(conn, path, now_ms=now_ms)
-    conn.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(conn):
         _apply(conn, now_ms=now_ms)
-        conn.execute("COMMIT")
-    except BaseException:
-        if conn.in_transaction:
-            conn.execute("ROLLBACK")
-        raise
 
 
 def refuse_foreign(conn: sqlite3.Connection, path: str, *, create: bool) -> None:

@@ -1,4 +1,4 @@
-"""THE dispatcher: the one place with a transaction and an error map.
+"""THE dispatcher: the one place with the transaction of a call, and with an error map.
 
 Both hosts call `run_batch`: the daemon with whatever is waiting, a direct call with itself alone.
 

@@ -41,7 +41,7 @@ def choose(given: str | None) -> str:
 @contextmanager
 def owned(path: str, *, given: bool) -> Iterator[socket.socket]:
     """A bound socket, ours alone, removed at the end.  It listens once the daemon can serve."""
-    _private_directory(os.path.dirname(path), create=True)
+    _private_directory(os.path.dirname(path))
     lock = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         _own(lock, path)
@@ -72,9 +72,8 @@ def _own(lock: int, path: str) -> None:
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
 
 
-def _private_directory(directory: str, *, create: bool) -> None:
-    if create:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
+def _private_directory(directory: str) -> None:
+    os.makedirs(directory, mode=0o700, exist_ok=True)
     found = os.lstat(directory)
     if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid():
         raise PermissionRefused(

@@ -4,6 +4,7 @@ import sqlite3
 import time
 
 from icd.core import requests, state
+from icd.db.connection import transaction
 from icd.db.database import Database
 from icd.errors import Locked, NoDatabase
 from icd.rpc.method import Clock
@@ -40,15 +41,9 @@ def close(database: Database) -> None:
 
 def _prune(conn: sqlite3.Connection, now_ms: int) -> bool:
     """Remove a bounded number of rows; whether there may be more."""
-    conn.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(conn):
         rows = state.prune_some(conn, now_ms=now_ms)
         ids = requests.prune(conn, limit=REQUESTS_AT_ONCE, now_ms=now_ms)
-        conn.execute("COMMIT")
-    except BaseException:
-        if conn.in_transaction:
-            conn.execute("ROLLBACK")
-        raise
     return rows >= state.PRUNED_AT_ONCE or ids >= REQUESTS_AT_ONCE
 
 
