@@ -13,7 +13,9 @@ SOURCES := pyproject.toml $(shell find icd icctl -type f -not -path '*/__pycache
 .PHONY: run test lint check bench clean
 .DEFAULT_GOAL := test
 
-$(INSTALLED): pyproject.toml requirements.txt icctl/bin/icctl icd/__init__.py
+KEYHOLE := icctl/build.py icctl/bin/icctl-python icctl/keyhole.c icctl/keyhole.h icctl/helper.c
+
+$(INSTALLED): pyproject.toml requirements.txt icd/__init__.py $(KEYHOLE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "intercore needs Python 3.11 or newer; try: make PYTHON=python3.11 ..." >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -25,10 +25,7 @@ def run_here(request: hot.Request, limit: float) -> int:
     output = execute(request, limit)
     if output.bug is not None:
         _record(output.bug, os.environ.get("HOME"))
-    written = hot.write(1, output.stdout)
-    hot.write(2, output.stderr)
-    if not written:
-        raise hot.GiveUp("cannot write to stdout", "check where it is redirected to")
+    request.deliver(output.stdout, output.stderr)
     return output.exit
 
 
@@ -80,6 +77,8 @@ def _invocation(request: hot.Request, limit: float) -> Invocation:
         cwd=os.getcwd(),
         deadline=time.monotonic() + limit,
         program=request.program,
+        door=request.door.decode(),
+        host="direct",
         env=dict(os.environ),
         pid=os.getppid(),
         request_id=request.id,

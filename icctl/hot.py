@@ -15,38 +15,51 @@ import sys
 import time
 from _socket import AF_UNIX, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
 
-ENOENT, EACCES, EPERM, EPIPE, EBADF, EIO, ENOTDIR = 2, 13, 1, 32, 9, 5, 20
+ENOENT, EACCES, EPERM, EPIPE, EBADF, ENOTDIR = 2, 13, 1, 32, 9, 20
 EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, ENOTCONN = 97, 111, 104, 107
 ABSENT = (ENOENT, ECONNREFUSED, ENOTDIR)
 FORBIDDEN = (EPERM, EACCES, EAFNOSUPPORT)
 # Reading or writing failed because the peer closed before it had read our request.
 NOT_EXECUTED = (EPIPE, ECONNRESET, ENOTCONN)
 
+# Whoever was to read our output has left, and did not want it.
+GONE = (EPIPE, EBADF)
+
 NOT_SENT = False
-START = "start it with: icd serve"
 DEFAULT_MS = 5000
 MARGIN = 0.05
 MAX_MS = 300_000
+PART_BYTES = 1 << 28
+LINE_BYTES = 64
+HANDOVER = b"INTERCORE_HANDOVER"
 ENVIRONMENT = (b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME")
 Need = tuple[bytes, int, bytes]  # kind, limit, path
 Input = tuple[bytes, bytes, bytes | int]  # kind, path, content or errno
-UNITS_MS = {"ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7, "us": 1e-3, "ns": 1e-6}
 
 
 class GiveUp(Exception):
-    """Nothing more can be done; what to tell the caller."""
+    """Nothing more can be done; the name of a sentence, and what to fill in."""
 
 
 def main(argv: list[str], program: str) -> int:
     """Run a command line; the exit status is returned."""
+    handed = None
+    if HANDOVER in posix.environ:
+        from icctl.handover import accept
+
+        handed = accept()
+        program = handed.program if handed else program
     try:
         fill_standard_descriptors()
-        return run(argv, program)
+        if argv[:1] == ["--helper"]:
+            from icctl.helper import serve
+
+            return serve(argv[1:], program)
+        return handed.resume(argv) if handed else run(Request(argv, program, world()))
     except GiveUp as exc:
-        say(f"{program}: {context(argv)}: {exc.args[0]}; {exc.args[1]}\n")
-        return exc.args[2] if len(exc.args) > 2 else 2
-    except KeyboardInterrupt:
-        return 130
+        from icctl.sentences import tell
+
+        return tell(program, argv, *exc.args)
     except Exception as exc:  # noqa: BLE001 -- never a traceback on a hook author's screen
         say(f"{program}: internal error: {exc!r}; this is a bug in intercore, please report it\n")
         return 2
@@ -67,28 +80,28 @@ class Expired(Exception):
 class Request:
     """A keyhole frame: `ic1 N`, N fields that end in NUL, then the attachments they announce."""
 
-    def __init__(self, argv: list[str], program: str, cwd: bytes) -> None:
+    door = b"python client"
+    streams = True
+
+    def __init__(self, argv: list[str], program: str, world: list[bytes]) -> None:
         encoding = sys.getfilesystemencoding()
         self.argv = argv
         self.program = program
         self.id = posix.urandom(12).hex()
         self.inputs: list[Input] = []
         self.fields = [
-            b"i" + self.id.encode(),
             b"n" + program.encode(encoding, "surrogateescape"),
-            b"d" + cwd,
-            b"p%d" % posix.getppid(),
             b"y" + b"".join(b"1" if posix.isatty(fd) else b"0" for fd in (0, 1, 2)),
+            *world,
+            *(b"a" + word.encode(encoding, "surrogateescape") for word in argv),
         ]
-        environ = posix.environ
-        self.fields += [b"e%b=%b" % (n, environ[n]) for n in ENVIRONMENT if n in environ]
-        self.fields += [b"a" + word.encode(encoding, "surrogateescape") for word in argv]
 
     def frame(self, deadline: float) -> bytes:
         # The same clock on both ends: a daemon that wakes up too late must not execute it.  It is
         # told to be done a little before we stop listening, so that its "no" still arrives.
         margin = min(MARGIN, (deadline - time.monotonic()) / 10)
-        fields = [*self.fields, b"t%d" % ((deadline - margin) * 1000)]
+        fields = [b"i" + self.id.encode(), b"v" + self.door, *self.fields]
+        fields.append(b"t%d" % ((deadline - margin) * 1000))
         tail: list[bytes] = []
         for kind, path, content in self.inputs:
             if isinstance(content, int):
@@ -99,32 +112,61 @@ class Request:
         return b"\0".join([b"ic1 %d" % len(fields), *fields, b""]) + b"".join(tail)
 
     def attach(self, need: Need) -> None:
-        kind, limit, path = need
-        if kind == b"stdin":
-            content = read_all(0, limit)
-            self.inputs.append((b"s", b"", content if isinstance(content, bytes) else b""))
-        else:
-            self.inputs.append((b"f", path, read_file(path, limit)))
+        from icctl.inputs import read
+
+        self.inputs.append(read(*need))
+
+    def deliver(self, out: bytes, err: bytes) -> bool:
+        """Print a part of the reply; False if its reader has left."""
+        failed = write(1, out)
+        write(2, err)
+        if failed and failed not in GONE:
+            raise GiveUp("unwritable")
+        return not failed
+
+    def run_here(self, limit: float) -> int:
+        """Run the command in this process.  Only now is the rest of Python worth its price."""
+        try:
+            from icctl.direct import run_here
+        except ImportError:  # click or msgspec live where only `site` looks
+            import site
+
+            site.main()
+            from icctl.direct import run_here
+        return run_here(self, limit)
 
 
-def run(argv: list[str], program: str) -> int:
-    mode = posix.environ.get(b"INTERCORE_MODE") or b"auto"
-    if mode not in {b"auto", b"daemon", b"direct"}:
-        raise GiveUp("INTERCORE_MODE is none of auto, daemon, direct", "unset it", 3)
+def world() -> list[bytes]:
+    """The caller's directory, environment and parent, as fields."""
     try:
         cwd = posix.getcwdb()
     except OSError:
-        raise GiveUp("the current directory no longer exists", "change to one that does") from None
-    request = Request(argv, program, cwd)
-    limit = timeout_ms(argv) / 1000
-    if mode == b"direct" or "--no-daemon" in before_dashes(argv):
-        return direct(request, limit)
-    return insist(request, limit, alone=mode == b"daemon")
+        raise GiveUp("no directory") from None
+    environ = posix.environ
+    found = [b"d" + cwd, b"p%d" % posix.getppid()]
+    return found + [b"e%b=%b" % (n, environ[n]) for n in ENVIRONMENT if n in environ]
 
 
-def insist(request: Request, limit: float, *, alone: bool) -> int:
+def run(request: Request) -> int:
+    mode = chosen_mode()
+    limit = timeout_ms(request.argv) / 1000
+    if mode == b"direct" or "--no-daemon" in before_dashes(request.argv):
+        return request.run_here(limit)
+    return insist(request, limit, time.monotonic() + limit, alone=mode == b"daemon")
+
+
+def chosen_mode() -> bytes:
+    mode = posix.environ.get(b"INTERCORE_MODE") or b"auto"
+    if mode not in {b"auto", b"daemon", b"direct"}:
+        raise GiveUp("mode")
+    return mode
+
+
+def insist(
+    request: Request, limit: float, deadline: float, *, alone: bool, unknown: bool = False
+) -> int:
     """Ask until there is an answer or no time; `alone`: the daemon is the only one to ask."""
-    deadline, unknown, absent = time.monotonic() + limit, False, False
+    absent = False
     while True:
         try:
             answer = ask(request, deadline)
@@ -132,35 +174,21 @@ def insist(request: Request, limit: float, *, alone: bool) -> int:
             unknown = True
         except Absent:
             if not alone:
-                return direct(request, max(deadline - time.monotonic(), 0.05))
+                return request.run_here(max(deadline - time.monotonic(), 0.05))
             absent = True
         except Expired as exc:
             if absent and not unknown:
-                raise GiveUp("no daemon answers, and INTERCORE_MODE is daemon", START) from None
-            raise told_late(limit, sent=unknown or exc.args[0]) from None
+                raise GiveUp("no daemon") from None
+            raise GiveUp("unknown" if unknown or exc.args[0] else "late", limit) from None
         else:
             if answer is None:
-                return direct(request, limit)
+                return request.run_here(limit)
             if isinstance(answer, int):
                 return answer
             request.attach(answer)
             deadline = time.monotonic() + limit  # reading the input was the caller's own time
             continue
         time.sleep(0.005)
-
-
-def context(argv: list[str]) -> str:
-    """The verb, as far as it can be told without knowing the commands."""
-    pairs = zip(["", *argv], argv, strict=False)
-    words = [w for flag, w in pairs if w[:1] != "-" and flag not in {"--db", "--timeout"}]
-    return " ".join(words[:2]) or "call"
-
-
-def told_late(limit: float, *, sent: bool) -> GiveUp:
-    if not sent:
-        return GiveUp(f"the daemon is too busy to listen within {limit:g} s", "try again")
-    told = f"unknown_outcome: the daemon did not answer within {limit:g} s"
-    return GiveUp(told, "ask again: read the state before you repeat a write")
 
 
 def ask(request: Request, deadline: float) -> int | Need | None:
@@ -177,39 +205,57 @@ def ask(request: Request, deadline: float) -> int | Need | None:
         except OSError as exc:
             if exc.errno not in NOT_EXECUTED:
                 raise
-        return Reply(sock, deadline, sent=sent).read()
+        return Reply(request, sock, deadline, sent=sent).read()
     finally:
         sock.close()
 
 
 class Reply:
-    """What the daemon sends back, printed only once a part of it is complete."""
+    """What the daemon sends back, delivered only once a part of it is complete."""
 
-    def __init__(self, sock: socket, deadline: float, *, sent: bool) -> None:
+    def __init__(self, request: Request, sock: socket, deadline: float, *, sent: bool) -> None:
+        self.request = request
         self.sock = sock
         self.deadline = deadline
         self.sent = sent
         self.started = False
+        self.streaming = False
         self.buffer = b""
 
     def read(self) -> int | Need | None:
+        try:
+            return self.parse()
+        except (ValueError, IndexError):
+            raise GiveUp("nonsense") from None
+
+    def parse(self) -> int | Need | None:
         while True:
-            words = self.line().split()
+            words = self.line().split(b" ")
             if words[0] == b"?":
-                path = self.take(int(words[3])) if words[1] == b"file" else b""
-                return words[1], int(words[2]), path
+                path = self.take(number(words[3])) if words[1] == b"file" else b""
+                return words[1], number(words[2]), path
             if words[0] == b"!":
                 return None
-            out, err = self.take(int(words[1])), self.take(int(words[2]))
-            failed = not write(1, out)
-            write(2, err)
-            if failed:
-                raise GiveUp("cannot write to stdout", "check where it is redirected to")
-            if words[0] != b"+":
-                return int(words[0])
+            exit_status = -1 if words[0] == b"+" else number(words[0])
+            if exit_status < 0:
+                self.stream()
+            out, err = self.take(number(words[1])), self.take(number(words[2]))
+            wanted = self.request.deliver(out, err)
+            if exit_status >= 0:
+                return exit_status
+            if not wanted:
+                return 0
+
+    def stream(self) -> None:
+        """What goes on may also be silent for as long as it likes."""
+        if not self.request.streams:
+            raise ValueError
+        self.streaming = True
 
     def line(self) -> bytes:
-        while b"\n" not in self.buffer:
+        while b"\n" not in self.buffer[:LINE_BYTES]:
+            if len(self.buffer) >= LINE_BYTES:
+                raise ValueError
             self.more(65536)
         head, _, self.buffer = self.buffer.partition(b"\n")
         return head
@@ -228,18 +274,27 @@ class Reply:
 
     def more(self, size: int) -> None:
         try:
-            self.sock.settimeout(left(self.deadline, sent=self.sent))
+            self.sock.settimeout(None if self.streaming else left(self.deadline, sent=self.sent))
             data = self.sock.recv(size)
         except TimeoutError:
             raise Expired(self.sent) from None
         except OSError as exc:
             if exc.errno not in NOT_EXECUTED:
                 raise
-            raise (Lost if self.started else Absent) from None
+            data = b""
+            self.sent = self.started  # the rest of what we sent was not even read
         if not data:
-            raise (Lost if self.sent else Absent)
+            if self.streaming:
+                raise GiveUp("broken") from None
+            raise (Lost if self.sent else Absent) from None
         self.started = True
         self.buffer += data
+
+
+def number(digits: bytes) -> int:
+    if not digits.isdigit() or int(digits[:10]) > PART_BYTES:
+        raise ValueError
+    return int(digits)
 
 
 def connect(deadline: float) -> socket:
@@ -272,13 +327,9 @@ def connect_once(deadline: float) -> socket:
             raise Expired(NOT_SENT) from None
         except OSError as exc:
             if exc.errno is None:
-                raise GiveUp(
-                    f"the socket path {path} is too long", "use one of 107 bytes"
-                ) from None
+                raise GiveUp("long path", path) from None
             if exc.errno not in ABSENT and exc.errno not in FORBIDDEN:
-                raise GiveUp(
-                    f"cannot connect to {path}: {exc.strerror}", "is it a socket?"
-                ) from None
+                raise GiveUp("no socket", path, exc.strerror) from None
         sock.close()
     raise Absent
 
@@ -296,20 +347,7 @@ def peer_uid(sock: socket) -> int:
     return int.from_bytes(sock.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)[4:8], sys.byteorder)
 
 
-def direct(request: Request, limit: float) -> int:
-    """Run the command here.  Only now is the rest of Python worth its price."""
-    try:
-        from icctl.direct import run_here
-    except ImportError:  # click or msgspec live where only `site` looks
-        import site
-
-        site.main()
-        from icctl.direct import run_here
-    return run_here(request, limit)
-
-
 def timeout_ms(argv: list[str]) -> float:
-    """The value of --timeout; whoever parses it in earnest complains if it is wrong."""
     value = None
     words = iter(before_dashes(argv))
     for word in words:
@@ -317,23 +355,11 @@ def timeout_ms(argv: list[str]) -> float:
             value = next(words, None)
         elif word.startswith("--timeout="):
             value = word[10:]
-    return min(go_duration(value) or DEFAULT_MS, MAX_MS) if value else DEFAULT_MS
+    if not value:
+        return DEFAULT_MS
+    from icctl.durations import go_duration
 
-
-def go_duration(text: str) -> float | None:
-    """Milliseconds, or None for what is not a positive duration."""
-    total, number, unit = 0.0, "", ""
-    for char in [*text, "0"]:
-        if char in "0123456789." and unit:
-            if unit not in UNITS_MS or number.count(".") > 1 or number in ("", "."):
-                return None
-            total += float(number) * UNITS_MS[unit]
-            number, unit = "", ""
-        if char in "0123456789.":
-            number += char
-        else:
-            unit += char
-    return total if total > 0 else None
+    return min(go_duration(value) or DEFAULT_MS, MAX_MS)
 
 
 def before_dashes(argv: list[str]) -> list[str]:
@@ -347,48 +373,20 @@ def left(deadline: float, *, sent: bool) -> float:
     return remaining
 
 
-def read_file(path: bytes, limit: int) -> bytes | int:
-    """The content of a file, or the errno that says why not."""
-    try:
-        fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
-    except OSError as exc:
-        return exc.errno or EIO
-    try:
-        return read_all(fd, limit)
-    finally:
-        posix.close(fd)
-
-
-def read_all(fd: int, limit: int) -> bytes | int:
-    """Everything up to just past the limit, so that "too large" can be told from "just fits"."""
-    parts: list[bytes] = []
-    size = 0
-    while size <= limit:
-        try:
-            data = posix.read(fd, min(1 << 20, limit + 1 - size))
-        except OSError as exc:
-            return exc.errno or EIO
-        if not data:
-            break
-        parts.append(data)
-        size += len(data)
-    return b"".join(parts)
-
-
-def write(fd: int, data: bytes) -> bool:
-    """Whether everything was written.  A reader that has gone away did not want it."""
+def write(fd: int, data: bytes) -> int:
+    """0, or the errno that says why not everything was written."""
     while data:
         try:
             data = data[posix.write(fd, data) :]
         except BlockingIOError:
             time.sleep(0.002)
         except OSError as exc:
-            return exc.errno in {EPIPE, EBADF}
-    return True
+            return exc.errno or -1
+    return 0
 
 
 def say(text: str) -> None:
-    write(2, text.encode("utf-8", "backslashreplace"))
+    write(2, text.encode(sys.getfilesystemencoding(), "surrogateescape"))
 
 
 def fill_standard_descriptors() -> None:

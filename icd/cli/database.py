@@ -6,7 +6,7 @@ import click
 
 from icd import __version__
 from icd.cli import render
-from icd.cli.invocation import Ask, Output, World
+from icd.cli.invocation import Ask, Invocation, Output, World
 from icd.errors import IcError, NoDatabase
 from icd.rpc.methods import database as methods
 
@@ -59,17 +59,24 @@ def health(world: World, *, thorough: bool) -> Ask:
 def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
     """Print the version of the program and of the schema, with or without a database.
 
+    With --verbose also the door: which client forwarded the command, and whether the daemon or
+    the client itself ran it.
+
     \b
-    Example:
+    Examples:
       icctl version
+      icctl version --verbose
     """
     del ignored  # scripts of the original pass all sorts of things
     program = world.invocation.program
+    door = _door(world.invocation)
 
     def shown(schema: int | None, why: str) -> Output:
         if world.json:
-            return render.to_json({"program": program, "version": __version__, "schema": schema})
-        return render.text(f"{program} {__version__}", f"schema: {why}")
+            facts = {"program": program, "version": __version__, "schema": schema}
+            return render.to_json(facts | {"door": door} if world.verbose else facts)
+        lines = [f"{program} {__version__}", f"schema: {why}"]
+        return render.text(*lines, *([f"door: {door}"] if world.verbose else []))
 
     def show(result: methods.SchemaVersion) -> Output:
         return shown(result.schema, f"v{result.schema}")
@@ -79,6 +86,11 @@ def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
         return shown(None, "unknown (no database)" if missing else f"unknown ({error.message})")
 
     return Ask("db.schema", methods.Schema(), show, render_error=without)
+
+
+def _door(invocation: Invocation) -> str:
+    way = "through" if invocation.host == "daemon" else "without"
+    return f"{invocation.door}, {way} the daemon"
 
 
 def _relative(path: str, cwd: str) -> str:

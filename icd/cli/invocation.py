@@ -23,6 +23,8 @@ class Invocation(msgspec.Struct):
     cwd: str
     deadline: float
     program: str = "icctl"
+    door: str = "json-rpc"  # which client the caller used
+    host: Literal["daemon", "direct"] = "daemon"
     env: dict[str, str] = {}
     pid: int | None = None
     request_id: str | None = None
@@ -77,6 +79,7 @@ class World(msgspec.Struct):
 
     invocation: Invocation
     json: bool
+    verbose: bool = False
 
     def stdin(self) -> bytes:
         if self.invocation.stdin is None:

@@ -44,7 +44,7 @@ def plan(invocation: Invocation) -> Plan | Need | Output:
             return _unknown(invocation.program, words[0])
         if flags.help:
             return Output(0, texts.command(invocation.program, context, command))
-        ask = _parse(command, context, words, World(invocation, flags.json))
+        ask = _parse(command, context, words, World(invocation, flags.json, flags.verbose))
         return _ready(invocation, flags, ask, context)
     except Needed as exc:
         return exc.need

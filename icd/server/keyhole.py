@@ -2,8 +2,8 @@
 
 Request   `ic1 N` NUL, then N fields, each a letter and a value and NUL, then attachments:
           i request id · t deadline in milliseconds of CLOCK_MONOTONIC · n program ·
-          d directory · p parent's pid · y which of 0 1 2 are terminals · e NAME=VALUE ·
-          a argument ·
+          v which client sends this · d directory · p parent's pid · y which of 0 1 2 are
+          terminals · e NAME=VALUE · a argument ·
           s LENGTH: (stdin follows) · f LENGTH:PATH (a file follows) · x ERRNO:PATH (unreadable)
 Reply     `EXIT OUT ERR` newline and OUT + ERR raw bytes;
           `+ OUT ERR` newline and bytes: more follows;
@@ -81,6 +81,8 @@ def _set(found: Invocation, letter: bytes, value: bytes) -> None:
         found.request_id = value.decode("ascii", "replace")[:64]
     elif letter == b"n":
         found.program = value.decode("utf-8", "backslashreplace")[:64]
+    elif letter == b"v":
+        found.door = value.decode("utf-8", "backslashreplace")[:64]
     elif letter == b"d":
         found.cwd = os.fsdecode(value)
         if not found.cwd.startswith("/"):

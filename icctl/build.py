@@ -1,0 +1,65 @@
+"""Building the installed commands; run by hatchling, not part of the installed package.
+
+With a C compiler `icctl` and `ic` are the native keyhole, and the wheel is one of this platform.
+Without one they are the Python client, and the wheel is for any platform.  `icctl-python` is
+always the Python client.  INTERCORE_KEYHOLE=off builds the latter on purpose, `require` fails
+where the former cannot be built.
+"""
+
+import os
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SOURCES = ("icctl/keyhole.c", "icctl/helper.c")
+FLAGS = (
+    "-std=c11 -O2 -Wall -Wextra -Werror -fstack-protector-strong -U_FORTIFY_SOURCE"
+    " -D_FORTIFY_SOURCE=3 -fPIE -s"
+).split()
+# Without a dynamic linker the command starts a fifth faster; not every system has a static libc.
+LINKS = (("-static-pie",), ("-pie",))
+
+
+class Commands(BuildHookInterface[Any]):
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        del version
+        self.place = tempfile.TemporaryDirectory(prefix="intercore-build-")
+        python = os.path.join(self.root, "icctl", "bin", "icctl-python")
+        scripts = {python: "icctl-python"}
+        native = self.compile()
+        if native:
+            machine = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            build_data["tag"] = f"py3-none-{machine}"
+            build_data["pure_python"] = False
+        for name in ("icctl", "ic"):
+            copy = os.path.join(self.place.name, name)
+            shutil.copy(native or python, copy)
+            scripts[copy] = name
+        build_data["shared_scripts"].update(scripts)
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        del version, build_data, artifact_path
+        self.place.cleanup()
+
+    def compile(self) -> str | None:
+        """The path of the native keyhole, if it can be built."""
+        wish = os.environ.get("INTERCORE_KEYHOLE", "auto")
+        compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+        if wish == "off" or (compiler is None and wish != "require"):
+            return None
+        target = os.path.join(self.place.name, "keyhole")
+        told = "no C compiler was found; set CC"
+        for link in LINKS if compiler else ():
+            command = [*compiler.split(), *FLAGS, *link, *SOURCES, "-o", target]
+            done = subprocess.run(command, cwd=self.root, capture_output=True, check=False)
+            if done.returncode == 0:
+                return target
+            told = done.stderr.decode(errors="replace")
+        if wish == "require":
+            raise RuntimeError(f"the native keyhole cannot be built: {told}")
+        self.app.display_warning(f"the native keyhole cannot be built, using Python's: {told}")
+        return None

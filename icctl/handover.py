@@ -1,0 +1,77 @@
+"""Going on where the native keyhole, or a helper, stopped.
+
+INTERCORE_HANDOVER is private to the programs of one installation:
+`REASON ID LIMIT_MS DEADLINE_MS FD PROGRAM`.  The id is that of the request, so that what may have
+been executed is not executed again; the deadline is a moment of CLOCK_MONOTONIC.  FD, unless it is
+-1, holds the input that was read already: the number of its fields, the fields, and the bytes.
+
+Reasons
+    -  nothing was tried
+    a  no daemon executed it              l  a daemon may have executed it, and left
+    e  the deadline passed, not sent      u  the deadline passed, sent
+    w  its output could not be written    n  the reply made no sense
+    b  a stream broke
+"""
+
+import posix
+
+from icctl import hot
+
+ENDINGS = {"e": "late", "u": "unknown", "w": "unwritable", "n": "nonsense", "b": "broken"}
+REASONS = {"-", "a", "l", *ENDINGS}
+DOOR = b"native keyhole, handed over to the python client"
+
+
+def accept() -> "Handover | None":
+    """What was handed over, if it is well-formed; nobody else shall find it."""
+    words = posix.environ.pop(hot.HANDOVER).split(b" ", 5)
+    try:
+        reason, request_id, limit, deadline, fd, program = (w.decode() for w in words)
+        found = Handover(reason, request_id, int(limit) / 1000, int(deadline) / 1000, program)
+        found.inputs = read_inputs(int(fd)) if int(fd) >= 0 else []
+    except (ValueError, IndexError, OSError):
+        return None
+    return found if reason in REASONS else None
+
+
+class Handover:
+    def __init__(
+        self, reason: str, request_id: str, limit: float, deadline: float, program: str
+    ) -> None:
+        self.reason = reason
+        self.id = request_id
+        self.limit = limit
+        self.deadline = deadline
+        self.program = program
+        self.inputs: list[hot.Input] = []
+
+    def resume(self, argv: list[str]) -> int:
+        if self.reason in ENDINGS:
+            raise hot.GiveUp(ENDINGS[self.reason], self.limit)
+        request = hot.Request(argv, self.program, hot.world())
+        request.door = DOOR
+        if self.reason == "-":
+            return hot.run(request)
+        request.id = self.id
+        request.inputs = self.inputs
+        alone = hot.chosen_mode() == b"daemon"
+        unknown = self.reason == "l"
+        return hot.insist(request, self.limit, self.deadline, alone=alone, unknown=unknown)
+
+
+def read_inputs(fd: int) -> list[hot.Input]:
+    parts = []
+    while data := posix.read(fd, 1 << 20):
+        parts.append(data)
+    posix.close(fd)
+    count, _, rest = b"".join(parts).partition(b"\0")
+    *fields, rest = rest.split(b"\0", int(count))
+    inputs: list[hot.Input] = []
+    for field in fields:
+        kind, (size, _, path) = field[:1], field[1:].partition(b":")
+        if kind == b"x":
+            inputs.append((b"f", path, int(size)))
+        else:
+            inputs.append((kind, path, rest[: int(size)]))
+            rest = rest[int(size) :]
+    return inputs

@@ -1,0 +1,167 @@
+/* A helper for a shell that makes several calls: no process is started for a call.
+
+   The shell writes frames into one named pipe and reads answers from another; icctl/helper.py is
+   the same in Python and describes both.  The helper lives in a session of its own, keeps no
+   descriptor of the shell, and ends with it, whatever ends the shell. */
+
+#define _GNU_SOURCE
+#include "keyhole.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SYS_pidfd_open /* the same numbers on every machine, for headers older than the kernel */
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+enum { INLINE_BYTES = 512 }; /* a shell reads a pipe byte by byte, and a file in one go */
+
+static char directory[256];
+static int home; /* the directory, opened */
+
+static _Noreturn void leave(int signal)
+{
+    (void)signal;
+    unlinkat(home, "in", 0);
+    unlinkat(home, "out", 0);
+    unlinkat(home, "stdout", 0);
+    unlinkat(home, "stderr", 0);
+    rmdir(directory);
+    _exit(0);
+}
+
+/* Make the private directory with its pipes. */
+static void settle(int *in, int *out)
+{
+    const char *places[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
+    char *made = NULL;
+    for (int i = 0; i < 3 && !made; i++) {
+        const char *form = places[i] ? "%s/intercore-helper-XXXXXX" : "";
+        int size = snprintf(directory, sizeof directory, form, places[i]);
+        if (size > 0 && (size_t)size < sizeof directory) made = mkdtemp(directory);
+    }
+    if (!made || (home = open(directory, O_DIRECTORY | O_CLOEXEC)) < 0) fail("no directory");
+    if (mkfifoat(home, "in", 0600) || mkfifoat(home, "out", 0600)) fail(directory);
+    *in = openat(home, "in", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    *out = openat(home, "out", O_RDWR | O_CLOEXEC);
+    if (*in < 0 || *out < 0) fail(directory);
+}
+
+/* The fields of a request that has arrived completely, or NULL; a shell sends one at a time. */
+static const char *complete(struct call *c, const struct bytes *b)
+{
+    int head = 0;
+    const char *at = b->data, *end = b->data + b->size;
+    if (!memchr(at, 0, b->size)) return NULL;
+    if (sscanf(at, "ic1 %6d%n", &c->count, &head) != 1 || at[head]) leave(0);
+    const char *fields = at += head + 1;
+    for (int i = 0; i < c->count; i++, at++)
+        if (at == end || !(at = memchr(at, 0, (size_t)(end - at)))) return NULL;
+    return fields;
+}
+
+/* Paths are relative to the caller's directory, which comes as a field. */
+static void enter(const struct bytes *fields)
+{
+    for (const char *at = fields->data; at < fields->data + fields->size; at += strlen(at) + 1)
+        if (*at == 'd' && !chdir(at + 1)) return;
+    if (chdir("/")) leave(0);
+}
+
+static bool keep(const char *name, const char *data, size_t size)
+{
+    int fd = openat(home, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    bool kept = fd >= 0 && !write_all(fd, data, size);
+    if (fd >= 0) close(fd);
+    return kept;
+}
+
+static void answer(const struct call *c, enum outcome ended, FILE *to)
+{
+    bool fits = c->out + c->err <= INLINE_BYTES && (!c->said || !memchr(c->said, 0, c->out + c->err));
+    if (ended == ANSWERED && fits) {
+        fprintf(to, "%d%c%.*s%c%s%c", c->exit, 0, (int)c->out, c->said, 0, c->said + c->out, 0);
+    } else if (ended == ANSWERED && keep("stdout", c->said, c->out) &&
+               keep("stderr", c->said + c->out, c->err)) {
+        fprintf(to, "%d@%c", c->exit, 0);
+    } else {
+        fputc('!', to);
+        describe(c, ended == ANSWERED ? UNWRITABLE : ended, -1, to);
+        fputc(0, to);
+    }
+}
+
+static void serve(struct call *c, const char *fields, size_t size, int out)
+{
+    struct bytes told = {0};
+    start(&c->fields);
+    fwrite(fields, 1, size, c->fields.file);
+    fflush(c->fields.file);
+    enter(&c->fields);
+    enum outcome ended = insist(c);
+    start(&told);
+    answer(c, ended, told.file);
+    fflush(told.file);
+    write_all(out, told.data, told.size);
+    stop(&told);
+    stop(&c->fields);
+    stop(&c->heads);
+    stop(&c->tail);
+    c->inputs = 0;
+    if (chdir("/")) leave(0); /* pin nobody's directory */
+}
+
+static _Noreturn void attend(struct call *c, int in, int out, int shell)
+{
+    struct bytes request = {0};
+    char buffer[1 << 16];
+    start(&request);
+    for (;;) {
+        struct pollfd either[] = {{in, POLLIN, 0}, {shell, POLLIN, 0}};
+        if (poll(either, 2, -1) > 0 && either[1].revents) leave(0);
+        ssize_t n = read(in, buffer, sizeof buffer);
+        if (n <= 0) continue;
+        fwrite(buffer, 1, (size_t)n, request.file);
+        fflush(request.file);
+        const char *fields = complete(c, &request);
+        if (!fields) continue;
+        serve(c, fields, request.size - (size_t)(fields - request.data), out);
+        stop(&request);
+        start(&request);
+    }
+}
+
+/* Serve the shell `owner` from the background; prints the helper's pid and directory. */
+int help(struct call *c, const char *owner)
+{
+    int in, out;
+    if (syscall(SYS_close_range, 3, ~0U, 0))
+        for (int fd = 3; fd < 1024; fd++) close(fd);
+    int shell = (int)syscall(SYS_pidfd_open, atoi(owner), 0);
+    if (shell < 0) fail("cannot watch the shell");
+    settle(&in, &out);
+    pid_t child = fork();
+    if (child) return child < 0; /* whoever waits for our output waits for the child's */
+    setsid();
+    for (int i = 0; i < 3; i++)
+        signal((int[]){SIGTERM, SIGINT, SIGHUP}[i], leave);
+    c->keeps = true;
+    c->door = "native helper";
+    c->parent = atoi(owner);
+    printf("%d %s\n", (int)getpid(), directory);
+    fflush(stdout);
+    int null = open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; fd++) dup2(null, fd);
+    close(null);
+    attend(c, in, out, shell);
+}

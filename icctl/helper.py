@@ -1,0 +1,173 @@
+"""A helper for a shell that makes several calls: no process is started for a call.
+
+`icctl --helper PID`, for lib-intercore.sh only, goes to the background, prints its own pid and a
+directory, and serves the shell PID until that ends.  icctl/helper.c is the same without Python.
+
+The directory is private and holds two named pipes, which the shell opens for each call, for reading
+and writing, so that it keeps no descriptor and never waits in open(2).
+    in      a frame: `ic1 N`, and the fields d, e and a that the keyhole would have sent
+    out     the answer, each of its fields ended by NUL: `EXIT` STDOUT STDERR;
+            or `EXIT@`: they are in the files stdout and stderr;
+            or `!HANDOVER`: run icctl, with this as its INTERCORE_HANDOVER
+One call at a time; a shell that gave up on a call does not use the helper again.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from typing import NoReturn
+
+from icctl import hot
+
+# A shell reads a pipe byte by byte, and a file in one go.
+INLINE_BYTES = 512
+FILES = ("in", "out", "stdout", "stderr")
+
+
+def serve(arguments: list[str], program: str) -> int:
+    os.closerange(3, 4096)
+    try:
+        owner = int(arguments[0])
+        shell = os.pidfd_open(owner)
+    except (IndexError, ValueError, OSError):
+        raise hot.GiveUp("shell") from None
+    directory = settle()
+    if os.fork():
+        return 0  # whoever waits for our output waits for the child's
+    os.setsid()
+    helper = Helper(program, owner, directory)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: helper.leave())
+    os.write(1, os.fsencode(f"{os.getpid()} {directory}\n"))
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    helper.attend(shell)
+
+
+def settle() -> str:
+    """Make the private directory with its pipes."""
+    import tempfile
+
+    for place in (os.environ.get("XDG_RUNTIME_DIR"), None):
+        with contextlib.suppress(OSError):
+            directory = tempfile.mkdtemp(prefix="intercore-helper-", dir=place)
+            for name in FILES[:2]:
+                os.mkfifo(os.path.join(directory, name), 0o600)
+            return directory
+    raise hot.GiveUp("pipes")
+
+
+class Kept(hot.Request):
+    """A request whose answer is kept, not printed, and which the shell runs if we cannot."""
+
+    door = b"python helper"
+    streams = False
+    deadline = 0.0
+    exit = 0
+    out = err = told = b""
+
+    def deliver(self, out: bytes, err: bytes) -> bool:
+        self.out, self.err = out, err
+        return True
+
+    def ask(self, limit: float) -> str:
+        """The reason to hand over, or nothing if there is an answer."""
+        self.deadline = time.monotonic() + limit
+        if hot.chosen_mode() == b"direct" or "--no-daemon" in hot.before_dashes(self.argv):
+            return "-"
+        try:
+            while not isinstance(answer := hot.ask(self, self.deadline), int):
+                if answer is None:
+                    return "a"
+                self.attach(answer)
+                self.deadline = time.monotonic() + limit
+            self.exit = answer
+        except hot.Lost:
+            return "l"
+        except hot.Expired as exc:
+            return "u" if exc.args[0] else "e"
+        except hot.GiveUp as exc:
+            return "n" if exc.args[0] == "nonsense" else "a"
+        except hot.Absent:
+            return "a"
+        return ""
+
+
+class Helper:
+    def __init__(self, program: str, owner: int, directory: str) -> None:
+        self.program = program
+        self.owner = owner
+        self.directory = directory
+        self.inbox = os.open(self.path("in"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.outbox = os.open(self.path("out"), os.O_RDWR | os.O_CLOEXEC)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    def leave(self) -> NoReturn:
+        for name in FILES:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path(name))
+        with contextlib.suppress(OSError):
+            os.rmdir(self.directory)
+        os._exit(0)
+
+    def attend(self, shell: int) -> NoReturn:
+        poll = select.poll()
+        poll.register(self.inbox, select.POLLIN)
+        poll.register(shell, select.POLLIN)
+        request = b""
+        while True:
+            if any(fd == shell for fd, _ in poll.poll()):
+                self.leave()
+            with contextlib.suppress(BlockingIOError):
+                request += os.read(self.inbox, 1 << 16)
+            fields = complete(request)
+            if fields is not None:
+                os.write(self.outbox, self.answer(fields))
+                request = b""
+
+    def answer(self, fields: list[bytes]) -> bytes:
+        world = [b"p%d" % self.owner, *(f for f in fields if f[:1] in (b"d", b"e"))]
+        argv = [os.fsdecode(f[1:]) for f in fields if f[:1] == b"a"]
+        enter(fields)
+        kept = Kept(argv, self.program, world)
+        limit = hot.timeout_ms(argv) / 1000
+        reason = kept.ask(limit)
+        os.chdir("/")  # pin nobody's directory
+        if not reason and self.keep(kept):
+            return kept.told
+        times = f"{limit * 1000:.0f} {kept.deadline * 1000:.0f}"
+        return os.fsencode(f"!{reason or 'w'} {kept.id} {times} -1 {self.program}\0")
+
+    def keep(self, kept: Kept) -> bool:
+        """Put what is long, or holds what a shell cannot read from a pipe, into files."""
+        if len(kept.out + kept.err) <= INLINE_BYTES and b"\0" not in kept.out + kept.err:
+            kept.told = b"%d\0%b\0%b\0" % (kept.exit, kept.out, kept.err)
+            return True
+        try:
+            for name, data in (("stdout", kept.out), ("stderr", kept.err)):
+                with open(self.path(name), "wb") as file:
+                    file.write(data)
+        except OSError:
+            return False
+        kept.told = b"%d@\0" % kept.exit
+        return True
+
+
+def enter(fields: list[bytes]) -> None:
+    """Paths are relative to the caller's directory, which comes as a field."""
+    with contextlib.suppress(OSError):
+        for field in fields:
+            if field[:1] == b"d":
+                os.chdir(field[1:])
+
+
+def complete(request: bytes) -> list[bytes] | None:
+    """The fields of a request that has arrived completely; a shell sends one at a time."""
+    head, _, rest = request.partition(b"\0")
+    fields = rest.split(b"\0")[:-1]
+    return fields if rest and len(fields) >= int(head.removeprefix(b"ic1 ")) else None

@@ -1,0 +1,390 @@
+/* The native keyhole: forward a command line to the daemon and print what comes back.
+
+   Hooks pay for every process they start, and this one is done before a Python has found its
+   library.  It knows the way there and back, nothing else.  Whatever needs a mind -- no daemon, a
+   socket of somebody else, a lost reply, a deadline that passed, any sentence to be said -- is
+   handed over to the Python client beside it, `icctl-python`, which goes on where this one stopped.
+
+   Promises, those of icctl/hot.py, which is the reference:
+   - stdin belongs to the hook: it is read only when the daemon asks for it;
+   - one total deadline covers connecting, sending and receiving;
+   - a request that may have been executed is only ever repeated under its own id;
+   - a part of a reply is printed once it is complete, so that a retry prints nothing twice. */
+
+#define _GNU_SOURCE
+#include "keyhole.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DEFAULT_MS = 5000, MAX_MS = 300000, MARGIN_MS = 50, PART_BYTES = 1 << 28 };
+
+struct reply {
+    int fd;
+    int64_t deadline; /* -1: a stream may be silent for as long as it likes */
+    bool sent, started;
+};
+
+_Noreturn void fail(const char *what)
+{
+    fprintf(stderr, "icctl: %s: %s; if it stays so, reinstall intercore\n", what, strerror(errno));
+    exit(2);
+}
+
+/* --- bytes and time --- */
+
+void start(struct bytes *b)
+{
+    if (!(b->file = open_memstream(&b->data, &b->size))) fail("no memory");
+}
+
+void stop(struct bytes *b)
+{
+    if (b->file && fclose(b->file)) fail("no memory");
+    free(b->data);
+    *b = (struct bytes){0};
+}
+
+static void append(FILE *to, struct bytes *b)
+{
+    fflush(b->file);
+    fwrite(b->data, 1, b->size, to);
+}
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Whether the descriptor becomes ready before the deadline. */
+static bool ready(int fd, short events, int64_t deadline)
+{
+    for (;;) {
+        int64_t left = deadline < 0 ? -1 : deadline - now();
+        if (deadline >= 0 && left <= 0) return false;
+        if (poll(&(struct pollfd){fd, events, 0}, 1, (int)left) > 0) return true;
+    }
+}
+
+/* 0, or why not everything was written. */
+int write_all(int fd, const char *data, size_t size)
+{
+    while (size) {
+        ssize_t n = write(fd, data, size);
+        if (n >= 0) data += n, size -= (size_t)n;
+        else if (errno == EAGAIN) ready(fd, POLLOUT, -1);
+        else if (errno != EINTR) return errno;
+    }
+    return 0;
+}
+
+/* --- the call --- */
+
+/* The argument after `last`, if it stands before `--`. */
+static const char *next_word(const struct call *c, const char *last)
+{
+    const char *at = last ? last + strlen(last) + 1 : c->fields.data;
+    for (; at < c->fields.data + c->fields.size; at += strlen(at) + 1)
+        if (*at == 'a') return strcmp(at + 1, "--") ? at + 1 : NULL;
+    return NULL;
+}
+
+/* A number and `ms` or `s`; 0 for what it takes a mind to read. */
+static int64_t milliseconds(const char *text)
+{
+    unsigned number = 0;
+    int end = 0, unit = 1;
+    if (*text < '0' || *text > '9') return 0;
+    sscanf(text, "%6ums%n", &number, &end);
+    if (!end) sscanf(text, "%6us%n", &number, &end), unit = 1000;
+    int64_t found = end && !text[end] ? (int64_t)number * unit : 0;
+    return found < MAX_MS ? found : MAX_MS;
+}
+
+/* Give a call whose fields are there its id and its time; false if it is not for us. */
+static bool begin(struct call *c)
+{
+    const char *mode = getenv("INTERCORE_MODE"), *value = NULL;
+    unsigned char random[12];
+    if (getrandom(random, sizeof random, 0) != sizeof random) fail("no random numbers");
+    for (size_t i = 0; i < sizeof random; i++) sprintf(c->id + 2 * i, "%02x", random[i]);
+    for (const char *word = next_word(c, NULL); word; word = next_word(c, word)) {
+        if (!strcmp(word, "--no-daemon")) return false;
+        if (!strncmp(word, "--timeout=", 10)) value = word + 10;
+        if (!strcmp(word, "--timeout") && !(value = word = next_word(c, word))) return false;
+    }
+    c->limit = value ? milliseconds(value) : DEFAULT_MS;
+    c->deadline = now() + c->limit;
+    if (mode && *mode && strcmp(mode, "auto") && strcmp(mode, "daemon")) return false;
+    return c->limit > 0;
+}
+
+static void frame(struct call *c, FILE *f)
+{
+    /* The daemon is told to be done a little before we stop listening: its "no" still arrives. */
+    int64_t margin = (c->deadline - now()) / 10;
+    int64_t deadline = c->deadline - (margin < MARGIN_MS ? margin : MARGIN_MS);
+    fprintf(f, "ic1 %d%ci%s%cn%s%c", c->count + c->inputs + 6, 0, c->id, 0, c->program, 0);
+    fprintf(f, "v%s%cp%d%ct%lld%c", c->door, 0, (int)c->parent, 0, (long long)deadline, 0);
+    fprintf(f, "y%d%d%d%c", isatty(0), isatty(1), isatty(2), 0);
+    append(f, &c->fields);
+    append(f, &c->heads);
+    append(f, &c->tail);
+}
+
+/* Add stdin or a file to the input: a byte too many tells "too large" from "just fits". */
+static enum outcome attach(struct call *c, const char *path, size_t limit)
+{
+    char buffer[1 << 16];
+    struct bytes content = {0};
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : 0, failed = fd < 0 ? errno : 0;
+    start(&content);
+    for (size_t left = limit + 1; left && !failed;) {
+        ssize_t n = read(fd, buffer, left < sizeof buffer ? left : sizeof buffer);
+        if (n == 0) break;
+        if (n < 0 && errno != EINTR) failed = errno;
+        if (n > 0) fwrite(buffer, 1, (size_t)n, content.file), left -= (size_t)n;
+    }
+    if (fd > 0) close(fd);
+    fflush(content.file);
+    if (failed && path) fprintf(c->heads.file, "x%d:%s%c", failed, path, 0);
+    else if (failed) fprintf(c->heads.file, "s0:%c", 0);
+    else fprintf(c->heads.file, "%c%zu:%s%c", path ? 'f' : 's', content.size, path ? path : "", 0);
+    if (!failed) append(c->tail.file, &content);
+    stop(&content);
+    c->inputs++;
+    return NEEDED;
+}
+
+/* --- there --- */
+
+/* A connection to a daemon of our own user, or the errno, negative. */
+static int dial_at(const struct sockaddr_un *to)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -errno;
+    int failed = connect(fd, (const struct sockaddr *)to, sizeof *to) ? errno : 0;
+    if (!failed && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) failed = errno;
+    if (!failed && peer.uid != geteuid()) failed = EACCES;
+    if (failed) close(fd);
+    return failed ? -failed : fd;
+}
+
+static int dial(const struct call *c)
+{
+    struct sockaddr_un to[2] = {{.sun_family = AF_UNIX}, {.sun_family = AF_UNIX}};
+    const char *given = getenv("INTERCORE_SOCKET");
+    size_t room = sizeof to->sun_path, places = given && *given ? 1 : 2;
+    snprintf(to[0].sun_path, room, "/run/user/%u/intercore/icd.sock", geteuid());
+    snprintf(to[1].sun_path, room, "/tmp/intercore-%u/icd.sock", geteuid());
+    if (places == 1 && (size_t)snprintf(to[0].sun_path, room, "%s", given) >= room) return -EINVAL;
+    for (;;) {
+        int fd = -ENOENT;
+        for (size_t i = 0; i < places && fd < 0 && fd != -EAGAIN; i++) fd = dial_at(&to[i]);
+        if (fd != -EAGAIN || now() >= c->deadline) return fd;
+        poll(NULL, 0, 2); /* its backlog is full: the daemon is alive, and busy */
+    }
+}
+
+/* ABSENT: the daemon closed before it had read everything, so it executed nothing. */
+static enum outcome send_all(const struct call *c, int fd, const char *data, size_t size)
+{
+    while (size) {
+        ssize_t n = send(fd, data, size, MSG_NOSIGNAL);
+        if (n >= 0) data += n, size -= (size_t)n;
+        else if (errno == EAGAIN && !ready(fd, POLLOUT, c->deadline)) return LATE;
+        else if (errno != EAGAIN && errno != EINTR) return ABSENT;
+    }
+    return ANSWERED;
+}
+
+/* --- and back --- */
+
+static enum outcome take(struct reply *r, char *to, size_t size)
+{
+    while (size) {
+        ssize_t n = recv(r->fd, to, size, 0);
+        if (n > 0) {
+            to += n, size -= (size_t)n;
+            r->started = true;
+        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+            if (r->deadline < 0) return BROKEN;
+            return (n == 0 ? r->sent : r->started) ? LOST : ABSENT;
+        } else if (!ready(r->fd, POLLIN, r->deadline)) {
+            return r->sent ? UNKNOWN : LATE;
+        }
+    }
+    return ANSWERED;
+}
+
+static enum outcome take_line(struct reply *r, char *line, size_t room)
+{
+    for (char *at = line; at < line + room; at++) {
+        enum outcome ended = take(r, at, 1); /* a line is short, and a system call cheap */
+        if (ended) return ended;
+        if (*at == '\n') return *at = 0, ANSWERED;
+    }
+    return NONSENSE;
+}
+
+/* Take a part of the reply. */
+static enum outcome hear(struct call *c, struct reply *r, size_t out, size_t err)
+{
+    if (out > PART_BYTES || err > PART_BYTES) return NONSENSE;
+    free(c->said);
+    if (!(c->said = malloc(out + err + 1))) fail("no memory");
+    c->said[out + err] = 0;
+    c->out = out;
+    c->err = err;
+    return take(r, c->said, out + err);
+}
+
+/* Whether everything was written; a reader that has gone away did not want it. */
+static enum outcome print(struct call *c, bool *gone)
+{
+    int failed = write_all(1, c->said, c->out);
+    write_all(2, c->said + c->out, c->err);
+    *gone = failed == EPIPE || failed == EBADF;
+    return failed && !*gone ? UNWRITABLE : ANSWERED;
+}
+
+static enum outcome read_reply(struct call *c, struct reply *r)
+{
+    for (bool more = true, gone = false; more && !gone;) {
+        char line[64];
+        size_t one, two;
+        int n = 0;
+        enum outcome ended = take_line(r, line, sizeof line);
+        if (ended) return ended;
+        if (line[0] == '!') return ABSENT; /* not a daemon's business */
+        if (sscanf(line, "? stdin %9zu%n", &one, &n) == 1 && !line[n]) return attach(c, NULL, one);
+        if (sscanf(line, "? file %9zu %9zu%n", &one, &two, &n) == 2 && !line[n])
+            return (ended = hear(c, r, two, 0)) ? ended : attach(c, c->said, one);
+        more = sscanf(line, "+ %9zu %9zu%n", &one, &two, &n) == 2 && !line[n];
+        c->exit = 0;
+        if (!more && (sscanf(line, "%3d %9zu %9zu%n", &c->exit, &one, &two, &n) != 3 || line[n]))
+            return NONSENSE;
+        if (more && c->keeps) return NONSENSE; /* a stream wants a process of its own */
+        if (more) r->deadline = -1;
+        if ((ended = hear(c, r, one, two))) return ended;
+        if (!c->keeps && (ended = print(c, &gone))) return ended;
+    }
+    return ANSWERED;
+}
+
+/* One attempt.  A connection that was kept may be stale: then it executed nothing, and a new one
+   is tried. */
+static enum outcome ask(struct call *c)
+{
+    bool kept = c->line > 0;
+    struct reply r = {.fd = kept ? c->line : dial(c), .deadline = c->deadline};
+    struct bytes f = {0};
+    if (r.fd < 0) return r.fd == -EAGAIN ? LATE : ABSENT;
+    start(&f);
+    frame(c, f.file);
+    fflush(f.file);
+    enum outcome ended = send_all(c, r.fd, f.data, f.size);
+    r.sent = ended == ANSWERED;
+    if (ended != LATE) ended = read_reply(c, &r);
+    stop(&f);
+    c->line = ended == NEEDED || (ended == ANSWERED && c->keeps) ? r.fd : 0;
+    if (!c->line) close(r.fd);
+    return kept && ended == ABSENT ? ask(c) : ended;
+}
+
+/* Ask for a call whose fields are there, as long as the daemon wants input. */
+enum outcome insist(struct call *c)
+{
+    fflush(c->fields.file);
+    start(&c->heads);
+    start(&c->tail);
+    enum outcome ended = begin(c) ? ask(c) : UNTRIED;
+    for (; ended == NEEDED; ended = ask(c))
+        c->deadline = now() + c->limit; /* reading the input was the caller's own time */
+    return ended;
+}
+
+/* --- those who take over --- */
+
+void describe(const struct call *c, enum outcome why, int fd, FILE *to)
+{
+    fprintf(to, "%c %s %lld %lld %d %s", (char)why, c->id, (long long)c->limit,
+            (long long)c->deadline, fd, c->program);
+}
+
+static int keep_input(struct call *c)
+{
+    struct bytes b = {0};
+    start(&b);
+    fprintf(b.file, "%d%c", c->inputs, 0);
+    append(b.file, &c->heads);
+    append(b.file, &c->tail);
+    fflush(b.file);
+    int fd = memfd_create("intercore-input", 0);
+    if (fd < 0 || write_all(fd, b.data, b.size) || lseek(fd, 0, SEEK_SET)) fail("no memory");
+    return fd;
+}
+
+static _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
+{
+    char path[4096 + 16];
+    struct bytes told = {0};
+    ssize_t size = readlink("/proc/self/exe", path, 4096);
+    char *name = size > 0 ? memrchr(path, '/', (size_t)size) : NULL;
+    if (!name) fail("cannot find my own directory");
+    strcpy(name + 1, "icctl-python");
+    start(&told);
+    describe(c, why, c->inputs ? keep_input(c) : -1, told.file);
+    fflush(told.file);
+    setenv("INTERCORE_HANDOVER", told.data, 0); /* what a helper said comes first */
+    signal(SIGPIPE, SIG_DFL);
+    execv(path, argv);
+    fail(path);
+}
+
+/* Fields for the directory, the environment and the arguments; false without a directory. */
+static bool look_around(struct call *c, char **argv)
+{
+    static const char *names[] = {"INTERCORE_DB", "CLAUDE_SESSION_ID", "IC_TRACE_ID", "IC_SPAN_ID", "HOME"};
+    char *directory = getcwd(NULL, 0);
+    if (!directory) return false;
+    fprintf(c->fields.file, "d%s%c", directory, 0);
+    free(directory);
+    c->count = 1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value) c->count++, fprintf(c->fields.file, "e%s=%s%c", names[i], value, 0);
+    }
+    for (; *argv; argv++) c->count++, fprintf(c->fields.file, "a%s%c", *argv, 0);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    for (int fd = 0; fd < 3; fd++) /* what was closed would be given to the next file we open */
+        if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);
+    signal(SIGPIPE, SIG_IGN);
+    char *slash = argc ? strrchr(argv[0], '/') : NULL;
+    struct call c = {.program = slash ? slash + 1 : argc ? argv[0] : "icctl", .parent = getppid()};
+    c.door = "native keyhole";
+    start(&c.fields);
+    if (argc == 3 && !strcmp(argv[1], "--helper")) return help(&c, argv[2]);
+    bool ours = !getenv("INTERCORE_HANDOVER") && look_around(&c, argv + (argc > 0));
+    enum outcome ended = ours ? insist(&c) : UNTRIED;
+    if (ended != ANSWERED) hand_over(&c, ended, argv);
+    return c.exit;
+}

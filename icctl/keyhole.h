@@ -1,0 +1,53 @@
+/* What the keyhole and the helper share: a call, and how it can end. */
+
+#ifndef KEYHOLE_H
+#define KEYHOLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+/* How a call ended; the Python client is told the letter (icctl/handover.py). */
+enum outcome {
+    ANSWERED,
+    NEEDED,           /* nothing was done: once more, with the input that was asked for */
+    UNTRIED = '-',    /* not for us */
+    ABSENT = 'a',     /* no daemon executed it */
+    LOST = 'l',       /* the daemon may have executed it, and left */
+    LATE = 'e',       /* the deadline passed before it was sent */
+    UNKNOWN = 'u',    /* the deadline passed after it was sent */
+    UNWRITABLE = 'w', /* it was executed, but its output cannot be written */
+    NONSENSE = 'n',   /* the reply is none */
+    BROKEN = 'b',     /* the daemon left in the middle of a stream */
+};
+
+struct bytes { /* grow while `file` is written to */
+    FILE *file;
+    char *data;
+    size_t size;
+};
+
+struct call {
+    const char *program, *door;
+    bool keeps; /* a helper's call: the answer and the connection are kept */
+    int line;   /* the connection that was kept, or 0 */
+    pid_t parent;
+    char id[25];
+    int64_t limit, deadline;          /* in milliseconds, as all times here */
+    struct bytes fields, heads, tail; /* the caller's; of the input asked for; that input itself */
+    int count, inputs;                /* the number of fields of either kind */
+    char *said;                       /* the last part of the reply: stdout, then stderr */
+    size_t out, err;
+    int exit;
+};
+
+_Noreturn void fail(const char *what);
+void start(struct bytes *b);
+void stop(struct bytes *b);
+int write_all(int fd, const char *data, size_t size);
+enum outcome insist(struct call *c);
+void describe(const struct call *c, enum outcome why, int fd, FILE *to);
+int help(struct call *c, const char *owner);
+
+#endif

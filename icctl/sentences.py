@@ -1,0 +1,43 @@
+"""What the client itself has to say; loaded only when there is something."""
+
+from icctl.hot import say
+
+# What happened, and what to do.
+SENTENCES = {
+    "no daemon": (
+        "no daemon answers, and INTERCORE_MODE is daemon",
+        "start it with: icd serve",
+    ),
+    "late": ("the daemon is too busy to listen within {:g} s", "try again"),
+    "unknown": (
+        "unknown_outcome: the daemon did not answer within {:g} s",
+        "ask again: read the state before you repeat a write",
+    ),
+    "nonsense": (
+        "unknown_outcome: the reply makes no sense",
+        "is it icd that listens at the socket?",
+    ),
+    "broken": ("the daemon left in the middle of its output", "run the command again"),
+    "unwritable": ("cannot write to stdout", "check where it is redirected to"),
+    "no directory": ("the current directory no longer exists", "change to one that does"),
+    "mode": ("INTERCORE_MODE is none of auto, daemon, direct", "unset it"),
+    "long path": ("the socket path {} is too long", "use one of 107 bytes"),
+    "no socket": ("cannot connect to {}: {}", "is it a socket?"),
+    "shell": ("--helper takes the pid of a shell that is running", "it is for lib-intercore.sh"),
+    "pipes": ("cannot make named pipes", "set XDG_RUNTIME_DIR or TMPDIR to a directory of yours"),
+}
+USAGE = {"mode", "shell"}
+
+
+def tell(program: str, argv: list[str], name: str, *details: object) -> int:
+    """Say it on stderr; the exit status is returned."""
+    happened, hint = SENTENCES[name]
+    say(f"{program}: {context(argv)}: {happened.format(*details)}; {hint}\n")
+    return 3 if name in USAGE else 2
+
+
+def context(argv: list[str]) -> str:
+    """The verb, as far as it can be told without knowing the commands."""
+    pairs = zip(["", *argv], argv, strict=False)
+    words = [w for flag, w in pairs if w[:1] != "-" and flag not in {"--db", "--timeout"}]
+    return " ".join(words[:2]) or "call"
