@@ -8,9 +8,18 @@ INSTALLED := $(VENV)/.installed
 # A second, ordinary installation: benchmarks and the import budget measure what users get.
 WHEEL_VENV := $(VENV)/wheel
 WHEEL_INSTALLED := $(VENV)/.wheel-installed
+# What an installation needs, so that tests can install without a network.
+PACKAGES := $(VENV)/packages
+# Both doors, for tests: the Python client, and the native keyhole with the sanitizers in it.
+DOORS := $(VENV)/doors
+SANITIZE := -std=c11 -g -O1 -Wall -Wextra -Werror -fno-omit-frame-pointer \
+    -fsanitize=address,undefined -fno-sanitize-recover=all
+CC := $(shell command -v cc || command -v gcc)
+CLANG := $(shell command -v clang)
+FUZZ_SECONDS ?= 60
 SOURCES := pyproject.toml $(shell find icd icctl -type f -not -path '*/__pycache__/*')
 
-.PHONY: run test lint check bench clean
+.PHONY: run test lint check bench fuzz clean
 .DEFAULT_GOAL := test
 
 KEYHOLE := icctl/build.py icctl/bin/icctl-python icctl/keyhole.c icctl/keyhole.h icctl/helper.c
@@ -31,10 +40,34 @@ $(WHEEL_INSTALLED): $(INSTALLED) $(SOURCES)
 	$(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(VENV)/dist/intercore-*.whl
 	@touch $@
 
+$(PACKAGES)/.fetched: $(INSTALLED)
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check -d $(PACKAGES) -c requirements.txt \
+	    aiosqlite anyio click msgspec hatchling editables pip
+	@touch $@
+
+$(DOORS)/.made: $(INSTALLED) $(KEYHOLE)
+	rm -rf $(DOORS)
+	mkdir -p $(DOORS)/python $(DOORS)/native
+	for door in python native; do ln -s ../../bin/icd ../../bin/icctl-python $(DOORS)/$$door; done
+	for name in icctl ic; do ln -s icctl-python $(DOORS)/python/$$name; done
+	if [ -n "$(CC)" ]; then \
+	    $(CC) $(SANITIZE) icctl/keyhole.c icctl/helper.c -o $(DOORS)/native/icctl && \
+	    ln $(DOORS)/native/icctl $(DOORS)/native/ic; fi
+	@touch $@
+
+# Reads what a daemon could send; clang is Debian's `clang`.
+$(DOORS)/fuzz: tests/fuzz/reply.c $(KEYHOLE) $(DOORS)/.made
+	if [ -n "$(CLANG)" ]; then \
+	    $(CLANG) $(SANITIZE) -fsanitize=fuzzer tests/fuzz/reply.c icctl/helper.c -o $@; fi
+
+fuzz: $(DOORS)/fuzz  ## Search for a reply that breaks the native keyhole.
+	mkdir -p $(VENV)/corpus
+	$(DOORS)/fuzz -close_fd_mask=3 -max_total_time=$(FUZZ_SECONDS) -max_len=4096 $(VENV)/corpus tests/data/replies
+
 run: $(INSTALLED)  ## Start the daemon here, in the foreground.
 	@$(BIN)/icd serve
 
-test: $(INSTALLED) $(WHEEL_INSTALLED)  ## Run every test.
+test: $(INSTALLED) $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/.made $(DOORS)/fuzz  ## Run every test.
 	$(BIN)/python -m coverage run -m pytest
 	$(BIN)/python -m coverage report
 

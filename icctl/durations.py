@@ -3,6 +3,18 @@
 UNITS_MS = {"ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7, "us": 1e-3, "ns": 1e-6}
 
 
+def asked(words: list[str]) -> float | None:
+    """The last --timeout of a command line."""
+    value = None
+    rest = iter(words)
+    for word in rest:
+        if word == "--timeout":
+            value = next(rest, None)
+        elif word.startswith("--timeout="):
+            value = word[10:]
+    return go_duration(value) if value else None
+
+
 def go_duration(text: str) -> float | None:
     """Milliseconds, or None for what is not a positive duration."""
     total, number, unit = 0.0, "", ""

@@ -14,6 +14,7 @@ Reasons
 """
 
 import posix
+import time
 
 from icctl import hot
 
@@ -27,7 +28,11 @@ def accept() -> "Handover | None":
     words = posix.environ.pop(hot.HANDOVER).split(b" ", 5)
     try:
         reason, request_id, limit, deadline, fd, program = (w.decode() for w in words)
-        found = Handover(reason, request_id, int(limit) / 1000, int(deadline) / 1000, program)
+        limit_s = min(int(limit), hot.MAX_MS) / 1000
+        latest = time.monotonic() + limit_s
+        found = Handover(
+            reason, request_id, limit_s, min(int(deadline) / 1000, latest), program
+        )
         found.inputs = read_inputs(int(fd)) if int(fd) >= 0 else []
     except (ValueError, IndexError, OSError):
         return None

@@ -225,26 +225,30 @@ class Reply:
     def read(self) -> int | Need | None:
         try:
             return self.parse()
-        except (ValueError, IndexError):
+        except (ValueError, TypeError):
             raise GiveUp("nonsense") from None
 
     def parse(self) -> int | Need | None:
         while True:
-            words = self.line().split(b" ")
-            if words[0] == b"?":
-                path = self.take(number(words[3])) if words[1] == b"file" else b""
-                return words[1], number(words[2]), path
-            if words[0] == b"!":
+            head, *words = self.line().split(b" ")
+            if head == b"!":
                 return None
-            exit_status = -1 if words[0] == b"+" else number(words[0])
+            if head == b"?":
+                return self.need(*words)
+            exit_status = -1 if head == b"+" else number(head, most=255)
             if exit_status < 0:
                 self.stream()
-            out, err = self.take(number(words[1])), self.take(number(words[2]))
-            wanted = self.request.deliver(out, err)
+            out, err = (number(word) for word in words)
+            wanted = self.request.deliver(self.take(out), self.take(err))
             if exit_status >= 0:
                 return exit_status
             if not wanted:
                 return 0
+
+    def need(self, kind: bytes, limit: bytes, *size: bytes) -> Need:
+        if (kind, len(size)) not in {(b"stdin", 0), (b"file", 1)}:
+            raise ValueError
+        return kind, number(limit), self.take(number(*size)) if size else b""
 
     def stream(self) -> None:
         """What goes on may also be silent for as long as it likes."""
@@ -291,8 +295,8 @@ class Reply:
         self.buffer += data
 
 
-def number(digits: bytes) -> int:
-    if not digits.isdigit() or int(digits[:10]) > PART_BYTES:
+def number(digits: bytes, most: int = PART_BYTES) -> int:
+    if not digits.isdigit() or int(digits[:10]) > most:
         raise ValueError
     return int(digits)
 
@@ -348,18 +352,12 @@ def peer_uid(sock: socket) -> int:
 
 
 def timeout_ms(argv: list[str]) -> float:
-    value = None
-    words = iter(before_dashes(argv))
-    for word in words:
-        if word == "--timeout":
-            value = next(words, None)
-        elif word.startswith("--timeout="):
-            value = word[10:]
-    if not value:
+    words = before_dashes(argv)
+    if not any(word.startswith("--timeout") for word in words):
         return DEFAULT_MS
-    from icctl.durations import go_duration
+    from icctl.durations import asked
 
-    return min(go_duration(value) or DEFAULT_MS, MAX_MS)
+    return min(asked(words) or DEFAULT_MS, MAX_MS)
 
 
 def before_dashes(argv: list[str]) -> list[str]:

@@ -144,14 +144,15 @@ static void frame(struct call *c, FILE *f)
     append(f, &c->tail);
 }
 
-/* Add stdin or a file to the input: a byte too many tells "too large" from "just fits". */
-static enum outcome attach(struct call *c, const char *path, size_t limit)
+/* Add what was asked for to the input: a byte too many tells "too large" from "just fits". */
+static void attach(struct call *c)
 {
+    const char *path = c->needs_file ? c->said : NULL;
     char buffer[1 << 16];
     struct bytes content = {0};
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : 0, failed = fd < 0 ? errno : 0;
     start(&content);
-    for (size_t left = limit + 1; left && !failed;) {
+    for (size_t left = c->needs + 1; left && !failed;) {
         ssize_t n = read(fd, buffer, left < sizeof buffer ? left : sizeof buffer);
         if (n == 0) break;
         if (n < 0 && errno != EINTR) failed = errno;
@@ -165,7 +166,6 @@ static enum outcome attach(struct call *c, const char *path, size_t limit)
     if (!failed) append(c->tail.file, &content);
     stop(&content);
     c->inputs++;
-    return NEEDED;
 }
 
 /* --- there --- */
@@ -271,13 +271,14 @@ static enum outcome read_reply(struct call *c, struct reply *r)
         enum outcome ended = take_line(r, line, sizeof line);
         if (ended) return ended;
         if (line[0] == '!') return ABSENT; /* not a daemon's business */
-        if (sscanf(line, "? stdin %9zu%n", &one, &n) == 1 && !line[n]) return attach(c, NULL, one);
-        if (sscanf(line, "? file %9zu %9zu%n", &one, &two, &n) == 2 && !line[n])
-            return (ended = hear(c, r, two, 0)) ? ended : attach(c, c->said, one);
+        c->needs_file = sscanf(line, "? file %9zu %9zu%n", &c->needs, &two, &n) == 2 && !line[n];
+        if (c->needs_file) return (ended = hear(c, r, two, 0)) ? ended : NEEDED;
+        if (sscanf(line, "? stdin %9zu%n", &c->needs, &n) == 1 && !line[n]) return NEEDED;
         more = sscanf(line, "+ %9zu %9zu%n", &one, &two, &n) == 2 && !line[n];
         c->exit = 0;
         if (!more && (sscanf(line, "%3d %9zu %9zu%n", &c->exit, &one, &two, &n) != 3 || line[n]))
             return NONSENSE;
+        if (c->exit < 0 || c->exit > 255) return NONSENSE;
         if (more && c->keeps) return NONSENSE; /* a stream wants a process of its own */
         if (more) r->deadline = -1;
         if ((ended = hear(c, r, one, two))) return ended;
@@ -313,8 +314,10 @@ enum outcome insist(struct call *c)
     start(&c->heads);
     start(&c->tail);
     enum outcome ended = begin(c) ? ask(c) : UNTRIED;
-    for (; ended == NEEDED; ended = ask(c))
+    for (; ended == NEEDED; ended = ask(c)) {
+        attach(c);
         c->deadline = now() + c->limit; /* reading the input was the caller's own time */
+    }
     return ended;
 }
 
@@ -378,9 +381,11 @@ int main(int argc, char **argv)
     for (int fd = 0; fd < 3; fd++) /* what was closed would be given to the next file we open */
         if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);
     signal(SIGPIPE, SIG_IGN);
+    static struct call c;
     char *slash = argc ? strrchr(argv[0], '/') : NULL;
-    struct call c = {.program = slash ? slash + 1 : argc ? argv[0] : "icctl", .parent = getppid()};
+    c.program = slash ? slash + 1 : argc ? argv[0] : "icctl";
     c.door = "native keyhole";
+    c.parent = getppid();
     start(&c.fields);
     if (argc == 3 && !strcmp(argv[1], "--helper")) return help(&c, argv[2]);
     bool ours = !getenv("INTERCORE_HANDOVER") && look_around(&c, argv + (argc > 0));

@@ -37,6 +37,8 @@ struct call {
     int64_t limit, deadline;          /* in milliseconds, as all times here */
     struct bytes fields, heads, tail; /* the caller's; of the input asked for; that input itself */
     int count, inputs;                /* the number of fields of either kind */
+    bool needs_file;                  /* asked for is the file `said`, else stdin */
+    size_t needs;                     /* at most so many bytes of it */
     char *said;                       /* the last part of the reply: stdout, then stderr */
     size_t out, err;
     int exit;

@@ -1,5 +1,6 @@
 """Fixtures: real SQLite, real files, real processes; the clock is passed in."""
 
+import os
 import sqlite3
 import time
 from pathlib import Path
@@ -9,9 +10,22 @@ import pytest
 from icd import config
 from icd.db.database import Database
 from icd.rpc.method import Clock
-from tests.processes import icctl, running
+from tests import processes
+from tests.processes import CLEAN, DOORS, icctl, running
 
 NOW_MS = 1_800_000_000_000
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What is skipped where everything must run is an error."""
+    if os.environ.get("CI") and terminalreporter.stats.get("skipped"):
+        terminalreporter.write_line("CI skips nothing: install what is missing in .ci/run", red=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 class FakeClock(Clock):
@@ -55,6 +69,17 @@ def database(project: Path):
 def conn(database: Database) -> sqlite3.Connection:
     """A connection outside any transaction: each statement of core commits by itself."""
     return database.connection()
+
+
+@pytest.fixture(params=["python", "native"])
+def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Both clients in turn, as `icctl` and on the PATH; the native one with the sanitizers in it."""
+    found: Path = DOORS / request.param
+    if not (found / "icctl").exists():
+        pytest.skip("no C compiler: the native keyhole was not built")
+    monkeypatch.setattr(processes, "door", found)
+    monkeypatch.setitem(CLEAN, "PATH", f"{found}:/usr/bin:/bin")
+    return found
 
 
 @pytest.fixture

@@ -15,7 +15,11 @@ from typing import Any
 
 BIN = Path(sys.executable).parent
 WHEEL_BIN = Path(__file__).parents[1] / ".venv" / "wheel" / "bin"
+DOORS = Path(__file__).parents[1] / ".venv" / "doors"
 PATIENCE = 20.0
+
+# The directory whose `icctl` is tested; the fixture `door` changes it, and CLEAN with it.
+door = BIN
 
 # Nothing of the machine that the tests run on may show in what commands print.
 CLEAN = {"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -136,11 +140,11 @@ def icctl(
     cwd: Path,
     env: dict[str, str] | None = None,
     stdin: bytes = b"",
-    program: str | Path = BIN / "icctl",
+    program: str | Path | None = None,
     timeout: float = PATIENCE,
 ) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(
-        [program, *arguments],
+        [program or door / "icctl", *arguments],
         cwd=cwd,
         env={**CLEAN, "HOME": str(cwd), **(env or {})},
         input=stdin,

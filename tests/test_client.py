@@ -12,9 +12,13 @@ from pathlib import Path
 import pytest
 
 from icctl import hot
+from icctl.durations import go_duration
 from icd.cli.types import milliseconds
 from icd.server import sockets
+from tests import processes
 from tests.processes import BIN, CLEAN, PATIENCE, Daemon, icctl, running, until
+
+pytestmark = pytest.mark.usefixtures("door")
 
 DIRECT = {"INTERCORE_MODE": "direct"}
 
@@ -24,7 +28,8 @@ def through(daemon: Daemon) -> dict[str, str]:
 
 
 def popen(*arguments: str, cwd: Path, env: dict[str, str], **options) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([BIN / "icctl", *arguments], cwd=cwd, env={**CLEAN, **env}, **options)
+    program = processes.door / "icctl"
+    return subprocess.Popen([program, *arguments], cwd=cwd, env={**CLEAN, **env}, **options)
 
 
 @pytest.mark.parametrize("mode", ["daemon", "direct"])
@@ -103,7 +108,7 @@ def test_no_daemon_chooses_the_direct_way(initialized: Path, daemon: Daemon) -> 
 
 def test_the_program_is_named_as_it_was_called(initialized: Path, daemon: Daemon) -> None:
     for env in (DIRECT, through(daemon)):
-        done = icctl("bogus", cwd=initialized, env=env, program=BIN / "ic")
+        done = icctl("bogus", cwd=initialized, env=env, program=processes.door / "ic")
 
         assert done.stderr == b"ic: unknown command: bogus\n"
         assert done.stdout.startswith(b"Usage: ic ")
@@ -359,7 +364,7 @@ def test_interrupting_a_command_is_quiet(initialized: Path) -> None:
 
     _, told = process.communicate(timeout=PATIENCE)
 
-    assert (process.returncode, told) == (130, b"")
+    assert (process.returncode, told) == (-signal.SIGINT, b"")
 
 
 def _reads_stdin(pid: int) -> bool:
@@ -383,7 +388,7 @@ def test_client_and_daemon_agree_on_where_the_socket_is(monkeypatch: pytest.Monk
 def test_client_and_daemon_agree_on_durations(text: str) -> None:
     exact = milliseconds(text)
 
-    assert (hot.go_duration(text) or 0) == max(exact or 0, 0)
+    assert (go_duration(text) or 0) == max(exact or 0, 0)
 
 
 def test_a_bug_is_a_sentence_with_a_reference_and_the_traceback_is_in_the_log(

@@ -27,7 +27,7 @@ def test_a_call_through_the_daemon_loads_itself_and_c_modules_only(
     daemon: Daemon, initialized: Path
 ) -> None:
     arguments = ["sentinel", "check", "a", "b", "--interval=5"]
-    code = OBSERVE.format(script=str(WHEEL_BIN / "icctl"), arguments=arguments)
+    code = OBSERVE.format(script=str(WHEEL_BIN / "icctl-python"), arguments=arguments)
     command = [WHEEL_BIN / "python", "-E", "-P", "-S", "-c", code]
     env = {**CLEAN, "INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
 
@@ -51,9 +51,10 @@ def wheel() -> Path:
 def test_the_command_works_through_a_lone_symlink(initialized: Path, tmp_path: Path) -> None:
     link = tmp_path / "bin"
     link.mkdir()
-    (link / "icctl").symlink_to(WHEEL_BIN / "icctl")
+    for name in ("icctl", "icctl-python"):
+        (link / name).symlink_to(WHEEL_BIN / name)
 
-    assert _health(link / "icctl", initialized) == (0, b"ok\n")
+        assert _health(link / name, initialized) == (0, b"ok\n")
 
 
 def test_the_command_works_when_both_names_are_linked_as_pipx_does(
@@ -80,13 +81,15 @@ def test_the_command_works_from_a_path_with_spaces(
     for package in ("click", "msgspec"):
         shutil.copytree(site / package, target / package)
 
-    assert _health(home / "bin" / "icctl", initialized) == (0, b"ok\n")
+    for name in ("icctl", "ic", "icctl-python"):
+        assert _health(home / "bin" / name, initialized) == (0, b"ok\n")
 
 
 def test_a_command_without_its_python_says_so(tmp_path: Path) -> None:
-    shutil.copy(WHEEL_BIN / "icctl", tmp_path / "icctl")
+    program = tmp_path / "icctl"
+    shutil.copy(WHEEL_BIN / "icctl-python", program)
 
-    done = subprocess.run([tmp_path / "icctl", "ping"], capture_output=True, env=CLEAN, check=False)
+    done = subprocess.run([program, "ping"], capture_output=True, env=CLEAN, check=False)
 
     assert done.returncode == 2
     assert b"reinstall intercore" in done.stderr

@@ -1,9 +1,10 @@
-"""One implementation, two hosts: every command line, byte for byte, and the same results by RPC.
+"""One implementation, two hosts, two doors: every command line, byte for byte; the same by RPC.
 
 The daemon runs in a hostile world: another directory, another width, another locale, and an
 environment full of misleading variables.  Nothing of it may show.
 """
 
+import os
 import re
 import shutil
 import time
@@ -39,6 +40,9 @@ class Response(msgspec.Struct):
 
 Outcome = tuple[int, bytes, bytes]
 
+# What each script said through the door that was tested first.
+_REFERENCE: dict[str, list[tuple[bytes, ...]]] = {}
+
 
 @pytest.fixture(scope="module")
 def hostile():
@@ -47,20 +51,23 @@ def hostile():
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_says_the_same_through_the_daemon_and_directly(
-    name: str, project: Path, hostile: Daemon
+def test_a_script_says_the_same_through_either_door_to_the_daemon_and_without_one(
+    name: str, project: Path, hostile: Daemon, door: Path
 ) -> None:
     script = SCRIPTS[name]
+    absent = {"INTERCORE_SOCKET": "/nonexistent/icd.sock"}
+    served = {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": hostile.socket}
 
-    directly = _play(script, project, {**CALLER, "INTERCORE_MODE": "direct"})
+    alone = _play(script, project, {**CALLER, **absent})
     _start_over(project)
-    through_daemon = _play(
-        script, project, {**CALLER, "INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": hostile.socket}
-    )
+    through_daemon = _play(script, project, {**CALLER, **served})
 
-    for step, one, other in zip(script, directly, through_daemon, strict=True):
+    for step, one, other in zip(script, alone, through_daemon, strict=True):
         assert one == other, step.argv
         assert one[0] == step.exit, (step.argv, one)
+    # The two doors are tested in turn, in different directories.
+    shown = [tuple(text.replace(os.fsencode(project), b"<project>") for text in one[1:]) for one in alone]
+    assert _REFERENCE.setdefault(name, shown) == shown
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
