@@ -9,16 +9,7 @@ import pytest
 
 from tests.processes import BIN, CLEAN, Daemon, icctl
 
-# What a consumer does during the migration; see docs/migration.md.
-READ = """
-payload=$(icctl state get dispatch s1 2>/dev/null)
-case $? in
-    0) ;;
-    1) payload= ;;
-    *) payload=$(cat "$INTERCORE_LEGACY_DIR/clavain-dispatch-s1.json" 2>/dev/null) ;;
-esac
-printf '%s' "$payload"
-"""
+MIGRATION = Path(__file__).parents[1] / "docs" / "migration.md"
 ENVELOPE = b'{"version":"1.0.0","namespace":"n","type":"t","session_id":"s1","timestamp":"now","payload":%b}'
 
 VALID = {
@@ -133,9 +124,14 @@ def test_cleanup_leaves_exactly_what_was_not_imported(
 
 
 def read(project: Path, world: dict[str, str]) -> str:
+    """What the reader of the documentation shows."""
+    after = MIGRATION.read_text(encoding="utf-8").split("\n## A reader\n")[1]
+    script = after.split("```bash\n")[1].split("```")[0]
+    assert "/tmp/clavain-dispatch-" in script
     ran = subprocess.run(
-        ["bash", "-c", READ], cwd=project, env=world, capture_output=True, text=True, check=True
-    )
+        ["bash", "-c", script.replace("/tmp", "$INTERCORE_LEGACY_DIR")],
+        cwd=project, env={**world, "SESSION": "s1"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
     return ran.stdout
 
 

@@ -1,15 +1,33 @@
 """Removing a legacy file, and only the one that was imported."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+import sys
 
 import pytest
 
 from icd.legacy import removal
-from icd.legacy.reading import Entry, read
 from icd.legacy.removal import remove
 
 DOCUMENT, GUARD = "clavain-dispatch-s1.json", "clavain-stop-s1"
+
+
+_pending = {}
+
+
+def _interrupt(event, _args):
+    action = _pending.pop(event, None)
+    if action is not None:
+        action()
+
+
+sys.addaudithook(_interrupt)
+
+
+@pytest.fixture
+def just_before():
+    """Have something happen right before the next system call of a kind."""
+    yield _pending.__setitem__
+    assert _pending == {}
 
 
 @pytest.fixture
@@ -149,24 +167,47 @@ def overwrite(path, text):
         file.write(text)
 
 
+@pytest.mark.parametrize("moment", ["os.rename", "os.remove"])
 @pytest.mark.parametrize("produce", [replace, overwrite])
-def test_whatever_a_producer_wrote_last_is_in_the_file_or_was_read_before_its_removal(
-    found, folder, produce
+def test_what_a_producer_writes_at_the_last_moment_is_not_removed(
+    only, folder, write, left, *, just_before, moment, produce
 ):
-    path = folder / DOCUMENT
-    imported = {"0"}
+    write(DOCUMENT, b"1")
+    entry = only()
 
-    def write_many():
-        for number in range(1, 2000):
-            produce(path, str(number))
+    just_before(moment, lambda: produce(folder / DOCUMENT, "2"))
+    remove(entry)
 
-    with ThreadPoolExecutor(1) as pool:
-        producer = pool.submit(write_many)
-        while not producer.done():
-            for file in found("dispatch"):
-                entry = read(file)
-                if isinstance(entry, Entry) and remove(entry) is None:
-                    imported.add(entry.payload)
-        producer.result()
+    assert (folder / DOCUMENT).read_text() == "2"
+    assert left() == [DOCUMENT]
 
-    assert path.read_text() == "1999" if path.exists() else "1999" in imported
+
+@pytest.mark.parametrize("moment", ["os.rename", "os.rmdir"])
+def test_a_guard_that_is_claimed_again_at_the_last_moment_is_not_removed(
+    only, folder, left, just_before, moment
+):
+    (folder / GUARD).mkdir()
+    os.utime(folder / GUARD, ns=(0, 1))
+    entry = only()
+
+    def claim_again():
+        if (folder / GUARD).exists():
+            (folder / GUARD).rmdir()
+        (folder / GUARD).mkdir()
+
+    just_before(moment, claim_again)
+    remove(entry)
+
+    assert left() == [GUARD]
+
+
+def test_of_two_newer_files_the_newest_stays(only, folder, write, left, just_before):
+    write(DOCUMENT, b"1", mtime_ms=1000)
+    entry = only()
+    write(DOCUMENT, b"2", mtime_ms=2000)
+
+    just_before("os.link", lambda: overwrite(folder / DOCUMENT, "3"))
+    remove(entry)
+
+    assert (folder / DOCUMENT).read_text() == "3"
+    assert left() == [DOCUMENT]
