@@ -5,7 +5,7 @@ Files are read and judged in portions, so that neither memory nor a transaction 
 
 from collections.abc import Iterator
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from icd.cli.invocation import Caller
 from icd.core.compat import WRITTEN, Verdict
@@ -72,7 +72,9 @@ def clean_up(ask: Caller, found: list[Found], *, apply: bool, superseded: bool) 
     """Remove what the database knows as well; with `superseded`, also what it knows better."""
     taken: list[Taken] = []
     passed: list[Passed] = []
-    for file in _judge(ask, "compat.compare", found):
+    # All questions come first: after a removal nothing may fail that would keep it from the report.
+    judged = [_without_payload(file) for file in _judge(ask, "compat.compare", found)]
+    for file in judged:
         if isinstance(file, Refused):
             passed.append(_passed(file.found, file.reason))
             continue
@@ -84,6 +86,13 @@ def clean_up(ask: Caller, found: list[Found], *, apply: bool, superseded: bool) 
         else:
             passed.append(_passed(file.entry.found, reason))
     return sorted(taken, key=_order), sorted(passed, key=_order)
+
+
+def _without_payload(file: _Judged | Refused) -> _Judged | Refused:
+    """Whoever keeps all files in mind cannot keep all that they say."""
+    if isinstance(file, Refused) or file.entry.payload is None:
+        return file
+    return _Judged(structs.replace(file.entry, payload=""), file.verdict)
 
 
 def _reason_to_stay(file: _Judged, *, superseded: bool) -> str | None:

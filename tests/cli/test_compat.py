@@ -11,7 +11,7 @@ from icd.cli.main import run_errand
 from icd.errors import Corrupt, Locked, NoDatabase, SchemaTooNew
 from icd.legacy.patterns import KEYS
 from icd.rpc.method import Answer
-from icd.rpc.methods.compat import MANY
+from icd.rpc.methods.compat import MANY, Verdicts
 from tests.conftest import NOW_MS
 
 AGE_MS = 100_000
@@ -232,6 +232,20 @@ def test_cleanup_leaves_what_is_refused(compat, folder):
 
     assert lines[0][3] == "is a symbolic link"
     assert (folder / "clavain-stop-s1").is_symlink()
+
+
+def test_cleanup_removes_nothing_before_all_questions_are_answered(
+    invoke, write, monkeypatch, folder
+):
+    monkeypatch.setattr(legacy, "PORTION_BYTES", 1)
+    paths = [write(f"clavain-dispatch-{number}.json", "11") for number in range(3)]
+    errand = invoke("compat", "cleanup", "--apply", env={"INTERCORE_LEGACY_DIR": str(folder)})
+    answers = [Answer(result=Verdicts(["same"], [])), Answer(error=Locked("held"))]
+
+    output = run_errand(errand, lambda _: answers.pop(0))
+
+    assert output.exit == 2
+    assert all(path.exists() for path in paths)
 
 
 def test_cleanup_as_json(compat, write):
