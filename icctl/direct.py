@@ -8,8 +8,8 @@ import time
 
 from icctl import hot
 from icd import config
-from icd.cli.invocation import Invocation, Need, Output
-from icd.cli.main import finish, plan
+from icd.cli.invocation import Errand, Invocation, Need, Output, Plan
+from icd.cli.main import finish, plan, run_errand
 from icd.db import paths
 from icd.db.database import Database
 from icd.errors import IcError, Internal, NoDaemon, Overloaded
@@ -38,7 +38,13 @@ def execute(request: hot.Request, limit: float) -> Output:
         if isinstance(planned, Need):
             request.attach((planned.what.encode(), planned.limit, os.fsencode(planned.path)))
         else:
-            return finish(planned, answer_here(planned.call, invocation.env.get("HOME")))
+            return _carry_out(planned, invocation.env.get("HOME"))
+
+
+def _carry_out(planned: Plan | Errand, home: str | None) -> Output:
+    if isinstance(planned, Errand):
+        return run_errand(planned, lambda call: answer_here(call, home))
+    return finish(planned, answer_here(planned.call, home))
 
 
 def answer_here(call: Call, home: str | None) -> Answer:

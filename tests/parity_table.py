@@ -1,4 +1,4 @@
-"""Command lines that cover the contract's sections 1 to 5, with the exit status of each."""
+"""Command lines that cover the contract's sections 1 to 6, with the exit status of each."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,8 @@ class Step(msgspec.Struct):
     before: Callable[[Path], object] | None = None
 
     def env(self, project: Path) -> dict[str, str]:
-        return {} if self.db is None else {"INTERCORE_DB": self.db.format(project=project)}
+        chosen = {} if self.db is None else {"INTERCORE_DB": self.db.format(project=project)}
+        return {**chosen, "INTERCORE_LEGACY_DIR": str(project / "legacy")}
 
 
 def run(line: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
@@ -39,6 +40,21 @@ def other(line: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
 
 def _write(name: str, content: bytes) -> Callable[[Path], object]:
     return lambda project: (project / name).write_bytes(content)
+
+
+def _plant(project: Path) -> None:
+    """Legacy files of several kinds, and some that are refused."""
+    legacy = project / "legacy"
+    legacy.mkdir()
+    for name in ("stop-s1", "compound-last-s1", "autopub.lock", "stop-a\tb"):
+        (legacy / f"clavain-{name}").touch()
+    (legacy / "clavain-dispatch-7.json").write_bytes(b'{"name":"x"}')
+    (legacy / "clavain-dispatch-8.json").write_bytes(SECRET)
+    (legacy / "clavain-stop-link").symlink_to("/etc/passwd")
+    band = project / ".interband" / "interphase" / "bead"
+    band.mkdir(parents=True)
+    (band / "s1.json").write_bytes(b'{"version":"1.0.0","payload":{"id":"B-1"}}')
+    (band / "s2.json").write_bytes(b'{"version":"1.0.0","source":"intercore","payload":{}}')
 
 
 def _link(project: Path) -> None:
@@ -279,6 +295,46 @@ SCRIPTS: dict[str, list[Step]] = {
         other("sentinel prune", 3),
         other("sentinel prune --older-than=x", 3),
         other("sentinel prune --older-than=-1s", 3),
+    ],
+    "compat without files or database": [
+        other("compat status"),
+        other("compat check stop", 1),
+        other("compat import", 2),
+        other("compat cleanup", 2),
+        other("compat", 3),
+        other("compat bogus", 3),
+        other("compat --help"),
+        other("compat import --help"),
+        other("compat import bogus", 3),
+        other("compat cleanup --bogus", 3),
+        other("compat check", 3),
+        other("compat status", before=_plant),
+        other("compat import", 2),
+    ],
+    "compat": [
+        INIT,
+        other("compat status", before=_plant),
+        other("compat import --dry-run"),
+        other("compat import stop"),
+        other("compat import --json"),
+        other("compat import"),
+        other("compat import --verbose --dry-run dispatch"),
+        run("compat check stop"),
+        run("compat check stop --json"),
+        run("compat check lane", 1),
+        Step(("compat", "check", "a\tb"), 1, typed=True),
+        other("compat status"),
+        other("--json compat status"),
+        run("state get dispatch 7"),
+        run("sentinel check stop s1 --interval=0", 1),
+        run("sentinel check compound_throttle s1 --interval=300", 1),
+        run("sentinel check autopub global --interval=60", 1),
+        other("compat cleanup"),
+        other("compat cleanup --json"),
+        other("compat cleanup stop --apply"),
+        other("compat cleanup --apply --superseded"),
+        other("compat cleanup"),
+        other("compat status"),
     ],
     "many sentinels": [
         INIT,

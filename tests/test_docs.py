@@ -19,6 +19,7 @@ from icd import errors
 from icd.cli import commands, flags
 from icd.config import Settings
 from icd.db import migrate
+from icd.legacy import patterns
 from icd.rpc import methods
 from icd.rpc.method import Method, Params
 from icd.server import limits, sockets
@@ -85,7 +86,15 @@ def test_every_global_flag_is_documented(flag):
 
 @pytest.mark.parametrize(
     "variable",
-    ["INTERCORE_DB", "INTERCORE_MODE", "INTERCORE_SOCKET", "CLAUDE_SESSION_ID", "IC_LOG_LEVEL"],
+    [
+        "INTERCORE_DB",
+        "INTERCORE_MODE",
+        "INTERCORE_SOCKET",
+        "INTERCORE_LEGACY_DIR",
+        "INTERBAND_ROOT",
+        "CLAUDE_SESSION_ID",
+        "IC_LOG_LEVEL",
+    ],
 )
 def test_every_environment_variable_is_documented_and_used(variable):
     sources = [*(ROOT / "icd").rglob("*.py"), *(ROOT / "icctl").rglob("*.py")]
@@ -99,6 +108,35 @@ def test_the_danger_of_a_crash_after_a_claim_is_documented():
 
     assert "A crash after `allowed` blocks the retry" in described
     assert "(examples/started-done.sh)" in described
+
+
+@pytest.mark.parametrize("pattern", patterns.FILES, ids=lambda pattern: pattern.key)
+def test_every_legacy_file_is_documented_with_its_key_and_what_becomes_of_it(pattern):
+    name = f"/tmp/{pattern.prefix.decode()}*{pattern.suffix.decode()}"
+
+    _file, key, becomes, question = row(section(text("migration.md"), "Per pattern"), name)
+
+    assert key == f"`{pattern.key}`"
+    if pattern.interval_s is None:
+        assert becomes.startswith("state")
+        assert question.startswith(f"`state get {pattern.key} ")
+    else:
+        interval = f"{pattern.interval_s} s" if pattern.interval_s else "once"
+        assert becomes.startswith(f"sentinel, {interval}")
+        assert question.startswith(f"`sentinel check {pattern.key} ")
+        assert question.endswith(f" --interval={pattern.interval_s}`")
+
+
+@pytest.mark.parametrize("key", patterns.CHANNELS)
+def test_every_interband_channel_is_documented_with_its_key(key):
+    name = "/".join(["~", patterns.INTERBAND, *patterns.CHANNELS[key], "*.json"])
+
+    assert row(section(text("migration.md"), "Per pattern"), name)[1] == f"`{key}`"
+
+
+@pytest.mark.parametrize("key", patterns.KEYS)
+def test_every_key_of_legacy_files_is_documented(key):
+    assert f"`{key}`" in section(text("cli.md"), "compat")
 
 
 # --- the protocol ---------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import click
 GROUPS = {
     "state": ("state", "small JSON documents by key and scope"),
     "sentinel": ("sentinels", "throttle guards: one claim per interval"),
+    "compat": ("compat", "the way over from legacy temporary files"),
 }
 SINGLES = {
     "init": "database",

@@ -42,9 +42,9 @@ class Output(msgspec.Struct):
 
 
 class Need(msgspec.Struct):
-    """Nothing was done; send this input and ask again."""
+    """Nothing was done; send this input and ask again, or run it in your own process."""
 
-    what: Literal["stdin", "file"]
+    what: Literal["stdin", "file", "local"]
     path: str = ""
     limit: int = INPUT_BYTES
 
@@ -59,11 +59,30 @@ class Ask(msgspec.Struct):
     render_error: Callable[[IcError], Output] | None = None
 
 
+# How a command in the caller's own process calls a method; what goes wrong is raised.
+Caller = Callable[[str, Params], Any]
+
+
+class Local(msgspec.Struct):
+    """What a command does that only the caller's own process can do: look at its files."""
+
+    run: Callable[[Caller], Output]
+
+
 class Plan(msgspec.Struct):
     """An Ask made ready for a host."""
 
     call: Call
     ask: Ask
+    context: str
+    program: str
+
+
+class Errand(msgspec.Struct):
+    """A Local made ready for the caller's process; every other host declines it."""
+
+    run: Callable[[Caller], Output]
+    prepare: Callable[[str, Params], Call]
     context: str
     program: str
 

@@ -5,23 +5,36 @@ keeps a parse near a tenth of a millisecond and click away from the daemon's own
 """
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import click
 import msgspec
 
 from icd.cli import commands, texts
 from icd.cli.flags import Flags, strip
-from icd.cli.invocation import Ask, Invocation, Need, Needed, Output, Plan, World, line
+from icd.cli.invocation import (
+    Ask,
+    Errand,
+    Invocation,
+    Local,
+    Need,
+    Needed,
+    Output,
+    Plan,
+    World,
+    line,
+)
 from icd.core.requests import MAX_DEADLINE_MS
 from icd.core.state import Writer
 from icd.db.paths import Where
 from icd.errors import IcError, Usage
 from icd.rpc import methods
 from icd.rpc.dispatch import failure
-from icd.rpc.method import Answer, Call
+from icd.rpc.method import Answer, Call, Params
 
 
-def plan(invocation: Invocation) -> Plan | Need | Output:
+def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
     """Decide what a command line means.  Does nothing yet."""
     context = ""
     try:
@@ -44,8 +57,11 @@ def plan(invocation: Invocation) -> Plan | Need | Output:
             return _unknown(invocation.program, words[0])
         if flags.help:
             return Output(0, texts.command(invocation.program, context, command))
-        ask = _parse(command, context, words, World(invocation, flags.json, flags.verbose))
-        return _ready(invocation, flags, ask, context)
+        wanted = _parse(command, context, words, World(invocation, flags.json, flags.verbose))
+        if isinstance(wanted, Local):
+            return _errand(invocation, flags, wanted, context)
+        call = _call(invocation, flags, wanted.method, wanted.params)
+        return Plan(call, wanted, context, invocation.program)
     except Needed as exc:
         return exc.need
     except IcError as exc:
@@ -62,6 +78,28 @@ def finish(plan: Plan, answer: Answer) -> Output:
         return _bug(exc, plan.program, plan.context)
 
 
+def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
+    """Carry out a command in the caller's own process; `answer` runs a call on the database."""
+    notes = b""
+
+    def ask(method: str, params: Params) -> Any:
+        nonlocal notes
+        found = answer(errand.prepare(method, params))
+        notes += _notes(errand.program, errand.context, found)
+        if found.error is not None:
+            raise found.error
+        return found.result
+
+    try:
+        output = errand.run(ask)
+    except IcError as exc:
+        output = Output(exc.exit, b"", line(errand.program, errand.context, exc))
+    except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
+        output = _bug(exc, errand.program, errand.context)
+    output.stderr = notes + output.stderr
+    return output
+
+
 def _bug(exc: Exception, program: str, context: str) -> Output:
     error = failure(exc)
     return Output(error.exit, b"", line(program, context, error), bug=error)
@@ -75,10 +113,14 @@ def _finish(plan: Plan, answer: Answer) -> Output:
     else:
         told = line(plan.program, plan.context, answer.error)
         output = Output(answer.error.exit, b"", told)
-    notes = [f"{plan.program}: {plan.context}: warning: {text}\n" for text in answer.warnings]
-    notes += [f"{plan.program}: {text}\n" for text in answer.trace]
-    output.stderr = "".join(notes).encode("utf-8", "backslashreplace") + output.stderr
+    output.stderr = _notes(plan.program, plan.context, answer) + output.stderr
     return output
+
+
+def _notes(program: str, context: str, answer: Answer) -> bytes:
+    notes = [f"{program}: {context}: warning: {text}\n" for text in answer.warnings]
+    notes += [f"{program}: {text}\n" for text in answer.trace]
+    return "".join(notes).encode("utf-8", "backslashreplace")
 
 
 def _unknown(program: str, word: str) -> Output:
@@ -95,15 +137,15 @@ def _verb(noun: str, words: list[str]) -> click.Command:
     return verbs[words[0]]
 
 
-def _parse(command: click.Command, context: str, words: list[str], world: World) -> Ask:
+def _parse(command: click.Command, context: str, words: list[str], world: World) -> Ask | Local:
     try:
         parsed = command.make_context(context, words, terminal_width=80, color=False)
         assert command.callback is not None
-        ask: Ask = command.callback(world, **parsed.params)
+        wanted: Ask | Local = command.callback(world, **parsed.params)
     except click.UsageError as exc:
         message = exc.format_message().rstrip(".")
         raise Usage(message, hint=f"see '{world.invocation.program} {context} --help'") from exc
-    return ask
+    return wanted
 
 
 def _session(given: str | None) -> str | None:
@@ -111,19 +153,32 @@ def _session(given: str | None) -> str | None:
     return given.encode("utf-8", "backslashreplace").decode()[:200] if given else None
 
 
-def _ready(invocation: Invocation, flags: Flags, ask: Ask, context: str) -> Plan:
+def _errand(invocation: Invocation, flags: Flags, local: Local, context: str) -> Errand:
+    patience = invocation.deadline - time.monotonic()
+
+    def prepare(method: str, params: Params) -> Call:
+        # Reading files was the caller's own time, and nobody asks for this answer again.
+        world = msgspec.structs.replace(
+            invocation, deadline=time.monotonic() + patience, request_id=None
+        )
+        return _call(world, flags, method, params)
+
+    return Errand(local.run, prepare, context, invocation.program)
+
+
+def _call(invocation: Invocation, flags: Flags, name: str, params: Params) -> Call:
     """Attach to the call what concerns every call."""
-    method = methods.find(ask.method)
-    assert method is not None, f"{ask.method} is not in the table of methods"
+    method = methods.find(name)
+    assert method is not None, f"{name} is not in the table of methods"
     deadline = invocation.deadline
     if flags.timeout_ms is not None:
         limit_ms = min(flags.timeout_ms, MAX_DEADLINE_MS)
         deadline = min(deadline, time.monotonic() + limit_ms / 1000)
-    params = msgspec.structs.replace(ask.params, request_id=invocation.request_id)
+    params = msgspec.structs.replace(params, request_id=invocation.request_id)
     if method.check is not None:
         method.check(params)
     env = invocation.env
-    call = Call(
+    return Call(
         method=method,
         params=params,
         where=Where(invocation.cwd, flags.db, env.get("INTERCORE_DB")),
@@ -131,4 +186,3 @@ def _ready(invocation: Invocation, flags: Flags, ask: Ask, context: str) -> Plan
         deadline=deadline,
         verbose=flags.verbose,
     )
-    return Plan(call, ask, context, invocation.program)

@@ -40,6 +40,11 @@ class Sentinel(Struct, frozen=True):
     interval_ms: int
 
 
+class Claim(Struct, frozen=True, gc=False):
+    fired_ms: int
+    once: bool
+
+
 class _Row(Struct, frozen=True, gc=False):
     fired_ms: int
     interval_ms: int
@@ -70,6 +75,19 @@ RETURNING 1
 _FIND = """
 SELECT fired_ms, interval_ms, once, prune_ms, claim_ms, request_id
 FROM sentinels WHERE name = ? AND scope_id = ?
+"""
+# A claim made elsewhere, by people who may ask with any interval: it is never pruned by itself.
+_ADOPT = """
+INSERT INTO sentinels (name, scope_id, last_fired, fired_ms, interval_ms, once)
+VALUES (?1, ?2, ?3 / 1000, ?3, ?4, ?4 = 0)
+ON CONFLICT (name, scope_id) DO UPDATE SET
+    last_fired = excluded.last_fired,
+    fired_ms = excluded.fired_ms,
+    interval_ms = max(interval_ms, excluded.interval_ms),
+    once = max(once, excluded.once),
+    prune_ms = NULL,
+    claim_ms = NULL,
+    request_id = NULL
 """
 _NOTE = """
 UPDATE sentinels
@@ -111,6 +129,19 @@ def check(
         fired_ms=row.fired_ms,
         retry_ms=_retry_ms(row, interval_ms, now_ms=now_ms),
     )
+
+
+def find(conn: sqlite3.Connection, name: str, scope_id: str) -> Claim | None:
+    """The claim that stands."""
+    row = conn.execute(_FIND, (name, scope_id)).fetchone()
+    return Claim(row[0], bool(row[2])) if row else None
+
+
+def adopt(
+    conn: sqlite3.Connection, name: str, scope_id: str, *, interval_s: int, fired_ms: int
+) -> None:
+    """Record a claim that was made without us, such as by a guard file; interval 0: once."""
+    conn.execute(_ADOPT, (name, scope_id, fired_ms, interval_s * 1000))
 
 
 def auto_prune(conn: sqlite3.Connection, *, now_ms: int) -> int:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import anyio
 
-from icd.cli.invocation import Invocation, Need, Output, Plan
+from icd.cli.invocation import Errand, Invocation, Need, Output, Plan
 from icd.cli.main import finish, plan
 from icd.core.state import Writer
 from icd.db.paths import Where
@@ -62,10 +62,12 @@ class Desk:
         return answer
 
     def carry_out(
-        self, planned: Plan | Need | Output, deliver: Callable[[Output | Need], None]
+        self, planned: Plan | Errand | Need | Output, deliver: Callable[[Output | Need], None]
     ) -> None:
         """Do what a command line asks for."""
-        if not isinstance(planned, Plan):
+        if isinstance(planned, Errand):
+            deliver(Need("local"))  # the caller's files are none of our business
+        elif not isinstance(planned, Plan):
             deliver(_logged(planned))
         elif planned.call.method.run is None:
             answer = self.ask_daemon(planned.call.method, planned.call.params)

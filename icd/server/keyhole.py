@@ -98,6 +98,8 @@ def reply(answer: Output | Need) -> bytes:
     if isinstance(answer, Output):
         head = f"{answer.exit} {len(answer.stdout)} {len(answer.stderr)}\n"
         return head.encode() + answer.stdout + answer.stderr
+    if answer.what == "local":
+        return b"! local\n"
     if answer.what == "stdin":
         return f"? stdin {answer.limit}\n".encode()
     path = os.fsencode(answer.path)

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from icd.cli.invocation import Invocation, Need, Output
-from icd.cli.main import finish, plan
+from icd.cli.invocation import Errand, Invocation, Need, Output
+from icd.cli.main import finish, plan, run_errand
 from icd.rpc.dispatch import run_batch
 from icd.rpc.method import Answer
 
@@ -32,8 +32,13 @@ def ic(invoke, database, clock):
             planned = invoke(*argv, **world, **given)
         if isinstance(planned, Output):
             return planned
-        (answer,) = run_batch(database, [planned.call], clock=clock)
-        return finish(planned, answer)
+        if isinstance(planned, Errand):
+            return run_errand(planned, answered)
+        return finish(planned, answered(planned.call))
+
+    def answered(call):
+        (answer,) = run_batch(database, [call], clock=clock)
+        return answer
 
     return output
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from icd.core import requests, sentinels, state
+from icd.core import compat, requests, sentinels, state
 
 # `sentinels._PRUNE`, `_LIST` and `state`'s empty prefix read everything because they are asked to.
 HOT = {
@@ -24,11 +24,14 @@ HOT = {
     "state._PRUNE": state._PRUNE,
     "state._PRUNE_SOME": state._PRUNE_SOME,
     "state._NEXT_EXPIRY": state._NEXT_EXPIRY,
+    "sentinels._ADOPT": sentinels._ADOPT,
+    "compat._STATE": compat._STATE,
+    "compat._SENTINELS": compat._SENTINELS,
     "requests._FIND": requests._FIND,
     "requests._RECORD": requests._RECORD,
     "requests._PRUNE": requests._PRUNE,
 }
-INSERTS = {"sentinels._CLAIM", "state._PUT", "requests._RECORD"}
+INSERTS = {"sentinels._CLAIM", "sentinels._ADOPT", "state._PUT", "requests._RECORD"}
 
 
 def plan(conn, statement):

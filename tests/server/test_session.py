@@ -208,6 +208,18 @@ def test_a_command_says_which_input_it_needs(daemon: Daemon, initialized: Path) 
     assert done == {"exit": 0}
 
 
+def test_a_command_that_looks_at_files_is_left_to_the_caller(
+    daemon: Daemon, initialized: Path
+) -> None:
+    frame = f"ic1 3\0d{initialized}\0acompat\0aimport\0".encode()
+
+    by_keyhole = exchange(daemon, frame)
+    by_rpc = daemon.call("cli.run", cwd=str(initialized), argv=["compat", "import"])
+
+    assert by_keyhole == b"! local\n"
+    assert by_rpc == {"need": "local"}
+
+
 @pytest.mark.parametrize("cwd", ["", ".", "relative/path"])
 def test_a_directory_must_be_absolute(daemon: Daemon, cwd: str) -> None:
     refused = daemon.respond("state.list", cwd=cwd, key="k")

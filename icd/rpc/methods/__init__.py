@@ -7,6 +7,7 @@ from icd.rpc.method import Method
 NOUNS = {
     "state": "state",
     "sentinel": "sentinels",
+    "compat": "compat",
     "db": "database",
     "icd": "daemon",
     "rpc": "daemon",
