@@ -58,7 +58,8 @@ $(DOORS)/.made: $(INSTALLED) $(KEYHOLE)
 # Reads what a daemon could send; clang is Debian's `clang`.
 $(DOORS)/fuzz: tests/fuzz/reply.c $(KEYHOLE) $(DOORS)/.made
 	if [ -n "$(CLANG)" ]; then \
-	    $(CLANG) $(SANITIZE) -fsanitize=fuzzer tests/fuzz/reply.c icctl/helper.c -o $@; fi
+	    $(CLANG) $(SANITIZE) -fsanitize=fuzzer tests/fuzz/reply.c icctl/helper.c -o $@ || \
+	    echo "clang's fuzzer is not there: install Debian's clang and libclang-rt" >&2; fi
 
 fuzz: $(DOORS)/fuzz  ## Search for a reply that breaks the native keyhole.
 	mkdir -p $(VENV)/corpus

@@ -16,10 +16,11 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = ("icctl/keyhole.c", "icctl/helper.c")
-FLAGS = (
-    "-std=c11 -O2 -Wall -Wextra -Werror -fstack-protector-strong -U_FORTIFY_SOURCE"
-    " -D_FORTIFY_SOURCE=3 -fPIE -s"
-).split()
+FLAGS = [
+    *("-std=c11", "-O2", "-s", "-fPIE"),
+    *("-Wall", "-Wextra", "-Werror"),
+    *("-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"),
+]
 # Without a dynamic linker the command starts a fifth faster; not every system has a static libc.
 LINKS = (("-static-pie",), ("-pie",))
 
@@ -49,12 +50,12 @@ class Commands(BuildHookInterface[Any]):
         """The path of the native keyhole, if it can be built."""
         wish = os.environ.get("INTERCORE_KEYHOLE", "auto")
         compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
-        if wish == "off" or (compiler is None and wish != "require"):
+        if wish == "off" or (not compiler and wish != "require"):
             return None
         target = os.path.join(self.place.name, "keyhole")
         told = "no C compiler was found; set CC"
         for link in LINKS if compiler else ():
-            command = [*compiler.split(), *FLAGS, *link, *SOURCES, "-o", target]
+            command = [*str(compiler).split(), *FLAGS, *link, *SOURCES, "-o", target]
             done = subprocess.run(command, cwd=self.root, capture_output=True, check=False)
             if done.returncode == 0:
                 return target

@@ -30,9 +30,7 @@ def accept() -> "Handover | None":
         reason, request_id, limit, deadline, fd, program = (w.decode() for w in words)
         limit_s = min(int(limit), hot.MAX_MS) / 1000
         latest = time.monotonic() + limit_s
-        found = Handover(
-            reason, request_id, limit_s, min(int(deadline) / 1000, latest), program
-        )
+        found = Handover(reason, request_id, limit_s, min(int(deadline) / 1000, latest), program)
         found.inputs = read_inputs(int(fd)) if int(fd) >= 0 else []
     except (ValueError, IndexError, OSError):
         return None

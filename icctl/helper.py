@@ -27,24 +27,29 @@ FILES = ("in", "out", "stdout", "stderr")
 
 
 def serve(arguments: list[str], program: str) -> int:
+    """Fork a helper; only the process that was started returns."""
     os.closerange(3, 4096)
     try:
         owner = int(arguments[0])
         shell = os.pidfd_open(owner)
     except (IndexError, ValueError, OSError):
         raise hot.GiveUp("shell") from None
-    directory = settle()
-    if os.fork():
-        return 0  # whoever waits for our output waits for the child's
+    helper = Helper(program, owner, settle())
+    if not os.fork():
+        detach(helper)
+        helper.attend(shell)
+    return 0  # whoever waits for our output waits for the child's
+
+
+def detach(helper: "Helper") -> None:
+    """Leave the shell's session and its descriptors, once it knows where we are."""
     os.setsid()
-    helper = Helper(program, owner, directory)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: helper.leave())
-    os.write(1, os.fsencode(f"{os.getpid()} {directory}\n"))
+    os.write(1, os.fsencode(f"{os.getpid()} {helper.directory}\n"))
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    helper.attend(shell)
 
 
 def settle() -> str:

@@ -248,7 +248,7 @@ class Reply:
     def need(self, kind: bytes, limit: bytes, *size: bytes) -> Need:
         if (kind, len(size)) not in {(b"stdin", 0), (b"file", 1)}:
             raise ValueError
-        return kind, number(limit), self.take(number(*size)) if size else b""
+        return kind, number(limit), b"".join(self.take(number(word)) for word in size)
 
     def stream(self) -> None:
         """What goes on may also be silent for as long as it likes."""

@@ -19,7 +19,9 @@ NOW_MS = 1_800_000_000_000
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What is skipped where everything must run is an error."""
     if os.environ.get("CI") and terminalreporter.stats.get("skipped"):
-        terminalreporter.write_line("CI skips nothing: install what is missing in .ci/run", red=True)
+        terminalreporter.write_line(
+            "CI skips nothing: install what is missing in .ci/run", red=True
+        )
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

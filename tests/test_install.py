@@ -93,7 +93,11 @@ def _use(commands: Path, project: Path, env: dict[str, str]) -> str:
 
     assert call("init") == (0, b"initialized .clavain/intercore.db (schema v1001)\n", b"")
     assert call("sentinel", "check", "stop", "s", "--interval=0") == (0, b"allowed\n", b"")
-    assert call("sentinel", "check", "stop", "s", "--interval=0", name="ic") == (1, b"throttled\n", b"")
+    assert call("sentinel", "check", "stop", "s", "--interval=0", name="ic") == (
+        1,
+        b"throttled\n",
+        b"",
+    )
     assert call("state", "set", "k", "s", stdin=b'{"a": 1}') == (0, b"", b"")
     assert call("state", "get", "k", "s", name="icctl-python") == (0, b'{"a": 1}\n', b"")
     assert call("bogus", name="ic")[2] == b"ic: unknown command: bogus\n"

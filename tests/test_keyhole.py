@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from icctl import hot, sentences
+from icctl import sentences
 from tests import processes
 from tests.processes import CLEAN, DOORS, PATIENCE, Daemon, icctl, until
 
@@ -235,7 +235,10 @@ def test_a_stream_that_breaks_says_so_and_is_not_started_again(tmp_path: Path) -
         done = icctl("statusline", cwd=tmp_path, env=through(tmp_path))
 
     assert (done.returncode, done.stdout) == (2, b"one\n")
-    assert done.stderr == b"icctl: statusline: the daemon left in the middle of its output; run the command again\n"
+    assert (
+        done.stderr
+        == b"icctl: statusline: the daemon left in the middle of its output; run the command again\n"
+    )
 
 
 @pytest.mark.usefixtures("door")
@@ -266,7 +269,9 @@ def test_a_daemon_that_dies_at_any_byte_of_its_reply_is_asked_again_under_the_sa
                      env=through(tmp_path))  # fmt: skip
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"allowed\n", b"")
-    ids = [next(f for f in fields(frame) if f[:1] == b"i" and len(f) == 25) for frame in server.frames]
+    ids = [
+        next(f for f in fields(frame) if f[:1] == b"i" and len(f) == 25) for frame in server.frames
+    ]
     assert ids[0] == ids[1]
 
 
@@ -285,7 +290,9 @@ def test_input_that_was_read_is_not_lost_when_the_daemon_dies_before_it_gets_it(
         done = subprocess.run(["bash", "-c", script], cwd=initialized, env=env, check=False, capture_output=True)  # fmt: skip
 
     assert (done.returncode, done.stderr) == (0, b"")
-    found = [icctl("state", "get", key, "s", cwd=initialized, env=env).stdout for key in ("k", "k2")]
+    found = [
+        icctl("state", "get", key, "s", cwd=initialized, env=env).stdout for key in ("k", "k2")
+    ]
     assert found == [b'{"x":1}\n', b"[2]\n"]
 
 
@@ -321,7 +328,9 @@ def test_a_full_backlog_is_waited_for_and_not_taken_for_absence(tmp_path: Path) 
         done = icctl("health", "--timeout=200ms", cwd=tmp_path, env={"INTERCORE_SOCKET": str(tmp_path / "s")})  # fmt: skip
 
     assert done.returncode == 2
-    assert done.stderr == b"icctl: health: the daemon is too busy to listen within 0.2 s; try again\n"
+    assert (
+        done.stderr == b"icctl: health: the daemon is too busy to listen within 0.2 s; try again\n"
+    )
 
 
 @pytest.mark.usefixtures("door")
@@ -373,7 +382,8 @@ def test_version_tells_which_door_was_used(initialized: Path, daemon: Daemon) ->
 
 
 @pytest.mark.parametrize(
-    "word", ["", "x", "- id 5 5 -1", "? id 5000 0 -1 icctl", "a id x 0 -1 icctl", "a id 1 1 99 icctl"]
+    "word",
+    ["", "x", "- id 5 5 -1", "? id 5000 0 -1 icctl", "a id x 0 -1 icctl", "a id 1 1 99 icctl"],
 )
 def test_a_handover_that_is_none_is_ignored(word: str, initialized: Path) -> None:
     env = {"INTERCORE_HANDOVER": word, "INTERCORE_MODE": "direct"}

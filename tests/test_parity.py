@@ -66,7 +66,9 @@ def test_a_script_says_the_same_through_either_door_to_the_daemon_and_without_on
         assert one == other, step.argv
         assert one[0] == step.exit, (step.argv, one)
     # The two doors are tested in turn, in different directories.
-    shown = [tuple(text.replace(os.fsencode(project), b"<project>") for text in one[1:]) for one in alone]
+    shown = [
+        tuple(text.replace(os.fsencode(project), b"<project>") for text in one[1:]) for one in alone
+    ]
     assert _REFERENCE.setdefault(name, shown) == shown
 
 

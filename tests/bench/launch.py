@@ -87,9 +87,7 @@ def _report_native(table: Table, times: dict[str, list[float]], helped: float) -
     if not (place.BIN / "icctl").read_bytes().startswith(b"\x7fELF"):
         table.note("icctl is the Python client here", "no C compiler was there to build the other")
         return
-    table.ratio(
-        "icctl sentinel check / /bin/true", check, min(times["true"]), unit="ms", most=3
-    )
+    table.ratio("icctl sentinel check / /bin/true", check, min(times["true"]), unit="ms", most=3)
     if "redis" in times:
         table.ratio(
             "icctl sentinel check / redis-cli get", check, min(times["redis"]), unit="ms", most=0.5
