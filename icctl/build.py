@@ -27,7 +27,8 @@ LINKS = (("-static-pie",), ("-pie",))
 
 class Commands(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        del version
+        if version == "standard":  # else it is found in the checkout
+            build_data["force_include"]["lib-intercore.sh"] = "icd/lib-intercore.sh"
         self.place = tempfile.TemporaryDirectory(prefix="intercore-build-")
         python = os.path.join(self.root, "icctl", "bin", "icctl-python")
         scripts = {python: "icctl-python"}

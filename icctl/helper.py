@@ -5,7 +5,8 @@ directory, and serves the shell PID until that ends.  icctl/helper.c is the same
 
 The directory is private and holds two named pipes, which the shell opens for each call, for reading
 and writing, so that it keeps no descriptor and never waits in open(2).
-    in      a frame: `ic1 N`, and the fields d, e and a that the keyhole would have sent
+    in      a frame: `ic1 N`, and the fields d, e and a that the keyhole would have sent; input
+            that the command may ask for, in the file stdin, written before
     out     the answer, each of its fields ended by NUL: `EXIT` STDOUT STDERR;
             or `EXIT@`: they are in the files stdout and stderr;
             or `!HANDOVER`: run icctl, with this as its INTERCORE_HANDOVER
@@ -23,7 +24,7 @@ from icctl import hot
 
 # A shell reads a pipe byte by byte, and a file in one go.
 INLINE_BYTES = 512
-FILES = ("in", "out", "stdout", "stderr")
+FILES = ("in", "out", "stdin", "stdout", "stderr")
 
 
 def serve(arguments: list[str], program: str) -> int:
@@ -139,6 +140,7 @@ class Helper:
         world = [b"p%d" % self.owner, *(f for f in fields if f[:1] in (b"d", b"e"))]
         argv = [os.fsdecode(f[1:]) for f in fields if f[:1] == b"a"]
         enter(fields)
+        self.take_stdin()
         kept = Kept(argv, self.program, world)
         limit = hot.timeout_ms(argv) / 1000
         reason = kept.ask(limit)
@@ -147,6 +149,17 @@ class Helper:
             return kept.told
         times = f"{limit * 1000:.0f} {kept.deadline * 1000:.0f}"
         return os.fsencode(f"!{reason or 'w'} {kept.id} {times} -1 {self.program}\0")
+
+    def take_stdin(self) -> None:
+        """Input that is too long for a pipe comes as a file; without one there is no input."""
+        path = self.path("stdin")
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            os.unlink(path)
+        except FileNotFoundError:
+            fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        os.dup2(fd, 0)
+        os.close(fd)
 
     def keep(self, kept: Kept) -> bool:
         """Put what is long, or holds what a shell cannot read from a pipe, into files."""

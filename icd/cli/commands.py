@@ -16,6 +16,7 @@ SINGLES = {
     "version": "database",
     "ping": "daemon",
     "status": "daemon",
+    "lib-path": "library",
 }
 
 

@@ -5,7 +5,7 @@ import msgspec
 from icd.cli.types import milliseconds
 from icd.errors import Usage
 
-_SWITCHES = {"--json", "--verbose", "--no-daemon", "--help", "-h"}
+_SWITCHES = {"--json", "--verbose", "--no-daemon", "--if-database", "--help", "-h"}
 _VALUED = {"--db", "--timeout"}
 
 
@@ -16,6 +16,7 @@ class Flags(msgspec.Struct):
     json: bool = False
     verbose: bool = False
     no_daemon: bool = False
+    if_database: bool = False
     help: bool = False
 
 

@@ -39,6 +39,7 @@ class Output(msgspec.Struct):
     stdout: bytes = b""
     stderr: bytes = b""
     bug: IcError | None = None  # for the host's log
+    refused: str = ""  # the command that was not even called, for the host's counts
 
 
 class Need(msgspec.Struct):
@@ -69,6 +70,10 @@ class Local(msgspec.Struct):
     run: Callable[[Caller], Output]
 
 
+# What `--if-database` makes of a missing database; EX_UNAVAILABLE of sysexits.h.
+UNAVAILABLE = 69
+
+
 class Plan(msgspec.Struct):
     """An Ask made ready for a host."""
 
@@ -85,6 +90,7 @@ class Errand(msgspec.Struct):
     prepare: Callable[[str, Params], Call]
     context: str
     program: str
+    if_database: bool = False
 
 
 class Needed(Exception):

@@ -14,6 +14,7 @@ import msgspec
 from icd.cli import commands, texts
 from icd.cli.flags import Flags, strip
 from icd.cli.invocation import (
+    UNAVAILABLE,
     Ask,
     Errand,
     Invocation,
@@ -28,7 +29,7 @@ from icd.cli.invocation import (
 from icd.core.requests import MAX_DEADLINE_MS
 from icd.core.state import Writer
 from icd.db.paths import Where
-from icd.errors import IcError, Usage
+from icd.errors import IcError, NoDatabase, Usage
 from icd.rpc import methods
 from icd.rpc.dispatch import failure
 from icd.rpc.method import Answer, Call, Params
@@ -58,6 +59,8 @@ def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
         if flags.help:
             return Output(0, texts.command(invocation.program, context, command))
         wanted = _parse(command, context, words, World(invocation, flags.json, flags.verbose))
+        if isinstance(wanted, Output):
+            return wanted
         if isinstance(wanted, Local):
             return _errand(invocation, flags, wanted, context)
         call = _call(invocation, flags, wanted.method, wanted.params)
@@ -65,7 +68,8 @@ def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
     except Needed as exc:
         return exc.need
     except IcError as exc:
-        return Output(exc.exit, b"", line(invocation.program, context, exc))
+        told = line(invocation.program, context, exc)
+        return Output(exc.exit, b"", told, refused=context or "command")
     except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
         return _bug(exc, invocation.program, context)
 
@@ -93,7 +97,7 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
     try:
         output = errand.run(ask)
     except IcError as exc:
-        output = Output(exc.exit, b"", line(errand.program, errand.context, exc))
+        output = _told(exc, errand, if_database=errand.if_database)
     except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
         output = _bug(exc, errand.program, errand.context)
     output.stderr = notes + output.stderr
@@ -111,10 +115,15 @@ def _finish(plan: Plan, answer: Answer) -> Output:
     elif plan.ask.render_error is not None:
         output = plan.ask.render_error(answer.error)
     else:
-        told = line(plan.program, plan.context, answer.error)
-        output = Output(answer.error.exit, b"", told)
+        output = _told(answer.error, plan, if_database=plan.call.if_database)
     output.stderr = _notes(plan.program, plan.context, answer) + output.stderr
     return output
+
+
+def _told(error: IcError, asked: Plan | Errand, *, if_database: bool) -> Output:
+    if if_database and isinstance(error, NoDatabase):
+        return Output(UNAVAILABLE)
+    return Output(error.exit, b"", line(asked.program, asked.context, error))
 
 
 def _notes(program: str, context: str, answer: Answer) -> bytes:
@@ -125,7 +134,7 @@ def _notes(program: str, context: str, answer: Answer) -> bytes:
 
 def _unknown(program: str, word: str) -> Output:
     error = Usage(f"unknown command: {word}")
-    return Output(3, texts.usage(program), line(program, "", error))
+    return Output(3, texts.usage(program), line(program, "", error), refused="command")
 
 
 def _verb(noun: str, words: list[str]) -> click.Command:
@@ -137,11 +146,13 @@ def _verb(noun: str, words: list[str]) -> click.Command:
     return verbs[words[0]]
 
 
-def _parse(command: click.Command, context: str, words: list[str], world: World) -> Ask | Local:
+def _parse(
+    command: click.Command, context: str, words: list[str], world: World
+) -> Ask | Local | Output:
     try:
         parsed = command.make_context(context, words, terminal_width=80, color=False)
         assert command.callback is not None
-        wanted: Ask | Local = command.callback(world, **parsed.params)
+        wanted: Ask | Local | Output = command.callback(world, **parsed.params)
     except click.UsageError as exc:
         message = exc.format_message().rstrip(".")
         raise Usage(message, hint=f"see '{world.invocation.program} {context} --help'") from exc
@@ -163,7 +174,7 @@ def _errand(invocation: Invocation, flags: Flags, local: Local, context: str) ->
         )
         return _call(world, flags, method, params)
 
-    return Errand(local.run, prepare, context, invocation.program)
+    return Errand(local.run, prepare, context, invocation.program, flags.if_database)
 
 
 def _call(invocation: Invocation, flags: Flags, name: str, params: Params) -> Call:
@@ -185,4 +196,5 @@ def _call(invocation: Invocation, flags: Flags, name: str, params: Params) -> Ca
         writer=Writer(invocation.pid, _session(env.get("CLAUDE_SESSION_ID"))),
         deadline=deadline,
         verbose=flags.verbose,
+        if_database=flags.if_database,
     )

@@ -119,7 +119,8 @@ def list_(world: World) -> Ask:
     "--older-than", type=DURATION, required=True, help="Last claimed at least this long ago."
 )
 @click.option("--keep-once", is_flag=True, help="Leave once-only claims (interval 0) alone.")
-def prune(world: World, *, older_than: int, keep_once: bool) -> Ask:
+@click.option("--keep-live", is_flag=True, help="Leave alone what still throttles somebody.")
+def prune(world: World, *, older_than: int, keep_once: bool, keep_live: bool) -> Ask:
     """Delete old claims, once-only ones included unless --keep-once is given.
 
     \b
@@ -130,7 +131,7 @@ def prune(world: World, *, older_than: int, keep_once: bool) -> Ask:
     def show(result: methods.Pruned) -> Output:
         return render.text(f"{result.pruned} pruned")
 
-    params = methods.Prune(older_than_ms=older_than, keep_once=keep_once)
+    params = methods.Prune(older_than_ms=older_than, keep_once=keep_once, keep_live=keep_live)
     return Ask("sentinel.prune", params, render.to_json if world.json else show)
 
 

@@ -12,6 +12,7 @@ _GLOBALS = [
     ("--json", "Answer as JSON."),
     ("--verbose", "Show SQL statements, timings and lock waits on stderr."),
     ("--no-daemon", "Open the database directly, even if the daemon runs."),
+    ("--if-database", "Exit 69, silently, where there is no database; for scripts."),
     ("--help", "Show help for the program or a command."),
 ]
 _EXITS = "Exit codes: 0 yes or done, 1 an expected no, 2 an error, 3 a mistake in the command line."

@@ -103,7 +103,11 @@ _RESET_ALL = "DELETE FROM sentinels WHERE name = ?"
 _LIST = """
 SELECT name, scope_id, last_fired, once, interval_ms FROM sentinels ORDER BY name, scope_id
 """
-_PRUNE = "DELETE FROM sentinels WHERE fired_ms <= ? AND (once = 0 OR ? = 0)"
+_PRUNE = """
+DELETE FROM sentinels
+WHERE fired_ms <= ?1 AND (?2 = 0 OR once = 0)
+    AND (?3 = 0 OR (once = 0 AND fired_ms + interval_ms <= ?4))
+"""
 
 
 def check(
@@ -164,11 +168,20 @@ def every(conn: sqlite3.Connection) -> list[Sentinel]:
 
 
 def prune(
-    conn: sqlite3.Connection, *, older_than_ms: int, keep_once: bool = False, now_ms: int
+    conn: sqlite3.Connection,
+    *,
+    older_than_ms: int,
+    keep_once: bool = False,
+    keep_live: bool = False,
+    now_ms: int,
 ) -> int:
-    """Remove what fired at least that long ago; 0 removes everything, whatever the clock did."""
+    """Remove what fired at least that long ago; 0 removes everything, whatever the clock did.
+
+    `keep_live` spares what still throttles somebody: once-only claims, and those of which the
+    largest interval that anybody asked with has not passed.
+    """
     cutoff = now_ms - older_than_ms if older_than_ms else 2**63 - 1
-    return conn.execute(_PRUNE, (cutoff, int(keep_once))).rowcount
+    return conn.execute(_PRUNE, (cutoff, int(keep_once), int(keep_live), now_ms)).rowcount
 
 
 def _repeat(row: _Row, interval_ms: int, *, now_ms: int) -> Verdict:

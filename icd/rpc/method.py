@@ -78,6 +78,7 @@ class Call(msgspec.Struct, gc=False):
     writer: Writer
     deadline: float
     verbose: bool = False
+    if_database: bool = False  # that there is none is an answer, not a failure
     trace: list[str] = []
 
     @property

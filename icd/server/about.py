@@ -30,6 +30,12 @@ class About:
         if error is not None and error.exit >= 2:
             self.failures[method] += 1
 
+    def refuse(self, command: str) -> None:
+        """A command line that made no sense: its author, a script, may never look at stderr."""
+        name = command.replace(" ", ".")
+        self.calls[name] += 1
+        self.failures[name] += 1
+
     def answer(self, params: Params) -> object:
         if isinstance(params, daemon.Ping):
             return daemon.Pong(pid=os.getpid(), version=__version__)

@@ -10,7 +10,7 @@ from icd.cli.invocation import Errand, Invocation, Need, Output, Plan
 from icd.cli.main import finish, plan
 from icd.core.state import Writer
 from icd.db.paths import Where
-from icd.errors import Internal
+from icd.errors import Internal, NoDatabase
 from icd.rpc.dispatch import failure
 from icd.rpc.method import Answer, Call, Method, Params
 from icd.server import limits
@@ -68,6 +68,8 @@ class Desk:
         if isinstance(planned, Errand):
             deliver(Need("local"))  # the caller's files are none of our business
         elif not isinstance(planned, Plan):
+            if isinstance(planned, Output) and planned.refused:
+                self._about.refuse(planned.refused)
             deliver(_logged(planned))
         elif planned.call.method.run is None:
             answer = self.ask_daemon(planned.call.method, planned.call.params)
@@ -92,7 +94,8 @@ class Desk:
         answers: list[Answer],
     ) -> None:
         for call, answer in zip(calls, answers, strict=True):
-            self._about.count(call.method.name, answer.error)
+            expected = call.if_database and isinstance(answer.error, NoDatabase)
+            self._about.count(call.method.name, None if expected else answer.error)
             if isinstance(answer.error, Internal):
                 cause = answer.error.__cause__
                 log.error("%s: %s", call.method.name, answer.error, exc_info=cause)

@@ -47,6 +47,7 @@ class List(Params):
 class Prune(Params):
     older_than_ms: Annotated[int, Meta(ge=0, le=sentinels.MAX_INTERVAL_S * 1000)]
     keep_once: bool = False
+    keep_live: bool = False
 
 
 class Checked(Result):
@@ -115,7 +116,11 @@ def list_(ctx: Context, _p: List) -> list[Fired]:
 def prune(ctx: Context, p: Prune) -> Pruned:
     return Pruned(
         sentinels.prune(
-            ctx.conn, older_than_ms=p.older_than_ms, keep_once=p.keep_once, now_ms=ctx.now_ms
+            ctx.conn,
+            older_than_ms=p.older_than_ms,
+            keep_once=p.keep_once,
+            keep_live=p.keep_live,
+            now_ms=ctx.now_ms,
         )
     )
 

@@ -1,0 +1,356 @@
+# shellcheck shell=bash
+# lib-intercore.sh: intercore for bash hooks.  Use it by: source "$(icctl lib-path)"
+#
+# Sourcing prints nothing, runs nothing, and defines only intercore_*, _intercore_* and INTERCORE_*.
+# For bash 4.2 and newer, under `set -euo pipefail` too, in subshells, pipelines and traps.
+#
+# Every function knows three cases, told apart by the exit status of `icctl --if-database`:
+#   available     it does what it says
+#   unavailable   no program, or no database here: a safe default, silently
+#   broken        both are there, but there is no answer: one line on stderr, and a status of 2 or
+#                 more unless the function says otherwise; no legacy file is consulted then
+# A mistake in the arguments is told wherever there is a program.
+#
+# What prints a value puts it into a variable instead with `-v VAR` as first arguments; that saves a
+# subshell.  A shell that makes a second call itself, outside of subshells, starts a helper process
+# that makes all further calls several times cheaper and ends with the shell.
+
+# shellcheck disable=SC2034 # for those who source this
+INTERCORE_LIB_VERSION=2.0.0 INTERCORE_STOP_DEDUP_SENTINEL=stop
+# The total time of a call: hooks are often killed after five seconds.
+: "${INTERCORE_TIMEOUT:=3s}"
+
+_intercore_unavailable=69
+_intercore_found=  # the program, once it was looked for
+_intercore_calls=0 # made so far without a helper
+_intercore_helper= # its pid, or `none` if there can be none
+_intercore_pipes=  # its directory
+_intercore_world=  # what it was started with
+_intercore_busy=   # a call is on its way: a trap must not write in between
+
+# --- one command ---
+
+# _intercore_call TO ARGUMENT...
+# Run icctl; TO says where its stdout goes: `-` nowhere else, `.` is dropped, or a variable's name.
+# What `_intercore_stdin` holds is its input.  The status is icctl's, or 69 if it is unavailable.
+_intercore_call() {
+    local _intercore_to=$1 _intercore_out='' _intercore_status=0
+    shift
+    [[ $_intercore_to == [-.] ]] || printf -v "$_intercore_to" '' || return 3
+    _intercore_find || return "$_intercore_unavailable"
+    set -- --if-database "--timeout=$INTERCORE_TIMEOUT" "$@"
+    if _intercore_is_helped; then
+        _intercore_ask "$@" || _intercore_status=$?
+        [[ $_intercore_to != - || -z $_intercore_out ]] || printf '%s\n' "$_intercore_out"
+    else
+        case $_intercore_to in
+            -) _intercore_run "$@" || _intercore_status=$? ;;
+            .) _intercore_run "$@" >/dev/null || _intercore_status=$? ;;
+            *) _intercore_out=$(_intercore_run "$@") || _intercore_status=$? ;;
+        esac
+    fi
+    [[ $_intercore_to == [-.] ]] || printf -v "$_intercore_to" '%s' "$_intercore_out"
+    return "$_intercore_status"
+}
+
+# Find the program: INTERCORE_BIN, or icctl or ic on the PATH or in ~/.local/bin.
+_intercore_find() {
+    [[ -z $_intercore_found || $_intercore_found != "${INTERCORE_BIN-}" ]] || return 0
+    local _intercore_name _intercore_path _intercore_file
+    for _intercore_name in ${INTERCORE_BIN:+"$INTERCORE_BIN"} icctl ic; do
+        _intercore_path=${PATH-}:${HOME-}/.local/bin:
+        [[ $_intercore_name != */* ]] || _intercore_path=:
+        while [[ -n $_intercore_path ]]; do
+            _intercore_file=${_intercore_path%%:*}/$_intercore_name
+            [[ $_intercore_name != */* ]] || _intercore_file=$_intercore_name
+            if [[ -f $_intercore_file && -x $_intercore_file ]]; then
+                INTERCORE_BIN=$_intercore_file
+                _intercore_found=$_intercore_file
+                return 0
+            fi
+            _intercore_path=${_intercore_path#*:}
+        done
+        [[ -z ${INTERCORE_BIN-} ]] || return 1
+    done
+    return 1
+}
+
+# A process of its own.  Variables count whether they are exported or not.
+_intercore_run() {
+    if [[ -n ${_intercore_stdin-} ]]; then
+        _intercore_exec "$@" <<<"$_intercore_stdin"
+    else
+        _intercore_exec "$@"
+    fi
+}
+
+_intercore_exec() {
+    INTERCORE_DB=${INTERCORE_DB-} INTERCORE_MODE=${INTERCORE_MODE-} \
+        INTERCORE_SOCKET=${INTERCORE_SOCKET-} CLAUDE_SESSION_ID=${CLAUDE_SESSION_ID-} \
+        command "$INTERCORE_BIN" "$@"
+}
+
+# --- the helper: see icctl/helper.py for what is written and read ---
+
+# Whether the next call goes through a helper; the second one of a shell starts it.
+_intercore_is_helped() {
+    [[ $BASHPID == "$$" && -z $_intercore_busy && $_intercore_helper != none ]] || return 1
+    local _intercore_now="${INTERCORE_SOCKET-} ${INTERCORE_MODE-} $INTERCORE_BIN"
+    if [[ -z $_intercore_helper ]]; then
+        (( ++_intercore_calls > 1 )) || return 1
+        _intercore_summon
+        _intercore_world=$_intercore_now
+    fi
+    [[ $_intercore_world == "$_intercore_now" ]] || return 1
+    if [[ ! -p $_intercore_pipes/in ]] || ! kill -0 "$_intercore_helper" 2>/dev/null; then
+        _intercore_helper=none # dead, or never born; there will be no second one
+        return 1
+    fi
+}
+
+_intercore_summon() {
+    local _intercore_line
+    _intercore_line=$(_intercore_owner=$$ && exec 2>/dev/null &&
+        export INTERCORE_SOCKET="${INTERCORE_SOCKET-}" INTERCORE_MODE="${INTERCORE_MODE-}" &&
+        exec "$INTERCORE_BIN" --helper "$_intercore_owner") || _intercore_line=none
+    _intercore_helper=${_intercore_line%% *}
+    _intercore_pipes=${_intercore_line#* }
+}
+
+# Leaves stdout in `_intercore_out`, without its last newline.
+_intercore_ask() {
+    local _intercore_reply='' _intercore_err=''
+    _intercore_busy=yes
+    {
+        if [[ -n ${_intercore_stdin-} ]]; then
+            printf '%s' "$_intercore_stdin" >"$_intercore_pipes/stdin"
+        fi
+        printf 'ic1 %d\0d%s\0eINTERCORE_DB=%s\0eCLAUDE_SESSION_ID=%s\0eHOME=%s\0' \
+            "$(( $# + 4 ))" "${PWD-/}" "${INTERCORE_DB-}" "${CLAUDE_SESSION_ID-}" "${HOME-}" >&8
+        printf 'a%s\0' "$@" >&8
+        until IFS= read -r -d '' -t 1 _intercore_reply <&9; do
+            kill -0 "$_intercore_helper" 2>/dev/null || break
+        done
+        case $_intercore_reply in
+            [0-9]*@)
+                _intercore_out=$(<"$_intercore_pipes/stdout")
+                _intercore_err=$(<"$_intercore_pipes/stderr") ;;
+            [0-9]*)
+                IFS= read -r -d '' _intercore_out <&9
+                IFS= read -r -d '' _intercore_err <&9 ;;
+        esac
+    } 8<>"$_intercore_pipes/in" 9<>"$_intercore_pipes/out"
+    _intercore_busy=
+    case $_intercore_reply in
+        '!'*) _intercore_take_over "${_intercore_reply#!}" "$@" || return ;;
+        '') _intercore_lost || return ;;
+        *)
+            _intercore_out=${_intercore_out%$'\n'}
+            [[ -z $_intercore_err ]] || printf '%s\n' "${_intercore_err%$'\n'}" >&2
+            return "${_intercore_reply%@}" ;;
+    esac
+}
+
+# What the helper could not answer, a process of its own goes on with.
+_intercore_take_over() {
+    local INTERCORE_HANDOVER=$1
+    shift
+    export INTERCORE_HANDOVER
+    _intercore_out=$(_intercore_run "$@")
+}
+
+_intercore_lost() {
+    _intercore_helper=none
+    printf '%s\n' "intercore: unknown_outcome: the helper died; read the state before you repeat a write" >&2
+    return 2
+}
+
+# --- is it there? ---
+
+# intercore_available
+# 0 a program is found and the database answers; 1 otherwise, with a line on stderr if it is broken.
+intercore_available() {
+    _intercore_call . health || return 1
+}
+
+# --- state ---
+
+# intercore_state_set KEY SCOPE JSON [TTL]
+# 0 written, or unavailable; 2 not written, whatever the reason; 3 a mistake in the arguments.
+intercore_state_set() {
+    local _intercore_value=${3-} _intercore_stdin='' _intercore_status=0
+    # A command line holds 128 KiB in one word, a pipe 64 KiB at once; a character has up to 4 bytes.
+    if (( ${#_intercore_value} < 12000 )); then
+        _intercore_value=--value=$_intercore_value
+    else
+        _intercore_stdin=$_intercore_value _intercore_value=
+    fi
+    _intercore_call . state set ${4:+"--ttl=$4"} ${_intercore_value:+"$_intercore_value"} \
+        -- "${1-}" "${2-}" || _intercore_status=$?
+    _intercore_default 0 "$_intercore_status"
+}
+
+# intercore_state_get [-v VAR] KEY SCOPE
+# Prints the payload, or nothing if there is none or it is unavailable: 0.  2 could not tell.
+intercore_state_get() {
+    local _intercore_to=- _intercore_status=0
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_call "$_intercore_to" state get -- "$@" || _intercore_status=$?
+    [[ $_intercore_status != 1 ]] || return 0
+    _intercore_default 0 "$_intercore_status"
+}
+
+# intercore_state_incr [-v VAR] KEY SCOPE [BY] [TTL]
+# Adds to a counter and prints its new value.  1 unavailable, nothing is printed; 2 not counted.
+intercore_state_incr() {
+    local _intercore_to=- _intercore_status=0
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_call "$_intercore_to" state incr ${3:+"--by=$3"} ${4:+"--ttl=$4"} \
+        -- "${1-}" "${2-}" || _intercore_status=$?
+    _intercore_default 1 "$_intercore_status"
+}
+
+# intercore_state_delete_all KEY [GLOB]
+# Deletes the rows of all scopes; unavailable: removes the legacy files.  0 always.
+intercore_state_delete_all() {
+    _intercore_call . state delete --all -- "${1-}" || _intercore_remove "$?" "${2-}"
+}
+
+# --- sentinels: throttle guards ---
+
+# intercore_sentinel_check NAME SCOPE INTERVAL
+# 0 allowed, or unavailable; 1 throttled; 2 or more: could not tell.
+intercore_sentinel_check() {
+    local _intercore_status=0
+    _intercore_call . sentinel check --interval="${3-}" -- "${1-}" "${2-}" || _intercore_status=$?
+    _intercore_default 0 "$_intercore_status"
+}
+
+# intercore_sentinel_check_many [-v VAR] NAME:SCOPE:INTERVAL...
+# Prints a line for each: name, scope, and allowed or throttled, separated by tabs; nothing if it is
+# unavailable.  0 all are allowed, or unavailable; 1 at least one is throttled; 2 could not tell.
+intercore_sentinel_check_many() {
+    local _intercore_to=- _intercore_status=0
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_call "$_intercore_to" sentinel check-many -- "$@" || _intercore_status=$?
+    _intercore_default 0 "$_intercore_status"
+}
+
+# intercore_sentinel_check_or_legacy NAME SCOPE INTERVAL FILE
+# As intercore_sentinel_check; unavailable: FILE is the guard, claimed by mkdir, aged by its mtime.
+intercore_sentinel_check_or_legacy() {
+    local _intercore_status=0
+    _intercore_call . sentinel check --interval="${3-}" -- "${1-}" "${2-}" || _intercore_status=$?
+    [[ $_intercore_status == "$_intercore_unavailable" ]] || return "$_intercore_status"
+    _intercore_claim_file "${4-}" "${3-}"
+}
+
+# intercore_check_or_die NAME SCOPE INTERVAL [FILE]
+# Throttled: ends the calling script with `exit 0`.  Else 0, also if it could not tell: a hook goes
+# on rather than block its user, and the reason stands on stderr.
+intercore_check_or_die() {
+    local _intercore_status=0
+    if [[ -n ${4-} ]]; then
+        intercore_sentinel_check_or_legacy "$@" || _intercore_status=$?
+    else
+        intercore_sentinel_check "$@" || _intercore_status=$?
+    fi
+    [[ $_intercore_status != 1 ]] || exit 0
+    return 0
+}
+
+# intercore_sentinel_reset_or_legacy NAME SCOPE [GLOB]
+# Lets a guard fire again; unavailable: removes the legacy files.  0 always.
+intercore_sentinel_reset_or_legacy() {
+    _intercore_call . sentinel reset -- "${1-}" "${2-}" || _intercore_remove "$?" "${3-}"
+}
+
+# intercore_sentinel_reset_all NAME [GLOB]
+# The same for all scopes.  0 always.
+intercore_sentinel_reset_all() {
+    _intercore_call . sentinel reset --all -- "${1-}" || _intercore_remove "$?" "${2-}"
+}
+
+# intercore_cleanup_stale
+# Removes guards that fired over an hour ago and throttle nobody any more; unavailable: legacy guard
+# files that old.  0 always.
+intercore_cleanup_stale() {
+    local _intercore_status=0
+    _intercore_call . sentinel prune --older-than=1h --keep-live || _intercore_status=$?
+    [[ $_intercore_status == "$_intercore_unavailable" ]] || return 0
+    find "${INTERCORE_LEGACY_DIR:-/tmp}" -maxdepth 1 -user "$EUID" -mmin +60 \
+        \( -name 'clavain-stop-*' -o -name 'clavain-drift-last-*' -o -name 'clavain-compound-last-*' \) \
+        -delete 2>/dev/null || return 0
+}
+
+# --- runs: the verbs belong to a later release; until then these return 3, or 1 if unavailable ---
+
+# intercore_run_create ARGUMENT..., and so on: prints what `icctl run create` prints.
+intercore_run_create() { _intercore_pass run create "$@"; }
+intercore_run_list() { _intercore_pass run list "$@"; }
+intercore_run_status() { _intercore_pass run status "$@"; }
+intercore_run_agent_list() { _intercore_pass run agent list "$@"; }
+intercore_run_agent_update() { _intercore_pass run agent update "$@"; }
+
+# --- what the functions share ---
+
+# The status of a call, or a default if it is unavailable.
+_intercore_default() {
+    [[ $2 == "$_intercore_unavailable" ]] && return "$1"
+    return "$2"
+}
+
+_intercore_pass() {
+    local _intercore_answer _intercore_status=0
+    _intercore_call _intercore_answer "$@" || _intercore_status=$?
+    # A usage text is not an answer.
+    [[ $_intercore_status == 3 || -z $_intercore_answer ]] || printf '%s\n' "$_intercore_answer"
+    _intercore_default 1 "$_intercore_status"
+}
+
+# _intercore_remove STATUS GLOB: remove legacy guards and files, if there is nothing else.
+_intercore_remove() {
+    local _intercore_file IFS=
+    [[ $1 == "$_intercore_unavailable" && -n $2 ]] || return 0
+    for _intercore_file in $2; do
+        if [[ -d $_intercore_file && ! -L $_intercore_file ]]; then
+            rmdir -- "$_intercore_file" 2>/dev/null || continue
+        elif [[ -e $_intercore_file || -L $_intercore_file ]]; then
+            rm -f -- "$_intercore_file" 2>/dev/null || continue
+        fi
+    done
+}
+
+# _intercore_claim_file FILE INTERVAL: 0 claimed, 1 throttled, 2 the file is not to be trusted.
+# What decides is always one mkdir, which is atomic and follows no link; `touch` would let two claim.
+_intercore_claim_file() {
+    local _intercore_file=$1 _intercore_now _intercore_then _intercore_turn
+    [[ -n $_intercore_file ]] || return 0
+    mkdir -m 700 -- "$_intercore_file" 2>/dev/null && return 0
+    if [[ -L $_intercore_file || ! -O $_intercore_file ]]; then
+        printf '%s\n' "intercore: $_intercore_file is no guard of ours, and cannot become one" >&2
+        return 2
+    fi
+    [[ $2 != 0 ]] || return 1
+    printf -v _intercore_now '%(%s)T' -1
+    _intercore_then=$(_intercore_mtime "$_intercore_file") || return 1
+    (( _intercore_now - _intercore_then >= $2 )) || return 1
+    # It is due.  Whoever makes the directory of this turn, and finds that nobody was faster, claims.
+    _intercore_turn=$_intercore_file.due-$_intercore_then
+    if ! mkdir -m 700 -- "$_intercore_turn" 2>/dev/null; then
+        # Somebody is at it; or died of it, a minute ago at least.
+        (( _intercore_now - $(_intercore_mtime "$_intercore_turn" || echo "$_intercore_now") < 60 )) ||
+            rmdir -- "$_intercore_turn" 2>/dev/null
+        return 1
+    fi
+    if [[ $(_intercore_mtime "$_intercore_file") == "$_intercore_then" ]]; then
+        touch -h -c -- "$_intercore_file" && rmdir -- "$_intercore_turn"
+        return 0
+    fi
+    rmdir -- "$_intercore_turn" 2>/dev/null
+    return 1
+}
+
+_intercore_mtime() {
+    stat -c %Y -- "$1" 2>/dev/null
+}
