@@ -21,12 +21,13 @@ INTERCORE_LIB_VERSION=2.0.0 INTERCORE_STOP_DEDUP_SENTINEL=stop
 : "${INTERCORE_TIMEOUT:=3s}"
 
 _intercore_unavailable=69
-_intercore_found=  # the program, once it was looked for
-_intercore_calls=0 # made so far without a helper
-_intercore_helper= # its pid, or `none` if there can be none
-_intercore_pipes=  # its directory
-_intercore_world=  # what it was started with
-_intercore_busy=   # a call is on its way: a trap must not write in between
+# Whoever sources this twice keeps what there is.
+: "${_intercore_found:=}"   # the program, once it was looked for
+: "${_intercore_calls:=0}"  # made so far without a helper
+: "${_intercore_helper:=}"  # its pid, or `none` if there can be none
+: "${_intercore_pipes:=}"   # its directory
+: "${_intercore_world:=}"   # what it was started with
+: "${_intercore_busy:=}"    # a call is on its way: a trap must not write in between
 
 # --- one command ---
 
@@ -137,7 +138,10 @@ _intercore_ask() {
                 _intercore_err=$(<"$_intercore_pipes/stderr") ;;
             [0-9]*)
                 IFS= read -r -d '' _intercore_out <&9
-                IFS= read -r -d '' _intercore_err <&9 ;;
+                IFS= read -r -d '' _intercore_err <&9
+                # Short ones only: looking for a suffix in a long string takes bash minutes.
+                _intercore_out=${_intercore_out%$'\n'}
+                _intercore_err=${_intercore_err%$'\n'} ;;
         esac
     } 8<>"$_intercore_pipes/in" 9<>"$_intercore_pipes/out"
     _intercore_busy=
@@ -145,8 +149,7 @@ _intercore_ask() {
         '!'*) _intercore_take_over "${_intercore_reply#!}" "$@" || return ;;
         '') _intercore_lost || return ;;
         *)
-            _intercore_out=${_intercore_out%$'\n'}
-            [[ -z $_intercore_err ]] || printf '%s\n' "${_intercore_err%$'\n'}" >&2
+            [[ -z $_intercore_err ]] || printf '%s\n' "$_intercore_err" >&2
             return "${_intercore_reply%@}" ;;
     esac
 }

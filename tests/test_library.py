@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -190,3 +189,375 @@ def test_the_table_covers_every_function() -> None:
     assert public == {word for call, _ in TABLE for word in call.split() if word.startswith("intercore_")} | {
         "intercore_check_or_die"
     }
+
+
+# --- sourcing ---
+
+
+def test_sourcing_prints_nothing_and_defines_only_its_own_names(bash: str, tmp_path: Path) -> None:
+    script = f"""
+    names() {{ compgen -v; compgen -A function; shopt; set +o; trap; jobs; }}
+    names >before; ls -l /proc/$$/fd | wc -l >>before
+    source {LIBRARY} >printed 2>&1; source {LIBRARY} >>printed 2>&1
+    names >after; ls -l /proc/$$/fd | wc -l >>after
+    """
+
+    subprocess.run([bash, "-c", script], cwd=tmp_path, env=CLEAN, check=True)
+
+    assert (tmp_path / "printed").read_bytes() == b""
+    before, after = ((tmp_path / name).read_text().splitlines() for name in ("before", "after"))
+    new = {line for line in after if line not in before}
+    assert new
+    allowed = ("intercore_", "_intercore_", "INTERCORE_", "PIPESTATUS", "_")
+    assert not [name for name in new if not name.startswith(allowed)]
+
+
+def test_sourcing_twice_keeps_the_helper(place: Place) -> None:
+    said = place.say(f"""
+    intercore_state_incr n s; intercore_state_incr n s; one=$_intercore_helper
+    source {LIBRARY}
+    intercore_state_incr n s; echo "$(( one == _intercore_helper ))"
+    """)
+
+    assert said == ["1", "2", "3", "1"]
+
+
+# --- all sorts of callers ---
+
+
+def test_a_strict_caller_is_not_ended_by_anything_but_its_own_decision(place: Place) -> None:
+    said = place.say("""
+    set -euo pipefail
+    intercore_available
+    intercore_sentinel_check a s 0
+    if intercore_sentinel_check a s 0; then echo twice; else echo throttled; fi
+    value=$(intercore_state_get nothing s); echo "[$value]"
+    intercore_state_set k s 1; intercore_state_get -v value k s; echo "$value"
+    intercore_sentinel_reset_all a; intercore_state_delete_all k; intercore_cleanup_stale
+    cd /; intercore_state_set k s 1; intercore_state_get k s; intercore_sentinel_check a s 0
+    intercore_available || echo "not here"
+    """)
+
+    assert said == ["throttled", "[]", "1", "not here"]
+
+
+def test_a_caller_with_odd_settings_gets_the_same_answers(place: Place) -> None:
+    said = place.say(r"""
+    IFS=-x; set -f; shopt -s nocasematch nullglob extglob
+    printf() { echo never; }; unset -f printf
+    intercore_state_set k s-x '{"a-x": "b x"}'; intercore_state_get k s-x
+    intercore_state_get -v got k s-x; echo "$got"
+    set -o posix; intercore_state_get k s-x; intercore_state_incr n s; intercore_state_incr n s
+    """)
+
+    assert said == ['{"a-x": "b x"}'] * 3 + ["1", "2"]
+
+
+def test_subshells_pipelines_jobs_and_substitutions_use_no_helper_and_work(place: Place) -> None:
+    said = place.say("""
+    intercore_state_incr -v _ n s; intercore_state_incr -v _ n s
+    ( intercore_state_incr n s )
+    intercore_state_incr n s | cat
+    echo "$(intercore_state_incr n s)"
+    cat <(intercore_state_incr n s)
+    intercore_state_incr n s >job & wait "$!"; cat job
+    intercore_state_incr n s
+    """)
+
+    assert said == ["3", "4", "5", "6", "7", "8"]
+
+
+def test_jobs_wait_and_coproc_of_the_caller_are_its_own(place: Place) -> None:
+    said = place.say("""
+    sleep 0.1 & mine=$!
+    coproc { read -r line; echo "co $line"; }
+    intercore_state_incr -v _ n s; intercore_state_incr -v _ n s; intercore_state_incr -v n n s
+    echo "$n $(( $! == COPROC_PID ))"
+    echo hello >&"${COPROC[1]}"; read -r line <&"${COPROC[0]}"; echo "$line"
+    wait; echo "waited $?"; jobs
+    exec 8<<<"my eight" 9<<<"my nine"
+    intercore_state_incr -v n n s; read -r a <&8; read -r b <&9; echo "$a $b"
+    """)
+
+    assert said == ["3 1", "co hello", "waited 0", "my eight my nine"]
+
+
+def test_a_trap_in_the_middle_of_a_call_makes_its_own_call(
+    initialized: Path, daemon: Daemon, door: Path, bash: str
+) -> None:
+    """The daemon is stopped, the trap runs while the call waits for it."""
+    place = Place(initialized, {"INTERCORE_SOCKET": daemon.socket}, bash)
+    said = place.say(f"""
+    trap 'intercore_state_incr -v t trapped s; echo "trap $t"' USR1
+    intercore_state_incr -v _ n s; intercore_state_incr -v _ n s
+    kill -STOP {daemon.pid}
+    ( sleep 0.3; kill -USR1 $$; kill -CONT {daemon.pid} ) &
+    intercore_state_incr -v n n s; echo "call $n"
+    wait
+    intercore_state_incr -v n n s; echo "call $n"
+    """)
+
+    assert sorted(said) == ["call 3", "call 4", "trap 1"]
+
+
+def test_no_child_of_the_caller_inherits_anything(place: Place) -> None:
+    said = place.say("""
+    intercore_state_incr -v _ n s; intercore_state_incr -v _ n s; intercore_state_incr -v _ n s
+    ls /proc/self/fd | wc -l
+    env | grep -c INTERCORE_HANDOVER
+    """)
+
+    assert said == ["4", "0"], "stdin, stdout, stderr, and the directory that ls reads"
+
+
+def test_the_helper_dies_with_the_shell(place: Place) -> None:
+    (pid,) = place.say("intercore_available; intercore_available; echo $_intercore_helper; kill -9 $$")
+
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    assert list(place.project.glob("intercore-helper-*")) == []
+
+
+def test_a_helper_that_was_killed_is_done_without(place: Place) -> None:
+    said = place.say("""
+    intercore_state_incr n s; intercore_state_incr n s
+    kill -9 $_intercore_helper; while kill -0 $_intercore_helper 2>/dev/null; do :; done
+    intercore_state_incr n s; intercore_state_incr n s
+    """)
+
+    assert said == ["1", "2", "3", "4"]
+
+
+def test_a_hook_keeps_its_stdin(place: Place) -> None:
+    done = place.run(
+        "intercore_sentinel_check a s 0; intercore_state_set k s 1; intercore_state_get -v v k s; cat",
+        input=b'{"session_id":"x"}\n' * 5000,
+    )
+
+    assert done.stdout == b'{"session_id":"x"}\n' * 5000
+
+
+# --- which program, which database, which socket ---
+
+
+def test_the_program_is_found_on_the_path_in_the_home_or_as_told(
+    place: Place, door: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    (home / ".local" / "bin").mkdir(parents=True)
+    (home / ".local" / "bin" / "icctl").symlink_to(door / "icctl")
+    place.env |= {"PATH": "/usr/bin:/bin", "HOME": str(home)}
+
+    assert place.say("intercore_available && echo $INTERCORE_BIN") == [f"{home}/.local/bin/icctl"]
+    place.env["HOME"] = "/nonexistent"
+    assert place.say("intercore_available || echo no") == ["no"]
+    place.env["INTERCORE_BIN"] = str(door / "ic")
+    assert place.say("intercore_available && echo $INTERCORE_BIN") == [f"{door}/ic"]
+    place.env["INTERCORE_BIN"] = "/nonexistent/ic"
+    assert place.say("intercore_available || echo no") == ["no"]
+
+
+def test_variables_count_whether_exported_or_not_and_may_change(
+    place: Place, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    icctl("init", cwd=other, env={"INTERCORE_MODE": "direct"})
+
+    with running() as second:
+        said = place.say(f"""
+        intercore_state_set k s 1; intercore_state_set k s 1
+        cd {other}
+        INTERCORE_DB={other}/.clavain/intercore.db; intercore_state_set k s 2; intercore_state_get k s
+        INTERCORE_DB={place.project}/.clavain/intercore.db; cd {place.project}; intercore_state_get k s
+        INTERCORE_DB=; intercore_state_get k s
+        INTERCORE_SOCKET={second.socket}; intercore_state_get k s
+        CLAUDE_SESSION_ID=me; intercore_state_set k s 3
+        """)
+        calls = second.call("icd.status")["calls"]
+
+    assert said == ["2", "1", "1", "1"]
+    assert calls == {"state.get": 1, "state.set": 1}
+    row = icctl("state", "get", "k", "s", "--json", cwd=place.project, env=place.env).stdout
+    assert json.loads(row)["writer_session"] == "me"
+
+
+def test_the_library_is_found_by_the_program(place: Place) -> None:
+    done = subprocess.run(
+        [place.bash, "-c", 'source "$(icctl lib-path)" && intercore_available && echo here'],
+        cwd=place.project, env=place.env, capture_output=True, check=True,
+    )  # fmt: skip
+
+    assert done.stdout == b"here\n"
+    assert icctl("lib-path", cwd=place.project).stdout.decode().strip() == str(LIBRARY)
+
+
+# --- what is passed ---
+
+
+@pytest.mark.parametrize("way", ["", "( {} )"])
+def test_any_bytes_that_bash_can_hold_come_back(place: Place, way: str) -> None:
+    """Large ones and odd ones, through a helper and through processes."""
+    calls = [
+        'intercore_state_set k "$scope" "$json"',
+        'intercore_state_get k "$scope" >"got.$i"',
+    ]
+    wrapped = "; ".join((way or "{}").format(call) for call in calls)
+    documents = [
+        [r"quotes ' \" back\\slash é € 😀 $HOME `x` * ; # ! ~ {a,b} %s %% \x00"],
+        ["x" * 11_990],
+        ["é" * 20_000],
+        ["y" * 100_000] * 10,
+        ["z" * 99_990] * 10 + ["w" * 48_000],
+    ]
+    scripts = []
+    for i, document in enumerate(documents):
+        text = json.dumps(document, ensure_ascii=False)
+        (place.project / f"in.{i}").write_text(text, encoding="utf-8")
+        scripts.append(f'i={i}; scope=$\'s {i}\\\'"\'; json=$(<in.{i}); {wrapped}; {wrapped}')
+
+    assert place.say("\n".join(scripts)) == []
+
+    for i in range(len(documents)):
+        sent = (place.project / f"in.{i}").read_bytes()
+        assert (place.project / f"got.{i}").read_bytes() == sent + b"\n"
+
+
+# --- legacy guards, while there is nothing else ---
+
+
+@pytest.fixture
+def bare(tmp_path: Path, bash: str) -> Place:
+    """No program at all."""
+    return Place(tmp_path, {"PATH": "/usr/bin:/bin"}, bash)
+
+
+def test_a_legacy_guard_with_an_interval_is_due_again_after_it(bare: Place) -> None:
+    check = "intercore_sentinel_check_or_legacy n s 60 guard; echo $?"
+
+    assert bare.say(f"{check}; {check}") == ["0", "1"]
+    assert bare.say(f"touch -d '59 seconds ago' guard; {check}") == ["1"]
+    assert bare.say(f"touch -d '61 seconds ago' guard; {check}; {check}; ls") == ["0", "1", "guard"]
+
+
+def test_a_legacy_guard_that_somebody_touched_counts(bare: Place) -> None:
+    """Hooks that were not migrated yet made regular files."""
+    check = "intercore_sentinel_check_or_legacy n s"
+
+    assert bare.say(f"touch g; {check} 0 g; echo $?; {check} 60 g; echo $?") == ["1", "1"]
+    assert bare.say(f"touch -d '2 minutes ago' g; {check} 60 g; echo $?; {check} 60 g; echo $?") == ["0", "1"]
+
+
+def test_a_legacy_guard_that_is_a_link_or_a_strangers_is_refused(bare: Place) -> None:
+    done = bare.run("ln -s target g; intercore_sentinel_check_or_legacy n s 0 g; echo $?; ls")
+
+    assert done.stdout == b"2\ng\n"
+    assert done.stderr == b"intercore: g is no guard of ours, and cannot become one\n"
+    if os.geteuid() == 0:
+        os.mkdir(bare.project / "theirs")
+        os.chown(bare.project / "theirs", 65_534, 65_534)
+        assert bare.run("intercore_sentinel_check_or_legacy n s 9 theirs; echo $?").stdout == b"2\n"
+
+
+def test_a_legacy_claim_that_died_half_way_is_taken_over(bare: Place) -> None:
+    check = "intercore_sentinel_check_or_legacy n s 60 g; echo $?"
+    prepare = "mkdir g; touch -d @1000000000 g; mkdir g.due-1000000000"
+
+    assert bare.say(f"{prepare}; {check}; {check}") == ["1", "1"], "somebody may be at it"
+    assert bare.say(f"touch -d '2 minutes ago' g.due-1000000000; {check}; {check}; {check}; ls") == [
+        "1", "0", "1", "g",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("due", [False, True])
+def test_many_hooks_race_for_a_legacy_guard_and_one_wins(bare: Place, due: bool) -> None:
+    said = bare.say(f"""
+    {"mkdir g; touch -d '2 hours ago' g" if due else ":"}
+    for ((i = 0; i < 30; i++)); do
+        ( intercore_sentinel_check_or_legacy n s 3600 g && echo won ) &
+    done
+    wait
+    """)
+
+    assert said == ["won"]
+
+
+def test_stale_legacy_guards_are_cleaned_up_and_fresh_ones_kept(bare: Place) -> None:
+    bare.env["INTERCORE_LEGACY_DIR"] = str(bare.project)
+
+    said = bare.say("""
+    touch -d '2 hours ago' clavain-stop-1 clavain-drift-last-1 other; mkdir clavain-stop-2
+    touch -d '2 hours ago' clavain-stop-2; touch clavain-stop-3
+    intercore_cleanup_stale; ls
+    """)
+
+    assert said == ["clavain-stop-3", "other"]
+
+
+def test_clean_up_leaves_what_still_throttles(place: Place) -> None:
+    import sqlite3
+
+    place.say("""
+    intercore_sentinel_check once s 0; intercore_sentinel_check long s 86400
+    intercore_sentinel_check short s 60
+    """)
+    with sqlite3.connect(place.project / ".clavain" / "intercore.db") as conn:
+        conn.execute("UPDATE sentinels SET fired_ms = fired_ms - 7200000, last_fired = last_fired - 7200")
+    conn.close()
+
+    place.say("intercore_cleanup_stale")
+
+    listed = icctl("sentinel", "list", cwd=place.project, env=place.env).stdout.decode()
+    assert [line.split("\t")[0] for line in listed.splitlines()] == ["long", "once"]
+
+
+# --- failures are seen ---
+
+
+def test_failures_are_counted_where_status_shows_them(
+    place: Place, daemon: Daemon
+) -> None:
+    place.run("""
+    intercore_state_set Bad s 1; intercore_sentinel_check n s x; intercore_state_set k s 'no json'
+    intercore_state_set k s '"x"'; intercore_state_incr k s
+    cd /; intercore_state_get k s
+    """)
+
+    failures = daemon.call("icd.status")["failures"]
+    assert failures == {"state.set": 2, "sentinel.check": 1, "state.incr": 1}
+
+
+# --- under load ---
+
+
+@pytest.mark.timeout(240)
+def test_a_storm_of_stop_hooks_has_one_winner_per_session_while_the_daemon_restarts(
+    initialized: Path, bash: str
+) -> None:
+    """The guard of docs/migration.md, in 20 sessions, 50 hooks each, at the same time."""
+    daemon = Daemon()
+    hook = (
+        f'source {LIBRARY}; intercore_check_or_die stop "$1" 0 "/nonexistent/clavain-stop-$1"; echo "$1"'
+    )
+    # 100 hooks at a time, of two sessions: a thousand would only wait for two processors.
+    script = f"""
+    for session in {{1..20}}; do for ((i = 0; i < 50; i++)); do echo "session-$session"; done; done |
+        xargs -P 100 -n 1 {bash} -c '{hook}' hook
+    """
+    env = {**CLEAN, "HOME": str(initialized), "INTERCORE_SOCKET": daemon.socket, "INTERCORE_TIMEOUT": "60s"}
+    try:
+        daemon.start()
+        process = subprocess.Popen(
+            [bash, "-c", script], cwd=initialized, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for _ in range(3):
+            served = daemon.call("icd.status")["calls"].get("sentinel.check", 0)
+            until(lambda served=served: process.poll() is not None
+                  or daemon.call("icd.status")["calls"].get("sentinel.check", 0) > served + 50)  # fmt: skip
+            daemon.kill()
+            daemon.start()
+        out, err = process.communicate(timeout=200)
+    finally:
+        daemon.close()
+
+    assert err == b""
+    assert sorted(out.decode().split()) == sorted(f"session-{n}" for n in range(1, 21))
