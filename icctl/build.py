@@ -7,6 +7,7 @@ where the former cannot be built.
 """
 
 import os
+import shlex
 import shutil
 import subprocess
 import sysconfig
@@ -50,17 +51,21 @@ class Commands(BuildHookInterface[Any]):
     def compile(self) -> str | None:
         """The path of the native keyhole, if it can be built."""
         wish = os.environ.get("INTERCORE_KEYHOLE", "auto")
-        compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+        compiler = os.environ.get("CC", "").strip() or shutil.which("cc") or shutil.which("gcc")
         if wish == "off" or (not compiler and wish != "require"):
             return None
         target = os.path.join(self.place.name, "keyhole")
         told = "no C compiler was found; set CC"
         for link in LINKS if compiler else ():
-            command = [*str(compiler).split(), *FLAGS, *link, *SOURCES, "-o", target]
-            done = subprocess.run(command, cwd=self.root, capture_output=True, check=False)
-            if done.returncode == 0:
+            command = [*shlex.split(str(compiler)), *FLAGS, *link, *SOURCES, "-o", target]
+            try:
+                subprocess.run(command, cwd=self.root, capture_output=True, check=True)
+            except subprocess.CalledProcessError as exc:
+                told = exc.stderr.decode(errors="replace")
+            except OSError as exc:
+                told = str(exc)
+            else:
                 return target
-            told = done.stderr.decode(errors="replace")
         if wish == "require":
             raise RuntimeError(f"the native keyhole cannot be built: {told}")
         self.app.display_warning(f"the native keyhole cannot be built, using Python's: {told}")

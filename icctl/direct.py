@@ -83,7 +83,7 @@ def _invocation(request: hot.Request, limit: float) -> Invocation:
         cwd=os.getcwd(),
         deadline=time.monotonic() + limit,
         program=request.program,
-        door=request.door.decode(),
+        door=request.door.decode().replace("-", " "),
         host="direct",
         env=dict(os.environ),
         pid=os.getppid(),

@@ -1,9 +1,9 @@
 """Going on where the native keyhole, or a helper, stopped.
 
 INTERCORE_HANDOVER is private to the programs of one installation:
-`REASON ID LIMIT_MS DEADLINE_MS FD PROGRAM`.  The id is that of the request, so that what may have
-been executed is not executed again; the deadline is a moment of CLOCK_MONOTONIC.  FD, unless it is
--1, holds the input that was read already: the number of its fields, the fields, and the bytes.
+`REASON ID LIMIT_MS DEADLINE_MS FD DOOR PROGRAM`.  The id is that of the request, so that what may
+have been executed is not executed again; the deadline is a moment of CLOCK_MONOTONIC.  FD, unless
+it is -1, holds the input that was read already: the number of its fields, these, and the bytes.
 
 Reasons
     -  nothing was tried
@@ -14,25 +14,30 @@ Reasons
 """
 
 import posix
+import sys
 import time
 
 from icctl import hot
 
 ENDINGS = {"e": "late", "u": "unknown", "w": "unwritable", "n": "nonsense", "b": "broken"}
 REASONS = {"-", "a", "l", *ENDINGS}
-DOOR = b"native keyhole, handed over to the python client"
 
 
 def accept() -> "Handover | None":
     """What was handed over, if it is well-formed; nobody else shall find it."""
-    words = posix.environ.pop(hot.HANDOVER).split(b" ", 5)
+    words = posix.environ.pop(hot.HANDOVER).split(b" ", 6)
+    posix.unsetenv(hot.HANDOVER)
     try:
-        reason, request_id, limit, deadline, fd, program = (w.decode() for w in words)
+        encoding = sys.getfilesystemencoding()
+        reason, request_id, limit, deadline, fd, door, program = (
+            word.decode(encoding, "surrogateescape") for word in words
+        )
         limit_s = min(int(limit), hot.MAX_MS) / 1000
         latest = time.monotonic() + limit_s
         found = Handover(reason, request_id, limit_s, min(int(deadline) / 1000, latest), program)
+        found.door = f"{door}, handed over to the python client".encode()
         found.inputs = read_inputs(int(fd)) if int(fd) >= 0 else []
-    except (ValueError, IndexError, OSError):
+    except (ValueError, IndexError, OSError, OverflowError):
         return None
     return found if reason in REASONS else None
 
@@ -46,13 +51,14 @@ class Handover:
         self.limit = limit
         self.deadline = deadline
         self.program = program
+        self.door = b""
         self.inputs: list[hot.Input] = []
 
     def resume(self, argv: list[str]) -> int:
         if self.reason in ENDINGS:
             raise hot.GiveUp(ENDINGS[self.reason], self.limit)
         request = hot.Request(argv, self.program, hot.world())
-        request.door = DOOR
+        request.door = self.door
         if self.reason == "-":
             return hot.run(request)
         request.id = self.id

@@ -2,7 +2,7 @@
 
    The shell writes frames into one named pipe and reads answers from another; icctl/helper.py is
    the same in Python and describes both.  The helper lives in a session of its own, keeps no
-   descriptor of the shell, and ends with it, whatever ends the shell. */
+   descriptor of the shell, and ends with it, or with the call that it is serving then. */
 
 #define _GNU_SOURCE
 #include "keyhole.h"
@@ -26,40 +26,55 @@
 
 enum { INLINE_BYTES = 512 }; /* a shell reads a pipe byte by byte, and a file in one go */
 
-static char directory[256];
+static char directory[256], discarded[256 + 2];
 static int home; /* the directory, opened */
 
 static _Noreturn void leave(int signal)
 {
     (void)signal;
+    rename(directory, discarded); /* or a shell would make plain files where its pipes were */
     unlinkat(home, "in", 0);
     unlinkat(home, "out", 0);
     unlinkat(home, "stdin", 0);
     unlinkat(home, "stdout", 0);
     unlinkat(home, "stderr", 0);
+    rmdir(discarded);
     rmdir(directory);
     _exit(0);
 }
 
+/* Whether nobody else can move a directory of ours that is made there. */
+static bool is_safe(const char *place)
+{
+    struct stat s;
+    if (!place || *place != '/' || stat(place, &s)) return false;
+    return s.st_uid == geteuid() || (s.st_uid == 0 && s.st_mode & S_ISVTX);
+}
+
 /* Make the private directory with its pipes. */
-static void settle(int *in, int *out)
+static bool settle(int *in, int *out)
 {
     const char *places[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
-    char *made = NULL;
-    for (int i = 0; i < 3 && !made; i++) {
-        const char *form = places[i] ? "%s/intercore-helper-XXXXXX" : "";
-        int size = snprintf(directory, sizeof directory, form, places[i]);
-        if (size > 0 && (size_t)size < sizeof directory) made = mkdtemp(directory);
+    for (int i = 0; i < 3; i++) {
+        size_t room = sizeof directory;
+        if (!is_safe(places[i])) continue;
+        if ((size_t)snprintf(directory, room, "%s/intercore-helper-XXXXXX", places[i]) >= room) continue;
+        if (!mkdtemp(directory)) continue;
+        snprintf(discarded, sizeof discarded, "%s.x", directory);
+        home = open(directory, O_DIRECTORY | O_CLOEXEC);
+        mkfifoat(home, "in", 0600);
+        mkfifoat(home, "out", 0600);
+        *in = openat(home, "in", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+        *out = openat(home, "out", O_RDWR | O_CLOEXEC);
+        if (*in >= 0 && *out >= 0) return true;
+        unlinkat(home, "in", 0);
+        rmdir(directory);
     }
-    if (!made || (home = open(directory, O_DIRECTORY | O_CLOEXEC)) < 0) fail("no directory");
-    if (mkfifoat(home, "in", 0600) || mkfifoat(home, "out", 0600)) fail(directory);
-    *in = openat(home, "in", O_RDWR | O_NONBLOCK | O_CLOEXEC);
-    *out = openat(home, "out", O_RDWR | O_CLOEXEC);
-    if (*in < 0 || *out < 0) fail(directory);
+    return false;
 }
 
 /* The fields of a request that has arrived completely, or NULL; a shell sends one at a time. */
-static const char *complete(struct call *c, const struct bytes *b)
+static const char *complete(struct call *c, const struct bytes *b, size_t *size)
 {
     int head = 0;
     const char *at = b->data, *end = b->data + b->size;
@@ -68,6 +83,7 @@ static const char *complete(struct call *c, const struct bytes *b)
     const char *fields = at += head + 1;
     for (int i = 0; i < c->count; i++, at++)
         if (at == end || !(at = memchr(at, 0, (size_t)(end - at)))) return NULL;
+    *size = (size_t)(at - fields);
     return fields;
 }
 
@@ -102,14 +118,14 @@ static void answer(const struct call *c, enum outcome ended, FILE *to)
     }
 }
 
-/* Input that is too long for a pipe comes as a file; without one there is no input. */
-static void take_stdin(void)
+/* Input comes as a file: it may be too long for a pipe. */
+static bool take_stdin(void)
 {
     int fd = openat(home, "stdin", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
     unlinkat(home, "stdin", 0);
     dup2(fd, 0);
-    close(fd);
+    return !close(fd);
 }
 
 static void serve(struct call *c, const char *fields, size_t size, int out)
@@ -119,7 +135,7 @@ static void serve(struct call *c, const char *fields, size_t size, int out)
     fwrite(fields, 1, size, c->fields.file);
     fflush(c->fields.file);
     enter(&c->fields);
-    take_stdin();
+    c->has_stdin = take_stdin();
     enum outcome ended = insist(c);
     start(&told);
     answer(c, ended, told.file);
@@ -145,35 +161,49 @@ static _Noreturn void attend(struct call *c, int in, int out, int shell)
         if (n <= 0) continue;
         fwrite(buffer, 1, (size_t)n, request.file);
         fflush(request.file);
-        const char *fields = complete(c, &request);
+        size_t size;
+        const char *fields = complete(c, &request, &size);
         if (!fields) continue;
-        serve(c, fields, request.size - (size_t)(fields - request.data), out);
+        serve(c, fields, size, out);
         stop(&request);
         start(&request);
     }
 }
 
-/* Serve the shell `owner` from the background; prints the helper's pid and directory. */
-int help(struct call *c, const char *owner)
+/* Become a process of our own, once the shell knows where we are. */
+static void detach(void)
 {
-    int in, out;
-    if (syscall(SYS_close_range, 3, ~0U, 0))
-        for (int fd = 3; fd < 1024; fd++) close(fd);
-    int shell = (int)syscall(SYS_pidfd_open, atoi(owner), 0);
-    if (shell < 0) fail("cannot watch the shell");
-    settle(&in, &out);
-    pid_t child = fork();
-    if (child) return child < 0; /* whoever waits for our output waits for the child's */
     setsid();
-    for (int i = 0; i < 3; i++)
-        signal((int[]){SIGTERM, SIGINT, SIGHUP}[i], leave);
-    c->keeps = true;
-    c->door = "native helper";
-    c->parent = atoi(owner);
     printf("%d %s\n", (int)getpid(), directory);
     fflush(stdout);
     int null = open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; fd++) dup2(null, fd);
     close(null);
+}
+
+/* Serve the shell `owner` from the background; false if that cannot be. */
+bool help(struct call *c, pid_t owner)
+{
+    int in, out, signals[] = {SIGTERM, SIGINT, SIGHUP};
+    sigset_t deadly, before;
+    if (syscall(SYS_close_range, 3, ~0U, 0))
+        for (int fd = 3; fd < 1024; fd++) close(fd);
+    int shell = owner > 0 ? (int)syscall(SYS_pidfd_open, owner, 0) : -1;
+    if (shell < 0) return false;
+    sigemptyset(&deadly); /* between here and there, nobody would clear up */
+    for (int i = 0; i < 3; i++) sigaddset(&deadly, signals[i]);
+    sigprocmask(SIG_BLOCK, &deadly, &before);
+    bool settled = settle(&in, &out);
+    pid_t child = settled ? fork() : 1;
+    if (child < 0) leave(0);
+    if (!child)
+        for (int i = 0; i < 3; i++) signal(signals[i], leave);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (child) return settled; /* whoever waits for our output waits for the child's */
+    c->keeps = true;
+    c->door = "native-helper";
+    c->parent = owner;
+    if (chdir("/")) leave(0);
+    detach();
     attend(c, in, out, shell);
 }

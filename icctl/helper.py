@@ -17,6 +17,7 @@ import contextlib
 import os
 import select
 import signal
+import stat
 import time
 from typing import NoReturn
 
@@ -24,6 +25,7 @@ from icctl import hot
 
 # A shell reads a pipe byte by byte, and a file in one go.
 INLINE_BYTES = 512
+DEADLY = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FILES = ("in", "out", "stdin", "stdout", "stderr")
 
 
@@ -31,45 +33,65 @@ def serve(arguments: list[str], program: str) -> int:
     """Fork a helper; only the process that was started returns."""
     os.closerange(3, 4096)
     try:
-        owner = int(arguments[0])
+        (word,) = arguments
+        owner = int(word)
         shell = os.pidfd_open(owner)
-    except (IndexError, ValueError, OSError):
+    except (ValueError, OSError, OverflowError):
         raise hot.GiveUp("shell") from None
+    signal.pthread_sigmask(signal.SIG_BLOCK, DEADLY)  # until somebody would clear up
     helper = Helper(program, owner, settle())
     if not os.fork():
-        detach(helper)
-        helper.attend(shell)
+        try:
+            detach(helper)
+            helper.attend(shell)
+        finally:
+            helper.leave()
     return 0  # whoever waits for our output waits for the child's
 
 
 def detach(helper: "Helper") -> None:
-    """Leave the shell's session and its descriptors, once it knows where we are."""
+    """Become a process of our own, once the shell knows where we are."""
     os.setsid()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in DEADLY:
         signal.signal(number, lambda *_: helper.leave())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, DEADLY)
+    os.chdir("/")
     os.write(1, os.fsencode(f"{os.getpid()} {helper.directory}\n"))
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
+    os.close(null)
 
 
 def settle() -> str:
     """Make the private directory with its pipes."""
-    import tempfile
-
-    for place in (os.environ.get("XDG_RUNTIME_DIR"), None):
-        with contextlib.suppress(OSError):
-            directory = tempfile.mkdtemp(prefix="intercore-helper-", dir=place)
+    for place in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp"):
+        directory = f"{place}/intercore-helper-{os.urandom(6).hex()}"
+        try:
+            if not place or not is_safe(place):
+                continue
+            os.mkdir(directory, 0o700)
             for name in FILES[:2]:
                 os.mkfifo(os.path.join(directory, name), 0o600)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.rmdir(directory)
+        else:
             return directory
     raise hot.GiveUp("pipes")
+
+
+def is_safe(place: str) -> bool:
+    """Whether nobody else can move a directory of ours that is made there."""
+    found = os.stat(place)
+    sticky = found.st_uid == 0 and found.st_mode & stat.S_ISVTX
+    return place.startswith("/") and (found.st_uid == os.geteuid() or bool(sticky))
 
 
 class Kept(hot.Request):
     """A request whose answer is kept, not printed, and which the shell runs if we cannot."""
 
-    door = b"python helper"
+    door = b"python-helper"
     streams = False
     deadline = 0.0
     exit = 0
@@ -79,15 +101,17 @@ class Kept(hot.Request):
         self.out, self.err = out, err
         return True
 
-    def ask(self, limit: float) -> str:
+    def ask(self, limit: float, *, has_stdin: bool) -> str:
         """The reason to hand over, or nothing if there is an answer."""
         self.deadline = time.monotonic() + limit
-        if hot.chosen_mode() == b"direct" or "--no-daemon" in hot.before_dashes(self.argv):
-            return "-"
         try:
+            if hot.chosen_mode() == b"direct" or "--no-daemon" in hot.before_dashes(self.argv):
+                return "-"
             while not isinstance(answer := hot.ask(self, self.deadline), int):
                 if answer is None:
                     return "a"
+                if answer[0] != b"stdin" or not has_stdin:
+                    return "-"  # the shell can read it
                 self.attach(answer)
                 self.deadline = time.monotonic() + limit
             self.exit = answer
@@ -96,8 +120,8 @@ class Kept(hot.Request):
         except hot.Expired as exc:
             return "u" if exc.args[0] else "e"
         except hot.GiveUp as exc:
-            return "n" if exc.args[0] == "nonsense" else "a"
-        except hot.Absent:
+            return "n" if exc.args[0] == "nonsense" else "-"
+        except (hot.Absent, OSError):
             return "a"
         return ""
 
@@ -114,11 +138,14 @@ class Helper:
         return os.path.join(self.directory, name)
 
     def leave(self) -> NoReturn:
+        discarded = f"{self.directory}.x"
+        with contextlib.suppress(OSError):  # or a shell would make plain files where its pipes were
+            os.rename(self.directory, discarded)
         for name in FILES:
             with contextlib.suppress(OSError):
-                os.unlink(self.path(name))
+                os.unlink(os.path.join(discarded, name))
         with contextlib.suppress(OSError):
-            os.rmdir(self.directory)
+            os.rmdir(discarded)
         os._exit(0)
 
     def attend(self, shell: int) -> NoReturn:
@@ -140,26 +167,29 @@ class Helper:
         world = [b"p%d" % self.owner, *(f for f in fields if f[:1] in (b"d", b"e"))]
         argv = [os.fsdecode(f[1:]) for f in fields if f[:1] == b"a"]
         enter(fields)
-        self.take_stdin()
+        has_stdin = self.take_stdin()
         kept = Kept(argv, self.program, world)
         limit = hot.timeout_ms(argv) / 1000
-        reason = kept.ask(limit)
+        reason = kept.ask(limit, has_stdin=has_stdin)
         os.chdir("/")  # pin nobody's directory
         if not reason and self.keep(kept):
             return kept.told
         times = f"{limit * 1000:.0f} {kept.deadline * 1000:.0f}"
-        return os.fsencode(f"!{reason or 'w'} {kept.id} {times} -1 {self.program}\0")
+        return os.fsencode(
+            f"!{reason or 'w'} {kept.id} {times} -1 {kept.door.decode()} {self.program}\0"
+        )
 
-    def take_stdin(self) -> None:
-        """Input that is too long for a pipe comes as a file; without one there is no input."""
+    def take_stdin(self) -> bool:
+        """Input comes as a file: it may be too long for a pipe."""
         path = self.path("stdin")
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            os.unlink(path)
         except FileNotFoundError:
-            fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            return False
+        os.unlink(path)
         os.dup2(fd, 0)
         os.close(fd)
+        return True
 
     def keep(self, kept: Kept) -> bool:
         """Put what is long, or holds what a shell cannot read from a pipe, into files."""

@@ -80,7 +80,7 @@ class Expired(Exception):
 class Request:
     """A keyhole frame: `ic1 N`, N fields that end in NUL, then the attachments they announce."""
 
-    door = b"python client"
+    door = b"python-client"
     streams = True
 
     def __init__(self, argv: list[str], program: str, world: list[bytes]) -> None:
@@ -253,7 +253,7 @@ class Reply:
     def stream(self) -> None:
         """What goes on may also be silent for as long as it likes."""
         if not self.request.streams:
-            raise ValueError
+            raise Lost
         self.streaming = True
 
     def line(self) -> bytes:

@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -184,6 +185,11 @@ static int dial_at(const struct sockaddr_un *to)
     return failed ? -failed : fd;
 }
 
+static bool is_absent(int failed)
+{
+    return failed == -ENOENT || failed == -ECONNREFUSED || failed == -ENOTDIR;
+}
+
 static int dial(const struct call *c)
 {
     struct sockaddr_un to[2] = {{.sun_family = AF_UNIX}, {.sun_family = AF_UNIX}};
@@ -194,7 +200,7 @@ static int dial(const struct call *c)
     if (places == 1 && (size_t)snprintf(to[0].sun_path, room, "%s", given) >= room) return -EINVAL;
     for (;;) {
         int fd = -ENOENT;
-        for (size_t i = 0; i < places && fd < 0 && fd != -EAGAIN; i++) fd = dial_at(&to[i]);
+        for (size_t i = 0; i < places && is_absent(fd); i++) fd = dial_at(&to[i]);
         if (fd != -EAGAIN || now() >= c->deadline) return fd;
         poll(NULL, 0, 2); /* its backlog is full: the daemon is alive, and busy */
     }
@@ -244,7 +250,6 @@ static enum outcome take_line(struct reply *r, char *line, size_t room)
 /* Take a part of the reply. */
 static enum outcome hear(struct call *c, struct reply *r, size_t out, size_t err)
 {
-    if (out > PART_BYTES || err > PART_BYTES) return NONSENSE;
     free(c->said);
     if (!(c->said = malloc(out + err + 1))) fail("no memory");
     c->said[out + err] = 0;
@@ -262,36 +267,58 @@ static enum outcome print(struct call *c, bool *gone)
     return failed && !*gone ? UNWRITABLE : ANSWERED;
 }
 
+/* Whether a line is `word` and then as many numbers as there are places for them. */
+static bool is(const char *line, const char *word, size_t *numbers, size_t count)
+{
+    size_t size = strlen(word);
+    if (strncmp(line, word, size)) return false;
+    for (const char *at = line + size; count--; numbers++) {
+        char *end;
+        if (*at < '0' || *at > '9') return false;
+        *numbers = strtoul(at, &end, 10);
+        if (*numbers > PART_BYTES || *end != (count ? ' ' : 0)) return false;
+        at = end + 1;
+    }
+    return true;
+}
+
 static enum outcome read_reply(struct call *c, struct reply *r)
 {
     for (bool more = true, gone = false; more && !gone;) {
         char line[64];
-        size_t one, two;
-        int n = 0;
+        size_t n[3] = {0};
         enum outcome ended = take_line(r, line, sizeof line);
         if (ended) return ended;
         if (line[0] == '!') return ABSENT; /* not a daemon's business */
-        c->needs_file = sscanf(line, "? file %9zu %9zu%n", &c->needs, &two, &n) == 2 && !line[n];
-        if (c->needs_file) return (ended = hear(c, r, two, 0)) ? ended : NEEDED;
-        if (sscanf(line, "? stdin %9zu%n", &c->needs, &n) == 1 && !line[n]) return NEEDED;
-        more = sscanf(line, "+ %9zu %9zu%n", &one, &two, &n) == 2 && !line[n];
-        c->exit = 0;
-        if (!more && (sscanf(line, "%3d %9zu %9zu%n", &c->exit, &one, &two, &n) != 3 || line[n]))
-            return NONSENSE;
-        if (c->exit < 0 || c->exit > 255) return NONSENSE;
-        if (more && c->keeps) return NONSENSE; /* a stream wants a process of its own */
+        c->needs_file = is(line, "? file ", n, 2);
+        if (c->needs_file || is(line, "? stdin ", n, 1)) {
+            c->needs = n[0];
+            return (ended = hear(c, r, n[1], 0)) ? ended : NEEDED;
+        }
+        more = is(line, "+ ", n + 1, 2);
+        if (!more && (!is(line, "", n, 3) || n[0] > 255)) return NONSENSE;
+        if (more && c->keeps) return LOST; /* a stream wants a process of its own */
         if (more) r->deadline = -1;
-        if ((ended = hear(c, r, one, two))) return ended;
+        if ((ended = hear(c, r, n[1], n[2]))) return ended;
+        c->exit = more ? 0 : (int)n[0];
         if (!c->keeps && (ended = print(c, &gone))) return ended;
     }
     return ANSWERED;
+}
+
+/* Whether a connection that was kept is still there, and says nothing unasked. */
+static bool is_quiet(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
 }
 
 /* One attempt.  A connection that was kept may be stale: then it executed nothing, and a new one
    is tried. */
 static enum outcome ask(struct call *c)
 {
-    bool kept = c->line > 0;
+    bool kept = c->line > 0 && is_quiet(c->line);
+    if (c->line > 0 && !kept) close(c->line);
     struct reply r = {.fd = kept ? c->line : dial(c), .deadline = c->deadline};
     struct bytes f = {0};
     if (r.fd < 0) return r.fd == -EAGAIN ? LATE : ABSENT;
@@ -315,6 +342,7 @@ enum outcome insist(struct call *c)
     start(&c->tail);
     enum outcome ended = begin(c) ? ask(c) : UNTRIED;
     for (; ended == NEEDED; ended = ask(c)) {
+        if (c->keeps && (c->needs_file || !c->has_stdin)) return UNTRIED; /* the shell can read it */
         attach(c);
         c->deadline = now() + c->limit; /* reading the input was the caller's own time */
     }
@@ -325,8 +353,8 @@ enum outcome insist(struct call *c)
 
 void describe(const struct call *c, enum outcome why, int fd, FILE *to)
 {
-    fprintf(to, "%c %s %lld %lld %d %s", (char)why, c->id, (long long)c->limit,
-            (long long)c->deadline, fd, c->program);
+    fprintf(to, "%c %s %lld %lld %d %s %s", (char)why, c->id, (long long)c->limit,
+            (long long)c->deadline, fd, c->door, c->program);
 }
 
 static int keep_input(struct call *c)
@@ -337,7 +365,8 @@ static int keep_input(struct call *c)
     append(b.file, &c->heads);
     append(b.file, &c->tail);
     fflush(b.file);
-    int fd = memfd_create("intercore-input", 0);
+    int fd = memfd_create("intercore-input", 8 /* MFD_NOEXEC_SEAL, which newer kernels may ask for */);
+    if (fd < 0) fd = memfd_create("intercore-input", 0);
     if (fd < 0 || write_all(fd, b.data, b.size) || lseek(fd, 0, SEEK_SET)) fail("no memory");
     return fd;
 }
@@ -347,7 +376,8 @@ static _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
     char path[4096 + 16];
     struct bytes told = {0};
     ssize_t size = readlink("/proc/self/exe", path, 4096);
-    char *name = size > 0 ? memrchr(path, '/', (size_t)size) : NULL;
+    if (size <= 0) size = snprintf(path, 4096, "%s", (const char *)getauxval(AT_EXECFN));
+    char *name = size > 0 && size < 4096 ? memrchr(path, '/', (size_t)size) : NULL;
     if (!name) fail("cannot find my own directory");
     strcpy(name + 1, "icctl-python");
     start(&told);
@@ -355,6 +385,7 @@ static _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
     fflush(told.file);
     setenv("INTERCORE_HANDOVER", told.data, 0); /* what a helper said comes first */
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     execv(path, argv);
     fail(path);
 }
@@ -381,14 +412,16 @@ int main(int argc, char **argv)
     for (int fd = 0; fd < 3; fd++) /* what was closed would be given to the next file we open */
         if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* as Python does: what cannot be written is an error, not a death */
     static struct call c;
     char *slash = argc ? strrchr(argv[0], '/') : NULL;
     c.program = slash ? slash + 1 : argc ? argv[0] : "icctl";
-    c.door = "native keyhole";
+    c.door = "native-keyhole";
     c.parent = getppid();
     start(&c.fields);
-    if (argc == 3 && !strcmp(argv[1], "--helper")) return help(&c, argv[2]);
-    bool ours = !getenv("INTERCORE_HANDOVER") && look_around(&c, argv + (argc > 0));
+    bool helper = argc > 1 && !strcmp(argv[1], "--helper");
+    if (helper && argc == 3 && help(&c, atoi(argv[2]))) return 0;
+    bool ours = !helper && !getenv("INTERCORE_HANDOVER") && look_around(&c, argv + (argc > 0));
     enum outcome ended = ours ? insist(&c) : UNTRIED;
     if (ended != ANSWERED) hand_over(&c, ended, argv);
     return c.exit;

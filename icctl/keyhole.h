@@ -37,6 +37,7 @@ struct call {
     int64_t limit, deadline;          /* in milliseconds, as all times here */
     struct bytes fields, heads, tail; /* the caller's; of the input asked for; that input itself */
     int count, inputs;                /* the number of fields of either kind */
+    bool has_stdin;                   /* a helper's call: there is input that may be asked for */
     bool needs_file;                  /* asked for is the file `said`, else stdin */
     size_t needs;                     /* at most so many bytes of it */
     char *said;                       /* the last part of the reply: stdout, then stderr */
@@ -50,6 +51,6 @@ void stop(struct bytes *b);
 int write_all(int fd, const char *data, size_t size);
 enum outcome insist(struct call *c);
 void describe(const struct call *c, enum outcome why, int fd, FILE *to);
-int help(struct call *c, const char *owner);
+bool help(struct call *c, pid_t owner);
 
 #endif

@@ -1,5 +1,6 @@
 """The helper that serves a shell, native and in Python, driven by a real bash."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import BIN, CLEAN, DOORS, PATIENCE, Daemon, icctl, running, until
+from tests.test_keyhole import fields, scripted
 
 pytestmark = pytest.mark.usefixtures("door")
 
@@ -89,11 +91,10 @@ def test_a_helper_uses_the_directory_and_environment_of_each_call(
     other = tmp_path / "other"
     (other / ".git").mkdir(parents=True)
     icctl("init", cwd=other, env={"INTERCORE_MODE": "direct"})
-    (other / "file.json").write_text("[7]")
     script = f"""
     call state set k s --value=1
     cd {other}; call state get k s; echo "$status"
-    call state set k s @file.json; echo "$status"
+    call state set k s --value=[7]; echo "$status"
     call state get k s; echo "$out"
     call state get k s --json; echo "${{out##*writer_pid}}"; echo $$
     """
@@ -177,7 +178,7 @@ def test_a_helper_disturbs_neither_jobs_nor_descriptors_of_its_shell(
     initialized: Path, daemon: Daemon
 ) -> None:
     script = r"""
-    sleep 0.05 & mine=$!
+    sleep 1 & mine=$!
     start
     call ping
     [[ $! == "$mine" ]] && echo "last job is mine"
@@ -228,3 +229,143 @@ def test_a_helper_does_not_grow(
     done = bash(script, initialized, daemon.socket)
 
     assert int(done.stdout) < 256, "a megabyte"
+
+
+# --- what it does not do itself ---
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "state set k s",
+        "state set k s @file.json",
+        "state set k s @/dev/stdin",
+        "health --no-daemon",
+    ],
+)
+def test_what_needs_the_shells_own_descriptors_is_left_to_the_shell(
+    call: str, initialized: Path, daemon: Daemon
+) -> None:
+    done = bash(f'call {call}; echo "${{status%% *}}"', initialized, daemon.socket)
+
+    assert done.stdout == b"!-\n"
+
+
+def test_input_that_the_shell_left_is_used_once(initialized: Path, daemon: Daemon) -> None:
+    script = """
+    echo '[1]' >"$dir/stdin"; call state set k s; echo "$status"
+    call state get k s; echo "$out"
+    call state set k s; echo "${status%% *}"
+    """
+
+    assert bash(script, initialized, daemon.socket).stdout.split() == [b"0", b"[1]", b"!-"]
+
+
+@pytest.mark.parametrize(("mode", "answer"), [("bogus", b"!-\n"), ("direct", b"!-\n")])
+def test_a_mode_that_is_not_for_a_helper_is_handed_over(
+    mode: str, answer: bytes, initialized: Path, daemon: Daemon
+) -> None:
+    script = (
+        f'INTERCORE_MODE={mode}; export INTERCORE_MODE; start; call ping; echo "${{status%% *}}"'
+    )
+
+    assert bash(script, initialized, daemon.socket).stdout == answer
+
+
+# --- a connection that was kept ---
+
+
+def test_requests_on_a_kept_connection_are_judged_one_by_one(tmp_path: Path, door: Path) -> None:
+    """Answered, then: lost after it was read; answered by more than was asked; closed unread."""
+    pong = b"0 5 0\npong\n"
+
+    def first(connection) -> None:
+        connection.sendall(pong)
+        if door == DOORS / "native":
+            connection.recv(65_536)
+
+    def second(connection) -> None:
+        connection.sendall(pong + b"1 0 0\n")
+
+    script = """
+    call ping; echo "$status"
+    call ping; echo "${status%% *}"
+    call ping; echo "$status"
+    call ping; echo "$status"
+    """
+    replies = [first, second, pong] if door == DOORS / "native" else [first, b"", second, pong]
+    with scripted(tmp_path, *replies) as server:
+        done = bash(script, tmp_path, str(tmp_path / "s"))
+
+    assert done.stdout.split() == [b"0", b"!l", b"0", b"0"]
+    assert all(b"aping" in fields(frame) for frame in server.frames)
+
+
+def test_a_stream_is_left_to_a_process_of_its_own(tmp_path: Path) -> None:
+    with scripted(tmp_path, b"+ 2 0\nx\n"):
+        done = bash('call statusline; echo "${status%% *}"', tmp_path, str(tmp_path / "s"))
+
+    assert done.stdout == b"!l\n"
+
+
+# --- where it lives ---
+
+
+@pytest.mark.parametrize("variable", ["XDG_RUNTIME_DIR", "TMPDIR"])
+@pytest.mark.parametrize("value", ["", "relative", "/nonexistent", "/dev/null", "/" + "x" * 300])
+def test_a_directory_that_cannot_hold_pipes_is_passed_over(
+    variable: str, value: str, initialized: Path, daemon: Daemon
+) -> None:
+    (initialized / "relative").mkdir()
+    script = f"export {variable}='{value}'; start; call ping; echo $status $dir"
+
+    status, directory = bash(script, initialized, daemon.socket).stdout.split()
+
+    assert status == b"0"
+    assert directory.startswith((b"/tmp/", bytes(initialized)))
+    until(lambda: not Path(os.fsdecode(directory)).exists())
+    assert list((initialized / "relative").iterdir()) == []
+
+
+def test_a_directory_of_somebody_else_is_passed_over(initialized: Path, daemon: Daemon) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a directory of somebody else")
+    theirs = initialized / "theirs"
+    theirs.mkdir(mode=0o777)
+    os.chown(theirs, 65_534, 65_534)
+
+    done = bash(f"export XDG_RUNTIME_DIR={theirs}; start; echo $dir", initialized, daemon.socket)
+
+    assert not done.stdout.startswith(bytes(theirs))
+
+
+def test_a_helper_that_leaves_under_a_call_leaves_no_files(
+    initialized: Path, daemon: Daemon
+) -> None:
+    """A shell that opens the pipes while they are removed would make plain files of their names."""
+    script = """
+    for ((i = 0; i < 20; i++)); do
+        start; kill $pid
+        while { : ; } 2>/dev/null 8<>"$dir/in" 9<>"$dir/out"; do :; done
+    done
+    """
+
+    bash(script, initialized, daemon.socket)
+
+    until(lambda: leftovers(initialized) == [])
+
+
+def test_an_interrupt_while_it_starts_leaves_nothing(initialized: Path, door: Path) -> None:
+    """As early as its directory can be seen, Ctrl-C reaches everybody in the foreground."""
+    env = {**CLEAN, "HOME": str(initialized), "TMPDIR": str(initialized)}
+    for _ in range(20):
+        process = subprocess.Popen(
+            ["bash", "-c", 'x=$(icctl --helper "$$")'], cwd=initialized, env=env,
+            start_new_session=True, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        until(lambda process=process: process.poll() is not None or leftovers(initialized))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+        process.wait(PATIENCE)
+
+    until(lambda: leftovers(initialized) == [])

@@ -155,9 +155,10 @@ def test_a_wheel_says_which_it_is(kind: str, clone: Path, home: Path, tmp_path: 
 def test_a_compiler_that_fails_is_told_and_the_python_client_installed(
     clone: Path, tmp_path: Path
 ) -> None:
-    built = wheel(clone, tmp_path / "dist", CC="false")
+    for number, compiler in enumerate(("false", "/nonexistent/cc")):
+        built = wheel(clone, tmp_path / f"dist-{number}", CC=compiler)
 
-    assert built.name.endswith("-py3-none-any.whl")
+        assert built.name.endswith("-py3-none-any.whl")
     with pytest.raises(AssertionError, match="the native keyhole cannot be built"):
         wheel(clone, tmp_path / "other", CC="false", INTERCORE_KEYHOLE="require")
 

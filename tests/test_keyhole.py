@@ -243,7 +243,7 @@ def test_a_stream_that_breaks_says_so_and_is_not_started_again(tmp_path: Path) -
 
 @pytest.mark.usefixtures("door")
 @pytest.mark.parametrize(
-    "reply", [b"hello\n", b"0 1\n", b"0 x 0\n", b"-1 0 0\n", b"? socks 5\n", b"? stdin x\n", b"9" * 100, b"256 0 0\n",
+    "reply", [b"hello\n", b"0 1\n", b"0 x 0\n", b"-1 0 0\n", b"? socks 5\n", b"? stdin x\n", b"9" * 100, b"256 0 0\n", b"1234 5\n123456789", b"? stdin -2\n", b"0 0 0 \n", b" 0 0 0\n",
               b"0 999999999999 0\n", b"+ 0\n", b"\n"]
 )  # fmt: skip
 def test_a_reply_that_is_none_is_an_unknown_outcome(reply: bytes, tmp_path: Path) -> None:
@@ -383,7 +383,15 @@ def test_version_tells_which_door_was_used(initialized: Path, daemon: Daemon) ->
 
 @pytest.mark.parametrize(
     "word",
-    ["", "x", "- id 5 5 -1", "? id 5000 0 -1 icctl", "a id x 0 -1 icctl", "a id 1 1 99 icctl"],
+    [
+        "",
+        "x",
+        "- id 5 5 -1",
+        "? id 5000 0 -1 d icctl",
+        "a id x 0 -1 d icctl",
+        "a id 1 1 99 d icctl",
+        "a id 1 1 9999999999999999999999 d icctl",
+    ],
 )
 def test_a_handover_that_is_none_is_ignored(word: str, initialized: Path) -> None:
     env = {"INTERCORE_HANDOVER": word, "INTERCORE_MODE": "direct"}
@@ -396,12 +404,42 @@ def test_a_handover_that_is_none_is_ignored(word: str, initialized: Path) -> Non
 def test_what_was_handed_over_is_not_done_twice(initialized: Path, daemon: Daemon) -> None:
     """The id that came along is the one that counts, with and without the daemon."""
     late = "9" * 15
-    env = {"INTERCORE_HANDOVER": f"l 0123456789abcdef01234567 5000 {late} -1 ic"}
+    env = {"INTERCORE_HANDOVER": f"l 0123456789abcdef01234567 5000 {late} -1 door ic"}
 
     for mode in ({"INTERCORE_SOCKET": daemon.socket}, {"INTERCORE_SOCKET": "/nonexistent"}):
         done = icctl("state", "incr", "n", "s", cwd=initialized, env={**env, **mode})
 
         assert (done.returncode, done.stdout) == (0, b"1\n")
+
+
+@pytest.mark.usefixtures("door")
+@pytest.mark.parametrize("name", [b"ic", b"ic\xff", "ïc".encode(), b"i c"])
+def test_a_lost_request_keeps_its_id_whatever_the_program_is_called(
+    name: bytes, tmp_path: Path
+) -> None:
+    with scripted(tmp_path, b"", b"0 0 0\n") as server:
+        program = os.fsencode(processes.door / "icctl")
+        env = {**CLEAN, **through(tmp_path)}
+        subprocess.run(["bash", "-c", 'exec -a "$0" "$1" state incr n s', name, program],
+                       env=env, cwd=tmp_path, check=True)  # fmt: skip
+
+    assert (
+        len({f for frame in server.frames for f in fields(frame) if f[:1] == b"i" and len(f) == 25})
+        == 1
+    )
+
+
+@pytest.mark.usefixtures("door")
+def test_a_file_that_may_not_grow_is_an_output_that_cannot_be_written(
+    tmp_path: Path, daemon: Daemon
+) -> None:
+    env = {**CLEAN, "INTERCORE_SOCKET": daemon.socket}
+
+    done = subprocess.run(["bash", "-c", "ulimit -f 0; icctl help >file"], cwd=tmp_path, env=env,
+                          capture_output=True, check=False)  # fmt: skip
+
+    assert done.returncode == 2
+    assert b"cannot write to stdout" in done.stderr
 
 
 def test_a_keyhole_without_its_python_says_so(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import CLEAN, DOORS, PATIENCE, Daemon, icctl, running, until
+from tests.processes import CLEAN, PATIENCE, Daemon, icctl, running, until
 
 ROOT = Path(__file__).parent.parent
 LIBRARY = ROOT / "lib-intercore.sh"
@@ -130,13 +130,17 @@ def _break(project: Path) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("host", ["daemon", "direct", "no database", "no program", "broken", "broken, direct"])
-def test_every_function_answers_as_documented(
+@pytest.mark.parametrize(
+    "host", ["daemon", "direct", "no database", "no program", "broken", "broken, direct"]
+)
+def test_every_function_answers_as_documented(  # noqa: PLR0917
     host: str, way: str, project: Path, daemon: Daemon, door: Path, bash: str, tmp_path: Path
 ) -> None:
     legacy = tmp_path / "legacy"
     legacy.mkdir()
-    place = Place(project, {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_LEGACY_DIR": str(legacy)}, bash)
+    place = Place(
+        project, {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_LEGACY_DIR": str(legacy)}, bash
+    )
     if host in ("direct", "broken, direct"):
         place.env["INTERCORE_SOCKET"] = "/nonexistent"
     if host == "no program":
@@ -145,7 +149,9 @@ def test_every_function_answers_as_documented(
         icctl("init", cwd=project, env={"INTERCORE_MODE": "direct"})
     if host.startswith("broken"):
         _break(project)
-    case = {"daemon": AVAILABLE, "direct": AVAILABLE}.get(host, BROKEN if "broken" in host else UNAVAILABLE)
+    case = {"daemon": AVAILABLE, "direct": AVAILABLE}.get(
+        host, BROKEN if "broken" in host else UNAVAILABLE
+    )
     calls = [call.format(dir=legacy) for call, _ in TABLE]
     if way == "process":  # variables do not leave a subshell: assign and show in the same one
         calls = [f"{call}; s=$?; {show}; (exit $s)" if "-v value" in call else call
@@ -156,7 +162,8 @@ def test_every_function_answers_as_documented(
 
     got = [json.loads(line) for line in (project / "log").read_text().splitlines()]
     shown = None
-    for (call, cases), (status, out, err) in zip(TABLE, got, strict=True):
+    for (call, cases), (status, printed, err) in zip(TABLE, got, strict=True):
+        out = printed
         # Mistakes in the arguments are told wherever there is a program.
         mistaken = host == "no database" and cases[AVAILABLE][0] > 1
         expected = cases[AVAILABLE if mistaken else case]
@@ -186,9 +193,9 @@ def test_the_table_covers_every_function() -> None:
         name for name in listed.split() if name.startswith("_")
     }
 
-    assert public == {word for call, _ in TABLE for word in call.split() if word.startswith("intercore_")} | {
-        "intercore_check_or_die"
-    }
+    assert public == {
+        word for call, _ in TABLE for word in call.split() if word.startswith("intercore_")
+    } | {"intercore_check_or_die"}
 
 
 # --- sourcing ---
@@ -311,7 +318,9 @@ def test_no_child_of_the_caller_inherits_anything(place: Place) -> None:
 
 
 def test_the_helper_dies_with_the_shell(place: Place) -> None:
-    (pid,) = place.say("intercore_available; intercore_available; echo $_intercore_helper; kill -9 $$")
+    (pid,) = place.say(
+        "intercore_available; intercore_available; echo $_intercore_helper; kill -9 $$"
+    )
 
     until(lambda: not Path(f"/proc/{pid}").exists())
     assert list(place.project.glob("intercore-helper-*")) == []
@@ -413,7 +422,7 @@ def test_any_bytes_that_bash_can_hold_come_back(place: Place, way: str) -> None:
     for i, document in enumerate(documents):
         text = json.dumps(document, ensure_ascii=False)
         (place.project / f"in.{i}").write_text(text, encoding="utf-8")
-        scripts.append(f'i={i}; scope=$\'s {i}\\\'"\'; json=$(<in.{i}); {wrapped}; {wrapped}')
+        scripts.append(f"i={i}; scope=$'s {i}\\'\"'; json=$(<in.{i}); {wrapped}; {wrapped}")
 
     assert place.say("\n".join(scripts)) == []
 
@@ -444,7 +453,9 @@ def test_a_legacy_guard_that_somebody_touched_counts(bare: Place) -> None:
     check = "intercore_sentinel_check_or_legacy n s"
 
     assert bare.say(f"touch g; {check} 0 g; echo $?; {check} 60 g; echo $?") == ["1", "1"]
-    assert bare.say(f"touch -d '2 minutes ago' g; {check} 60 g; echo $?; {check} 60 g; echo $?") == ["0", "1"]
+    assert bare.say(
+        f"touch -d '2 minutes ago' g; {check} 60 g; echo $?; {check} 60 g; echo $?"
+    ) == ["0", "1"]
 
 
 def test_a_legacy_guard_that_is_a_link_or_a_strangers_is_refused(bare: Place) -> None:
@@ -501,7 +512,9 @@ def test_clean_up_leaves_what_still_throttles(place: Place) -> None:
     intercore_sentinel_check short s 60
     """)
     with sqlite3.connect(place.project / ".clavain" / "intercore.db") as conn:
-        conn.execute("UPDATE sentinels SET fired_ms = fired_ms - 7200000, last_fired = last_fired - 7200")
+        conn.execute(
+            "UPDATE sentinels SET fired_ms = fired_ms - 7200000, last_fired = last_fired - 7200"
+        )
     conn.close()
 
     place.say("intercore_cleanup_stale")
@@ -513,9 +526,7 @@ def test_clean_up_leaves_what_still_throttles(place: Place) -> None:
 # --- failures are seen ---
 
 
-def test_failures_are_counted_where_status_shows_them(
-    place: Place, daemon: Daemon
-) -> None:
+def test_failures_are_counted_where_status_shows_them(place: Place, daemon: Daemon) -> None:
     place.run("""
     intercore_state_set Bad s 1; intercore_sentinel_check n s x; intercore_state_set k s 'no json'
     intercore_state_set k s '"x"'; intercore_state_incr k s
@@ -535,19 +546,26 @@ def test_a_storm_of_stop_hooks_has_one_winner_per_session_while_the_daemon_resta
 ) -> None:
     """The guard of docs/migration.md, in 20 sessions, 50 hooks each, at the same time."""
     daemon = Daemon()
-    hook = (
-        f'source {LIBRARY}; intercore_check_or_die stop "$1" 0 "/nonexistent/clavain-stop-$1"; echo "$1"'
-    )
+    hook = f'source {LIBRARY}; intercore_check_or_die stop "$1" 0 "/nonexistent/clavain-stop-$1"; echo "$1"'
     # 100 hooks at a time, of two sessions: a thousand would only wait for two processors.
     script = f"""
     for session in {{1..20}}; do for ((i = 0; i < 50; i++)); do echo "session-$session"; done; done |
         xargs -P 100 -n 1 {bash} -c '{hook}' hook
     """
-    env = {**CLEAN, "HOME": str(initialized), "INTERCORE_SOCKET": daemon.socket, "INTERCORE_TIMEOUT": "60s"}
+    env = {
+        **CLEAN,
+        "HOME": str(initialized),
+        "INTERCORE_SOCKET": daemon.socket,
+        "INTERCORE_TIMEOUT": "60s",
+    }
     try:
         daemon.start()
         process = subprocess.Popen(
-            [bash, "-c", script], cwd=initialized, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [bash, "-c", script],
+            cwd=initialized,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         for _ in range(3):
             served = daemon.call("icd.status")["calls"].get("sentinel.check", 0)

@@ -82,7 +82,7 @@ def _set(found: Invocation, letter: bytes, value: bytes) -> None:
     elif letter == b"n":
         found.program = value.decode("utf-8", "backslashreplace")[:64]
     elif letter == b"v":
-        found.door = value.decode("utf-8", "backslashreplace")[:64]
+        found.door = value.decode("utf-8", "backslashreplace").replace("-", " ")[:64]
     elif letter == b"d":
         found.cwd = os.fsdecode(value)
         if not found.cwd.startswith("/"):
