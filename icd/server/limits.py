@@ -31,3 +31,12 @@ REST_SECONDS = 60.0
 KNOWN_PLACES = 4096
 # Requests larger than this are parsed and checked in a thread, so that the loop stays responsive.
 LARGE_BYTES = 64 * 1024
+# A mirrored file is written at most this often, and a watcher hears of changes at most this often
+# (see WATCH_GAP_SECONDS): people do not read faster, and disks have better things to do.
+GAP_SECONDS = 0.1
+# A mirror looks this often whether somebody wrote to its database without the daemon.
+LOOK_SECONDS = 5.0
+# A file that could not be written is tried again after this time.
+RETRY_SECONDS = 5.0
+# Mirrors may take this long to write their last files when the daemon stops.
+FLUSH_SECONDS = 2.0

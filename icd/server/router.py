@@ -27,13 +27,20 @@ MOVES = 3  # how often a caller's database may move away while it is being asked
 
 
 class Router:
-    """All open databases of this daemon."""
+    """All open databases of this daemon; `opened` is told of each that is about to be opened."""
 
-    def __init__(self, settings_file: str | None, clock: Clock, tasks: TaskGroup) -> None:
+    def __init__(
+        self,
+        settings_file: str | None,
+        clock: Clock,
+        tasks: TaskGroup,
+        opened: Callable[[Store, config.Settings], None],
+    ) -> None:
         self.stores: dict[str, Store] = {}
         self._settings_file = settings_file
         self._clock = clock
         self._tasks = tasks
+        self._opened = opened
         self._known: dict[Where, str] = {}
         self._closing = False
 
@@ -138,6 +145,7 @@ class Router:
             self._known[where] = path
             if path not in self.stores:
                 self.stores[path] = Store(path, settings, self._clock, self._forget)
+                self._opened(self.stores[path], settings)
                 self._tasks.start_soon(self.stores[path].run)
             return self.stores[path]
         raise DeadlineExceeded(f"looking for a database in {where.cwd} takes too long")
