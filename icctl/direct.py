@@ -8,8 +8,8 @@ import time
 
 from icctl import hot
 from icd import config
-from icd.cli.invocation import Invocation, Need, Output
-from icd.cli.main import finish, plan
+from icd.cli.invocation import LOOK_AGAIN_SECONDS, Invocation, Need, Output, Plan
+from icd.cli.main import advance, plan
 from icd.db import paths
 from icd.db.database import Database
 from icd.errors import IcError, Internal, NoDaemon, Overloaded
@@ -25,11 +25,15 @@ def run_here(request: hot.Request, limit: float) -> int:
     output = execute(request, limit)
     if output.bug is not None:
         _record(output.bug, os.environ.get("HOME"))
+    _print(output)
+    return output.exit
+
+
+def _print(output: Output) -> None:
     written = hot.write(1, output.stdout)
     hot.write(2, output.stderr)
     if not written:
         raise hot.GiveUp("cannot write to stdout", "check where it is redirected to")
-    return output.exit
 
 
 def execute(request: hot.Request, limit: float) -> Output:
@@ -41,7 +45,27 @@ def execute(request: hot.Request, limit: float) -> Output:
         if isinstance(planned, Need):
             request.attach((planned.what.encode(), planned.limit, os.fsencode(planned.path)))
         else:
-            return finish(planned, answer_here(planned.call, invocation.env.get("HOME")))
+            return _go_on(planned, invocation.env.get("HOME"))
+
+
+def _go_on(planned: Plan, home: str | None) -> Output:
+    """Most commands are done after one answer; others print, and look again after a while."""
+    output, following = advance(planned, answer_here(planned.call, home))
+    while following is not None:
+        _print(output)
+        if _stdout_is_closed(LOOK_AGAIN_SECONDS):
+            return Output(0)
+        output, following = advance(following, answer_here(following.call, home))
+    return output
+
+
+def _stdout_is_closed(within: float) -> bool:
+    """Wait for that; nobody reads what we would print any more."""
+    import select  # only commands that go on pay for it
+
+    poll = select.poll()
+    poll.register(1, 0)
+    return bool(poll.poll(within * 1000))
 
 
 def answer_here(call: Call, home: str | None) -> Answer:

@@ -13,6 +13,7 @@ SINGLES = {
     "init": "database",
     "health": "database",
     "version": "database",
+    "statusline": "statusline",
     "ping": "daemon",
     "status": "daemon",
 }

@@ -18,7 +18,7 @@ from icd.db.paths import Where
 from icd.errors import IcError, Usage
 from icd.rpc import methods
 from icd.rpc.dispatch import failure
-from icd.rpc.method import Answer, Call
+from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call
 
 
 def plan(invocation: Invocation) -> Plan | Need | Output:
@@ -62,6 +62,24 @@ def finish(plan: Plan, answer: Answer) -> Output:
         return _bug(exc, plan.program, plan.context)
 
 
+def advance(plan: Plan, answer: Answer) -> tuple[Output, Plan | None]:
+    """For commands that go on: what to print now, and what to ask next; None at the end."""
+    if plan.call.background and answer.error is not None and answer.error.retryable:
+        return Output(0), _again(plan, plan.ask)  # it was not executed: it will be, soon
+    output = finish(plan, answer)
+    try:
+        ask = None if plan.ask.follow is None else plan.ask.follow(answer)
+        return output, None if ask is None else _again(plan, ask)
+    except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
+        return _bug(exc, plan.program, plan.context), None
+
+
+def _again(plan: Plan, ask: Ask) -> Plan:
+    deadline = time.monotonic() + DEFAULT_DEADLINE_MS / 1000
+    call = msgspec.structs.replace(plan.call, params=ask.params, deadline=deadline, background=True)
+    return Plan(call, ask, plan.context, plan.program)
+
+
 def _bug(exc: Exception, program: str, context: str) -> Output:
     error = failure(exc)
     return Output(error.exit, b"", line(program, context, error), bug=error)
@@ -70,11 +88,10 @@ def _bug(exc: Exception, program: str, context: str) -> Output:
 def _finish(plan: Plan, answer: Answer) -> Output:
     if answer.error is None:
         output = plan.ask.render(answer.result)
-    elif plan.ask.render_error is not None:
-        output = plan.ask.render_error(answer.error)
     else:
+        special = plan.ask.render_error and plan.ask.render_error(answer.error)
         told = line(plan.program, plan.context, answer.error)
-        output = Output(answer.error.exit, b"", told)
+        output = special or Output(answer.error.exit, b"", told)
     notes = [f"{plan.program}: {plan.context}: warning: {text}\n" for text in answer.warnings]
     notes += [f"{plan.program}: {text}\n" for text in answer.trace]
     output.stderr = "".join(notes).encode("utf-8", "backslashreplace") + output.stderr
@@ -106,6 +123,12 @@ def _parse(command: click.Command, context: str, words: list[str], world: World)
     return ask
 
 
+def _where(invocation: Invocation, flags: Flags, ask: Ask) -> Where:
+    if ask.cwd is None:
+        return Where(invocation.cwd, flags.db, invocation.env.get("INTERCORE_DB"))
+    return Where(ask.cwd, flags.db)
+
+
 def _session(given: str | None) -> str | None:
     """The environment may hold any bytes; the database holds text."""
     return given.encode("utf-8", "backslashreplace").decode()[:200] if given else None
@@ -126,9 +149,10 @@ def _ready(invocation: Invocation, flags: Flags, ask: Ask, context: str) -> Plan
     call = Call(
         method=method,
         params=params,
-        where=Where(invocation.cwd, flags.db, env.get("INTERCORE_DB")),
+        where=_where(invocation, flags, ask),
         writer=Writer(invocation.pid, _session(env.get("CLAUDE_SESSION_ID"))),
         deadline=deadline,
         verbose=flags.verbose,
+        optional=ask.optional,
     )
     return Plan(call, ask, context, invocation.program)

@@ -87,6 +87,8 @@ class Call(msgspec.Struct, gc=False):
     verbose: bool = False
     # Asked by the daemon for itself: the database counts as idle all the same.
     background: bool = False
+    # The caller has an answer for a missing database, too: it is not counted as a failure.
+    optional: bool = False
     trace: list[str] = []
 
     @property

@@ -70,6 +70,11 @@ class Router:
                 tasks.start_soon(self._ask_some, calls, indices, answers)
         return answers
 
+    def signal(self, where: Where) -> anyio.Event:
+        """An event that the next change of the database sets; never set while it is not open."""
+        store = self.stores.get(self._known.get(where, ""))
+        return anyio.Event() if store is None else store.changes.signal()
+
     async def close(self) -> None:
         self._closing = True
         async with anyio.create_task_group() as tasks:

@@ -7,6 +7,7 @@ from icd.rpc.method import Method
 NOUNS = {
     "state": "state",
     "sentinel": "sentinels",
+    "statusline": "statusline",
     "db": "database",
     "icd": "daemon",
     "rpc": "daemon",

@@ -8,7 +8,7 @@ from icd.rpc.method import Method, Params
 from icd.rpc.results import Result
 
 PROTOCOL = 1
-CAPABILITIES = ["batch", "keyhole", "request_id", "state", "sentinel"]
+CAPABILITIES = ["batch", "keyhole", "request_id", "state", "sentinel", "statusline", "stream"]
 
 
 class Ping(Params):
