@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from icd.core import requests, sentinels, state
+from icd.core import requests, sentinels, state, statusline
 
 # `sentinels._PRUNE`, `_LIST` and `state`'s empty prefix read everything because they are asked to.
 HOT = {
@@ -24,6 +24,10 @@ HOT = {
     "state._PRUNE": state._PRUNE,
     "state._PRUNE_SOME": state._PRUNE_SOME,
     "state._NEXT_EXPIRY": state._NEXT_EXPIRY,
+    "state._PAGE": state._PAGE,
+    "state._PAGE_END": state._PAGE_END,
+    "statusline._OF_SESSION": statusline._OF_SESSION,
+    "statusline._COUNT": statusline._COUNT,
     "requests._FIND": requests._FIND,
     "requests._RECORD": requests._RECORD,
     "requests._PRUNE": requests._PRUNE,
