@@ -32,7 +32,8 @@ class Outcome(Struct):
     written: int = 0
     removed: int = 0
     kept: int = 0  # files of others that were newer than our row
-    failed: dict[Name, str] = field(default_factory=dict)
+    failed: dict[Name, str] = field(default_factory=dict)  # rows to try again, and why
+    errors: list[str] = field(default_factory=list)  # of what is not tried again
     again: set[Name] = field(default_factory=set)  # rows that come to a file that became free
 
 
@@ -49,7 +50,7 @@ class Tally(Struct):
         self.written += outcome.written
         self.removed += outcome.removed
         self.kept += outcome.kept
-        for told in outcome.failed.values():
+        for told in [*outcome.failed.values(), *outcome.errors]:
             self.fail(told)
 
     def fail(self, told: str) -> None:
@@ -110,11 +111,11 @@ class Copies:
             try:
                 with self._open(channel, create=False) as directory:
                     self._sweep_one(directory, channel, outcome, now_ms)
-            except FileNotFoundError:
-                continue
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # nothing of ours can be there
             except OSError as exc:
                 told = f"{channel.namespace}/{channel.name}: {exc.strerror or exc}"
-                outcome.failed[channel.namespace, channel.name] = told
+                outcome.errors.append(told)
         return outcome
 
     def _open(self, channel: Channel, *, create: bool) -> AbstractContextManager[Directory]:
