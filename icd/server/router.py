@@ -70,10 +70,10 @@ class Router:
                 tasks.start_soon(self._ask_some, calls, indices, answers)
         return answers
 
-    def signal(self, where: Where) -> anyio.Event:
-        """An event that the next change of the database sets; never set while it is not open."""
+    def signal(self, where: Where) -> anyio.Event | None:
+        """An event that the next change of the database sets; None while it is not open."""
         store = self.stores.get(self._known.get(where, ""))
-        return anyio.Event() if store is None else store.changes.signal()
+        return None if store is None else store.changes.signal()
 
     async def close(self) -> None:
         self._closing = True

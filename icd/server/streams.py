@@ -58,15 +58,15 @@ class Outlet:
 class Stream:
     """One command that goes on, for one peer.
 
-    `signal` gives the event that the next change of the caller's database sets; `frame` makes of
-    an output what the peer gets.
+    `signal` gives the event that the next change of the caller's database sets, None if it is not
+    open; `frame` makes of an output what the peer gets.
     """
 
     def __init__(
         self,
         outlet: Outlet,
         ask: Callable[[list[Call]], Awaitable[list[Answer]]],
-        signal: Callable[[Where], anyio.Event],
+        signal: Callable[[Where], anyio.Event | None],
         frame: Callable[[Output], bytes],
     ) -> None:
         self._outlet = outlet
@@ -77,6 +77,9 @@ class Stream:
     async def run(self, planned: Plan) -> Output:
         """Send what there is to send until the end; the final reply is returned."""
         changed = self._signal(planned.call.where)  # before asking, or a change could be missed
+        if changed is None:  # it is about to be opened: look again soon, and listen from then on
+            changed = anyio.Event()
+            changed.set()
         output, following = advance(planned, (await self._ask([planned.call]))[0])
         if following is None:
             return output
@@ -85,7 +88,7 @@ class Stream:
             return await self._go_on(following, changed)
         return Output(0, b"", self._outlet.farewell)
 
-    async def _go_on(self, planned: Plan, changed: anyio.Event) -> Output:
+    async def _go_on(self, planned: Plan, changed: anyio.Event | None) -> Output:
         while True:
             await self._wait(changed)
             planned.call.deadline = time.monotonic() + DEFAULT_DEADLINE_MS / 1000
@@ -97,11 +100,11 @@ class Stream:
                 self._send(output)
             planned = following
 
-    async def _wait(self, changed: anyio.Event) -> None:
+    async def _wait(self, changed: anyio.Event | None) -> None:
         """For news, and for a peer that has room for them."""
         await anyio.sleep(limits.WATCH_GAP_SECONDS)
         with anyio.move_on_after(LOOK_AGAIN_SECONDS):
-            await changed.wait()
+            await (changed or anyio.Event()).wait()
         await self._outlet.room()
 
     def _send(self, output: Output) -> None:
