@@ -76,7 +76,9 @@ def advance(plan: Plan, answer: Answer) -> tuple[Output, Plan | None]:
 
 def _again(plan: Plan, ask: Ask) -> Plan:
     deadline = time.monotonic() + DEFAULT_DEADLINE_MS / 1000
-    call = msgspec.structs.replace(plan.call, params=ask.params, deadline=deadline, background=True)
+    call = msgspec.structs.replace(
+        plan.call, params=ask.params, deadline=deadline, background=True, verbose=False
+    )
     return Plan(call, ask, plan.context, plan.program)
 
 

@@ -47,6 +47,7 @@ class Mirror:
         self._clock = clock
         self._thread = anyio.CapacityLimiter(1)
         self._dirty: set[Name] = set()
+        self._doing: set[Name] = set()
         self._failed: set[Name] = set()
         self._retry_at = 0.0
         self._survey_due = False
@@ -59,7 +60,7 @@ class Mirror:
     @property
     def waiting(self) -> int:
         """Rows whose files may differ from them."""
-        return len(self._dirty | self._failed)
+        return len(self._dirty | self._doing | self._failed)
 
     async def run(self) -> None:
         """Catch up when there is news, with a pause in between."""
@@ -105,10 +106,9 @@ class Mirror:
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
-        except NoDatabase:
-            pass  # it was deleted, and the store is about to say so
         except IcError as exc:
-            if not exc.retryable:  # somebody holds the database: nothing is lost, only later
+            # A database that is held will be read later; one that is gone ends its mirror.
+            if self._store.database.is_open and not exc.retryable:
                 self._tally.fail(f"{self._store.path}: {exc.message}")
         except Exception as exc:  # noqa: BLE001 -- the mirror goes on
             log.exception("a mirror failed", extra={"path": self._store.path})
@@ -124,20 +124,24 @@ class Mirror:
             await self._ask(methods.ROWS, methods.Rows([]))  # the lane notices what others wrote
         if self._survey_due:
             await self._survey()
-        todo, self._dirty = self._dirty, set()
+        self._doing, self._dirty = self._dirty, set()
         try:
-            while todo:
-                names = list(islice(todo, methods.ROWS_AT_ONCE))
-                rows = await self._ask(methods.ROWS, methods.Rows(names))
-                update = partial(self._copies.update, dict(zip(names, rows, strict=True)))
-                self._note(await self._in_thread(partial(update, now_ms=self._clock.now_ms())))
-                todo.difference_update(names)
+            await self._copy()
         finally:
-            self._dirty |= todo
+            self._dirty |= self._doing
+            self._doing = set()
         if not self._swept:
             sweep = partial(self._copies.sweep, now_ms=self._clock.now_ms())
             self._note(await self._in_thread(sweep))
             self._swept = True
+
+    async def _copy(self) -> None:
+        while self._doing:
+            names = list(islice(self._doing, methods.ROWS_AT_ONCE))
+            rows = await self._ask(methods.ROWS, methods.Rows(names))
+            update = partial(self._copies.update, dict(zip(names, rows, strict=True)))
+            self._note(await self._in_thread(partial(update, now_ms=self._clock.now_ms())))
+            self._doing.difference_update(names)
 
     async def _survey(self) -> None:
         """Nobody can tell what was changed: find the rows that are not what their files are."""

@@ -94,6 +94,8 @@ class Store:
             error = Overloaded(f"too many calls wait for {self.path}")
             deliver([Answer(error=error)] * len(calls))
             return
+        if not calls[0].background:
+            self.calls += len(calls)
         ticket = _Ticket(len(calls), deliver)
         self._queue.extend(_Waiting(call, ticket, index) for index, call in enumerate(calls))
         if not self._wake.is_set():
@@ -214,7 +216,6 @@ class Store:
             if answer is None:
                 left.append(waiting)
             else:
-                self.calls += not waiting.call.background
                 waiting.answer(answer)
         self._queue.extendleft(reversed(left))
 
