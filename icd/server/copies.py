@@ -77,17 +77,9 @@ class Copies:
     def versions(self) -> dict[Name, int]:
         return {name: copy.version for name, copy in self._copies.items()}
 
-    def due(self, now_ms: int) -> set[Name]:
-        """Rows whose files have had their time."""
-        return {
-            name
-            for name, copy in self._copies.items()
-            if copy.until_ms is not None and copy.until_ms <= now_ms
-        }
-
-    def next_due(self) -> int | None:
-        moments = [c.until_ms for c in self._copies.values() if c.until_ms is not None]
-        return min(moments, default=None)
+    def ends(self) -> dict[Name, int]:
+        """Until when a file has its time, for those that are not meant to stay."""
+        return {n: c.until_ms for n, c in self._copies.items() if c.until_ms is not None}
 
     def update(self, rows: dict[Name, Row | None], *, now_ms: int) -> Outcome:
         """Make the files of these rows what the rows are; None: there is no such row."""

@@ -24,12 +24,13 @@ R = TypeVar("R")
 
 
 class Desk:
-    """`pid` is the peer's, as the kernel tells it."""
+    """`pid` is the peer's, as the kernel tells it; its session sets what it needs to be told."""
+
+    outlet: Outlet
 
     def __init__(self, pid: int, router: Router, about: About) -> None:
         self.pid = pid
         self.failed: Callable[[], None] = lambda: None  # told when an answer cannot be delivered
-        self.outlet = Outlet(lambda _data: None)
         self._where = Where("")
         self._writer = Writer(pid)
         self._router = router

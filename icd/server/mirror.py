@@ -98,9 +98,9 @@ class Mirror:
         moments = [limits.LOOK_SECONDS]
         if self._failed:
             moments.append(self._retry_at - time.monotonic())
-        due_ms = self._copies.next_due()
-        if due_ms is not None:
-            moments.append((due_ms - self._clock.now_ms()) / 1000)
+        ends = [end for name, end in self._copies.ends().items() if name not in self._failed]
+        if ends:
+            moments.append((min(ends) - self._clock.now_ms()) / 1000)
         return max(0, min(moments))
 
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -119,7 +119,9 @@ class Mirror:
         if self._failed and time.monotonic() >= self._retry_at:
             self._dirty |= self._failed
             self._failed = set()
-        self._dirty |= self._copies.due(self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        over = {name for name, end in self._copies.ends().items() if end <= now_ms}
+        self._dirty |= over - self._failed
         if not self._dirty:
             await self._ask(methods.ROWS, methods.Rows([]))  # the lane notices what others wrote
         if self._survey_due:
@@ -136,11 +138,22 @@ class Mirror:
             self._swept = True
 
     async def _copy(self) -> None:
+        size = methods.ROWS_AT_ONCE
         while self._doing:
-            names = list(islice(self._doing, methods.ROWS_AT_ONCE))
-            rows = await self._ask(methods.ROWS, methods.Rows(names))
-            update = partial(self._copies.update, dict(zip(names, rows, strict=True)))
-            self._note(await self._in_thread(partial(update, now_ms=self._clock.now_ms())))
+            names = list(islice(self._doing, size))
+            self._failed.difference_update(names)
+            try:
+                rows = await self._ask(methods.ROWS, methods.Rows(names))
+            except IcError as exc:
+                if exc.retryable or not self._store.database.is_open:
+                    raise
+                if size > 1:  # one of them cannot be read, and must not hold up the others
+                    size = 1
+                    continue
+                self._note(Outcome(failed={names[0]: f"{' '.join(names[0])}: {exc.message}"}))
+            else:
+                update = partial(self._copies.update, dict(zip(names, rows, strict=True)))
+                self._note(await self._in_thread(partial(update, now_ms=self._clock.now_ms())))
             self._doing.difference_update(names)
 
     async def _survey(self) -> None:

@@ -21,36 +21,42 @@ from icd.server import limits
 
 
 class Outlet:
-    """The way to one peer: whether it reads, and whether its stream is to end."""
+    """The way to one peer: whether it reads, and whether its stream is to end.
+
+    Every connection has one, and few have a stream: what only a stream needs is made for it.
+    """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self.write = write
         self.farewell = b""
-        self._scope = anyio.CancelScope()
-        self._ended = False
-        self._room = anyio.Event()
-        self._room.set()
+        self._is_over = False
+        self._scope: anyio.CancelScope | None = None
+        self._room: anyio.Event | None = None  # None: there is room
 
     def pause(self) -> None:
-        if self._room.is_set():
+        if self._room is None:
             self._room = anyio.Event()
 
     def resume(self) -> None:
-        self._room.set()
+        if self._room is not None:
+            self._room.set()
+            self._room = None
 
     def end(self, farewell: bytes = b"") -> None:
         """End the stream that is running, and any that is still to come."""
-        if not self._ended:
-            self._ended = True
+        if not self._is_over:
+            self._is_over = True
             self.farewell = farewell
-            self._scope.cancel()
+            if self._scope is not None:
+                self._scope.cancel()
 
     async def room(self) -> None:
-        await self._room.wait()
+        while self._room is not None:
+            await self._room.wait()
 
-    def until_ended(self) -> anyio.CancelScope:
+    def until_end(self) -> anyio.CancelScope:
         self._scope = anyio.CancelScope()
-        if self._ended:
+        if self._is_over:
             self._scope.cancel()
         return self._scope
 
@@ -84,7 +90,7 @@ class Stream:
         if following is None:
             return output
         self._send(output)  # also if it is empty: it tells the peer that a stream has begun
-        with self._outlet.until_ended():
+        with self._outlet.until_end():
             return await self._go_on(following, changed)
         return Output(0, b"", self._outlet.farewell)
 

@@ -130,9 +130,9 @@ def test_a_file_has_had_its_time_when_its_row_expires(root):
     found = copies(root)
     update(found, row(expires_ms=NOW * 1000 + 500))
 
-    assert found.next_due() == NOW * 1000 + 500
-    assert found.due(NOW * 1000 + 499) == set()
-    assert found.due(NOW * 1000 + 500) == {BEAD}
+    assert found.ends() == {BEAD: NOW * 1000 + 500}
+    assert update(found, row(expires_ms=NOW * 1000)).removed == 1
+    assert found.ends() == {}
 
 
 def test_a_row_that_nobody_writes_any_more_loses_its_file_and_gets_it_back(root):

@@ -314,3 +314,39 @@ def test_a_watching_mirror_does_not_keep_a_database_from_being_idle(
     put("bead", "s1", {"id": "x"})
 
     until(lambda: wal.stat().st_size == 0)
+
+
+def test_a_row_that_cannot_be_read_does_not_hold_up_the_others(
+    put, band, daemon: Daemon, initialized: Path
+) -> None:
+    conn = sqlite3.connect(initialized / ".clavain" / "intercore.db")
+    with conn:
+        conn.execute(
+            "INSERT INTO state (key, scope_id, payload, version, updated_at)"
+            " VALUES ('bead', 'broken', CAST(x'22ff22' AS TEXT), 99, unixepoch())"
+        )
+    conn.close()
+
+    for number in range(5):
+        put("bead", f"s{number}", {"n": number})
+
+    for number in range(5):
+        band.shows("interphase/bead", f"s{number}", {"n": number})
+    assert mirror(daemon)["last_error"].startswith("bead broken: ")
+    assert mirror(daemon)["waiting"] == 1
+
+
+def test_a_file_that_cannot_be_removed_is_not_tried_all_the_time(
+    put, band, daemon: Daemon, tmp_path: Path
+) -> None:
+    put("bead", "s1", {"id": "x"}, ttl_ms=1000)
+    band.shows("interphase/bead", "s1", {"id": "x"})
+    channel = band.file("interphase/bead", "s1").parent
+    channel.rename(tmp_path / "moved")
+    channel.symlink_to(tmp_path / "moved")
+
+    until(lambda: mirror(daemon)["failed"])
+    time.sleep(0.5)
+
+    assert mirror(daemon)["failed"] == 1
+    assert (tmp_path / "moved" / "s1.json").exists()
