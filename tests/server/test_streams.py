@@ -16,6 +16,7 @@ from icd.cli.invocation import LOOK_AGAIN_SECONDS, Invocation
 from icd.cli.main import plan
 from icd.core.statusline import Lane, Statusline
 from icd.rpc.method import Answer
+from icd.server import limits
 from icd.server.keyhole import chunk
 from icd.server.streams import Outlet, Stream
 from tests.processes import BIN, CLEAN, PATIENCE, Daemon, icctl, read_all, read_line, running, until
@@ -189,8 +190,8 @@ def test_a_peer_that_leaves_is_not_followed_any_more(daemon: Daemon, initialized
 
     until(lambda: daemon.call("icd.status")["sessions"] == 1)
     batches = daemon.call("icd.status")["databases"][0]["batches"]
-    time.sleep(LOOK_AGAIN_SECONDS * 1.5)  # nobody asks: the mirror's look may come once
-    assert daemon.call("icd.status")["databases"][0]["batches"] <= batches + 1
+    time.sleep(LOOK_AGAIN_SECONDS * 1.5)  # five watchers would ask as often, at least
+    assert daemon.call("icd.status")["databases"][0]["batches"] <= batches + 2
     assert "session failed" not in daemon.log.read_text()
 
 
@@ -202,7 +203,7 @@ def test_a_stop_of_the_daemon_ends_a_stream_with_a_sentence(initialized: Path) -
         assert daemon.stop() == 0
 
         assert watcher.part() == ("0", "", "icctl: the daemon is stopping; ask again\n")
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < limits.DRAIN_SECONDS
 
 
 def test_a_broken_database_is_a_final_reply(daemon: Daemon, initialized: Path) -> None:
