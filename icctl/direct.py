@@ -8,8 +8,8 @@ import time
 
 from icctl import hot
 from icd import config
-from icd.cli.invocation import Errand, Invocation, Need, Output, Plan
-from icd.cli.main import finish, plan, run_errand
+from icd.cli.invocation import LOOK_AGAIN_SECONDS, Errand, Invocation, Need, Output, Plan
+from icd.cli.main import advance, plan, run_errand
 from icd.db import paths
 from icd.db.database import Database
 from icd.errors import IcError, Internal, NoDaemon, Overloaded
@@ -38,13 +38,30 @@ def execute(request: hot.Request, limit: float) -> Output:
         if isinstance(planned, Need):
             request.attach((planned.what.encode(), planned.limit, os.fsencode(planned.path)))
         else:
-            return _carry_out(planned, invocation.env.get("HOME"))
+            return _carry_out(request, planned, invocation.env.get("HOME"))
 
 
-def _carry_out(planned: Plan | Errand, home: str | None) -> Output:
+def _carry_out(request: hot.Request, planned: Plan | Errand, home: str | None) -> Output:
+    """Most commands are done after one answer; others print, and look again after a while."""
     if isinstance(planned, Errand):
         return run_errand(planned, lambda call: answer_here(call, home))
-    return finish(planned, answer_here(planned.call, home))
+    output, following = advance(planned, answer_here(planned.call, home))
+    while following is not None:
+        if not request.deliver(output.stdout, output.stderr):
+            return Output(0)
+        if _stdout_is_closed(LOOK_AGAIN_SECONDS):
+            return Output(0)
+        output, following = advance(following, answer_here(following.call, home))
+    return output
+
+
+def _stdout_is_closed(within: float) -> bool:
+    """Wait for that; nobody reads what we would print any more."""
+    import select  # only commands that go on pay for it
+
+    poll = select.poll()
+    poll.register(1, 0)
+    return bool(poll.poll(within * 1000))
 
 
 def answer_here(call: Call, home: str | None) -> Answer:

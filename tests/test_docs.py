@@ -17,16 +17,20 @@ import pytest
 
 from icd import errors
 from icd.cli import commands, flags
-from icd.config import Settings
+from icd.cli.statusline import PREFIX, SHOW
+from icd.config import CHANNELS, RETENTION_SECONDS, Channel, Mirror, Settings
+from icd.core.statusline import Statusline
 from icd.db import migrate
 from icd.legacy import patterns
 from icd.rpc import methods
 from icd.rpc.method import Method, Params
 from icd.server import limits, sockets
+from tests.processes import until
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 EXAMPLE = DOCS / "examples" / "started-done.sh"
+STATUSLINE = DOCS / "examples" / "statusline.sh"
 MARKDOWN = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 
@@ -101,6 +105,14 @@ def test_every_environment_variable_is_documented_and_used(variable):
 
     assert row(section(text("cli.md"), "Environment variables"), variable)
     assert any(variable in source.read_text(encoding="utf-8") for source in sources)
+
+
+def test_the_variables_of_the_statusline_are_documented_in_their_order():
+    described = section(text("cli.md"), "statusline")
+    assigned = SHOW["sh"](Statusline(session="")).stdout.decode()
+
+    names = re.findall(r"(\w+)=''", assigned)
+    assert re.findall(rf"^\| `({PREFIX}\w+)` ", described, re.MULTILINE) == names
 
 
 def test_the_danger_of_a_crash_after_a_claim_is_documented():
@@ -193,6 +205,25 @@ def test_every_setting_is_documented_with_its_default(field):
     _name, default, _meaning = row(section(text("configuration.md"), "Settings"), field.name)
 
     assert default == f"`{msgspec.json.encode(field.default).decode()}`"
+
+
+@pytest.mark.parametrize("name", [*Mirror.__struct_fields__, *Channel.__struct_fields__])
+def test_every_setting_of_the_mirror_is_documented(name):
+    assert f"\n| `{name}` |" in section(text("configuration.md"), "mirror")
+
+
+@pytest.mark.parametrize("key", CHANNELS)
+def test_every_channel_is_documented_with_what_it_is_by_default(key):
+    cells = row(section(text("configuration.md"), "mirror"), key)
+    channel = CHANNELS[key]
+
+    assert cells == [
+        f"`{key}`",
+        f"`{channel.path}`",
+        f"`{channel.type}`",
+        f"`{channel.session or 'scope'}`",
+        str(channel.retention_seconds or RETENTION_SECONDS),
+    ]
 
 
 def schema() -> dict[str, list[str]]:
@@ -395,3 +426,75 @@ def test_the_example_explains_its_usage(project, env):
 
     assert ran.returncode == 3
     assert ran.stderr == "usage: started-done.sh SESSION COMMAND [ARGUMENT]...\n"
+
+
+# --- the statusline -------------------------------------------------------------------------
+
+
+def statusline(project: Path, env: dict[str, str], *arguments: str) -> tuple[int, str, str]:
+    ran = subprocess.run(
+        [str(STATUSLINE), *arguments],
+        cwd=project,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def put(project: Path, env: dict[str, str], key: str, scope: str, value: object) -> None:
+    command = ["icctl", "state", "set", key, scope, "--value", msgspec.json.encode(value).decode()]
+    subprocess.run(command, cwd=project, env=env, check=True)
+
+
+def test_the_statusline_shows_what_is_known(project, env, log):
+    put(project, env, "dispatch", "s1", {"name": "fix", "activity": "testing", "pid": os.getpid()})
+    put(project, env, "bead", "s1", {"id": "ic-1", "phase": "executing"})
+    put(project, env, "coordination", "p-a", {"text": "$(touch pwned)"})
+    put(project, env, "budget", "s1", {"pct_consumed": 37})
+
+    shown = statusline(project, env, "s1")
+
+    line = "fix (testing) | 1 agents: $(touch pwned) | ic-1 [executing] | 37% of the budget\n"
+    assert shown == (0, line, "")
+    assert not (project / "pwned").exists()
+
+
+def test_the_statusline_is_empty_where_nothing_is_known(project, env):
+    assert statusline(project, env, "s1") == (0, "\n", "")
+    assert statusline(project, env, "s1", str(project)) == (0, "\n", "")
+
+
+def test_the_statusline_goes_on_when_it_is_told_to(project, env, log):
+    watching = subprocess.Popen(
+        [str(STATUSLINE), "--watch", "s1", str(project)],
+        cwd="/",
+        env=env,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert watching.stdout is not None
+    assert watching.stdout.readline() == b"\n"
+
+    put(project, env, "lane", "s1", {"lane": "core"})
+
+    assert watching.stdout.readline() == b"lane core\n"
+    watching.terminate()
+    watching.wait(30)
+    watching.stdout.close()
+    until(lambda: not _group_lives(watching.pid))  # nothing is left behind
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_the_statusline_explains_its_usage(project, env):
+    usage = "usage: statusline.sh [--watch] SESSION [DIRECTORY]\n"
+
+    assert statusline(project, env) == (3, "", usage)

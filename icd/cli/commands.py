@@ -14,6 +14,7 @@ SINGLES = {
     "init": "database",
     "health": "database",
     "version": "database",
+    "statusline": "statusline",
     "ping": "daemon",
     "status": "daemon",
     "lib-path": "library",

@@ -49,6 +49,12 @@ def _show_status(report: methods.Report) -> Output:
         f"  {db.path}: {db.calls} calls in {db.batches} batches, {db.waiting} waiting"
         for db in report.databases
     ]
+    mirror = report.mirror
+    lines.append(
+        f"mirror: {mirror.written} written, {mirror.removed} removed, {mirror.kept} kept,"
+        f" {mirror.waiting} waiting, {mirror.failed} failed"
+    )
+    lines += [f"  last error: {mirror.last_error}"] if mirror.last_error else []
     return render.text(*lines)
 
 

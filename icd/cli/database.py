@@ -85,7 +85,7 @@ def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
         missing = isinstance(error, NoDatabase)
         return shown(None, "unknown (no database)" if missing else f"unknown ({error.message})")
 
-    return Ask("db.schema", methods.Schema(), show, render_error=without)
+    return Ask("db.schema", methods.Schema(), show, render_error=without, optional=True)
 
 
 def _door(invocation: Invocation) -> str:

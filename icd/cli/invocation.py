@@ -10,8 +10,11 @@ from typing import Any, Literal
 import msgspec
 
 from icd.errors import IcError, UnreadableInput
-from icd.rpc.method import Call, Params
+from icd.rpc.method import Answer, Call, Params
 
+# A command that goes on asks again whenever the database has changed, and this often in any case:
+# others may have written to it, a row may have expired, a process may have ended.
+LOOK_AGAIN_SECONDS = 1.0
 # A payload's limit, and room for white space around it.
 INPUT_BYTES = 1024 * 1024 + 64 * 1024
 
@@ -56,8 +59,14 @@ class Ask(msgspec.Struct):
     method: str
     params: Params
     render: Callable[[Any], Output]
-    # For the few commands that have something to say even then.
-    render_error: Callable[[IcError], Output] | None = None
+    # For the few commands that have something to say even then; None: what everybody says.
+    render_error: Callable[[IcError], Output | None] | None = None
+    # For commands that go on: what to ask when the database has changed; None ends it.
+    follow: Callable[[Answer], "Ask | None"] | None = None
+    # Where to look for the database, if not in the caller's directory.
+    cwd: str | None = None
+    # A missing database is an answer, not a failure.
+    optional: bool = False
 
 
 # How a command in the caller's own process calls a method; what goes wrong is raised.

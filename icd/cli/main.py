@@ -32,7 +32,7 @@ from icd.db.paths import Where
 from icd.errors import IcError, NoDatabase, Usage
 from icd.rpc import methods
 from icd.rpc.dispatch import failure
-from icd.rpc.method import Answer, Call, Params
+from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Params
 
 
 def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
@@ -63,7 +63,7 @@ def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
             return wanted
         if isinstance(wanted, Local):
             return _errand(invocation, flags, wanted, context)
-        call = _call(invocation, flags, wanted.method, wanted.params)
+        call = _call(invocation, flags, wanted)
         return Plan(call, wanted, context, invocation.program)
     except Needed as exc:
         return exc.need
@@ -104,6 +104,26 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
     return output
 
 
+def advance(plan: Plan, answer: Answer) -> tuple[Output, Plan | None]:
+    """For commands that go on: what to print now, and what to ask next; None at the end."""
+    if plan.call.background and answer.error is not None and answer.error.retryable:
+        return Output(0), _again(plan, plan.ask)  # it was not executed: it will be, soon
+    output = finish(plan, answer)
+    try:
+        ask = None if plan.ask.follow is None else plan.ask.follow(answer)
+        return output, None if ask is None else _again(plan, ask)
+    except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
+        return _bug(exc, plan.program, plan.context), None
+
+
+def _again(plan: Plan, ask: Ask) -> Plan:
+    deadline = time.monotonic() + DEFAULT_DEADLINE_MS / 1000
+    call = msgspec.structs.replace(
+        plan.call, params=ask.params, deadline=deadline, background=True, verbose=False
+    )
+    return Plan(call, ask, plan.context, plan.program)
+
+
 def _bug(exc: Exception, program: str, context: str) -> Output:
     error = failure(exc)
     return Output(error.exit, b"", line(program, context, error), bug=error)
@@ -112,10 +132,9 @@ def _bug(exc: Exception, program: str, context: str) -> Output:
 def _finish(plan: Plan, answer: Answer) -> Output:
     if answer.error is None:
         output = plan.ask.render(answer.result)
-    elif plan.ask.render_error is not None:
-        output = plan.ask.render_error(answer.error)
     else:
-        output = _told(answer.error, plan, if_database=plan.call.if_database)
+        special = plan.ask.render_error and plan.ask.render_error(answer.error)
+        output = special or _told(answer.error, plan, if_database=plan.call.if_database)
     output.stderr = _notes(plan.program, plan.context, answer) + output.stderr
     return output
 
@@ -159,6 +178,12 @@ def _parse(
     return wanted
 
 
+def _where(invocation: Invocation, flags: Flags, ask: Ask) -> Where:
+    if ask.cwd is None:
+        return Where(invocation.cwd, flags.db, invocation.env.get("INTERCORE_DB"))
+    return Where(ask.cwd, flags.db)
+
+
 def _session(given: str | None) -> str | None:
     """The environment may hold any bytes; the database holds text."""
     return given.encode("utf-8", "backslashreplace").decode()[:200] if given else None
@@ -172,29 +197,30 @@ def _errand(invocation: Invocation, flags: Flags, local: Local, context: str) ->
         world = msgspec.structs.replace(
             invocation, deadline=time.monotonic() + patience, request_id=None
         )
-        return _call(world, flags, method, params)
+        return _call(world, flags, Ask(method, params, lambda _: Output(0)))
 
     return Errand(local.run, prepare, context, invocation.program, flags.if_database)
 
 
-def _call(invocation: Invocation, flags: Flags, name: str, params: Params) -> Call:
+def _call(invocation: Invocation, flags: Flags, ask: Ask) -> Call:
     """Attach to the call what concerns every call."""
-    method = methods.find(name)
-    assert method is not None, f"{name} is not in the table of methods"
+    method = methods.find(ask.method)
+    assert method is not None, f"{ask.method} is not in the table of methods"
     deadline = invocation.deadline
     if flags.timeout_ms is not None:
         limit_ms = min(flags.timeout_ms, MAX_DEADLINE_MS)
         deadline = min(deadline, time.monotonic() + limit_ms / 1000)
-    params = msgspec.structs.replace(params, request_id=invocation.request_id)
+    params = msgspec.structs.replace(ask.params, request_id=invocation.request_id)
     if method.check is not None:
         method.check(params)
     env = invocation.env
     return Call(
         method=method,
         params=params,
-        where=Where(invocation.cwd, flags.db, env.get("INTERCORE_DB")),
+        where=_where(invocation, flags, ask),
         writer=Writer(invocation.pid, _session(env.get("CLAUDE_SESSION_ID"))),
         deadline=deadline,
         verbose=flags.verbose,
         if_database=flags.if_database,
+        optional=ask.optional or flags.if_database,
     )

@@ -54,6 +54,16 @@ SELECT key, scope_id, payload, version, updated_at, expires_at, expires_ms,
 FROM state
 WHERE key = ? AND scope_id = ? AND (expires_ms IS NULL OR expires_ms > ?)
 """
+# A page is bounded by what is read, not by what is found: rows that expired count, too.
+_PAGE_END = (
+    "SELECT scope_id FROM state WHERE key = ? AND scope_id > ? ORDER BY scope_id LIMIT 1 OFFSET ?"
+)
+_PAGE = """
+SELECT scope_id, version FROM state
+WHERE key = ?1 AND scope_id > ?2 AND (?3 IS NULL OR scope_id <= ?3)
+      AND updated_at >= ?4 AND (expires_ms IS NULL OR expires_ms > ?5)
+ORDER BY scope_id
+"""
 _NEXT = "UPDATE counters SET value = value + 1 WHERE name = 'state' RETURNING value"
 _PUT = """
 INSERT INTO state (key, scope_id, payload, version, updated_at, expires_at, expires_ms,
@@ -144,6 +154,21 @@ def scopes(conn: sqlite3.Connection, key: str, *, now_ms: int) -> list[Name]:
 def by_prefix(conn: sqlite3.Connection, prefix: str, *, now_ms: int) -> list[Name]:
     """Rows whose key starts with `prefix`: a range of the primary key, since keys are ASCII."""
     return [Name(*row) for row in conn.execute(_BY_PREFIX, (prefix, prefix + "\x7f", now_ms))]
+
+
+def versions(
+    conn: sqlite3.Connection, key: str, *, after: str | None, since: int, limit: int, now_ms: int
+) -> tuple[list[tuple[str, int]], str | None]:
+    """One page of a key: scopes with the version of each row that was written since a moment.
+
+    Reads at most `limit` rows beyond the scope `after`; the second answer is where the next page
+    starts, or None if this was the last.
+    """
+    # Scopes are not empty in what callers look for; one that is sorts before every other.
+    start = after or ""
+    last = conn.execute(_PAGE_END, (key, start, limit - 1)).fetchone()
+    end = last[0] if last else None
+    return conn.execute(_PAGE, (key, start, end, since, now_ms)).fetchall(), end
 
 
 def prune(conn: sqlite3.Connection, *, now_ms: int) -> int:

@@ -31,6 +31,7 @@ class Database:
         self.settings = settings
         self.lock = lock.FileLock(path + ".lock", wait)
         self.reopened = 0
+        self.foreign = 0  # how often we noticed that the file holds what we did not write
         self._conn: sqlite3.Connection | None = None
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
         self._companions: dict[str, tuple[int, int] | None] = {}
@@ -67,6 +68,7 @@ class Database:
         (data_version,) = self._conn.execute("PRAGMA data_version").fetchone()
         changed = bool(data_version != self._data_version)
         self._data_version = data_version
+        self.foreign += changed
         return changed
 
     def close(self) -> None:

@@ -2,8 +2,7 @@
 
 import msgspec
 
-# What the daemon's mirror writes as `source`, to tell its own envelopes from everybody else's.
-OURS = "intercore"
+from icd.core import interband
 
 
 class Mirrored(Exception):
@@ -26,7 +25,7 @@ def payload(content: bytes) -> bytes:
         envelope = msgspec.json.decode(content, type=_Envelope)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise NotAnEnvelope("is not an interband envelope") from None
-    if envelope.source == OURS:
+    if envelope.source == interband.SOURCE:
         raise Mirrored
     if envelope.version.partition(".")[0] != "1":
         raise NotAnEnvelope("is an interband envelope of another version than 1")

@@ -24,9 +24,9 @@ def find(env: dict[str, str], cwd: str, key: str | None = None) -> list[Found]:
     folder = os.path.join(cwd, env.get("INTERCORE_LEGACY_DIR") or FOLDER)
     found = list(_matches(folder, [p for p in FILES if key in (None, p.key)]))
     root = _interband_root(env)
-    for channel, (namespace, name) in CHANNELS.items():
+    for channel, path in CHANNELS.items():
         if root is not None and key in (None, channel):
-            place = os.path.join(cwd, root, namespace, name)
+            place = os.path.join(cwd, root, path)
             found += _matches(place, [envelopes(channel)], optional=True)
     return sorted(found, key=lambda file: (-file.mtime_ms, file.path))
 

@@ -7,6 +7,8 @@ part of the name where the pattern has its `*` is the scope.
 
 from msgspec import Struct
 
+from icd import config
+
 FOLDER = "/tmp"
 INTERBAND = ".interband"  # in the home directory
 
@@ -48,14 +50,7 @@ FILES = [
 ]
 
 # Below the interband root, <namespace>/<channel>/<scope>.json, the payload in an envelope.
-CHANNELS = {
-    "bead": ("interphase", "bead"),
-    "budget": ("interstat", "budget"),
-    "coordination": ("interlock", "coordination"),
-    "dispatch": ("clavain", "dispatch"),
-    "lane": ("interphase", "lane"),
-    "pressure": ("intercheck", "pressure"),
-}
+CHANNELS = {key: channel.path or "" for key, channel in config.CHANNELS.items()}
 
 KEYS = sorted({pattern.key for pattern in FILES} | CHANNELS.keys())
 

@@ -67,6 +67,13 @@ class Method(msgspec.Struct, frozen=True):
     # Its first changing statement decides everything: a failure leaves nothing to undo, so a
     # savepoint (a fifth of the cost of a claim) would buy nothing.
     atomic: bool = False
+    # The rows of state, by key and scope, that a call may change; None: nobody can tell.
+    touches: Callable[[Any], tuple[tuple[str, str], ...]] | None = None
+
+
+def no_rows(_params: Params) -> tuple[tuple[str, str], ...]:
+    """For methods that write, but never to state."""
+    return ()
 
 
 class Call(msgspec.Struct, gc=False):
@@ -78,7 +85,11 @@ class Call(msgspec.Struct, gc=False):
     writer: Writer
     deadline: float
     verbose: bool = False
-    if_database: bool = False  # that there is none is an answer, not a failure
+    if_database: bool = False  # a missing one is answered by an exit status of its own
+    # Asked by the daemon for itself: the database counts as idle all the same.
+    background: bool = False
+    # The caller has an answer for a missing database, too: it is not counted as a failure.
+    optional: bool = False
     trace: list[str] = []
 
     @property

@@ -11,18 +11,20 @@ from icd.errors import InvalidParams
 from icd.rpc.discover import document
 from icd.rpc.method import Params
 from icd.rpc.methods import daemon
+from icd.server.mirrors import Mirrors
 from icd.server.router import Router
 
 
 class About:
     """Facts and counts since the start."""
 
-    def __init__(self, socket: str, router: Router) -> None:
+    def __init__(self, socket: str, router: Router, mirrors: Mirrors) -> None:
         self.sessions = 0
         self.calls: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self._socket = socket
         self._router = router
+        self._mirrors = mirrors
         self._started = time.monotonic()
 
     def count(self, method: str, error: Any) -> None:
@@ -80,4 +82,5 @@ class About:
                 )
                 for store in self._router.stores.values()
             ],
+            mirror=self._mirrors.report(),
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from icd.cli.invocation import Invocation, Need
+from icd.cli.invocation import Invocation, Need, Output
 from icd.core.requests import MAX_DEADLINE_MS
 from icd.errors import IcError, InvalidParams
 from icd.rpc.method import Answer, Call, Method, Params
@@ -51,8 +51,9 @@ class Burst:
         for line in lines:
             decoded = jsonrpc.decode_line(line)
             items = decoded if isinstance(decoded, list) else [decoded]
-            slots = [_prepare(desk, item, len(line)) for item in items]
-            self._groups.append((isinstance(decoded, list), slots))
+            batch = isinstance(decoded, list)
+            slots = [_prepare(desk, item, len(line), batch=batch) for item in items]
+            self._groups.append((batch, slots))
         self._slots = [slot for _, slots in self._groups for slot in slots]
 
     @property
@@ -73,15 +74,19 @@ class Burst:
 
         self._desk.run([slot.call for slot in waiting if slot.call is not None], settle)
 
-    async def run_in_order(self) -> bytes:
-        """One request after the other: what came first must be seen by what came later."""
-        for slot in self._slots:
-            if slot.later is not None:
-                await _catch_up(slot, slot.later)
-            if slot.call is not None:
-                (answer,) = await self._desk.ask([slot.call])
-                slot.settle(answer)
-        return self._replies()
+    async def run_in_order(self, write: Callable[[bytes], None]) -> None:
+        """One request after the other: what came first must be seen by what came later.
+
+        Each line is answered when it is done: the next one may be a stream.
+        """
+        for batch, slots in self._groups:
+            for slot in slots:
+                if slot.later is not None:
+                    await _catch_up(slot, slot.later)
+                if slot.call is not None:
+                    (answer,) = await self._desk.ask([slot.call])
+                    slot.settle(answer)
+            write(_joined(slots, batch=batch))
 
     def _replies(self) -> bytes:
         return b"".join(_joined(slots, batch=batch) for batch, slots in self._groups)
@@ -105,7 +110,7 @@ def _joined(slots: list[_Slot], *, batch: bool) -> bytes:
     return b"[" + b",".join(replies) + b"]\n" if batch else replies[0] + b"\n"
 
 
-def _prepare(desk: Desk, item: Request | IcError, size: int) -> _Slot:
+def _prepare(desk: Desk, item: Request | IcError, size: int, *, batch: bool) -> _Slot:
     """A slot with its reply, with the call that will produce it, or with work to be done first."""
     if isinstance(item, IcError):
         slot = _Slot(None, silent=False)
@@ -115,7 +120,8 @@ def _prepare(desk: Desk, item: Request | IcError, size: int) -> _Slot:
     try:
         method, params = jsonrpc.parameters(item)
         if isinstance(params, daemon.Run):
-            slot.later = partial(_command, desk, params, size)
+            frame = None if batch or slot.silent else partial(jsonrpc.output, slot.id)
+            slot.later = partial(_command, desk, params, size, frame)
         elif method.run is None:
             slot.settle(desk.ask_daemon(method, params))
         elif size > limits.LARGE_BYTES:
@@ -157,7 +163,9 @@ def _deadline(params: Params) -> float:
     return time.monotonic() + min(max(params.deadline_ms, 0), MAX_DEADLINE_MS) / 1000
 
 
-async def _command(desk: Desk, params: daemon.Run, size: int) -> Answer:
+async def _command(
+    desk: Desk, params: daemon.Run, size: int, frame: Callable[[Output], bytes] | None
+) -> Answer:
     if params.cwd is None:
         raise InvalidParams("cli.run needs cwd, the directory that the command is run in")
     invocation = Invocation(
@@ -171,7 +179,7 @@ async def _command(desk: Desk, params: daemon.Run, size: int) -> Answer:
         stdin=None if params.stdin is None else params.stdin.encode(),
         files={path: content.encode() for path, content in params.files.items()},
     )
-    output = await desk.command(invocation, size=size)
+    output = await desk.command(invocation, size=size, frame=frame)
     if isinstance(output, Need):
         return Answer(result=daemon.Ran(need=output.what, path=output.path or None))
     ran = daemon.Ran(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import anyio
 
@@ -10,20 +10,23 @@ from icd.cli.invocation import Errand, Invocation, Need, Output, Plan
 from icd.cli.main import finish, plan
 from icd.core.state import Writer
 from icd.db.paths import Where
-from icd.errors import Internal, NoDatabase
+from icd.errors import Internal, InvalidRequest, NoDatabase
 from icd.rpc.dispatch import failure
 from icd.rpc.method import Answer, Call, Method, Params
 from icd.server import limits
 from icd.server.about import About
 from icd.server.logs import log
 from icd.server.router import Router
+from icd.server.streams import Outlet, Stream
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 
 class Desk:
-    """`pid` is the peer's, as the kernel tells it."""
+    """`pid` is the peer's, as the kernel tells it; its session sets what it needs to be told."""
+
+    outlet: Outlet
 
     def __init__(self, pid: int, router: Router, about: About) -> None:
         self.pid = pid
@@ -77,9 +80,25 @@ class Desk:
         else:
             self.run([planned.call], lambda answers: deliver(_logged(finish(planned, answers[0]))))
 
-    async def command(self, invocation: Invocation, *, size: int) -> Output | Need:
-        """Run a command line that came in a request of this size."""
+    async def stream(self, planned: Plan, frame: Callable[[Output], bytes]) -> Output:
+        """Carry out a command that goes on; its final reply is returned."""
+        stream = Stream(self.outlet, self.ask, self._router.signal, frame)
+        output = await stream.run(planned)
+        _logged(output)
+        return output
+
+    async def command(
+        self, invocation: Invocation, *, size: int, frame: Callable[[Output], bytes] | None
+    ) -> Output | Need:
+        """Run a command line that came in a request of this size; `frame` allows for a stream."""
         planned = await off_the_loop(plan, invocation, size=size)
+        if goes_on(planned):
+            if frame is None:
+                raise InvalidRequest(
+                    "a command that goes on needs a line and an id of its own",
+                    hint="send it outside a batch, or ask for its typed method again and again",
+                )
+            return await self.stream(planned, frame)
         if isinstance(planned, Plan) and planned.call.method.run is not None:
             (answer,) = await self.ask([planned.call])
             return _logged(finish(planned, answer))
@@ -94,8 +113,9 @@ class Desk:
         answers: list[Answer],
     ) -> None:
         for call, answer in zip(calls, answers, strict=True):
-            expected = call.if_database and isinstance(answer.error, NoDatabase)
-            self._about.count(call.method.name, None if expected else answer.error)
+            if not call.background:
+                missed = call.optional and isinstance(answer.error, NoDatabase)
+                self._about.count(call.method.name, None if missed else answer.error)
             if isinstance(answer.error, Internal):
                 cause = answer.error.__cause__
                 log.error("%s: %s", call.method.name, answer.error, exc_info=cause)
@@ -104,6 +124,11 @@ class Desk:
         except Exception:  # noqa: BLE001 -- we are called by a lane, which must go on
             log.exception("an answer could not be delivered")
             self.failed()
+
+
+def goes_on(planned: Plan | Errand | Need | Output) -> TypeGuard[Plan]:
+    """Whether a command has more than one answer."""
+    return isinstance(planned, Plan) and planned.ask.follow is not None
 
 
 def _logged(output: Output | Need) -> Output | Need:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from icd.cli.invocation import Output
 from icd.errors import IcError, InvalidParams, InvalidRequest, MethodNotFound, ParseError
 from icd.rpc import methods
 from icd.rpc.method import Method, Params
@@ -29,6 +30,18 @@ class _Success(Struct):
 class _Failure(Struct):
     id: Id
     error: dict[str, Any]
+    jsonrpc: str = "2.0"
+
+
+class _Chunk(Struct, omit_defaults=True):
+    id: Id
+    stdout: str = ""
+    stderr: str = ""
+
+
+class _Notification(Struct):
+    method: str
+    params: _Chunk
     jsonrpc: str = "2.0"
 
 
@@ -100,6 +113,12 @@ def success(id_: Id, result: object) -> bytes:
 def failure(id_: Id, error: IcError) -> bytes:
     message = error.message.encode("utf-8", "backslashreplace").decode()
     return _line(_Failure(id_, {"code": error.code, "message": message, "data": error.data}))
+
+
+def output(id_: Id, printed: Output) -> bytes:
+    """A part of what the command of `cli.run` prints, while it goes on."""
+    stdout, stderr = (text.decode("utf-8", "replace") for text in (printed.stdout, printed.stderr))
+    return _line(_Notification("cli.output", _Chunk(id_, stdout, stderr))) + b"\n"
 
 
 def _line(response: Struct) -> bytes:

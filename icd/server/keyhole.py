@@ -106,6 +106,12 @@ def reply(answer: Output | Need) -> bytes:
     return f"? file {answer.limit} {len(path)}\n".encode() + path
 
 
+def chunk(output: Output) -> bytes:
+    """A part of what a command prints that goes on."""
+    head = f"+ {len(output.stdout)} {len(output.stderr)}\n"
+    return head.encode() + output.stdout + output.stderr
+
+
 def _count(buffer: bytes | bytearray) -> int | None:
     head, end, _ = bytes(buffer[:16]).partition(b"\0")
     if not end:

@@ -31,3 +31,13 @@ REST_SECONDS = 60.0
 KNOWN_PLACES = 4096
 # Requests larger than this are parsed and checked in a thread, so that the loop stays responsive.
 LARGE_BYTES = 64 * 1024
+# Between two writes of a mirrored file: readers do not look more often.
+GAP_SECONDS = 0.1
+# Between two questions of a stream: many changes at once are one piece of news.
+WATCH_GAP_SECONDS = 0.05
+# A mirror looks this often whether somebody wrote to its database without the daemon.
+LOOK_SECONDS = 5.0
+# A file that could not be written is tried again after this time.
+RETRY_SECONDS = 5.0
+# Mirrors may take this long to write their last files when the daemon stops.
+FLUSH_SECONDS = 2.0

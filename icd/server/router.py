@@ -27,13 +27,20 @@ MOVES = 3  # how often a caller's database may move away while it is being asked
 
 
 class Router:
-    """All open databases of this daemon."""
+    """All open databases of this daemon; `opened` is told of each that is about to be opened."""
 
-    def __init__(self, settings_file: str | None, clock: Clock, tasks: TaskGroup) -> None:
+    def __init__(
+        self,
+        settings_file: str | None,
+        clock: Clock,
+        tasks: TaskGroup,
+        opened: Callable[[Store, config.Settings], None],
+    ) -> None:
         self.stores: dict[str, Store] = {}
         self._settings_file = settings_file
         self._clock = clock
         self._tasks = tasks
+        self._opened = opened
         self._known: dict[Where, str] = {}
         self._closing = False
 
@@ -62,6 +69,11 @@ class Router:
             for indices in self._grouped(calls):
                 tasks.start_soon(self._ask_some, calls, indices, answers)
         return answers
+
+    def signal(self, where: Where) -> anyio.Event | None:
+        """An event that the next change of the database sets; None while it is not open."""
+        store = self.stores.get(self._known.get(where, ""))
+        return None if store is None else store.changes.signal()
 
     async def close(self) -> None:
         self._closing = True
@@ -138,6 +150,7 @@ class Router:
             self._known[where] = path
             if path not in self.stores:
                 self.stores[path] = Store(path, settings, self._clock, self._forget)
+                self._opened(self.stores[path], settings)
                 self._tasks.start_soon(self.stores[path].run)
             return self.stores[path]
         raise DeadlineExceeded(f"looking for a database in {where.cwd} takes too long")

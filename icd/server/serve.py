@@ -23,6 +23,8 @@ from icd.server.about import About
 from icd.server.desk import Desk
 from icd.server.listener import Listener
 from icd.server.logs import log
+from icd.server.mirrors import Mirrors
+from icd.server.mirrors import root as interband_root
 from icd.server.router import Router
 from icd.server.session import Session
 
@@ -50,8 +52,9 @@ def main(socket_path: str | None, config_file: str | None) -> int:
 
 async def serve(sock: socket.socket, path: str, settings_file: str | None) -> None:
     async with anyio.create_task_group() as lanes:
-        router = Router(settings_file, Clock(), lanes)
-        about = About(path, router)
+        mirrors = Mirrors(interband_root(), Clock(), lanes)
+        router = Router(settings_file, Clock(), lanes, mirrors.attach)
+        about = About(path, router, mirrors)
         async with anyio.create_task_group() as tasks:
             door = Door(tasks, router, about)
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -66,6 +69,7 @@ async def serve(sock: socket.socket, path: str, settings_file: str | None) -> No
             await door.close()
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(limits.DRAIN_SECONDS) as drained:
+            await mirrors.close()
             await router.close()
         if drained.cancelled_caught:
             _leave_behind(path)

@@ -17,14 +17,17 @@ from typing import cast
 import anyio
 from anyio.abc import TaskGroup
 
-from icd.cli.invocation import Invocation, Need, Output, line
+from icd.cli.invocation import Errand, Invocation, Need, Output, Plan, line
 from icd.cli.main import plan
 from icd.errors import DeadlineExceeded, IcError
 from icd.server import jsonrpc, keyhole, limits
 from icd.server.bursts import Burst
-from icd.server.desk import Desk
+from icd.server.desk import Desk, goes_on, off_the_loop
 from icd.server.inbox import Inbox
 from icd.server.logs import log
+from icd.server.streams import Outlet
+
+STOPPING = b"icctl: the daemon is stopping; ask again\n"
 
 
 class Session(asyncio.Protocol):
@@ -32,6 +35,7 @@ class Session(asyncio.Protocol):
         self.ended = anyio.Event()
         self._desk = desk
         self._desk.failed = self._abort
+        self._desk.outlet = self._outlet = Outlet(self._write)
         self._tasks = tasks
         self._left = left
         self._inbox = Inbox()
@@ -53,20 +57,27 @@ class Session(asyncio.Protocol):
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
-        """The peer has said all it will; it may still be waiting for our reply."""
+        """The peer has said all it will; it may still be waiting for our reply.
+
+        Not for a stream: one who left looks the same from here, and would be followed for ever.
+        """
+        self._outlet.end()
         self.stop()
         return True
 
     def pause_writing(self) -> None:
         self._unread = True
+        self._outlet.pause()
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._unread = False
+        self._outlet.resume()
         self._go_on()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._closing = True
+        self._outlet.end()
         self._stop_waiting()
         self._inbox.close()
         self.ended.set()
@@ -77,6 +88,7 @@ class Session(asyncio.Protocol):
     def stop(self) -> None:
         """Answer what was read completely, then leave."""
         self._closing = True
+        self._outlet.end(STOPPING)
         self._transport.pause_reading()
         self._go_on()
 
@@ -119,22 +131,40 @@ class Session(asyncio.Protocol):
         if len(frame) > limits.LARGE_BYTES:
             self._tasks.start_soon(self._handle_large, invocation, len(frame))
         else:
-            self._desk.carry_out(plan(invocation), self._reply_output)
+            self._carry_out(plan(invocation))
+
+    def _carry_out(self, planned: Plan | Errand | Need | Output) -> None:
+        if goes_on(planned):
+            self._tasks.start_soon(self._handle_stream, planned)
+        else:
+            self._desk.carry_out(planned, self._reply_output)
+
+    async def _handle_stream(self, planned: Plan) -> None:
+        try:
+            self._reply_output(await self._desk.stream(planned, keyhole.chunk))
+        except Exception:  # noqa: BLE001 -- the last line of defence
+            self._fail()
 
     async def _handle_slowly(self, burst: Burst) -> None:
         try:
-            self._reply(await burst.run_in_order())
+            await burst.run_in_order(self._write)
+            self._reply(b"")
         except Exception:  # noqa: BLE001 -- the last line of defence
             self._fail()
 
     async def _handle_large(self, invocation: Invocation, size: int) -> None:
         try:
-            self._reply_output(await self._desk.command(invocation, size=size))
+            self._carry_out(await off_the_loop(plan, invocation, size=size))
         except Exception:  # noqa: BLE001 -- the last line of defence
             self._fail()
 
     def _reply_output(self, output: Output | Need) -> None:
         self._reply(keyhole.reply(output))
+
+    def _write(self, data: bytes) -> None:
+        """Unless the peer is gone."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def _reply(self, data: bytes) -> None:
         """Write the reply and go on, unless the peer is gone."""

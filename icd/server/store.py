@@ -26,6 +26,7 @@ from icd.errors import DeadlineExceeded, IcError, Locked, Overloaded, UnknownOut
 from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 from icd.server import limits, upkeep
+from icd.server.changes import Changes
 from icd.server.lane import Lane
 from icd.server.logs import log
 
@@ -67,6 +68,7 @@ class Store:
         self.calls = 0
         self.batches = 0
         self.database = Database(path, settings, wait=lock.poll)
+        self.changes = Changes()
         self._clock = clock
         self._forget = forget
         self._idle_seconds = settings.idle_seconds
@@ -78,6 +80,11 @@ class Store:
         self._closed = anyio.Event()
 
     @property
+    def is_closed(self) -> bool:
+        """Nobody answers here any more."""
+        return self._closed.is_set()
+
+    @property
     def waiting(self) -> int:
         return len(self._queue) + len(self._in_flight)
 
@@ -87,6 +94,8 @@ class Store:
             error = Overloaded(f"too many calls wait for {self.path}")
             deliver([Answer(error=error)] * len(calls))
             return
+        if not calls[0].background:
+            self.calls += len(calls)
         ticket = _Ticket(len(calls), deliver)
         self._queue.extend(_Waiting(call, ticket, index) for index, call in enumerate(calls))
         if not self._wake.is_set():
@@ -108,7 +117,7 @@ class Store:
         lane = await self._open()
         if lane is None:
             self.database.lock.close()
-            self._closed.set()
+            self._end()
             return
         try:
             await self._drain(lane)
@@ -148,24 +157,24 @@ class Store:
             return self.database.connection(create=create)
 
     async def _drain(self, lane: Lane) -> None:
-        rest = self._idle_seconds
+        idle_at = time.monotonic() + self._idle_seconds
         while True:
             if not self._queue:
                 if self._stopping:
                     return
                 self._wake = anyio.Event()
-                with anyio.move_on_after(rest) as idle:
+                with anyio.move_on_after(max(0, idle_at - time.monotonic())) as idle:
                     await self._wake.wait()
                 if idle.cancelled_caught:
-                    rest = await self._look_after(lane)
+                    idle_at = time.monotonic() + await self._look_after(lane)
                     if not self.database.is_open:
                         return
                     continue
             await self._gather()
-            await self._run_batch(lane)
+            if await self._run_batch(lane):
+                idle_at = time.monotonic() + self._idle_seconds
             if not self.database.is_open and not self._queue:
                 return  # deleted: whoever asks next finds what is there by then
-            rest = self._idle_seconds
 
     async def _gather(self) -> None:
         """Let everybody who is about to ask do so first.
@@ -178,10 +187,11 @@ class Store:
             size = len(self._queue)
             await asyncio.sleep(0)
 
-    async def _run_batch(self, lane: Lane) -> None:
+    async def _run_batch(self, lane: Lane) -> bool:
+        """Run what is waiting; whether anybody but the daemon itself had asked."""
         size = min(len(self._queue), limits.BATCH_CALLS)
         if not size:
-            return
+            return False
         batch = [self._queue.popleft() for _ in range(size)]
         self._in_flight = batch
         calls = [waiting.call for waiting in batch]
@@ -197,6 +207,8 @@ class Store:
         self._in_flight = []
         self.batches += 1
         self._hand_out(batch, answers)
+        self.changes.after(calls, self.database.foreign)
+        return not all(call.background for call in calls)
 
     def _hand_out(self, batch: list[_Waiting], answers: list[Answer | None]) -> None:
         left = []
@@ -204,7 +216,6 @@ class Store:
             if answer is None:
                 left.append(waiting)
             else:
-                self.calls += 1
                 waiting.answer(answer)
         self._queue.extendleft(reversed(left))
 
@@ -251,4 +262,8 @@ class Store:
             log.exception("closing failed", extra={"path": self.path})
         while self._queue:
             self._queue.popleft().answer(Answer(moved=True))
+        self._end()
+
+    def _end(self) -> None:
         self._closed.set()
+        self.changes.tell()  # whoever waits for a change here must look elsewhere

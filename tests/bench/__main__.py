@@ -6,14 +6,20 @@ marked `miss` are beyond the limit that the project set itself; the exit status 
 
 import sys
 
-from tests.bench import launch, scale, throughput
+from tests.bench import launch, scale, statusline, throughput
 from tests.bench.table import Table
 
 
 def main() -> int:
     table = Table()
     only = set(sys.argv[1:])
-    for name, suite in {"launch": launch, "throughput": throughput, "scale": scale}.items():
+    suites = {
+        "launch": launch,
+        "statusline": statusline,
+        "throughput": throughput,
+        "scale": scale,
+    }
+    for name, suite in suites.items():
         if not only or name in only:
             suite.run(table)
     return table.close()

@@ -3,10 +3,11 @@
 import json
 
 import pytest
+from msgspec import structs
 
 from icd.cli.invocation import Output
 from icd.errors import NoDaemon
-from icd.rpc.methods.daemon import OpenDatabase, Pong, Report
+from icd.rpc.methods.daemon import MirrorReport, OpenDatabase, Pong, Report
 
 REPORT = Report(
     version="0.4.0",
@@ -19,6 +20,7 @@ REPORT = Report(
     calls={"state.get": 3, "state.set": 4},
     failures={"locked": 1, "corrupt": 2},
     databases=[OpenDatabase(path="/p/x.db", calls=7, batches=5, waiting=1, reopened=0)],
+    mirror=MirrorReport(written=9, removed=2, kept=1, waiting=3, failed=0, last_error=None),
 )
 
 
@@ -58,6 +60,17 @@ def test_status_sums_up_what_the_daemon_does(shown):
         "  failed: locked 1",
         "databases: 1",
         "  /p/x.db: 7 calls in 5 batches, 1 waiting",
+        "mirror: 9 written, 2 removed, 1 kept, 3 waiting, 0 failed",
+    ]
+
+
+def test_status_says_why_a_mirror_failed(shown):
+    broken = structs.replace(REPORT.mirror, failed=4, last_error="bead s1: No space left")
+    lines = shown("status", result=structs.replace(REPORT, mirror=broken)).stdout.splitlines()
+
+    assert lines[-2:] == [
+        b"mirror: 9 written, 2 removed, 1 kept, 3 waiting, 4 failed",
+        b"  last error: bead s1: No space left",
     ]
 
 

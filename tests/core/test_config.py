@@ -125,3 +125,56 @@ def test_the_file_of_the_user_lies_below_its_home():
 
 def test_the_file_of_the_project_lies_beside_its_database():
     assert config.project_file("/p/.clavain/intercore.db") == "/p/.clavain/intercore.toml"
+
+
+# --- the mirror -----------------------------------------------------------------------------
+
+
+def test_the_mirror_is_configured_in_tables(write):
+    path = write(
+        '[mirror]\nroot = "/band"\n[mirror.channels.note]\npath = "mine/notes"\n'
+        "[mirror.channels.lane]\nenabled = false\n"
+    )
+
+    mirror = config.load(path).mirror
+
+    assert mirror.root == "/band"
+    assert mirror.channels["note"].path == "mine/notes"
+    assert not mirror.channels["lane"].enabled
+
+
+def test_a_project_adds_to_the_tables_of_the_user(write):
+    user = write('[mirror]\nroot = "/band"\n[mirror.channels.lane]\nenabled = false\n', "user.toml")
+    project = write("[mirror.channels.bead]\nretention_seconds = 5\n", "project.toml")
+
+    mirror = config.load(user, project).mirror
+
+    assert mirror.root == "/band"
+    assert mirror.channels.keys() == {"lane", "bead"}
+
+
+def test_a_project_does_not_say_where_files_are_written(write):
+    project = write('[mirror]\nroot = "/home/me/.ssh"\n', "project.toml")
+
+    with pytest.raises(Misconfigured, match=r"mirror\.root can be set for all projects only"):
+        config.load(None, project)
+
+
+@pytest.mark.parametrize("root", ["relative", "~/x"])
+def test_the_root_of_the_mirror_must_be_absolute(write, root):
+    assert complaint(write(f'[mirror]\nroot = "{root}"\n')).partition(": ")[0].endswith(":2")
+
+
+@pytest.mark.parametrize(
+    "path", ["", "one", "a/b/c", "../b", "a/..", "/a/b", "a/ b", ".a/b", "a/" + "x" * 101]
+)
+def test_a_channel_is_two_plain_directories(write, path):
+    told = complaint(write(f'[mirror]\n[mirror.channels.note]\npath = "{path}"\n'))
+
+    assert told.partition(": ")[0].endswith(":3")
+
+
+def test_a_key_that_nobody_knows_needs_a_path(write):
+    told = complaint(write("[mirror.channels.note]\nretention_seconds = 5\n"))
+
+    assert ":1: the channel `note` needs a path" in told

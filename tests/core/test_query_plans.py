@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from icd.core import compat, requests, sentinels, state
+from icd.core import compat, requests, sentinels, state, statusline
 
 # `sentinels._PRUNE`, `_LIST` and `state`'s empty prefix read everything because they are asked to.
 HOT = {
@@ -27,6 +27,10 @@ HOT = {
     "sentinels._ADOPT": sentinels._ADOPT,
     "compat._STATE": compat._STATE,
     "compat._SENTINELS": compat._SENTINELS,
+    "state._PAGE": state._PAGE,
+    "state._PAGE_END": state._PAGE_END,
+    "statusline._OF_SESSION": statusline._OF_SESSION,
+    "statusline._COUNT": statusline._COUNT,
     "requests._FIND": requests._FIND,
     "requests._RECORD": requests._RECORD,
     "requests._PRUNE": requests._PRUNE,

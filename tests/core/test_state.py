@@ -484,3 +484,37 @@ def test_any_text_survives_the_database(scratch, scope, value):
         found = get(conn, scope=scope)
 
     assert (found.scope_id, found.payload) == (scope, payload)
+
+
+# --- pages of versions ----------------------------------------------------------------------
+
+
+def versions(conn, *, after=None, since=0, limit=2, now_ms=NOW):
+    return state.versions(conn, "k", after=after, since=since, limit=limit, now_ms=now_ms)
+
+
+def test_the_versions_of_a_key_come_in_pages(conn):
+    for scope in ("a", "b", "c"):
+        put(conn, scope=scope)
+    put(conn, key="other", scope="x")
+
+    assert versions(conn) == ([("a", 1), ("b", 2)], "b")
+    assert versions(conn, after="b") == ([("c", 3)], None)
+
+
+def test_a_page_is_bounded_by_what_is_read(conn):
+    """Rows that expired, or are too old, must not make a page a long one."""
+    put(conn, scope="a", ttl_ms=1000)
+    put(conn, scope="b", now_ms=NOW - 60_000)
+    put(conn, scope="c")
+
+    assert versions(conn, since=NOW // 1000, now_ms=NOW + 1000) == ([], "b")
+    assert versions(conn, after="b", since=NOW // 1000, now_ms=NOW + 1000) == ([("c", 3)], None)
+
+
+def test_a_last_page_that_is_full_is_followed_by_an_empty_one(conn):
+    for scope in ("a", "b"):
+        put(conn, scope=scope)
+
+    assert versions(conn) == ([("a", 1), ("b", 2)], "b")
+    assert versions(conn, after="b") == ([], None)

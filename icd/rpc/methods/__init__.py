@@ -8,6 +8,7 @@ NOUNS = {
     "state": "state",
     "sentinel": "sentinels",
     "compat": "compat",
+    "statusline": "statusline",
     "db": "database",
     "icd": "daemon",
     "rpc": "daemon",

@@ -8,7 +8,7 @@ from icd.rpc.method import Method, Params
 from icd.rpc.results import Result
 
 PROTOCOL = 1
-CAPABILITIES = ["batch", "keyhole", "request_id", "state", "sentinel"]
+CAPABILITIES = ["batch", "keyhole", "request_id", "state", "sentinel", "statusline", "stream"]
 
 
 class Ping(Params):
@@ -60,6 +60,17 @@ class OpenDatabase(Result):
     reopened: int
 
 
+class MirrorReport(Result):
+    """What was done to files since the start; `kept`: left alone, because others wrote later."""
+
+    written: int
+    removed: int
+    kept: int
+    waiting: int
+    failed: int
+    last_error: str | None
+
+
 class Report(Result):
     version: str
     protocol: int
@@ -71,6 +82,7 @@ class Report(Result):
     calls: dict[str, int]
     failures: dict[str, int]
     databases: list[OpenDatabase]
+    mirror: MirrorReport
 
 
 class Ran(Result):

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from icd.core import names, sentinels
 from icd.core.names import iso
-from icd.rpc.method import Context, Method, Params
+from icd.rpc.method import Context, Method, Params, no_rows
 from icd.rpc.results import Result
 
 MANY = 256  # guards in one check_many: a batch must stay short for everybody else
@@ -191,6 +191,7 @@ METHODS = [
         writes=True,
         keeps_effects=False,
         atomic=True,
+        touches=no_rows,
     ),
     Method(
         "sentinel.check_many",
@@ -200,9 +201,26 @@ METHODS = [
         check=check_guards,
         writes=True,
         keeps_effects=False,
+        touches=no_rows,
     ),
-    Method("sentinel.reset", Reset, ResetCount, reset, check=check_names, writes=True),
-    Method("sentinel.reset_all", ResetAll, ResetCount, reset_all, check=check_name, writes=True),
+    Method(
+        "sentinel.reset",
+        Reset,
+        ResetCount,
+        reset,
+        check=check_names,
+        writes=True,
+        touches=no_rows,
+    ),
+    Method(
+        "sentinel.reset_all",
+        ResetAll,
+        ResetCount,
+        reset_all,
+        check=check_name,
+        writes=True,
+        touches=no_rows,
+    ),
     Method("sentinel.list", List, list[Fired], list_),
-    Method("sentinel.prune", Prune, Pruned, prune, writes=True),
+    Method("sentinel.prune", Prune, Pruned, prune, writes=True, touches=no_rows),
 ]

@@ -230,15 +230,19 @@ def _written(row: Row, *, value: int | None = None, skipped: bool = False) -> Wr
     )
 
 
+def _row(p: Set | Incr | Delete) -> tuple[tuple[str, str], ...]:
+    return ((p.key, p.scope_id),)
+
+
 def _iso(seconds: int | None) -> str | None:
     return None if seconds is None else iso(seconds)
 
 
 METHODS = [
     Method("state.get", Get, Document | None, get, check=check_row),
-    Method("state.set", Set, Written, set_, check=check_set, writes=True),
-    Method("state.incr", Incr, Written, incr, check=check_incr, writes=True),
-    Method("state.delete", Delete, Deleted, delete, check=check_row, writes=True),
+    Method("state.set", Set, Written, set_, check=check_set, writes=True, touches=_row),
+    Method("state.incr", Incr, Written, incr, check=check_incr, writes=True, touches=_row),
+    Method("state.delete", Delete, Deleted, delete, check=check_row, writes=True, touches=_row),
     Method("state.delete_all", DeleteAll, Deleted, delete_all, check=check_delete_all, writes=True),
     Method("state.list", List, list[Name], list_, check=check_list),
     Method("state.prune", Prune, Pruned, prune, writes=True),

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# A statusline: one call to icctl, however much is shown.
+#
+#   statusline.sh SESSION [DIRECTORY]
+#   statusline.sh --watch SESSION [DIRECTORY]
+#
+# Prints one line about the session, or with --watch a new line whenever it changes.
+# DIRECTORY is the project's; the current directory if left out.
+#
+# icctl prints assignments of variables named INTERCORE_STATUS_..., all of them every time, with
+# nothing but text in single quotes: they can be evaluated whatever the payloads hold.
+# Without a database, and without a daemon, the variables are empty and the line is short.
+#
+# Exit status: that of icctl; 3 for a mistake in the arguments.
+# Needs bash 4.4 or newer.
+
+set -u
+
+main() {
+    local watch=()
+    if [[ ${1-} == --watch ]]; then
+        watch=(--watch)
+        shift
+    fi
+    if (($# < 1 || $# > 2)); then
+        echo "usage: ${0##*/} [--watch] SESSION [DIRECTORY]" >&2
+        exit 3
+    fi
+    local line
+    # Not a pipeline: if this shell is killed, its end of the pipe closes, and icctl ends as well.
+    exec 3< <(icctl statusline --session "$1" --project "${2-.}" --format=sh "${watch[@]}")
+    while IFS= read -r line <&3; do
+        eval "$line"
+        show
+    done
+    wait $!
+}
+
+# The most urgent thing first; what is empty is left out.
+show() {
+    local parts=()
+    if [[ $INTERCORE_STATUS_DISPATCH_ALIVE == 1 ]]; then
+        parts+=("$INTERCORE_STATUS_DISPATCH${INTERCORE_STATUS_DISPATCH_ACTIVITY:+ ($INTERCORE_STATUS_DISPATCH_ACTIVITY)}")
+    fi
+    if [[ -n $INTERCORE_STATUS_COORDINATION_COUNT ]]; then
+        parts+=("$INTERCORE_STATUS_COORDINATION_COUNT agents${INTERCORE_STATUS_COORDINATION:+: $INTERCORE_STATUS_COORDINATION}")
+    fi
+    # A bead that nobody touched for a day is no longer what the session is about.
+    if [[ -n $INTERCORE_STATUS_BEAD ]] && ((INTERCORE_STATUS_BEAD_AGE < 86400)); then
+        parts+=("$INTERCORE_STATUS_BEAD${INTERCORE_STATUS_BEAD_PHASE:+ [$INTERCORE_STATUS_BEAD_PHASE]}")
+    fi
+    [[ -n $INTERCORE_STATUS_LANE ]] && parts+=("lane $INTERCORE_STATUS_LANE")
+    [[ -n $INTERCORE_STATUS_PRESSURE ]] && parts+=("pressure $INTERCORE_STATUS_PRESSURE")
+    [[ -n $INTERCORE_STATUS_BUDGET ]] && parts+=("$INTERCORE_STATUS_BUDGET% of the budget")
+    local text
+    text=$(printf ' | %s' "${parts[@]}")
+    printf '%s\n' "${text# | }"
+}
+
+main "$@"

@@ -1,0 +1,39 @@
+"""What the mirror asks of a database.  Not in the table: the daemon asks it for itself."""
+
+from icd.core import state
+from icd.core.state import Row
+from icd.rpc.method import Context, Method, Params
+
+Page = tuple[list[tuple[str, int]], str | None]
+
+# Read in one call: a version takes a few bytes, while a row may hold a megabyte.
+VERSIONS_AT_ONCE = 1000
+ROWS_AT_ONCE = 64
+
+
+class Rows(Params):
+    """By key and scope."""
+
+    names: list[tuple[str, str]]
+
+
+class Versions(Params):
+    """A page of the rows of a key; `since` leaves out rows that were last written before it."""
+
+    key: str
+    after: str | None
+    since: int
+
+
+def rows(ctx: Context, p: Rows) -> list[Row | None]:
+    return [state.get(ctx.conn, key, scope_id, now_ms=ctx.now_ms) for key, scope_id in p.names]
+
+
+def versions(ctx: Context, p: Versions) -> Page:
+    return state.versions(
+        ctx.conn, p.key, after=p.after, since=p.since, limit=VERSIONS_AT_ONCE, now_ms=ctx.now_ms
+    )
+
+
+ROWS = Method("mirror.rows", Rows, list[Row | None], rows)
+VERSIONS = Method("mirror.versions", Versions, Page, versions)

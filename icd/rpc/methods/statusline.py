@@ -1,0 +1,26 @@
+"""statusline.*: what a statusline shows about one session, in one call."""
+
+from icd.core import names, statusline
+from icd.core.processes import is_alive
+from icd.core.statusline import Statusline
+from icd.rpc.method import Context, Method, Params
+
+
+class Get(Params):
+    """`session` of the common parameters is the caller's; this is the one that is shown."""
+
+    session_id: str = ""
+    agent: str | None = None
+
+
+def get(ctx: Context, p: Get) -> Statusline:
+    return statusline.read(
+        ctx.conn, p.session_id, agent=p.agent or None, is_alive=is_alive, now_ms=ctx.now_ms
+    )
+
+
+def check_get(p: Get) -> None:
+    names.check_scope(p.session_id)
+
+
+METHODS = [Method("statusline.get", Get, Statusline, get, check=check_get)]

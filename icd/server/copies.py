@@ -1,0 +1,186 @@
+"""The envelope files of one database: what was mirrored, and keeping it so.
+
+Invariants
+    - the database is the only source of truth: a file of ours never lives longer than its row;
+    - a file is removed only if its `origin` says that we wrote it for this database;
+    - a file of anybody else, another database of ours included, is replaced only by a row that is
+      not older than it: the last writer wins, by the file's time;
+    - of several rows that come to the same file, the one written last is there.
+
+Synchronous: the mirror uses it in a thread of its own, one call at a time.
+"""
+
+from contextlib import AbstractContextManager
+
+from msgspec import Struct, field
+
+from icd.core import interband
+from icd.core.interband import Channel
+from icd.core.state import Row
+from icd.server import channel as channels
+from icd.server.channel import Directory, Found
+from icd.server.logs import log
+
+Name = tuple[str, str]  # key and scope
+File = tuple[str, str, str]  # namespace, channel and file
+
+# A file from a future further away than this says nothing about who wrote last.
+FUTURE_SECONDS = 60
+
+
+class Outcome(Struct):
+    written: int = 0
+    removed: int = 0
+    kept: int = 0  # files of others that were newer than our row
+    failed: dict[Name, str] = field(default_factory=dict)  # rows to try again, and why
+    errors: list[str] = field(default_factory=list)  # of what is not tried again
+    again: set[Name] = field(default_factory=set)  # rows that come to a file that became free
+
+
+class Tally(Struct):
+    """What all mirrors of the daemon did since its start."""
+
+    written: int = 0
+    removed: int = 0
+    kept: int = 0
+    failed: int = 0
+    last_error: str = ""
+
+    def add(self, outcome: Outcome) -> None:
+        self.written += outcome.written
+        self.removed += outcome.removed
+        self.kept += outcome.kept
+        for told in [*outcome.failed.values(), *outcome.errors]:
+            self.fail(told)
+
+    def fail(self, told: str) -> None:
+        if told != self.last_error:  # a full disk is worth one line, not ten a second
+            log.warning("a mirror failed: %s", told)
+        self.failed += 1
+        self.last_error = told
+
+
+class _Copy(Struct):
+    version: int
+    file: File
+    until_ms: int | None
+
+
+class Copies:
+    def __init__(self, root: str, mapping: dict[str, Channel], *, origin: str) -> None:
+        self._root = root
+        self._mapping = mapping
+        self._origin = origin
+        self._copies: dict[Name, _Copy] = {}
+        self._claims: dict[File, set[Name]] = {}
+
+    def versions(self) -> dict[Name, int]:
+        return {name: copy.version for name, copy in self._copies.items()}
+
+    def ends(self) -> dict[Name, int]:
+        """Until when a file has its time, for those that are not meant to stay."""
+        return {n: c.until_ms for n, c in self._copies.items() if c.until_ms is not None}
+
+    def update(self, rows: dict[Name, Row | None], *, now_ms: int) -> Outcome:
+        """Make the files of these rows what the rows are; None: there is no such row."""
+        outcome = Outcome()
+        by_version = sorted(rows, key=lambda name: row.version if (row := rows[name]) else 0)
+        for name in by_version:
+            try:
+                self._update_one(name, rows[name], outcome, now_ms)
+            except OSError as exc:
+                outcome.failed[name] = f"{name[0]} {name[1]}: {exc.strerror or exc}"
+        return outcome
+
+    def forget_all(self) -> Outcome:
+        """The database is gone, and every row with it."""
+        return self.update(dict.fromkeys(self._copies), now_ms=0)
+
+    def sweep(self, *, now_ms: int) -> Outcome:
+        """Remove what we left behind in an earlier life, and what nobody has touched for long."""
+        outcome = Outcome()
+        for channel in self._mapping.values():
+            try:
+                with self._open(channel, create=False) as directory:
+                    self._sweep_one(directory, channel, outcome, now_ms)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # nothing of ours can be there
+            except OSError as exc:
+                told = f"{channel.namespace}/{channel.name}: {exc.strerror or exc}"
+                outcome.errors.append(told)
+        return outcome
+
+    def _open(self, channel: Channel, *, create: bool) -> AbstractContextManager[Directory]:
+        return channels.opened(self._root, channel.namespace, channel.name, create=create)
+
+    def _update_one(self, name: Name, row: Row | None, outcome: Outcome, now_ms: int) -> None:
+        channel = self._mapping[name[0]]
+        file = interband.file_name(name[1])
+        if file is None:
+            return
+        until_ms = None if row is None else interband.until_ms(row, channel)
+        if row is None or (until_ms is not None and until_ms <= now_ms):
+            self._remove(name, channel, file, outcome)
+            return
+        copy = _Copy(row.version, (channel.namespace, channel.name, file), until_ms)
+        claims = self._claims.setdefault(copy.file, set())
+        if all(self._copies[other].version <= row.version for other in claims):
+            self._write(row, channel, file, outcome, now_ms)
+        claims.add(name)
+        self._copies[name] = copy
+
+    def _write(self, row: Row, channel: Channel, file: str, outcome: Outcome, now_ms: int) -> None:
+        content = interband.envelope(row, channel, origin=self._origin)
+        with self._open(channel, create=True) as directory:
+            there = directory.read(file)
+            if there is not None and there.content == content:
+                return
+            if there is not None and self._is_newer(there, row, now_ms):
+                outcome.kept += 1
+                return
+            directory.write(file, content, modified=row.updated_at)
+        outcome.written += 1
+
+    def _is_newer(self, there: Found, row: Row, now_ms: int) -> bool:
+        """Whether somebody else wrote this file after our row was written."""
+        newer = row.updated_at < there.modified <= now_ms // 1000 + FUTURE_SECONDS
+        return newer and not interband.is_from(there.content, self._origin)
+
+    def _remove(self, name: Name, channel: Channel, file: str, outcome: Outcome) -> None:
+        target = (channel.namespace, channel.name, file)
+        others = self._claims.get(target, set()) - {name}
+        if others:
+            outcome.again |= others
+        else:
+            self._remove_file(channel, file, outcome)
+        self._copies.pop(name, None)
+        if others:
+            self._claims[target] = others
+        else:
+            self._claims.pop(target, None)
+
+    def _remove_file(self, channel: Channel, file: str, outcome: Outcome) -> None:
+        try:
+            with self._open(channel, create=False) as directory:
+                there = directory.read(file)
+                if there is not None and interband.is_from(there.content, self._origin):
+                    directory.remove(file)
+                    outcome.removed += 1
+        except FileNotFoundError:
+            pass  # and so is the file
+
+    def _sweep_one(
+        self, directory: Directory, channel: Channel, outcome: Outcome, now_ms: int
+    ) -> None:
+        directory.remove_leftovers(now=now_ms / 1000)
+        for file in directory.names():
+            there = directory.read(file) if file.endswith(".json") else None
+            if there is None or interband.read_mark(there.content).source != interband.SOURCE:
+                continue
+            age_ms = now_ms - there.modified * 1000
+            is_orphan = interband.is_from(there.content, self._origin) and (
+                (channel.namespace, channel.name, file) not in self._claims
+            )
+            if is_orphan or 0 < channel.retention_ms < age_ms:
+                directory.remove(file)
+                outcome.removed += 1

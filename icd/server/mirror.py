@@ -1,0 +1,216 @@
+"""Readers that cannot change keep reading files: rows of state, mirrored to interband envelopes.
+
+One way, database to files, after the commit, and level-triggered: a change only says which rows to
+read again.  What is written is what the rows are by then, so the last value is always there, and a
+thousand writes in a tenth of a second are one.
+
+Promises
+    - neither the lane's transaction nor the event loop touches a file: a thread of our own does;
+    - the file of a row is written at most once in `GAP_SECONDS`;
+    - whatever goes wrong here is counted and shown in `status`, tried again, and fails no call.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+import anyio
+
+from icd.core.interband import Channel
+from icd.core.state import Writer
+from icd.db import database
+from icd.db.paths import Where
+from icd.errors import IcError, NoDatabase
+from icd.rpc.method import DEFAULT_DEADLINE_MS, Call, Clock, Method, Params
+from icd.rpc.methods import mirror as methods
+from icd.server import limits
+from icd.server.changes import Touched
+from icd.server.copies import Copies, Name, Outcome, Tally
+from icd.server.logs import log
+from icd.server.store import Store
+
+T = TypeVar("T")
+
+
+class Mirror:
+    """The mirror of one database, from its first call until it is closed."""
+
+    def __init__(
+        self, store: Store, root: str, mapping: dict[str, Channel], tally: Tally, clock: Clock
+    ) -> None:
+        self._store = store
+        self._mapping = mapping
+        self._copies = Copies(root, mapping, origin=store.path)
+        self._tally = tally
+        self._clock = clock
+        self._thread = anyio.CapacityLimiter(1)
+        self._dirty: set[Name] = set()
+        self._doing: set[Name] = set()
+        self._failed: set[Name] = set()
+        self._retry_at = 0.0
+        self._survey_due = False
+        self._swept = False
+        self._wake = anyio.Event()
+        self._stopping = anyio.Event()
+        self._done = anyio.Event()
+        store.changes.listen(self._changed)
+
+    @property
+    def waiting(self) -> int:
+        """Rows whose files may differ from them."""
+        return len(self._dirty | self._doing | self._failed)
+
+    async def run(self) -> None:
+        """Catch up when there is news, with a pause in between."""
+        try:
+            await self._wake.wait()
+            while not (self._store.is_closed or self._stopping.is_set()):
+                self._wake = anyio.Event()
+                await self._try(self._catch_up)
+                with anyio.move_on_after(limits.GAP_SECONDS):
+                    await self._stopping.wait()
+                with anyio.move_on_after(self._patience()):
+                    await self._wake.wait()
+            await self._try(self._vanish if self._store.is_closed else self._catch_up)
+        finally:
+            self._done.set()
+
+    async def stop(self) -> None:
+        """Write what is still to be written, then end."""
+        self._stopping.set()
+        self._wake.set()
+        await self._done.wait()
+
+    def _changed(self, touched: Touched) -> None:
+        """Told after every commit, in the loop."""
+        if touched is None:
+            self._survey_due = True
+        elif ours := {name for name in touched if name[0] in self._mapping}:
+            self._dirty |= ours
+        else:
+            return
+        self._wake.set()
+
+    def _patience(self) -> float:
+        """How long there can be nothing to do: no file has had its time, nobody else wrote."""
+        moments = [limits.LOOK_SECONDS]
+        if self._failed:
+            moments.append(self._retry_at - time.monotonic())
+        ends = [end for name, end in self._copies.ends().items() if name not in self._failed]
+        if ends:
+            moments.append((min(ends) - self._clock.now_ms()) / 1000)
+        return max(0, min(moments))
+
+    async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except IcError as exc:
+            # A database that is held will be read later; one that is gone ends its mirror.
+            if self._store.database.is_open and not exc.retryable:
+                self._tally.fail(f"{self._store.path}: {exc.message}")
+        except Exception as exc:  # noqa: BLE001 -- the mirror goes on
+            log.exception("a mirror failed", extra={"path": self._store.path})
+            self._tally.fail(f"{self._store.path}: {exc!r}")
+
+    async def _catch_up(self) -> None:
+        """Bring the files of all rows that may differ up to date."""
+        if self._failed and time.monotonic() >= self._retry_at:
+            self._dirty |= self._failed
+            self._failed = set()
+        now_ms = self._clock.now_ms()
+        over = {name for name, end in self._copies.ends().items() if end <= now_ms}
+        self._dirty |= over - self._failed
+        if not self._dirty:
+            await self._ask(methods.ROWS, methods.Rows([]))  # the lane notices what others wrote
+        if self._survey_due:
+            await self._survey()
+        self._doing, self._dirty = self._dirty, set()
+        try:
+            await self._copy()
+        finally:
+            self._dirty |= self._doing
+            self._doing = set()
+        if not self._swept:
+            sweep = partial(self._copies.sweep, now_ms=self._clock.now_ms())
+            self._note(await self._in_thread(sweep))
+            self._swept = True
+
+    async def _copy(self) -> None:
+        size = methods.ROWS_AT_ONCE
+        while self._doing:
+            names = list(islice(self._doing, size))
+            self._failed.difference_update(names)
+            try:
+                rows = await self._ask(methods.ROWS, methods.Rows(names))
+            except IcError as exc:
+                if exc.retryable or not self._store.database.is_open:
+                    raise
+                if size > 1:  # one of them cannot be read, and must not hold up the others
+                    size = 1
+                    continue
+                self._note(Outcome(failed={names[0]: f"{' '.join(names[0])}: {exc.message}"}))
+            else:
+                update = partial(self._copies.update, dict(zip(names, rows, strict=True)))
+                self._note(await self._in_thread(partial(update, now_ms=self._clock.now_ms())))
+            self._doing.difference_update(names)
+
+    async def _survey(self) -> None:
+        """Nobody can tell what was changed: find the rows that are not what their files are."""
+        self._survey_due = False
+        known = self._copies.versions()
+        found: dict[Name, int] = {}
+        try:
+            for key, channel in self._mapping.items():
+                oldest_ms = self._clock.now_ms() - channel.retention_ms
+                since = oldest_ms // 1000 if channel.retention_ms else 0
+                page: methods.Page = ([], "")
+                while page[1] is not None:
+                    ask = methods.Versions(key, page[1], since)
+                    page = await self._ask(methods.VERSIONS, ask)
+                    found.update(((key, scope_id), version) for scope_id, version in page[0])
+        except BaseException:
+            self._survey_due = True
+            raise
+        self._dirty |= {name for name, version in found.items() if known.get(name) != version}
+        self._dirty |= known.keys() - found.keys()
+
+    async def _vanish(self) -> None:
+        """The store has closed.  If that is because its database is gone, so are the rows."""
+        if await self._in_thread(partial(database.identity, self._store.path)) is None:
+            self._note(await self._in_thread(self._copies.forget_all))
+
+    def _note(self, outcome: Outcome) -> None:
+        self._tally.add(outcome)
+        if outcome.again:
+            self._dirty |= outcome.again
+            self._wake.set()
+        if outcome.failed:
+            self._failed |= outcome.failed.keys()
+            self._retry_at = time.monotonic() + limits.RETRY_SECONDS
+
+    async def _ask(self, method: Method, params: Params) -> Any:
+        """Read through the lane, like everybody else."""
+        if self._store.is_closed:
+            raise NoDatabase(f"{self._store.path} was closed")
+        call = Call(
+            method=method,
+            params=params,
+            where=Where("", self._store.path),
+            writer=Writer(),
+            deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
+            background=True,
+        )
+        (answer,) = await self._store.ask([call])
+        if answer.moved:
+            raise NoDatabase(f"{self._store.path} was closed")
+        if answer.error is not None:
+            raise answer.error
+        return answer.result
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        """Abandoned if we are cancelled: a file system that hangs must not keep the daemon."""
+        return await anyio.to_thread.run_sync(
+            function, limiter=self._thread, abandon_on_cancel=True
+        )

@@ -1,0 +1,72 @@
+"""The mirrors of all open databases: where they write, what they did, and their orderly end."""
+
+import os
+
+import anyio
+from anyio.abc import TaskGroup
+
+from icd.config import Settings
+from icd.core import interband
+from icd.rpc.method import Clock
+from icd.rpc.methods.daemon import MirrorReport
+from icd.server import limits
+from icd.server.copies import Tally
+from icd.server.logs import log
+from icd.server.mirror import Mirror
+from icd.server.store import Store
+
+
+class Mirrors:
+    """`root`: where envelopes go unless the settings say otherwise; None: nowhere."""
+
+    def __init__(self, root: str | None, clock: Clock, tasks: TaskGroup) -> None:
+        self._root = root
+        self._clock = clock
+        self._tasks = tasks
+        self._tally = Tally()
+        self._mirrors: set[Mirror] = set()
+
+    def attach(self, store: Store, settings: Settings) -> None:
+        """Mirror what the settings of its project name."""
+        root = settings.mirror.root or self._root
+        mapping = interband.channels(settings.mirror)
+        if root and mapping:
+            mirror = Mirror(store, root, mapping, self._tally, self._clock)
+            self._tasks.start_soon(self._run, mirror)
+
+    def report(self) -> MirrorReport:
+        return MirrorReport(
+            written=self._tally.written,
+            removed=self._tally.removed,
+            kept=self._tally.kept,
+            waiting=sum(mirror.waiting for mirror in self._mirrors),
+            failed=self._tally.failed,
+            last_error=self._tally.last_error or None,
+        )
+
+    async def close(self) -> None:
+        """Let every mirror write what is still to be written, for a limited time."""
+        with anyio.move_on_after(limits.FLUSH_SECONDS) as flushed:
+            async with anyio.create_task_group() as tasks:
+                for mirror in self._mirrors:
+                    tasks.start_soon(mirror.stop)
+        if flushed.cancelled_caught:
+            log.warning("a mirror does not come to an end; leaving without it")
+
+    async def _run(self, mirror: Mirror) -> None:
+        self._mirrors.add(mirror)
+        try:
+            await mirror.run()
+        finally:
+            self._mirrors.discard(mirror)
+
+
+def root() -> str | None:
+    """Where this process's user keeps interband files; a relative place would be nobody's."""
+    given = os.environ.get("INTERBAND_ROOT")
+    home = os.environ.get("HOME")
+    found = given or (os.path.join(home, ".interband") if home else None)
+    if found is None or not os.path.isabs(found):
+        log.warning("nothing is mirrored: no INTERBAND_ROOT or HOME that is an absolute path")
+        return None
+    return found

@@ -1,0 +1,94 @@
+"""The statusline against the cheapest call there is, and how far a mirrored file lags behind."""
+
+import json
+import socket
+import threading
+import time
+from pathlib import Path
+
+from tests.bench import setting as place
+from tests.bench.table import Table
+
+RUNS = 60
+WRITES = 10_000
+ROWS = {
+    "dispatch": {"name": "fix the tests", "activity": "testing", "pid": 1, "turns": 3},
+    "bead": {"id": "ic-12", "phase": "executing", "reason": "", "ts": 1},
+    "lane": {"lane": "core"},
+    "coordination": {"layer": "x", "icon": "*", "text": "2 files", "priority": 1},
+    "pressure": {"level": "yellow", "pressure": 45, "est_tokens": 90_000},
+    "budget": {"pct_consumed": 37, "total_tokens": 120_000},
+}
+
+
+def run(table: Table) -> None:
+    with place.project() as setting, place.daemon(setting):
+        for key, payload in ROWS.items():
+            _set(setting, [(key, "s1", payload)])
+        ping, line = _interleaved(setting)
+        lag, written = _mirror(setting)
+    table.ratio("icctl statusline / icctl ping", line, ping, unit="ms", most=1.5)
+    table.note(
+        f"a mirrored row, {WRITES:,} writes at full speed",
+        f"last value in its file after {lag:.0f} ms (limit: 200 ms), {written} writes to disk",
+    )
+
+
+def _interleaved(setting: place.Setting) -> tuple[float, float]:
+    icctl = str(place.BIN / "icctl")
+    commands = [[icctl, "ping"], [icctl, "statusline", "--session", "s1", "--format=sh"]]
+    best = [float("inf")] * len(commands)
+    for _ in range(RUNS):
+        for number, command in enumerate(commands):
+            took = place.quiet(command, setting.env, setting.root)
+            best[number] = min(best[number], took)
+    return best[0], best[1]
+
+
+def _mirror(setting: place.Setting) -> tuple[float, int]:
+    """Milliseconds from the last reply until its value can be read, and the files written."""
+    before = _call(setting, "icd.status")["mirror"]["written"]
+    _set(setting, [("bead", "bench", {"n": number}) for number in range(WRITES)])
+    replied = time.monotonic()
+    file = setting.root / ".interband" / "interphase" / "bead" / "bench.json"
+    while _value(file) != WRITES - 1:
+        assert time.monotonic() < replied + 10, "the last value never came"
+        time.sleep(0.001)
+    lag = (time.monotonic() - replied) * 1000
+    return lag, _call(setting, "icd.status")["mirror"]["written"] - before
+
+
+def _value(file: Path) -> int | None:
+    try:
+        found: int = json.loads(file.read_bytes())["payload"]["n"]
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _set(setting: place.Setting, rows: list[tuple[str, str, object]]) -> None:
+    requests = [
+        _request("state.set", db=setting.path, key=key, scope_id=scope, payload=payload)
+        for key, scope, payload in rows
+    ]
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(setting.socket)
+        sender = threading.Thread(target=sock.sendall, args=(b"".join(requests),))
+        sender.start()
+        waiting = len(requests)
+        while waiting:
+            waiting -= sock.recv(1 << 18).count(b"\n")
+        sender.join()
+
+
+def _call(setting: place.Setting, method: str) -> dict[str, dict[str, int]]:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(setting.socket)
+        sock.sendall(_request(method))
+        answer: dict[str, dict[str, dict[str, int]]] = json.loads(sock.makefile().readline())
+        return answer["result"]
+
+
+def _request(method: str, **params: object) -> bytes:
+    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return json.dumps(call).encode() + b"\n"

@@ -1,0 +1,352 @@
+"""The mirror in a real daemon: files follow rows, and nothing waits for files."""
+
+import json
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from icd.server import limits
+from tests.processes import Daemon, icctl, running, until
+
+DIRECT = {"INTERCORE_MODE": "direct"}
+
+
+class Band:
+    """The directory that readers look into."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.root = daemon.home / ".interband"
+
+    def file(self, channel: str, name: str) -> Path:
+        return self.root / channel / f"{name}.json"
+
+    def payload(self, channel: str, name: str):
+        try:
+            return json.loads(self.file(channel, name).read_text())["payload"]
+        except FileNotFoundError:
+            return None
+
+    def shows(self, channel: str, name: str, payload) -> None:
+        until(lambda: self.payload(channel, name) == payload)
+
+
+@pytest.fixture
+def band(daemon: Daemon) -> Band:
+    return Band(daemon)
+
+
+@pytest.fixture
+def put(daemon: Daemon, initialized: Path):
+    def row(key, scope, payload, **params):
+        where = {"cwd": str(initialized)} | params
+        return daemon.call("state.set", key=key, scope_id=scope, payload=payload, **where)
+
+    return row
+
+
+def mirror(daemon: Daemon):
+    return daemon.call("icd.status")["mirror"]
+
+
+def test_a_mirrored_row_becomes_an_envelope(put, band, initialized: Path) -> None:
+    put("dispatch", "4711", {"name": "n"}, session="writer")
+
+    band.shows("clavain/dispatch", "4711", {"name": "n"})
+
+    envelope = json.loads(band.file("clavain/dispatch", "4711").read_text())
+    assert envelope["source"] == "intercore"
+    assert envelope["origin"] == str(initialized / ".clavain" / "intercore.db")
+    assert envelope["session_id"] == "writer"
+    assert envelope["version"].startswith("1.")
+
+
+def test_other_keys_are_not_mirrored(put, band) -> None:
+    put("secret.note", "s1", {"a": 1})
+    put("bead", "s1", {"id": "x"})
+
+    band.shows("interphase/bead", "s1", {"id": "x"})
+
+    assert len(list(band.root.rglob("*.json"))) == 1
+
+
+def test_a_deleted_row_takes_its_file_along(put, band, daemon: Daemon, initialized: Path) -> None:
+    put("bead", "s1", {"id": "x"})
+    put("bead", "s2", {"id": "y"})
+    band.shows("interphase/bead", "s1", {"id": "x"})
+    band.shows("interphase/bead", "s2", {"id": "y"})
+
+    daemon.call("state.delete", cwd=str(initialized), key="bead", scope_id="s1")
+    band.shows("interphase/bead", "s1", None)
+    daemon.call("state.delete_all", cwd=str(initialized), key="bead")
+    band.shows("interphase/bead", "s2", None)
+
+    assert mirror(daemon)["removed"] == 2
+
+
+def test_an_expired_row_takes_its_file_along(put, band) -> None:
+    put("bead", "s1", {"id": "x"}, ttl_ms=1000)
+    began = time.monotonic()
+    band.shows("interphase/bead", "s1", {"id": "x"})
+
+    band.shows("interphase/bead", "s1", None)
+
+    assert time.monotonic() - began > 0.8
+
+
+def test_a_row_that_nobody_writes_loses_its_file_after_the_retention(
+    put, band, initialized: Path
+) -> None:
+    settings = "[mirror.channels.bead]\nretention_seconds = 1\n"
+    (initialized / ".clavain" / "intercore.toml").write_text(settings)
+    put("bead", "s1", {"id": "x"})
+    band.shows("interphase/bead", "s1", {"id": "x"})
+
+    band.shows("interphase/bead", "s1", None)
+
+    put("bead", "s1", {"id": "again"})
+    band.shows("interphase/bead", "s1", {"id": "again"})
+
+
+def test_ten_thousand_writes_at_full_speed_are_a_few_files_and_the_last_value_is_there(
+    put, band, daemon: Daemon, initialized: Path
+) -> None:
+    put("bead", "s1", {"n": -1})
+    band.shows("interphase/bead", "s1", {"n": -1})
+    file, count = band.file("interphase/bead", "s1"), 10_000
+    params = {"cwd": str(initialized), "key": "bead", "scope_id": "s1"}
+    requests = [
+        {
+            "jsonrpc": "2.0",
+            "id": n,
+            "method": "state.set",
+            "params": {**params, "payload": {"n": n}},
+        }
+        for n in range(count)
+    ]
+    data = b"".join(json.dumps(request).encode() + b"\n" for request in requests)
+    read = 0
+    began = time.monotonic()
+
+    with daemon.connect() as sock:
+        sender = threading.Thread(target=sock.sendall, args=(data,))
+        sender.start()
+        while count:
+            count -= sock.recv(1 << 16).count(b"\n")
+            assert json.loads(file.read_text())["source"] == "intercore"  # it always parses
+            read += 1
+        sender.join()
+
+    took = time.monotonic() - began
+    band.shows("interphase/bead", "s1", {"n": 9_999})
+    assert read > 10
+    # One write in GAP_SECONDS, the one before the first of them, and the last value.
+    assert 2 <= mirror(daemon)["written"] <= took / limits.GAP_SECONDS + 4
+
+
+def test_a_direct_write_is_mirrored_when_the_daemon_next_looks(
+    put, band, daemon: Daemon, initialized: Path
+) -> None:
+    put("bead", "s1", {"id": "x"})
+    band.shows("interphase/bead", "s1", {"id": "x"})
+    value = '{"id":"direct"}'
+
+    icctl("state", "set", "bead", "s1", "--value", value, cwd=initialized, env=DIRECT)
+    icctl("state", "set", "lane", "s1", "--value", value, cwd=initialized, env=DIRECT)
+    daemon.call("state.list", cwd=str(initialized), key="k")  # the next batch notices
+
+    band.shows("interphase/bead", "s1", {"id": "direct"})
+    band.shows("interphase/lane", "s1", {"id": "direct"})
+
+
+def test_a_direct_write_is_mirrored_also_if_nobody_asks_anything(
+    put, band, initialized: Path
+) -> None:
+    put("bead", "s1", {"id": "x"})
+    band.shows("interphase/bead", "s1", {"id": "x"})
+
+    icctl("state", "delete", "bead", "s1", cwd=initialized, env=DIRECT)
+
+    band.shows("interphase/bead", "s1", None)
+
+
+def test_opening_a_database_brings_its_files_up_to_date(initialized: Path) -> None:
+    with running() as daemon:
+        band = Band(daemon)
+        for scope in ("stays", "goes"):
+            daemon.call(
+                "state.set", cwd=str(initialized), key="bead", scope_id=scope, payload={"n": 1}
+            )
+        band.shows("interphase/bead", "goes", {"n": 1})
+        band.shows("interphase/bead", "stays", {"n": 1})
+        daemon.stop()
+        before = band.file("interphase/bead", "stays").stat()
+        icctl("state", "delete", "bead", "goes", cwd=initialized, env=DIRECT)
+        icctl("state", "set", "bead", "comes", "--value={}", cwd=initialized, env=DIRECT)
+
+        daemon.start()
+        daemon.call("state.list", cwd=str(initialized), key="k")
+
+        band.shows("interphase/bead", "goes", None)
+        band.shows("interphase/bead", "comes", {})
+        after = band.file("interphase/bead", "stays").stat()
+        assert (after.st_ino, after.st_mtime) == (before.st_ino, before.st_mtime)
+
+
+def test_a_stop_writes_what_is_still_to_be_written(initialized: Path) -> None:
+    with running() as daemon:
+        band = Band(daemon)
+        for n in range(50):
+            daemon.call(
+                "state.set", cwd=str(initialized), key="bead", scope_id="s1", payload={"n": n}
+            )
+
+        assert daemon.stop() == 0
+
+        assert band.payload("interphase/bead", "s1") == {"n": 49}
+
+
+def test_a_mirror_that_fails_fails_no_write_and_shows_in_status(
+    put, band, daemon: Daemon, initialized: Path
+) -> None:
+    band.root.write_text("not a directory")
+
+    written = put("bead", "s1", {"id": "x"})
+
+    assert written["version"] == 1
+    until(lambda: mirror(daemon)["failed"] > 0)
+    assert mirror(daemon)["last_error"].startswith("bead s1: ")
+    assert mirror(daemon)["waiting"] == 1
+    shown = icctl("status", cwd=initialized, env={"INTERCORE_SOCKET": daemon.socket}).stdout
+    assert b"1 waiting, " in shown
+    assert b"last error: bead s1: " in shown
+
+    band.root.unlink()
+    band.shows("interphase/bead", "s1", {"id": "x"})  # it was tried again
+    until(lambda: mirror(daemon)["waiting"] == 0)
+
+
+def test_a_deleted_database_takes_its_files_along(put, band, initialized: Path) -> None:
+    put("bead", "s1", {"id": "x"})
+    band.shows("interphase/bead", "s1", {"id": "x"})
+
+    shutil.rmtree(initialized / ".clavain")
+
+    band.shows("interphase/bead", "s1", None)
+
+
+def test_a_replaced_database_is_mirrored_anew(put, band, daemon: Daemon, initialized: Path) -> None:
+    put("bead", "old", {"n": 1})
+    band.shows("interphase/bead", "old", {"n": 1})
+    other = initialized / "other" / ".clavain" / "new.db"
+    icctl("init", "--db", str(other), cwd=initialized, env=DIRECT)
+    icctl(
+        "state", "set", "bead", "new", "--value={}", "--db", str(other), cwd=initialized, env=DIRECT
+    )
+    os.replace(other, initialized / ".clavain" / "intercore.db")
+
+    daemon.call("state.list", cwd=str(initialized), key="k")
+
+    band.shows("interphase/bead", "new", {})
+    band.shows("interphase/bead", "old", None)
+
+
+def test_a_program_that_knows_no_lock_is_noticed_as_well(
+    put, band, daemon: Daemon, initialized: Path
+) -> None:
+    put("bead", "s1", {"n": 1})
+    band.shows("interphase/bead", "s1", {"n": 1})
+
+    conn = sqlite3.connect(initialized / ".clavain" / "intercore.db")
+    with conn:
+        conn.execute("DELETE FROM state WHERE key = 'bead'")
+    conn.close()
+    daemon.call("state.list", cwd=str(initialized), key="k")
+
+    band.shows("interphase/bead", "s1", None)
+
+
+def test_the_root_comes_from_the_environment_of_the_daemon(
+    initialized: Path, tmp_path: Path
+) -> None:
+    with running(env={"INTERBAND_ROOT": str(tmp_path / "band")}) as daemon:
+        daemon.call("state.set", cwd=str(initialized), key="lane", scope_id="s", payload={})
+
+        until((tmp_path / "band" / "interphase" / "lane" / "s.json").exists)
+
+
+def test_the_settings_name_other_keys_other_places_or_nothing(
+    initialized: Path, tmp_path: Path
+) -> None:
+    with running(env={"INTERBAND_ROOT": "/nonexistent"}) as daemon:
+        user = daemon.home / ".config" / "intercore" / "config.toml"
+        user.parent.mkdir(parents=True)
+        user.write_text(
+            f'[mirror]\nroot = "{tmp_path}/band"\n'
+            '[mirror.channels.note]\npath = "mine/notes"\n[mirror.channels.lane]\nenabled = false\n'
+        )
+        for key in ("lane", "note"):
+            daemon.call("state.set", cwd=str(initialized), key=key, scope_id="s", payload={})
+
+        until((tmp_path / "band" / "mine" / "notes" / "s.json").exists)
+
+        assert not (tmp_path / "band" / "interphase").exists()
+
+
+def test_a_project_may_switch_its_mirror_off(put, band, daemon: Daemon, initialized: Path) -> None:
+    (initialized / ".clavain" / "intercore.toml").write_text("[mirror]\nenabled = false\n")
+    put("bead", "s1", {"id": "x"})
+
+    daemon.stop()
+
+    assert not band.root.exists()
+
+
+def test_a_watching_mirror_does_not_keep_a_database_from_being_idle(
+    put, band, initialized: Path
+) -> None:
+    (initialized / ".clavain" / "intercore.toml").write_text("idle_seconds = 0.3\n")
+    wal = initialized / ".clavain" / "intercore.db-wal"
+    put("bead", "s1", {"id": "x"})
+
+    until(lambda: wal.stat().st_size == 0)
+
+
+def test_a_row_that_cannot_be_read_does_not_hold_up_the_others(
+    put, band, daemon: Daemon, initialized: Path
+) -> None:
+    conn = sqlite3.connect(initialized / ".clavain" / "intercore.db")
+    with conn:
+        conn.execute(
+            "INSERT INTO state (key, scope_id, payload, version, updated_at)"
+            " VALUES ('bead', 'broken', CAST(x'22ff22' AS TEXT), 99, unixepoch())"
+        )
+    conn.close()
+
+    for number in range(5):
+        put("bead", f"s{number}", {"n": number})
+
+    for number in range(5):
+        band.shows("interphase/bead", f"s{number}", {"n": number})
+    assert mirror(daemon)["last_error"].startswith("bead broken: ")
+    assert mirror(daemon)["waiting"] == 1
+
+
+def test_a_file_that_cannot_be_removed_is_not_tried_all_the_time(
+    put, band, daemon: Daemon, tmp_path: Path
+) -> None:
+    put("bead", "s1", {"id": "x"}, ttl_ms=1000)
+    band.shows("interphase/bead", "s1", {"id": "x"})
+    channel = band.file("interphase/bead", "s1").parent
+    channel.rename(tmp_path / "moved")
+    channel.symlink_to(tmp_path / "moved")
+
+    until(lambda: mirror(daemon)["failed"])
+    time.sleep(0.5)
+
+    assert mirror(daemon)["failed"] == 1
+    assert (tmp_path / "moved" / "s1.json").exists()
