@@ -12,8 +12,8 @@
 # A mistake in the arguments is told wherever there is a program.
 #
 # What prints a value puts it into a variable instead with `-v VAR` as first arguments; that saves a
-# subshell.  A shell that makes a second call itself, outside of subshells, starts a helper process
-# that makes all further calls several times cheaper and ends with the shell.
+# subshell.  A shell that makes calls itself, outside of subshells, gets a helper process that makes
+# further calls several times cheaper and ends with the shell.
 
 # shellcheck disable=SC2034 # for those who source this
 INTERCORE_LIB_VERSION=2.0.0 INTERCORE_STOP_DEDUP_SENTINEL=stop
@@ -93,12 +93,14 @@ _intercore_exec() {
 
 # --- the helper: see icctl/helper.py for what is written and read ---
 
-# Whether the next call goes through a helper; the second one of a shell starts it.
+# Whether the next call goes through a helper.  A native one is worth it from the first call on: it
+# costs half a millisecond more then, and saves one with each further call.  A Python takes longer
+# to start, and is worth it from the second.
 _intercore_is_helped() {
     [[ $BASHPID == "$$" && -z $_intercore_busy && $_intercore_helper != none ]] || return 1
     local _intercore_now="${INTERCORE_SOCKET-} ${INTERCORE_MODE-} $INTERCORE_BIN"
     if [[ -z $_intercore_helper ]]; then
-        (( ++_intercore_calls > 1 )) || return 1
+        (( ++_intercore_calls > 1 )) || _intercore_is_native || return 1
         _intercore_summon
         _intercore_world=$_intercore_now
     fi
@@ -107,6 +109,11 @@ _intercore_is_helped() {
         _intercore_helper=none # dead, or never born; there will be no second one
         return 1
     fi
+}
+
+_intercore_is_native() {
+    local _intercore_magic=
+    IFS= read -r -n 4 _intercore_magic 2>/dev/null <"$INTERCORE_BIN" && [[ $_intercore_magic == ?ELF ]]
 }
 
 _intercore_summon() {

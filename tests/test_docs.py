@@ -141,7 +141,7 @@ def test_every_legacy_file_is_documented_with_its_key_and_what_becomes_of_it(pat
 
 @pytest.mark.parametrize("key", patterns.CHANNELS)
 def test_every_interband_channel_is_documented_with_its_key(key):
-    name = "/".join(["~", patterns.INTERBAND, *patterns.CHANNELS[key], "*.json"])
+    name = "/".join(["~", patterns.INTERBAND, patterns.CHANNELS[key], "*.json"])
 
     assert row(section(text("migration.md"), "Per pattern"), name)[1] == f"`{key}`"
 
@@ -261,6 +261,30 @@ def test_every_index_is_documented(index):
 
 def test_the_current_schema_version_is_documented():
     assert f"**{migrate.LATEST}**" in section(text("schema.md"), "Versions")
+
+
+# --- the library for bash ---------------------------------------------------------------------
+
+
+def library_names(kind: str) -> list[str]:
+    listed = subprocess.run(
+        ["bash", "-c", f"source {ROOT / 'lib-intercore.sh'}; compgen {kind}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.environ["PATH"]},
+    )
+    return [name for name in listed.stdout.split() if re.match("intercore_|INTERCORE_", name)]
+
+
+@pytest.mark.parametrize("name", library_names("-A function"))
+def test_every_function_of_the_library_is_documented(name: str):
+    assert re.search(rf"`{name}[` ]", section(text("library.md"), "Functions"))
+
+
+@pytest.mark.parametrize("name", library_names("-v"))
+def test_every_variable_of_the_library_is_documented(name: str):
+    assert f"`{name}`" in section(text("library.md"), "Settings")
 
 
 # --- links ----------------------------------------------------------------------------------
@@ -498,3 +522,82 @@ def test_the_statusline_explains_its_usage(project, env):
     usage = "usage: statusline.sh [--watch] SESSION [DIRECTORY]\n"
 
     assert statusline(project, env) == (3, "", usage)
+
+
+# --- the hooks ------------------------------------------------------------------------------
+
+
+def hook(name: str, *arguments: str, project: Path, env: dict[str, str], stdin: str = "") -> str:
+    ran = subprocess.run(
+        [DOCS / "examples" / name, *arguments],
+        cwd=project,
+        env=env,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stderr == ""
+    return ran.stdout
+
+
+@pytest.fixture
+def hooked(project: Path, env: dict[str, str]) -> Path:
+    subprocess.run(["icctl", "init"], cwd=project, env=env, check=True, stdout=subprocess.DEVNULL)
+    return project
+
+
+def test_the_stop_hook_acts_once_per_session(hooked, env):
+    def stop(session: str) -> str:
+        return hook("stop-hook.sh", project=hooked, env=env, stdin=f'{{"session_id": "{session}"}}')
+
+    assert stop("a") == "session a stopped after turn 1\n"
+    assert stop("a") == ""
+    assert stop("b") == "session b stopped after turn 1\n"
+    assert stop("") == ""
+
+
+def test_the_edit_hook_reminds_once_and_counts_always(hooked, env):
+    first = hook("edit-hook.sh", "a", "x.py", project=hooked, env=env)
+    second = hook("edit-hook.sh", "a", "y.py", project=hooked, env=env)
+
+    assert first == "1 edits within the hour, the last in x.py: time to commit?\n"
+    assert second == ""
+    counted = subprocess.run(
+        ["icctl", "state", "get", "edits", "a"],
+        cwd=hooked,
+        env=env,
+        capture_output=True,
+        check=True,
+    )
+    assert counted.stdout == b"2\n"
+
+
+def test_the_session_start_hook_greets_once_and_remembers(hooked, env):
+    first = hook("session-start-hook.sh", "a", project=hooked, env=env)
+    second = hook("session-start-hook.sh", "a", project=hooked, env=env)
+
+    assert first == "welcome, session a on none\nsee CHANGELOG.md for what is new\n"
+    assert second == ""
+    kept = subprocess.run(
+        ["icctl", "state", "get", "session", "a"],
+        cwd=hooked,
+        env=env,
+        capture_output=True,
+        check=True,
+    )
+    assert kept.stdout.startswith(b'{"branch":"none","pid":')
+
+
+@pytest.mark.parametrize("name", ["stop-hook.sh", "edit-hook.sh", "session-start-hook.sh"])
+def test_a_hook_without_intercore_or_without_a_database_is_silent(name, project, env, tmp_path):
+    arguments = ["" if name == "stop-hook.sh" else "a", "x"]
+    event = '{"session_id": "hook-test-without-database"}'
+    bare = {**env, "PATH": "/usr/bin:/bin"}
+
+    ran = subprocess.run(
+        ["bash", DOCS / "examples" / name, *arguments], cwd=project, env=bare, input=event,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

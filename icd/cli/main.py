@@ -6,6 +6,7 @@ keeps a parse near a tenth of a millisecond and click away from the daemon's own
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import click
@@ -33,6 +34,8 @@ from icd.errors import IcError, NoDatabase, Usage
 from icd.rpc import methods
 from icd.rpc.dispatch import failure
 from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Params
+
+CACHED_CHARACTERS = 1000
 
 
 def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
@@ -168,14 +171,21 @@ def _verb(noun: str, words: list[str]) -> click.Command:
 def _parse(
     command: click.Command, context: str, words: list[str], world: World
 ) -> Ask | Local | Output:
+    # Hooks say the same again and again; what is long is a payload, and new each time.
+    params = _params if sum(map(len, words)) < CACHED_CHARACTERS else _params.__wrapped__
     try:
-        parsed = command.make_context(context, words, terminal_width=80, color=False)
         assert command.callback is not None
-        wanted: Ask | Local | Output = command.callback(world, **parsed.params)
+        wanted: Ask | Local | Output = command.callback(world, **params(command, context, *words))
     except click.UsageError as exc:
         message = exc.format_message().rstrip(".")
         raise Usage(message, hint=f"see '{world.invocation.program} {context} --help'") from exc
     return wanted
+
+
+@lru_cache(maxsize=1024)
+def _params(command: click.Command, context: str, *words: str) -> dict[str, Any]:
+    """What click makes of the words: a function of nothing else."""
+    return command.make_context(context, list(words), terminal_width=80, color=False).params
 
 
 def _where(invocation: Invocation, flags: Flags, ask: Ask) -> Where:

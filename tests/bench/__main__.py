@@ -6,7 +6,7 @@ marked `miss` are beyond the limit that the project set itself; the exit status 
 
 import sys
 
-from tests.bench import launch, scale, statusline, throughput
+from tests.bench import launch, library, scale, statusline, throughput
 from tests.bench.table import Table
 
 
@@ -15,6 +15,7 @@ def main() -> int:
     only = set(sys.argv[1:])
     suites = {
         "launch": launch,
+        "library": library,
         "statusline": statusline,
         "throughput": throughput,
         "scale": scale,

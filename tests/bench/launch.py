@@ -45,10 +45,10 @@ def run(table: Table) -> None:
         commands["true"] = ["/bin/true"]
         with place.daemon(setting), _redis() as redis:
             commands |= redis
-            times = _interleaved(commands, setting, RUNS)
+            times = interleaved(commands, setting, RUNS)
             _prune(table, setting)
             helped = _helped(setting)
-        direct = _interleaved({n: commands[n] for n in ("bare", "python")}, setting, RUNS)
+        direct = interleaved({n: commands[n] for n in ("bare", "python")}, setting, RUNS)
     _report_native(table, times, helped)
     _report(table, times, direct)
 
@@ -97,7 +97,7 @@ def _report_native(table: Table, times: dict[str, list[float]], helped: float) -
     table.ratio("a call through the helper / 1 ms", helped, 1, unit="ms", most=0.5)
 
 
-def _interleaved(
+def interleaved(
     commands: dict[str, list[str]], setting: place.Setting, runs: int
 ) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in commands}

@@ -15,7 +15,8 @@ from icd import config
 from icd.core import sentinels, state
 from icd.db.database import Database
 
-BIN = Path(__file__).parents[2] / ".venv" / "wheel" / "bin"
+ROOT = Path(__file__).parents[2]
+BIN = ROOT / ".venv" / "wheel" / "bin"
 ROWS = 10_000
 SENTINELS = 1_000
 
