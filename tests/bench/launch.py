@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from tests.bench import setting as place
 from tests.bench.table import Table
 
-RUNS = 60
+RUNS = 150
 CHECK = ["sentinel", "check", "bench", "s1", "--interval=1"]
 REDIS_PORT = 7877
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.bench import setting as place
 from tests.bench.table import Table
 
-RUNS = 60
+RUNS = 150
 WRITES = 10_000
 ROWS = {
     "dispatch": {"name": "fix the tests", "activity": "testing", "pid": 1, "turns": 3},
