@@ -17,6 +17,7 @@ from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 
 LOG = ".local/state/intercore/icctl.log"
+FAILURES = (2, 3)
 MOVES = 3  # how often the database may move away while it is being opened
 
 
@@ -26,6 +27,11 @@ def run_here(request: hot.Request, limit: float) -> int:
     if output.bug is not None:
         _record(output.bug, os.environ.get("HOME"))
     request.deliver(output.stdout, output.stderr)
+    if output.exit in FAILURES:
+        from icctl.failures import note
+        from icctl.sentences import context
+
+        note(context(request.argv))
     return output.exit
 
 

@@ -1,5 +1,6 @@
 """What the client itself has to say; loaded only when there is something."""
 
+from icctl.failures import note
 from icctl.hot import say
 
 # What happened, and what to do.
@@ -32,8 +33,10 @@ USAGE = {"mode", "shell"}
 def tell(program: str, argv: list[str], name: str, *details: object) -> int:
     """Say it on stderr; the exit status is returned."""
     happened, hint = SENTENCES[name]
-    say(f"{program}: {context(argv)}: {happened.format(*details)}; {hint}\n")
-    return 3 if name in USAGE else 2
+    verb, status = context(argv), 3 if name in USAGE else 2
+    say(f"{program}: {verb}: {happened.format(*details)}; {hint}\n")
+    note(verb)
+    return status
 
 
 def context(argv: list[str]) -> str:

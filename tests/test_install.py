@@ -101,6 +101,12 @@ def _use(commands: Path, project: Path, env: dict[str, str]) -> str:
     assert call("state", "set", "k", "s", stdin=b'{"a": 1}') == (0, b"", b"")
     assert call("state", "get", "k", "s", name="icctl-python") == (0, b'{"a": 1}\n', b"")
     assert call("bogus", name="ic")[2] == b"ic: unknown command: bogus\n"
+    path = f"{commands}:/usr/bin:/bin"
+    sourced = subprocess.run(
+        ["bash", "-c", 'source "$(icctl lib-path)"; intercore_state_get k s'],
+        cwd=project, env={**env, "PATH": path}, capture_output=True, check=True,
+    )  # fmt: skip
+    assert (sourced.stdout, sourced.stderr) == (b'{"a": 1}\n', b"")
     status, told, _ = call("version", "--verbose")
     assert status == 0
     return told.decode().splitlines()[-1].removeprefix("door: ")

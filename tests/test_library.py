@@ -537,6 +537,25 @@ def test_failures_are_counted_where_status_shows_them(place: Place, daemon: Daem
     assert failures == {"state.set": 2, "sentinel.check": 1, "state.incr": 1}
 
 
+def test_failures_that_the_daemon_did_not_see_are_counted_too(place: Place, daemon: Daemon) -> None:
+    place.run(
+        """
+    INTERCORE_MODE=direct
+    intercore_state_set Bad s 1; intercore_sentinel_check n s x; intercore_state_get none s
+    INTERCORE_MODE=daemon INTERCORE_TIMEOUT=100ms
+    """
+        f"""
+    kill -STOP {daemon.pid}; intercore_state_incr n s; kill -CONT {daemon.pid}
+    """
+    )
+
+    assert daemon.call("icd.status")["missed"] == {
+        "state.set": 1, "sentinel.check": 1, "state.incr": 1,
+    }  # fmt: skip
+    shown = icctl("status", cwd=place.project, env=place.env).stdout
+    assert b"  failed without the daemon: state.set 1\n" in shown
+
+
 # --- under load ---
 
 

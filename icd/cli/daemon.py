@@ -43,6 +43,10 @@ def _show_status(report: methods.Report) -> Output:
         f"sessions: {report.sessions}",
         f"calls: {calls}, failed: {failures}",
         *(f"  failed: {name} {count}" for name, count in sorted(report.failures.items())),
+        *(
+            f"  failed without the daemon: {n} {count}"
+            for n, count in sorted(report.missed.items())
+        ),
         f"databases: {len(report.databases)}",
     ]
     lines += [

@@ -14,6 +14,10 @@ from icd.rpc.methods import daemon
 from icd.server.mirrors import Mirrors
 from icd.server.router import Router
 
+# Where `icctl` notes calls that failed without us, and how much of it is read; see icctl/failures.
+MISSED = "failures"
+MISSED_CHARACTERS = 65_536 + 4096
+
 
 class About:
     """Facts and counts since the start."""
@@ -61,6 +65,15 @@ class About:
             sqlite_version=sqlite3.sqlite_version,
         )
 
+    def _missed(self) -> Counter[str]:
+        """What clients wrote down beside our socket, in a directory that is never a hung one."""
+        try:
+            path = os.path.join(os.path.dirname(self._socket), MISSED)
+            with open(path, encoding="ascii", errors="replace") as file:
+                return Counter(file.read(MISSED_CHARACTERS).split())
+        except OSError:
+            return Counter()
+
     def _report(self) -> daemon.Report:
         return daemon.Report(
             version=__version__,
@@ -72,6 +85,7 @@ class About:
             sessions=self.sessions,
             calls=dict(self.calls),
             failures=dict(self.failures),
+            missed=dict(self._missed()),
             databases=[
                 daemon.OpenDatabase(
                     path=store.path,

@@ -19,6 +19,7 @@ REPORT = Report(
     sessions=2,
     calls={"state.get": 3, "state.set": 4},
     failures={"locked": 1, "corrupt": 2},
+    missed={"state.set": 3},
     databases=[OpenDatabase(path="/p/x.db", calls=7, batches=5, waiting=1, reopened=0)],
     mirror=MirrorReport(written=9, removed=2, kept=1, waiting=3, failed=0, last_error=None),
 )
@@ -58,6 +59,7 @@ def test_status_sums_up_what_the_daemon_does(shown):
         "calls: 7, failed: 3",
         "  failed: corrupt 2",
         "  failed: locked 1",
+        "  failed without the daemon: state.set 3",
         "databases: 1",
         "  /p/x.db: 7 calls in 5 batches, 1 waiting",
         "mirror: 9 written, 2 removed, 1 kept, 3 waiting, 0 failed",

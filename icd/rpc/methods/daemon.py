@@ -81,6 +81,7 @@ class Report(Result):
     sessions: int
     calls: dict[str, int]
     failures: dict[str, int]
+    missed: dict[str, int]
     databases: list[OpenDatabase]
     mirror: MirrorReport
 

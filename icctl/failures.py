@@ -1,0 +1,28 @@
+"""Keeping count of calls that failed and that no daemon saw, where `icctl status` finds them.
+
+A line for each, the verb, in a small file beside the socket.  Only where a daemon has been: the
+directory is the daemon's to make.  Nothing here may make a bad thing worse, so errors are dropped.
+"""
+
+import posix
+
+from icctl.hot import sockets, write
+
+NAME = "failures"
+FILE_BYTES = 65_536
+VERB_CHARACTERS = 60
+FLAGS = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND | posix.O_NOFOLLOW | posix.O_CLOEXEC
+
+
+def note(verb: str) -> None:
+    name = "".join(char if char.isprintable() else "?" for char in verb[:VERB_CHARACTERS])
+    line = name.replace(" ", ".").encode("ascii", "backslashreplace") + b"\n"
+    for path in sockets():
+        try:
+            fd = posix.open(f"{path.rpartition('/')[0]}/{NAME}", FLAGS, 0o600)
+        except OSError:
+            continue
+        if posix.fstat(fd).st_size < FILE_BYTES:
+            write(fd, line)
+        posix.close(fd)
+        return
