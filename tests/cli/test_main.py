@@ -11,7 +11,7 @@ from icd.cli.main import finish, plan
 from icd.core.requests import MAX_DEADLINE_MS
 from icd.core.state import Writer
 from icd.db.paths import Where
-from icd.errors import InvalidName, Locked
+from icd.errors import Corrupt, InvalidName, Locked, NoDatabase
 from icd.rpc.method import Answer
 
 USAGE_ERRORS = [
@@ -110,7 +110,37 @@ def test_a_mistake_that_click_finds_points_to_the_help(invoke):
 def test_an_unknown_command_prints_the_usage_on_stdout_and_exits_with_3(invoke, word):
     output = invoke(word, "x")
 
-    assert output == Output(3, texts.usage("icctl"), f"icctl: unknown command: {word}\n".encode())
+    told = f"icctl: unknown command: {word}\n".encode()
+    assert output == Output(3, texts.usage("icctl"), told, refused="command")
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_status", "told"),
+    [(NoDatabase("there is none"), 69, b""), (Corrupt("it is damaged"), 2, b"it is damaged")],
+)
+def test_if_database_makes_a_missing_one_an_exit_status_of_its_own(shown, error, exit_status, told):
+    output = shown("state", "get", "k", "s", "--if-database", error=error)
+
+    assert (output.exit, output.stdout) == (exit_status, b"")
+    assert told in output.stderr
+    assert bool(output.stderr) == bool(told)
+
+
+def test_a_command_line_that_was_refused_says_which_one(invoke):
+    assert invoke("state", "get", "k").refused == "state get"
+    assert invoke("state").refused == "state"
+    assert invoke("--timeout=x").refused == "command"
+
+
+def test_two_command_lines_that_are_alike_are_told_apart(invoke):
+    """What click made of the words is remembered; that must not show."""
+    one = invoke("sentinel", "check", "a", "b", "--interval=5").call.params
+    other = invoke("sentinel", "check", "a", "b", "--interval=6").call.params
+    again = invoke("sentinel", "check", "a", "b", "--interval=5").call.params
+
+    assert (one.interval, other.interval, again.interval) == (5, 6, 5)
+    assert one == again
+    assert invoke("sentinel", "reset", "a", "b").ask.method == "sentinel.reset"
 
 
 def test_a_noun_without_a_verb_names_the_verbs(invoke):

@@ -391,6 +391,23 @@ def test_a_prune_that_keeps_once_only_claims_takes_the_others_only(conn, older_t
     assert [s.scope_id for s in sentinels.every(conn)] == ["once"]
 
 
+@pytest.mark.parametrize("older_than_ms", [0, 1000])
+def test_a_prune_that_keeps_what_is_live_changes_no_answer(conn, older_than_ms):
+    check(conn, NOW, interval_s=0, scope="once")
+    check(conn, NOW, interval_s=7200, scope="still throttles")
+    check(conn, NOW, interval_s=3600, scope="just over")
+    check(conn, NOW, interval_s=5, scope="asked with more since")
+    check(conn, NOW + 1, interval_s=7200, scope="asked with more since")
+
+    count = sentinels.prune(
+        conn, older_than_ms=older_than_ms, keep_live=True, now_ms=NOW + 3_600_000
+    )
+
+    left = {s.scope_id for s in sentinels.every(conn)}
+    assert count == 1
+    assert left == {"once", "still throttles", "asked with more since"}
+
+
 # --- properties -----------------------------------------------------------------------------
 
 PROPERTY = settings(

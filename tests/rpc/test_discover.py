@@ -57,7 +57,7 @@ def test_a_method_is_described_with_its_own_parameters(method):
     "method, own",
     [
         ("state.prune", set()),
-        ("sentinel.prune", {"older_than_ms", "keep_once"}),
+        ("sentinel.prune", {"older_than_ms", "keep_once", "keep_live"}),
         ("state.list", {"key", "prefix"}),
         ("sentinel.list", set()),
     ],

@@ -371,7 +371,7 @@ def test_without_a_daemon_ctrl_c_ends_it(initialized: Path) -> None:
     watcher.send_signal(signal.SIGINT)
 
     assert watcher.communicate(timeout=PATIENCE) == (b"", b"")
-    assert watcher.returncode == 130
+    assert watcher.returncode == -signal.SIGINT
 
 
 def test_without_a_daemon_nobody_else_is_kept_from_the_database(initialized: Path) -> None:
