@@ -21,13 +21,17 @@ INTERCORE_LIB_VERSION=2.0.0 INTERCORE_STOP_DEDUP_SENTINEL=stop
 : "${INTERCORE_TIMEOUT:=3s}"
 
 _intercore_unavailable=69
-# Whoever sources this twice keeps what there is.
-: "${_intercore_found:=}"   # the program, once it was looked for
-: "${_intercore_calls:=0}"  # made so far without a helper
-: "${_intercore_helper:=}"  # its pid, or `none` if there can be none
-: "${_intercore_pipes:=}"   # its directory
-: "${_intercore_world:=}"   # what it was started with
-: "${_intercore_busy:=}"    # a call is on its way: a trap must not write in between
+# Whoever sources this twice keeps what there is, but no other shell may inherit it.
+if [[ ${_intercore_shell-} != "$$" ]]; then
+    _intercore_shell=$$
+    _intercore_program= # what INTERCORE_BIN, `_intercore_asked`, came to
+    _intercore_asked=
+    _intercore_calls=0  # made so far without a helper
+    _intercore_helper=  # its pid, or `none` if there can be none
+    _intercore_pipes=   # its directory
+    _intercore_world=   # what it was started with
+    _intercore_busy=    # a call is on its way: a trap must not write in between
+fi
 
 # --- one command ---
 
@@ -40,9 +44,10 @@ _intercore_call() {
     [[ $_intercore_to == [-.] ]] || printf -v "$_intercore_to" '' || return 3
     _intercore_find || return "$_intercore_unavailable"
     set -- --if-database "--timeout=$INTERCORE_TIMEOUT" "$@"
-    if _intercore_is_helped; then
+    if _intercore_is_helped "$@"; then
         _intercore_ask "$@" || _intercore_status=$?
-        [[ $_intercore_to != - || -z $_intercore_out ]] || printf '%s\n' "$_intercore_out"
+        [[ $_intercore_to != - || -z $_intercore_out ]] || printf '%s\n' "$_intercore_out" ||
+            _intercore_status=2
     else
         case $_intercore_to in
             -) _intercore_run "$@" || _intercore_status=$? ;;
@@ -56,7 +61,7 @@ _intercore_call() {
 
 # Find the program: INTERCORE_BIN, or icctl or ic on the PATH or in ~/.local/bin.
 _intercore_find() {
-    [[ -z $_intercore_found || $_intercore_found != "${INTERCORE_BIN-}" ]] || return 0
+    [[ -z $_intercore_program || $_intercore_asked != "${INTERCORE_BIN-}" ]] || return 0
     local _intercore_name _intercore_path _intercore_file
     for _intercore_name in ${INTERCORE_BIN:+"$INTERCORE_BIN"} icctl ic; do
         _intercore_path=${PATH-}:${HOME-}/.local/bin:
@@ -64,9 +69,10 @@ _intercore_find() {
         while [[ -n $_intercore_path ]]; do
             _intercore_file=${_intercore_path%%:*}/$_intercore_name
             [[ $_intercore_name != */* ]] || _intercore_file=$_intercore_name
+            [[ $_intercore_file == /* ]] || _intercore_file=${PWD-}/$_intercore_file
             if [[ -f $_intercore_file && -x $_intercore_file ]]; then
-                INTERCORE_BIN=$_intercore_file
-                _intercore_found=$_intercore_file
+                : "${INTERCORE_BIN:=$_intercore_file}"
+                _intercore_program=$_intercore_file _intercore_asked=$INTERCORE_BIN
                 return 0
             fi
             _intercore_path=${_intercore_path#*:}
@@ -85,79 +91,97 @@ _intercore_run() {
     fi
 }
 
-_intercore_exec() {
-    INTERCORE_DB=${INTERCORE_DB-} INTERCORE_MODE=${INTERCORE_MODE-} \
-        INTERCORE_SOCKET=${INTERCORE_SOCKET-} CLAUDE_SESSION_ID=${CLAUDE_SESSION_ID-} \
-        command "$INTERCORE_BIN" "$@"
-}
+_intercore_exec() (
+    export INTERCORE_DB INTERCORE_MODE INTERCORE_SOCKET CLAUDE_SESSION_ID
+    exec "$_intercore_program" "$@"
+)
 
 # --- the helper: see icctl/helper.py for what is written and read ---
 
-# Whether the next call goes through a helper.  A native one is worth it from the first call on: it
-# costs half a millisecond more then, and saves one with each further call.  A Python takes longer
-# to start, and is worth it from the second.
+# Whether a call goes through a helper.  A native one is worth it from the first call on: it costs
+# half a millisecond more then, and saves one with each further call.  A Python takes longer to
+# start, and is worth it from the second.
 _intercore_is_helped() {
-    [[ $BASHPID == "$$" && -z $_intercore_busy && $_intercore_helper != none ]] || return 1
-    local _intercore_now="${INTERCORE_SOCKET-} ${INTERCORE_MODE-} $INTERCORE_BIN"
+    [[ $BASHPID == "$$" && $_intercore_shell == "$$" && -z $_intercore_busy ]] || return 1
+    [[ $_intercore_helper != none && . -ef ${PWD-} && ${BASH_XTRACEFD-} != [89] ]] || return 1
+    local _intercore_all="$*" _intercore_now
+    (( ${#_intercore_all} < 14000 )) || return 1 # a pipe holds 64 KiB, a character has up to 4 bytes
+    _intercore_now="${INTERCORE_SOCKET-} ${INTERCORE_MODE-} $_intercore_program"
+    if [[ -n $_intercore_helper ]] && ! kill -0 "$_intercore_helper" 2>/dev/null; then
+        _intercore_bury # it left because nobody had asked for long, or was killed
+    fi
     if [[ -z $_intercore_helper ]]; then
         (( ++_intercore_calls > 1 )) || _intercore_is_native || return 1
         _intercore_summon
         _intercore_world=$_intercore_now
     fi
-    [[ $_intercore_world == "$_intercore_now" ]] || return 1
-    if [[ ! -p $_intercore_pipes/in ]] || ! kill -0 "$_intercore_helper" 2>/dev/null; then
-        _intercore_helper=none # dead, or never born; there will be no second one
-        return 1
-    fi
+    [[ $_intercore_helper != none && $_intercore_world == "$_intercore_now" ]]
 }
 
 _intercore_is_native() {
     local _intercore_magic=
-    IFS= read -r -n 4 _intercore_magic 2>/dev/null <"$INTERCORE_BIN" && [[ $_intercore_magic == ?ELF ]]
+    IFS= read -r -n 4 _intercore_magic 2>/dev/null <"$_intercore_program" &&
+        [[ $_intercore_magic == ?ELF ]]
 }
 
 _intercore_summon() {
     local _intercore_line
-    _intercore_line=$(_intercore_owner=$$ && exec 2>/dev/null &&
-        export INTERCORE_SOCKET="${INTERCORE_SOCKET-}" INTERCORE_MODE="${INTERCORE_MODE-}" &&
-        exec "$INTERCORE_BIN" --helper "$_intercore_owner") || _intercore_line=none
+    _intercore_line=$(_intercore_exec --helper "$$" 2>/dev/null) || _intercore_line=none
     _intercore_helper=${_intercore_line%% *}
     _intercore_pipes=${_intercore_line#* }
+    [[ -p $_intercore_pipes/in ]] || _intercore_helper=none
+}
+
+# Forget a helper that is dead; one that was killed left its directory behind.
+_intercore_bury() {
+    [[ $_intercore_pipes != */intercore-helper-* ]] || command rm -rf -- "$_intercore_pipes"
+    _intercore_helper=
 }
 
 # Leaves stdout in `_intercore_out`, without its last newline.
 _intercore_ask() {
-    local _intercore_reply='' _intercore_err=''
+    local _intercore_reply='' _intercore_err='' _intercore_sent=''
     _intercore_busy=yes
-    {
-        if [[ -n ${_intercore_stdin-} ]]; then
-            printf '%s' "$_intercore_stdin" >"$_intercore_pipes/stdin"
-        fi
-        printf 'ic1 %d\0d%s\0eINTERCORE_DB=%s\0eCLAUDE_SESSION_ID=%s\0eHOME=%s\0' \
-            "$(( $# + 4 ))" "${PWD-/}" "${INTERCORE_DB-}" "${CLAUDE_SESSION_ID-}" "${HOME-}" >&8
-        printf 'a%s\0' "$@" >&8
-        until IFS= read -r -d '' -t 1 _intercore_reply <&9; do
-            kill -0 "$_intercore_helper" 2>/dev/null || break
-        done
-        case $_intercore_reply in
-            [0-9]*@)
-                _intercore_out=$(<"$_intercore_pipes/stdout")
-                _intercore_err=$(<"$_intercore_pipes/stderr") ;;
-            [0-9]*)
-                IFS= read -r -d '' _intercore_out <&9
-                IFS= read -r -d '' _intercore_err <&9
-                # Short ones only: looking for a suffix in a long string takes bash minutes.
-                _intercore_out=${_intercore_out%$'\n'}
-                _intercore_err=${_intercore_err%$'\n'} ;;
-        esac
-    } 8<>"$_intercore_pipes/in" 9<>"$_intercore_pipes/out"
+    _intercore_talk "$@" 8<>"$_intercore_pipes/in" 9<>"$_intercore_pipes/out"
     _intercore_busy=
-    case $_intercore_reply in
-        '!'*) _intercore_take_over "${_intercore_reply#!}" "$@" || return ;;
-        '') _intercore_lost || return ;;
+    [[ -n $_intercore_sent ]] || _intercore_reply=! # then nothing was done
+    case ${_intercore_reply%@} in
+        '!'*) _intercore_take_over "${_intercore_reply#!}" "$@" ;;
+        '' | *[!0-9]*) _intercore_lost ;;
         *)
             [[ -z $_intercore_err ]] || printf '%s\n' "$_intercore_err" >&2
             return "${_intercore_reply%@}" ;;
+    esac
+}
+
+_intercore_talk() {
+    local _intercore_patience=300
+    case $INTERCORE_TIMEOUT in
+        *[!0-9ms]*) ;;
+        *ms) _intercore_patience=1 ;;
+        *[0-9]s) _intercore_patience=${INTERCORE_TIMEOUT%s} ;;
+    esac
+    if [[ -n ${_intercore_stdin-} ]]; then
+        printf '%s' "$_intercore_stdin" >"$_intercore_pipes/stdin" || return 0
+    fi
+    _intercore_sent=yes
+    printf 'ic1 %d\0d%s\0eINTERCORE_DB=%s\0eCLAUDE_SESSION_ID=%s\0eHOME=%s\0' \
+        "$(( $# + 4 ))" "$PWD" "${INTERCORE_DB-}" "${CLAUDE_SESSION_ID-}" "${HOME-}" >&8
+    printf 'a%s\0' "$@" >&8
+    # It answers in time; unless it is stopped, or dead.
+    until IFS= read -r -d '' -t 1 _intercore_reply <&9; do
+        (( _intercore_patience-- > -3 )) && kill -0 "$_intercore_helper" 2>/dev/null || return 0
+    done
+    case $_intercore_reply in
+        [0-9]*@)
+            _intercore_out=$(<"$_intercore_pipes/stdout")
+            _intercore_err=$(<"$_intercore_pipes/stderr") ;;
+        [0-9]*)
+            IFS= read -r -d '' -t 1 _intercore_out <&9 || _intercore_reply=
+            IFS= read -r -d '' -t 1 _intercore_err <&9 || _intercore_reply=
+            # Short ones only: looking for a suffix in a long string takes bash minutes.
+            _intercore_out=${_intercore_out%$'\n'}
+            _intercore_err=${_intercore_err%$'\n'} ;;
     esac
 }
 
@@ -165,7 +189,7 @@ _intercore_ask() {
 _intercore_take_over() {
     local INTERCORE_HANDOVER=$1
     shift
-    export INTERCORE_HANDOVER
+    [[ -z $INTERCORE_HANDOVER ]] || export INTERCORE_HANDOVER
     _intercore_out=$(_intercore_run "$@")
 }
 
@@ -197,6 +221,7 @@ intercore_state_set() {
     fi
     _intercore_call . state set ${4:+"--ttl=$4"} ${_intercore_value:+"$_intercore_value"} \
         -- "${1-}" "${2-}" || _intercore_status=$?
+    [[ $_intercore_status != 1 ]] || return 2 # bash itself could not pass the value on
     _intercore_default 0 "$_intercore_status"
 }
 
@@ -288,7 +313,7 @@ intercore_cleanup_stale() {
     local _intercore_status=0
     _intercore_call . sentinel prune --older-than=1h --keep-live || _intercore_status=$?
     [[ $_intercore_status == "$_intercore_unavailable" ]] || return 0
-    find "${INTERCORE_LEGACY_DIR:-/tmp}" -maxdepth 1 -user "$EUID" -mmin +60 \
+    command find "${INTERCORE_LEGACY_DIR:-/tmp}" -maxdepth 1 -user "$EUID" -mmin +60 \
         \( -name 'clavain-stop-*' -o -name 'clavain-drift-last-*' -o -name 'clavain-compound-last-*' \) \
         -delete 2>/dev/null || return 0
 }
@@ -320,47 +345,52 @@ _intercore_pass() {
 
 # _intercore_remove STATUS GLOB: remove legacy guards and files, if there is nothing else.
 _intercore_remove() {
-    local _intercore_file IFS=
+    local _intercore_file
     [[ $1 == "$_intercore_unavailable" && -n $2 ]] || return 0
-    for _intercore_file in $2; do
+    while IFS= read -r _intercore_file; do
         if [[ -d $_intercore_file && ! -L $_intercore_file ]]; then
-            rmdir -- "$_intercore_file" 2>/dev/null || continue
-        elif [[ -e $_intercore_file || -L $_intercore_file ]]; then
-            rm -f -- "$_intercore_file" 2>/dev/null || continue
+            command rmdir -- "$_intercore_file" 2>/dev/null || continue
+        else
+            command rm -f -- "$_intercore_file" 2>/dev/null || continue
         fi
-    done
+    done < <(compgen -G "$2") # whatever the caller's options say about globs
 }
 
 # _intercore_claim_file FILE INTERVAL: 0 claimed, 1 throttled, 2 the file is not to be trusted.
 # What decides is always one mkdir, which is atomic and follows no link; `touch` would let two claim.
 _intercore_claim_file() {
     local _intercore_file=$1 _intercore_now _intercore_then _intercore_turn
+    if [[ -z $2 || $2 == *[!0-9]* ]]; then
+        printf '%s\n' "intercore: the interval '$2' is not a number of seconds" >&2
+        return 3
+    fi
     [[ -n $_intercore_file ]] || return 0
-    mkdir -m 700 -- "$_intercore_file" 2>/dev/null && return 0
+    command mkdir -m 700 -- "$_intercore_file" 2>/dev/null && return 0
     if [[ -L $_intercore_file || ! -O $_intercore_file ]]; then
         printf '%s\n' "intercore: $_intercore_file is no guard of ours, and cannot become one" >&2
         return 2
     fi
-    [[ $2 != 0 ]] || return 1
+    (( 10#$2 )) || return 1
     printf -v _intercore_now '%(%s)T' -1
     _intercore_then=$(_intercore_mtime "$_intercore_file") || return 1
-    (( _intercore_now - _intercore_then >= $2 )) || return 1
+    # Seconds are cut off: only more than the interval is surely not less.
+    (( _intercore_now - _intercore_then > 10#$2 )) || return 1
     # It is due.  Whoever makes the directory of this turn, and finds that nobody was faster, claims.
     _intercore_turn=$_intercore_file.due-$_intercore_then
-    if ! mkdir -m 700 -- "$_intercore_turn" 2>/dev/null; then
+    if ! command mkdir -m 700 -- "$_intercore_turn" 2>/dev/null; then
         # Somebody is at it; or died of it, a minute ago at least.
         (( _intercore_now - $(_intercore_mtime "$_intercore_turn" || echo "$_intercore_now") < 60 )) ||
-            rmdir -- "$_intercore_turn" 2>/dev/null
+            command rmdir -- "$_intercore_turn" 2>/dev/null
         return 1
     fi
     if [[ $(_intercore_mtime "$_intercore_file") == "$_intercore_then" ]]; then
-        touch -h -c -- "$_intercore_file" && rmdir -- "$_intercore_turn"
+        command touch -h -c -- "$_intercore_file" && command rmdir -- "$_intercore_turn"
         return 0
     fi
-    rmdir -- "$_intercore_turn" 2>/dev/null
+    command rmdir -- "$_intercore_turn" 2>/dev/null
     return 1
 }
 
 _intercore_mtime() {
-    stat -c %Y -- "$1" 2>/dev/null
+    command stat -c %Y -- "$1" 2>/dev/null
 }

@@ -25,6 +25,7 @@
 #endif
 
 enum { INLINE_BYTES = 512 }; /* a shell reads a pipe byte by byte, and a file in one go */
+enum { IDLE_MS = 60000 };    /* a shell may have become another program; if not, it starts another */
 
 static char directory[256], discarded[256 + 2];
 static int home; /* the directory, opened */
@@ -156,7 +157,13 @@ static _Noreturn void attend(struct call *c, int in, int out, int shell)
     start(&request);
     for (;;) {
         struct pollfd either[] = {{in, POLLIN, 0}, {shell, POLLIN, 0}};
-        if (poll(either, 2, -1) > 0 && either[1].revents) leave(0);
+        int ready = poll(either, 2, IDLE_MS);
+        if (ready > 0 && either[1].revents) leave(0);
+        if (!ready) { /* close the door, and look whether somebody slipped in */
+            rename(directory, discarded);
+            if (!poll(either, 1, 0)) leave(0);
+            rename(discarded, directory);
+        }
         ssize_t n = read(in, buffer, sizeof buffer);
         if (n <= 0) continue;
         fwrite(buffer, 1, (size_t)n, request.file);

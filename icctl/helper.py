@@ -25,6 +25,8 @@ from icctl import hot
 
 # A shell reads a pipe byte by byte, and a file in one go.
 INLINE_BYTES = 512
+# A shell may have become another program; if it has not, it starts another helper.
+IDLE_MS = 60_000
 DEADLY = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FILES = ("in", "out", "stdin", "stdout", "stderr")
 
@@ -131,6 +133,7 @@ class Helper:
         self.program = program
         self.owner = owner
         self.directory = directory
+        self.discarded = f"{directory}.x"
         self.inbox = os.open(self.path("in"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self.outbox = os.open(self.path("out"), os.O_RDWR | os.O_CLOEXEC)
 
@@ -138,14 +141,13 @@ class Helper:
         return os.path.join(self.directory, name)
 
     def leave(self) -> NoReturn:
-        discarded = f"{self.directory}.x"
         with contextlib.suppress(OSError):  # or a shell would make plain files where its pipes were
-            os.rename(self.directory, discarded)
+            os.rename(self.directory, self.discarded)
         for name in FILES:
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(discarded, name))
+                os.unlink(os.path.join(self.discarded, name))
         with contextlib.suppress(OSError):
-            os.rmdir(discarded)
+            os.rmdir(self.discarded)
         os._exit(0)
 
     def attend(self, shell: int) -> NoReturn:
@@ -154,7 +156,12 @@ class Helper:
         poll.register(shell, select.POLLIN)
         request = b""
         while True:
-            if any(fd == shell for fd, _ in poll.poll()):
+            ready = poll.poll(IDLE_MS)
+            if not ready:  # close the door, and look whether somebody slipped in
+                os.rename(self.directory, self.discarded)
+                ready = poll.poll(0)
+                os.rename(self.discarded, self.directory)
+            if not ready or any(fd == shell for fd, _ in ready):
                 self.leave()
             with contextlib.suppress(BlockingIOError):
                 request += os.read(self.inbox, 1 << 16)

@@ -203,10 +203,10 @@ def test_the_table_covers_every_function() -> None:
 
 def test_sourcing_prints_nothing_and_defines_only_its_own_names(bash: str, tmp_path: Path) -> None:
     script = f"""
-    names() {{ compgen -v; compgen -A function; shopt; set +o; trap; jobs; }}
-    names >before; ls -l /proc/$$/fd | wc -l >>before
+    names() {{ compgen -v; compgen -A function; shopt; set +o; trap; jobs; set -- /proc/$$/fd/*; echo $#; }}
+    names >before
     source {LIBRARY} >printed 2>&1; source {LIBRARY} >>printed 2>&1
-    names >after; ls -l /proc/$$/fd | wc -l >>after
+    names >after
     """
 
     subprocess.run([bash, "-c", script], cwd=tmp_path, env=CLEAN, check=True)
@@ -251,7 +251,7 @@ def test_a_strict_caller_is_not_ended_by_anything_but_its_own_decision(place: Pl
 def test_a_caller_with_odd_settings_gets_the_same_answers(place: Place) -> None:
     said = place.say(r"""
     IFS=-x; set -f; shopt -s nocasematch nullglob extglob
-    printf() { echo never; }; unset -f printf
+    mkdir() { command mkdir -p "$@"; }; find() { echo never; }; rm() { echo never; }
     intercore_state_set k s-x '{"a-x": "b x"}'; intercore_state_get k s-x
     intercore_state_get -v got k s-x; echo "$got"
     set -o posix; intercore_state_get k s-x; intercore_state_incr n s; intercore_state_incr n s
@@ -343,6 +343,91 @@ def test_a_hook_keeps_its_stdin(place: Place) -> None:
     )
 
     assert done.stdout == b'{"session_id":"x"}\n' * 5000
+
+
+def test_a_helper_that_is_stopped_is_left_after_the_time_of_a_call(place: Place) -> None:
+    place.env["INTERCORE_TIMEOUT"] = "100ms"
+
+    done = place.run("""
+    intercore_available; intercore_available; kill -STOP $_intercore_helper
+    intercore_state_incr n s; echo $?; kill -KILL $_intercore_helper 2>/dev/null
+    intercore_state_incr n s; intercore_state_incr n s
+    """)
+
+    assert done.stdout.split() == [b"2", b"1", b"2"]
+    assert done.stderr.startswith(b"intercore: unknown_outcome: ")
+
+
+def test_no_other_shell_inherits_a_helper(place: Place) -> None:
+    """Not even under `set -a`, which exports everything."""
+    said = place.say(f"""
+    set -a; source {LIBRARY}; intercore_available; intercore_available; set +a
+    one=$_intercore_helper
+    {place.bash} -c 'source {LIBRARY}; intercore_state_incr n s; intercore_state_incr n s; [[ $_intercore_helper != "$1" ]] && echo other' x "$one"
+    """)
+
+    assert said == ["1", "2", "other"]
+
+
+def test_a_callers_readonly_variables_are_respected(place: Place, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    icctl("init", cwd=other, env={"INTERCORE_MODE": "direct"})
+
+    said = place.say(f"""
+    readonly INTERCORE_BIN=$(type -P icctl) INTERCORE_DB={other}/.clavain/intercore.db
+    readonly CLAUDE_SESSION_ID=me INTERCORE_SOCKET=$INTERCORE_SOCKET
+    cd {other}
+    ( intercore_state_set k s 1 ); intercore_state_get k s; set -o posix; ( intercore_state_get k s )
+    """)
+
+    assert said == ["1", "1"]
+    assert icctl("state", "get", "k", "s", cwd=place.project, env=place.env).returncode == 1
+
+
+@pytest.mark.parametrize("descriptor", [8, 9])
+def test_a_trace_into_our_descriptors_does_not_disturb(place: Place, descriptor: int) -> None:
+    said = place.say(f"""
+    exec {descriptor}>trace; BASH_XTRACEFD={descriptor}; set -x
+    intercore_state_incr n s; intercore_state_incr n s; intercore_state_incr n s
+    """)
+
+    assert said == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("door", ["native"], indirect=True)
+def test_too_few_descriptors_for_a_helper_are_enough_for_a_process(place: Place) -> None:
+    done = place.run(
+        "intercore_available; intercore_available; ulimit -n 9; intercore_state_incr n s; intercore_state_incr n s"
+    )
+
+    assert done.stdout.split() == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("way", ["{}", "( {} )"])
+def test_an_output_that_cannot_be_written_is_an_error(place: Place, way: str) -> None:
+    call = way.format("intercore_state_get k s >/dev/full")
+
+    done = place.run(f"intercore_state_set k s 1; intercore_state_set k s 1; {call}; echo $?")
+
+    assert done.stdout == b"2\n"
+
+
+def test_a_directory_that_is_not_the_one_that_PWD_says_is_looked_up(place: Place) -> None:  # noqa: N802
+    said = place.say("""
+    intercore_state_set k s 1; intercore_state_set k s 1
+    PWD=/; intercore_state_get k s
+    """)
+
+    assert said == ["1"]
+
+
+def test_a_program_found_in_a_relative_directory_is_found_again_elsewhere(place: Place) -> None:
+    (place.project / "bin").symlink_to(Path(place.env["PATH"].split(":")[0]))
+    (place.project / "sub").mkdir()
+    place.env["PATH"] = "bin:/usr/bin:/bin"
+
+    assert place.say("intercore_state_incr n s; cd sub; ( intercore_state_incr n s )") == ["1", "2"]
 
 
 # --- which program, which database, which socket ---
@@ -444,8 +529,8 @@ def test_a_legacy_guard_with_an_interval_is_due_again_after_it(bare: Place) -> N
     check = "intercore_sentinel_check_or_legacy n s 60 guard; echo $?"
 
     assert bare.say(f"{check}; {check}") == ["0", "1"]
-    assert bare.say(f"touch -d '59 seconds ago' guard; {check}") == ["1"]
-    assert bare.say(f"touch -d '61 seconds ago' guard; {check}; {check}; ls") == ["0", "1", "guard"]
+    assert bare.say(f"touch -d '58 seconds ago' guard; {check}") == ["1"]
+    assert bare.say(f"touch -d '62 seconds ago' guard; {check}; {check}; ls") == ["0", "1", "guard"]
 
 
 def test_a_legacy_guard_that_somebody_touched_counts(bare: Place) -> None:
@@ -477,6 +562,29 @@ def test_a_legacy_claim_that_died_half_way_is_taken_over(bare: Place) -> None:
     assert bare.say(f"touch -d '2 minutes ago' g.due-1000000000; {check}; {check}; {check}; ls") == [
         "1", "0", "1", "g",
     ]  # fmt: skip
+
+
+def test_an_interval_that_is_none_is_a_mistake_and_nothing_is_evaluated(bare: Place) -> None:
+    for interval in ("x", "300s", "", "x[$(touch pwned)0]", "-1"):
+        done = bare.run(f"intercore_sentinel_check_or_legacy n s '{interval}' g; echo $?")
+
+        assert done.stdout == b"3\n"
+        assert done.stderr.count(b"\n") == 1
+    assert bare.say("mkdir g; touch -d '9 seconds ago' g; intercore_sentinel_check_or_legacy n s 08 g; echo $?; ls") == ["0", "g"]  # fmt: skip
+
+
+def test_shadowed_commands_and_odd_options_do_not_defeat_a_guard(bare: Place) -> None:
+    said = bare.say("""
+    mkdir() { command mkdir -p "$@"; }; rm() { echo never; }; touch() { echo never; }
+    shopt -s failglob; set -f
+    intercore_sentinel_check_or_legacy n s 0 g; echo $?
+    intercore_sentinel_check_or_legacy n s 0 g; echo $?
+    intercore_state_delete_all k 'none*'; echo $?
+    intercore_sentinel_reset_all n 'g*'; echo $?
+    set +f; shopt -u failglob; ls
+    """)
+
+    assert said == ["0", "1", "0", "0"]
 
 
 @pytest.mark.parametrize("due", [False, True])

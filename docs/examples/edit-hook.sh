@@ -13,7 +13,7 @@ session=${1:?a session} file=${2:?a file}
 edits=0
 intercore_state_incr -v edits edits "$session" 1 1h || exit 0
 
-# 0 allowed, or no intercore here; 1 throttled; 2 could not tell, then rather no reminder than many.
+# 0 allowed, 1 throttled; 2 could not tell: then rather no reminder than many.
 if intercore_sentinel_check edit_remind "$session" 300; then
     echo "$edits edits within the hour, the last in $file: time to commit?"
 fi

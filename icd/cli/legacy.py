@@ -21,6 +21,7 @@ _REASONS: dict[Verdict, str] = {
     "same": "already imported",
     "superseded": "the database has other data, at least as new",
     "expired": "a cache past its time",
+    "early": "its time lies in the future",
 }
 
 

@@ -6,7 +6,8 @@ Invariants
     - bringing the same file in again changes nothing;
     - what was written is read back inside the same transaction, or everything is undone.
 
-A file whose time lies in the future is brought in where nothing is, as of now.
+A time that lies in the future says nothing about what is newer: such a file waits for its time.
+Only a once-only guard needs no time.
 State shows whole seconds, so a tie within a second goes to the database.
 """
 
@@ -21,7 +22,8 @@ from icd.errors import Unhealthy
 
 # new, updated: to be brought in, over nothing or over something older.  same: it is there already.
 # superseded: the database has something else, at least as new.  expired: a cache past its time.
-Verdict = Literal["new", "updated", "same", "superseded", "expired"]
+# early: its time is still to come.
+Verdict = Literal["new", "updated", "same", "superseded", "expired", "early"]
 WRITTEN: frozenset[Verdict] = frozenset({"new", "updated"})
 
 
@@ -81,15 +83,19 @@ def scopes(conn: sqlite3.Connection, key: str, *, now_ms: int) -> int:
 def judge_document(conn: sqlite3.Connection, file: Document, *, now_ms: int) -> Verdict:
     if file.ttl_ms and file.mtime_ms + file.ttl_ms <= now_ms:
         return "expired"
+    if file.mtime_ms > now_ms:
+        return "early"
     row = state.get(conn, file.key, file.scope_id, now_ms=now_ms)
     if row is None:
         return "new"
-    if row.updated_at < file.mtime_ms // 1000 and file.mtime_ms <= now_ms:
+    if row.updated_at < file.mtime_ms // 1000:
         return "updated"
     return "same" if row.payload == file.payload else "superseded"
 
 
 def judge_guard(conn: sqlite3.Connection, file: Guard, *, now_ms: int) -> Verdict:
+    if file.interval_s and file.mtime_ms > now_ms:
+        return "early"
     claim = sentinels.find(conn, file.name, file.scope_id)
     if claim is None:
         return "new"
@@ -113,7 +119,7 @@ def bring_document(
             file.payload,
             ttl_ms=file.ttl_ms,
             writer=writer,
-            now_ms=min(file.mtime_ms, now_ms),
+            now_ms=file.mtime_ms,
         )
         if state.get(conn, file.key, file.scope_id, now_ms=now_ms) != written:
             raise _lost(f"{file.key} {file.scope_id}")

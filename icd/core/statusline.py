@@ -121,7 +121,7 @@ WHERE key IN ('dispatch', 'bead', 'lane', 'pressure', 'budget') AND scope_id = ?
 # Written under a pid instead of a session; by this session, or by nobody knows whom.
 _BY_PID = """
 SELECT scope_id, substr(payload, 1, ?3), updated_at FROM state
-WHERE key = 'dispatch' AND scope_id >= '0' AND scope_id < ':'
+WHERE key = 'dispatch' AND scope_id >= '0' AND scope_id < ':' AND scope_id NOT GLOB '*[^0-9]*'
       AND (writer_session IS NULL OR writer_session = ?1)
       AND (expires_ms IS NULL OR expires_ms > ?2)
 ORDER BY version DESC LIMIT ?4

@@ -2,12 +2,16 @@
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from icd.errors import UnreadableInput
 from icd.legacy.patterns import CHANNELS, FILES, FOLDER, INTERBAND, Pattern, envelopes
+
+# Hidden files, and the turns that lib-intercore.sh takes at a guard.
+_IGNORED = re.compile(rb"\A\.|\.due-[0-9]+\Z")
 
 
 class Found(Struct, frozen=True):
@@ -42,7 +46,7 @@ def _matches(folder: str, patterns: list[Pattern], *, optional: bool = False) ->
             for file in files:
                 for pattern in patterns:
                     scope = pattern.scope(file.name)
-                    if scope is not None and not file.name.startswith(b"."):
+                    if scope is not None and not _IGNORED.search(file.name):
                         yield Found(pattern, file.path, scope, _mtime_ms(file))
     except OSError as exc:
         if not (optional and exc.errno in (errno.ENOENT, errno.ENOTDIR)):

@@ -21,6 +21,7 @@ from msgspec import Struct
 # The largest payload with its envelope; what is larger is not ours.
 READ_BYTES = 1024 * 1024 + 64 * 1024
 TEMPORARY = ".intercore-"
+TEMPORARY_END = ".tmp"  # a row's own file ends in .json
 # A temporary file that is older was left behind by a crash.
 TEMPORARY_SECONDS = 60.0
 
@@ -56,7 +57,7 @@ class Directory:
             return Found(file.read(READ_BYTES), int(facts.st_mtime))
 
     def write(self, name: str, content: bytes, *, modified: int) -> None:
-        temporary = f"{TEMPORARY}{os.getpid()}-{next(_numbers)}.tmp"
+        temporary = f"{TEMPORARY}{os.getpid()}-{next(_numbers)}{TEMPORARY_END}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(temporary, flags, 0o600, dir_fd=self._fd)
         try:
@@ -81,7 +82,7 @@ class Directory:
     def remove_leftovers(self, *, now: float) -> None:
         """Temporary files of daemons that did not live to rename them."""
         for name in self.names():
-            if name.startswith(TEMPORARY):
+            if name.startswith(TEMPORARY) and name.endswith(TEMPORARY_END):
                 with contextlib.suppress(OSError):
                     facts = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
                     if now - facts.st_mtime > TEMPORARY_SECONDS:

@@ -73,6 +73,8 @@ class Session(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._unread = False
         self._outlet.resume()
+        if self._busy and not self._closing and len(self._inbox) <= limits.AHEAD_BYTES:
+            self._transport.resume_reading()  # or the end of a stream's peer would not be seen
         self._go_on()
 
     def connection_lost(self, _exc: Exception | None) -> None:

@@ -98,14 +98,15 @@ def test_a_row_that_has_expired_is_not_in_the_way(conn):
     assert bring(conn, document()) == "new"
 
 
-def test_a_document_from_the_future_is_brought_in_as_of_now_and_only_over_nothing(conn):
-    future = document(age=-HOUR)
+def test_a_document_from_the_future_waits_for_its_time(conn):
+    future = document(age=-5000)
+    bring(conn, document(payload='"older"'))
 
-    first, second = bring(conn, future), bring(conn, future, now_ms=NOW + 5000)
-    third = bring(conn, document('{"a":3}', age=-HOUR), now_ms=NOW + 5000)
+    early = bring(conn, future)
+    state.set(conn, future.key, future.scope_id, '"newer"', writer=Writer(), now_ms=NOW + 6000)
 
-    assert (first, second, third) == ("new", "same", "superseded")
-    assert row(conn).updated_at == NOW // 1000
+    assert early == "early"
+    assert bring(conn, future, now_ms=NOW + 8000) == "superseded"
 
 
 def test_a_cache_lives_as_long_as_its_file_would_have(conn):
@@ -213,12 +214,12 @@ def test_a_retry_of_the_claim_that_a_newer_guard_replaced_is_throttled(conn):
     assert not again.allowed
 
 
-def test_a_guard_from_the_future_throttles_from_now_on_and_is_not_renewed(conn):
+def test_a_guard_from_the_future_waits_for_its_time_unless_it_needs_none(conn):
     future = guard(age=-HOUR, interval=300)
 
-    assert bring(conn, future) == "new"
-    assert bring(conn, future, now_ms=NOW + 5000) == "superseded"
-    assert is_allowed(conn, 300, now_ms=NOW + 300_000)
+    assert bring(conn, future) == "early"
+    assert bring(conn, future, now_ms=NOW + 2 * HOUR) == "new"
+    assert bring(conn, guard(age=-HOUR, interval=0, name="once")) == "new"
 
 
 # --- comparing changes nothing --------------------------------------------------------------

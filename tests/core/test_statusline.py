@@ -120,6 +120,12 @@ def test_the_dispatch_of_another_session_is_not_shown(put, read):
     assert read(alive={100, 200}).dispatch.name == "mine"
 
 
+def test_a_session_whose_name_starts_with_a_digit_is_not_taken_for_a_pid(put, read):
+    put("dispatch", "3f2a-other", {"name": "theirs", "pid": 100})
+
+    assert read(alive={3, 100}).dispatch is None
+
+
 def test_the_sessions_own_dispatch_goes_first_unless_it_is_gone(put, read):
     put("dispatch", "s1", {"name": "own", "pid": 1})
     put("dispatch", "200", {"name": "other"})

@@ -23,6 +23,7 @@ def test_files_are_found_newest_first(found, write):
 def test_other_files_are_none_of_our_business(found, write):
     write("clavain-other-s1")
     write("stop")
+    write("clavain-stop-s1.due-1700000000")
 
     assert found() == []
 

@@ -300,7 +300,9 @@ def test_files_of_others_are_swept_only_if_they_are_ours_and_old(root):
 def test_temporary_files_of_a_crash_are_swept_away(root):
     update(copies(root), row())
     directory = root / "interphase" / "bead"
-    for name, age in [(f"{TEMPORARY}1-1.tmp", 61), (f"{TEMPORARY}2-1.tmp", 1), (".theirs.tmp", 99)]:
+    own = f"{TEMPORARY}x.json"  # of a row whose scope is called like that
+    ages = {f"{TEMPORARY}1-1.tmp": 61, f"{TEMPORARY}2-1.tmp": 1, ".theirs.tmp": 99, own: 99}
+    for name, age in ages.items():
         (directory / name).write_text("")
         os.utime(directory / name, (NOW - age, NOW - age))
     found = copies(root)
@@ -308,7 +310,7 @@ def test_temporary_files_of_a_crash_are_swept_away(root):
 
     found.sweep(now_ms=NOW * 1000)
 
-    assert sorted(os.listdir(directory)) == [f"{TEMPORARY}2-1.tmp", ".theirs.tmp", "s1.json"]
+    assert sorted(os.listdir(directory)) == [f"{TEMPORARY}2-1.tmp", own, ".theirs.tmp", "s1.json"]
 
 
 def test_sweeping_where_nothing_is_makes_nothing(root):

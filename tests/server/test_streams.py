@@ -1,5 +1,6 @@
 """Commands that go on: through the keyhole, through JSON-RPC, and without a daemon."""
 
+import asyncio
 import json
 import os
 import signal
@@ -17,7 +18,9 @@ from icd.cli.main import plan
 from icd.core.statusline import Lane, Statusline
 from icd.rpc.method import Answer
 from icd.server import limits
+from icd.server.desk import Desk
 from icd.server.keyhole import chunk
+from icd.server.session import Session
 from icd.server.streams import Outlet, Stream
 from tests.processes import BIN, CLEAN, PATIENCE, Daemon, icctl, read_all, read_line, running, until
 
@@ -236,6 +239,29 @@ def test_a_watcher_that_does_not_read_holds_up_nobody(
         while not other.line().startswith("lane 499"):
             pass
         assert time.monotonic() - began < PATIENCE
+
+
+def test_a_peer_that_was_slow_once_is_heard_again_while_its_stream_goes_on() -> None:
+    """Else its end would never be noticed, and its stream go on for ever."""
+
+    async def main() -> tuple[bool, bool]:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        session = Session(Desk(1, None, None), None, lambda _: None)  # type: ignore[arg-type]
+        with theirs:
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: session, ours
+            )
+            session._busy = True  # a stream
+            session.pause_writing()
+            paused = transport.is_reading()
+            session.resume_writing()
+            resumed = transport.is_reading()
+            transport.abort()
+            await session.ended.wait()
+        return paused, resumed
+
+    assert anyio.run(main) == (False, True)
 
 
 def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last() -> None:
