@@ -168,21 +168,28 @@ _intercore_talk() {
     printf 'ic1 %d\0d%s\0eINTERCORE_DB=%s\0eCLAUDE_SESSION_ID=%s\0eHOME=%s\0' \
         "$(( $# + 4 ))" "$PWD" "${INTERCORE_DB-}" "${CLAUDE_SESSION_ID-}" "${HOME-}" >&8
     printf 'a%s\0' "$@" >&8
-    # It answers in time; unless it is stopped, or dead.
-    until IFS= read -r -d '' -t 1 _intercore_reply <&9; do
-        (( _intercore_patience-- > -3 )) && kill -0 "$_intercore_helper" 2>/dev/null || return 0
-    done
+    _intercore_hear _intercore_reply || return 0
     case $_intercore_reply in
         [0-9]*@)
             _intercore_out=$(<"$_intercore_pipes/stdout")
             _intercore_err=$(<"$_intercore_pipes/stderr") ;;
         [0-9]*)
-            IFS= read -r -d '' -t 1 _intercore_out <&9 || _intercore_reply=
-            IFS= read -r -d '' -t 1 _intercore_err <&9 || _intercore_reply=
+            _intercore_hear _intercore_out && _intercore_hear _intercore_err || _intercore_reply=
             # Short ones only: looking for a suffix in a long string takes bash minutes.
             _intercore_out=${_intercore_out%$'\n'}
             _intercore_err=${_intercore_err%$'\n'} ;;
     esac
+}
+
+# The next field of an answer; 1 if it does not come, because the helper is stopped, or dead.
+_intercore_hear() {
+    local _intercore_part='' _intercore_whole=''
+    until IFS= read -r -d '' -t 1 _intercore_part <&9; do
+        _intercore_whole+=$_intercore_part # what came before the second was over
+        (( _intercore_patience-- > -3 )) || return 1
+        kill -0 "$_intercore_helper" 2>/dev/null || return 1
+    done
+    printf -v "$1" '%s' "$_intercore_whole$_intercore_part"
 }
 
 # What the helper could not answer, a process of its own goes on with.
