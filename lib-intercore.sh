@@ -50,9 +50,9 @@ _intercore_call() {
             _intercore_status=2
     else
         case $_intercore_to in
-            -) _intercore_run "$@" || _intercore_status=$? ;;
-            .) _intercore_run "$@" >/dev/null || _intercore_status=$? ;;
-            *) _intercore_out=$(_intercore_run "$@") || _intercore_status=$? ;;
+            -) (_intercore_become "$@") || _intercore_status=$? ;;
+            .) (_intercore_become "$@") >/dev/null || _intercore_status=$? ;;
+            *) _intercore_out=$(_intercore_become "$@") || _intercore_status=$? ;;
         esac
     fi
     [[ $_intercore_to == [-.] ]] || printf -v "$_intercore_to" '%s' "$_intercore_out"
@@ -82,19 +82,15 @@ _intercore_find() {
     return 1
 }
 
-# A process of its own.  Variables count whether they are exported or not.
-_intercore_run() {
+# Become the program: only for subshells.  Variables count whether they are exported or not.
+_intercore_become() {
+    export INTERCORE_DB INTERCORE_MODE INTERCORE_SOCKET CLAUDE_SESSION_ID
     if [[ -n ${_intercore_stdin-} ]]; then
-        _intercore_exec "$@" <<<"$_intercore_stdin"
+        exec "$_intercore_program" "$@" <<<"$_intercore_stdin"
     else
-        _intercore_exec "$@"
+        exec "$_intercore_program" "$@"
     fi
 }
-
-_intercore_exec() (
-    export INTERCORE_DB INTERCORE_MODE INTERCORE_SOCKET CLAUDE_SESSION_ID
-    exec "$_intercore_program" "$@"
-)
 
 # --- the helper: see icctl/helper.py for what is written and read ---
 
@@ -126,7 +122,7 @@ _intercore_is_native() {
 
 _intercore_summon() {
     local _intercore_line
-    _intercore_line=$(_intercore_exec --helper "$$" 2>/dev/null) || _intercore_line=none
+    _intercore_line=$(_intercore_become --helper "$$" 2>/dev/null) || _intercore_line=none
     _intercore_helper=${_intercore_line%% *}
     _intercore_pipes=${_intercore_line#* }
     [[ -p $_intercore_pipes/in ]] || _intercore_helper=none
@@ -197,7 +193,7 @@ _intercore_take_over() {
     local INTERCORE_HANDOVER=$1
     shift
     [[ -z $INTERCORE_HANDOVER ]] || export INTERCORE_HANDOVER
-    _intercore_out=$(_intercore_run "$@")
+    _intercore_out=$(_intercore_become "$@")
 }
 
 _intercore_lost() {
