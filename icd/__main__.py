@@ -18,13 +18,17 @@ def main() -> None:
 @main.command()
 @click.option("--socket", "socket_path", metavar="PATH", help="Listen here.")
 @click.option("--config", "config_file", metavar="FILE", help="Read the settings from here.")
-def serve(socket_path: str | None, config_file: str | None) -> None:
+@click.option("--durability", metavar="normal|full", help="What a commit waits for.")
+@click.option(
+    "--idle-seconds", metavar="N", help="How long a database is quiet before it is tidied."
+)
+def serve(socket_path: str | None, config_file: str | None, **flags: str | None) -> None:
     """Serve in the foreground until SIGTERM or Ctrl-C; logs go to stderr."""
     from icd.server.serve import main as run
 
     _fill_standard_descriptors()
     try:
-        status = run(socket_path, config_file)
+        status = run(socket_path, config_file, flags)
     except IcError as exc:
         hint = f"; {exc.hint}" if exc.hint else ""
         sys.stderr.write(f"icd: {exc.message}{hint}\n")
