@@ -5,202 +5,46 @@ project, the environment, and flags.  The environment and the flags are those of
 opens the database.  Both hosts read everything the same way.
 """
 
-import os
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from icd.config.settings import (
+    CHANNELS,
+    DEFAULTS,
+    RETENTION_SECONDS,
+    Channel,
+    Mirror,
+    Settings,
+    complete,
+)
+from icd.config.sources import (
+    PROJECT_FILE,
+    USER_FILE,
+    VARIABLES,
+    Given,
+    check_environment,
+    from_environment,
+    from_flags,
+    load,
+    project_file,
+    read,
+    user_file,
+)
 
-import msgspec
-
-from icd.errors import Misconfigured
-
-if TYPE_CHECKING:
-    from icd.config.files import Complaint, File, Problem
-
-USER_FILE = ".config/intercore/config.toml"
-PROJECT_FILE = "intercore.toml"
-
-
-# What a namespace, a channel or a type may be called: it becomes part of a path.
-_Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\Z")]
-_Path = Annotated[
-    str,
-    msgspec.Meta(
-        pattern=r"\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\Z"
-    ),
+__all__ = [
+    "CHANNELS",
+    "DEFAULTS",
+    "PROJECT_FILE",
+    "RETENTION_SECONDS",
+    "USER_FILE",
+    "VARIABLES",
+    "Channel",
+    "Given",
+    "Mirror",
+    "Settings",
+    "check_environment",
+    "complete",
+    "from_environment",
+    "from_flags",
+    "load",
+    "project_file",
+    "read",
+    "user_file",
 ]
-
-
-class Channel(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
-):
-    """Where the rows of one key are mirrored to; what is left out is as `CHANNELS` has it."""
-
-    enabled: bool = True
-    # `<namespace>/<channel>`: two directories below the root.
-    path: _Path | None = None
-    # The `type` of the envelope; else the name of the channel.
-    type: _Word | None = None
-    # What the envelope names as its session: the row's scope, or the session that wrote the row.
-    session: Literal["scope", "writer"] | None = None
-    # A row that was not written for this long is no longer mirrored; 0: as long as the row lives.
-    retention_seconds: Annotated[int, msgspec.Meta(ge=0, le=3_162_240_000)] | None = None
-
-
-_DAY = 86_400
-
-# What interline and its friends read, with the retention that interband gives each channel.
-CHANNELS = {
-    "dispatch": Channel(
-        path="clavain/dispatch", type="dispatch", session="writer", retention_seconds=_DAY // 4
-    ),
-    "bead": Channel(path="interphase/bead", type="bead_phase"),
-    "lane": Channel(path="interphase/lane", type="lane"),
-    "coordination": Channel(
-        path="interlock/coordination",
-        type="coordination_signal",
-        session="writer",
-        retention_seconds=_DAY // 2,
-    ),
-    "pressure": Channel(path="intercheck/pressure", type="context_pressure"),
-    "budget": Channel(path="interstat/budget", type="budget_alert"),
-}
-RETENTION_SECONDS = _DAY
-
-
-def complete(key: str, given: Channel) -> Channel:
-    """The channel of a key, with nothing left open."""
-    usual = CHANNELS.get(key, Channel())
-    path = given.path or usual.path or ""
-    retentions = (given.retention_seconds, usual.retention_seconds, RETENTION_SECONDS)
-    return Channel(
-        enabled=given.enabled,
-        path=path,
-        type=given.type or usual.type or path.rpartition("/")[2],
-        session=given.session or usual.session or "scope",
-        retention_seconds=next(seconds for seconds in retentions if seconds is not None),
-    )
-
-
-class Mirror(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which rows of state are mirrored to files that other programs read."""
-
-    enabled: bool = True
-    # Else the daemon's $INTERBAND_ROOT, else ~/.interband.
-    root: Annotated[str, msgspec.Meta(pattern=r"\A(/[^\0]*)?\Z")] = ""
-    channels: dict[str, Channel] = {}
-
-
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person may change, with the defaults that serve everybody else."""
-
-    # "full" survives power loss; "normal" survives every crash of a process.
-    durability: Literal["normal", "full"] = "normal"
-    # How long a database must be quiet before the daemon prunes and checkpoints it.
-    idle_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=86_400)] = 2.0
-    mirror: Mirror = Mirror()
-
-
-DEFAULTS = Settings()
-
-# What the environment can set, too; `icd serve` has a flag for each.
-VARIABLES = {"durability": "INTERCORE_DURABILITY", "idle_seconds": "INTERCORE_IDLE_SECONDS"}
-
-Given = dict[str, object]  # values by setting, judged
-
-
-def load(user: str | None, project: str | None = None, given: Given | None = None) -> Settings:
-    """What the files say, the user's before the project's, and then what was given."""
-    values: dict[str, object] = {}
-    for file in read(user, project):
-        if file.problems:
-            raise Misconfigured(str(file.problems[0]))
-        _merge(values, file.values)
-    values.update(given or {})
-    return msgspec.convert(values, Settings) if values else DEFAULTS
-
-
-def read(user: str | None, project: str | None) -> "Iterator[File]":
-    """Those of the files that are there, each with all that is wrong in it."""
-    for path, rules in ((user, _rules), (project, _rules_of_a_project)):
-        if path is not None and os.path.exists(path):
-            # Most machines have no such file, and every direct call pays for an import.
-            from icd.config import files
-
-            yield files.read(path, Settings, rules)
-
-
-def from_environment(env: Mapping[str, str]) -> Given:
-    """An empty variable counts as unset."""
-    given = {name: env.get(variable) for name, variable in VARIABLES.items()}
-    return {
-        name: _judged(name, text, f"${VARIABLES[name]}") for name, text in given.items() if text
-    }
-
-
-def check_environment(env: Mapping[str, str]) -> "list[Problem]":
-    """Everything that is wrong, where `from_environment` stops at the first."""
-    from icd.config.files import Problem
-
-    found = []
-    for variable in VARIABLES.values():
-        try:
-            from_environment({variable: env.get(variable, "")})
-        except Misconfigured as exc:
-            place, _, sentence = exc.message.partition(": ")
-            found.append(Problem(place, None, sentence))
-    return found
-
-
-def from_flags(flags: Mapping[str, str | None]) -> Given:
-    return {
-        name: _judged(name, text, f"--{name.replace('_', '-')}")
-        for name, text in flags.items()
-        if text is not None
-    }
-
-
-def user_file(home: str | None) -> str | None:
-    return os.path.join(home, USER_FILE) if home else None
-
-
-def project_file(database: str) -> str:
-    return os.path.join(os.path.dirname(database), PROJECT_FILE)
-
-
-def _merge(values: dict[str, object], found: dict[str, object]) -> None:
-    """Table by table: a project that says one thing about the mirror keeps the rest."""
-    for name, value in found.items():
-        known = values.get(name)
-        if isinstance(known, dict) and isinstance(value, dict):
-            _merge(known, value)
-        else:
-            values[name] = value
-
-
-def _judged(name: str, text: str, place: str) -> object:
-    text = text.encode("utf-8", "backslashreplace").decode()  # an environment may hold any bytes
-    try:
-        return getattr(msgspec.convert({name: text}, Settings, strict=False), name)
-    except msgspec.ValidationError as exc:
-        sentence = str(exc).partition(" - at ")[0]
-        raise Misconfigured(f"{place}: {sentence}", hint="correct it, or leave it out") from exc
-
-
-def _rules(values: dict[str, object]) -> "Iterator[Complaint]":
-    """What the types of single settings cannot say."""
-    for key, channel in _table(_table(values, "mirror"), "channels").items():
-        if key not in CHANNELS and isinstance(channel, dict) and "path" not in channel:
-            yield ("mirror", "channels", key), f"the channel `{key}` needs a path"
-
-
-def _rules_of_a_project(values: dict[str, object]) -> "Iterator[Complaint]":
-    """A project may come from anywhere: where files are written is for the user to say."""
-    if "root" in _table(values, "mirror"):
-        sentence = f"mirror.root can be set for all projects only, in ~/{USER_FILE}"
-        yield ("mirror", "root"), sentence
-    yield from _rules(values)
-
-
-def _table(values: dict[str, object], name: str) -> dict[str, object]:
-    found = values.get(name)
-    return found if isinstance(found, dict) else {}

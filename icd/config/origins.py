@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
-from icd.config import CHANNELS, VARIABLES, Channel, Given, Settings, complete, load, read
 from icd.config.files import dotted, place
 from icd.config.lines import Path, paths
+from icd.config.settings import CHANNELS, Channel, Settings, complete
+from icd.config.sources import VARIABLES, Given, load, read
 
 DEFAULT = "default"
 
