@@ -19,6 +19,7 @@ SINGLES = {
     "ping": "daemon",
     "status": "daemon",
     "lib-path": "library",
+    "completion": "completion",
 }
 
 
