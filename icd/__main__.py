@@ -42,6 +42,24 @@ def serve(socket_path: str | None, config_file: str | None, **flags: str | None)
     os._exit(status)
 
 
+@main.command()
+@click.argument("directory", metavar="DIR")
+def manual(directory: str) -> None:
+    """Write the manual pages below DIR, such as ~/.local/share/man."""
+    from icd.cli.manual import pages
+
+    try:
+        for path, page in pages(main).items():
+            file = os.path.join(directory, path)
+            os.makedirs(os.path.dirname(file), exist_ok=True)
+            with open(file, "w", encoding="utf-8") as stream:
+                stream.write(page)
+            click.echo(file)
+    except OSError as exc:
+        sys.stderr.write(f"icd: cannot write the manual: {exc}; name a directory of yours\n")
+        sys.exit(2)
+
+
 def _fill_standard_descriptors() -> None:
     """A closed stderr would otherwise become the socket, and the log be written into it."""
     for fd in (0, 1, 2):

@@ -213,11 +213,13 @@ def test_every_setting_is_documented_with_its_default(field):
     assert flag == (f"`--{field.name.replace('_', '-')}`" if given else "")
 
 
-def test_every_option_of_the_daemon_is_documented():
-    described = section(text("cli.md"), "icd serve")
+@pytest.mark.parametrize("name", icd.commands)
+def test_every_command_of_the_daemon_is_documented_with_its_options(name):
+    described = section(text("cli.md"), f"icd {name}")
 
-    for param in icd.commands["serve"].params:
-        assert f"`{param.opts[0]}" in described
+    assert f"    icd {name}" in described
+    for param in icd.commands[name].params:
+        assert f"`{param.opts[0]}" in described or isinstance(param, click.Argument)
 
 
 def test_the_daemon_has_a_flag_for_every_setting_that_has_a_variable():
