@@ -94,7 +94,8 @@ def _run(call: Call, home: str | None) -> Answer:
 def _run_once(call: Call, home: str | None) -> Answer:
     find = paths.target if call.method.creates else paths.resolve
     path = paths.canonical(find(call.where))
-    settings = config.load(config.user_file(home), config.project_file(path))
+    given = config.from_environment(os.environ)
+    settings = config.load(config.user_file(home), config.project_file(path), given)
     database = Database(path, settings)
     (answer,) = run_batch(database, [call], clock=Clock(), close=True)
     return answer or Answer(moved=True)  # its directory vanished under an init: once more

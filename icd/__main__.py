@@ -18,13 +18,17 @@ def main() -> None:
 @main.command()
 @click.option("--socket", "socket_path", metavar="PATH", help="Listen here.")
 @click.option("--config", "config_file", metavar="FILE", help="Read the settings from here.")
-def serve(socket_path: str | None, config_file: str | None) -> None:
+@click.option("--durability", metavar="normal|full", help="What a commit waits for.")
+@click.option(
+    "--idle-seconds", metavar="N", help="How long a database is quiet before it is tidied."
+)
+def serve(socket_path: str | None, config_file: str | None, **flags: str | None) -> None:
     """Serve in the foreground until SIGTERM or Ctrl-C; logs go to stderr."""
     from icd.server.serve import main as run
 
     _fill_standard_descriptors()
     try:
-        status = run(socket_path, config_file)
+        status = run(socket_path, config_file, flags)
     except IcError as exc:
         hint = f"; {exc.hint}" if exc.hint else ""
         sys.stderr.write(f"icd: {exc.message}{hint}\n")
@@ -36,6 +40,24 @@ def serve(socket_path: str | None, config_file: str | None) -> None:
     sys.stderr.flush()
     # aiosqlite's threads would keep a daemon that is done alive if a database hangs.
     os._exit(status)
+
+
+@main.command()
+@click.argument("directory", metavar="DIR")
+def manual(directory: str) -> None:
+    """Write the manual pages below DIR, such as ~/.local/share/man."""
+    from icd.cli.manual import pages
+
+    try:
+        for path, page in pages(main).items():
+            file = os.path.join(directory, path)
+            os.makedirs(os.path.dirname(file), exist_ok=True)
+            with open(file, "w", encoding="utf-8") as stream:
+                stream.write(page)
+            click.echo(file)
+    except OSError as exc:
+        sys.stderr.write(f"icd: cannot write the manual: {exc}; name a directory of yours\n")
+        sys.exit(2)
 
 
 def _fill_standard_descriptors() -> None:

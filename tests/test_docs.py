@@ -16,9 +16,10 @@ import msgspec
 import pytest
 
 from icd import errors
+from icd.__main__ import main as icd
 from icd.cli import commands, flags
 from icd.cli.statusline import PREFIX, SHOW
-from icd.config import CHANNELS, RETENTION_SECONDS, Channel, Mirror, Settings
+from icd.config import CHANNELS, RETENTION_SECONDS, VARIABLES, Channel, Mirror, Settings
 from icd.core.statusline import Statusline
 from icd.db import migrate
 from icd.legacy import patterns
@@ -98,6 +99,7 @@ def test_every_global_flag_is_documented(flag):
         "INTERBAND_ROOT",
         "CLAUDE_SESSION_ID",
         "IC_LOG_LEVEL",
+        *VARIABLES.values(),
     ],
 )
 def test_every_environment_variable_is_documented_and_used(variable):
@@ -202,9 +204,26 @@ def test_every_limit_is_documented_with_its_value(name):
 
 @pytest.mark.parametrize("field", msgspec.structs.fields(Settings), ids=lambda field: field.name)
 def test_every_setting_is_documented_with_its_default(field):
-    _name, default, _meaning = row(section(text("configuration.md"), "Settings"), field.name)
+    described = section(text("configuration.md"), "Settings")
+    _name, default, variable, flag, _meaning = row(described, field.name)
+    given = field.name in VARIABLES
 
     assert default == f"`{msgspec.json.encode(field.default).decode()}`"
+    assert variable == (f"`{VARIABLES[field.name]}`" if given else "")
+    assert flag == (f"`--{field.name.replace('_', '-')}`" if given else "")
+
+
+@pytest.mark.parametrize("name", icd.commands)
+def test_every_command_of_the_daemon_is_documented_with_its_options(name):
+    described = section(text("cli.md"), f"icd {name}")
+
+    assert f"    icd {name}" in described
+    for param in icd.commands[name].params:
+        assert f"`{param.opts[0]}" in described or isinstance(param, click.Argument)
+
+
+def test_the_daemon_has_a_flag_for_every_setting_that_has_a_variable():
+    assert VARIABLES.keys() <= {param.name for param in icd.commands["serve"].params}
 
 
 @pytest.mark.parametrize("name", [*Mirror.__struct_fields__, *Channel.__struct_fields__])

@@ -28,6 +28,7 @@ HOSTILE = {
     "TERM": "dumb",
     "INTERCORE_DB": "/nonexistent/.clavain/wrong.db",
     "CLAUDE_SESSION_ID": "of-the-daemon",
+    "INTERCORE_DURABILITY": "full",
     "NO_COLOR": "1",
 }
 CALLER = {"CLAUDE_SESSION_ID": "of-the-caller", "COLUMNS": "200"}

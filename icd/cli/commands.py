@@ -9,6 +9,7 @@ GROUPS = {
     "state": ("state", "small JSON documents by key and scope"),
     "sentinel": ("sentinels", "throttle guards: one claim per interval"),
     "compat": ("compat", "the way over from legacy temporary files"),
+    "config": ("config", "the settings"),
 }
 SINGLES = {
     "init": "database",
@@ -18,6 +19,7 @@ SINGLES = {
     "ping": "daemon",
     "status": "daemon",
     "lib-path": "library",
+    "completion": "completion",
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput
 from icd.rpc.method import Answer, Call, Params
 
@@ -114,6 +115,12 @@ class World(msgspec.Struct):
     invocation: Invocation
     json: bool
     verbose: bool = False
+    db: str | None = None
+
+    @property
+    def where(self) -> Where:
+        """The caller's words about which database it means."""
+        return Where(self.invocation.cwd, self.db, self.invocation.env.get("INTERCORE_DB"))
 
     def stdin(self) -> bytes:
         if self.invocation.stdin is None:

@@ -61,7 +61,8 @@ def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
             return _unknown(invocation.program, words[0])
         if flags.help:
             return Output(0, texts.command(invocation.program, context, command))
-        wanted = _parse(command, context, words, World(invocation, flags.json, flags.verbose))
+        world = World(invocation, flags.json, flags.verbose, flags.db)
+        wanted = _parse(command, context, words, world)
         if isinstance(wanted, Output):
             return wanted
         if isinstance(wanted, Local):

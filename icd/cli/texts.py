@@ -6,7 +6,7 @@ from icd.cli import commands
 
 WIDTH = 80
 
-_GLOBALS = [
+GLOBALS = [
     ("--db PATH", "The database; else $INTERCORE_DB, else the nearest .clavain/intercore.db."),
     ("--timeout D", "Total time for the call, such as 500ms or 10s (default 5s)."),
     ("--json", "Answer as JSON."),
@@ -60,7 +60,7 @@ def _summaries(noun: str, leaves: dict[str, click.Command]) -> list[tuple[str, s
 
 def _write_globals(formatter: click.HelpFormatter) -> None:
     with formatter.section("Everywhere"):
-        formatter.write_dl(_GLOBALS)
+        formatter.write_dl(GLOBALS)
     formatter.write_paragraph()
     formatter.write_text(_EXITS)
 

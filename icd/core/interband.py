@@ -53,10 +53,9 @@ def channels(settings: config.Mirror) -> dict[str, Channel]:
     """The channels that are in use, by the key whose rows they carry."""
     if not settings.enabled:
         return {}
-    blank = config.Channel()
     chosen = {**config.CHANNELS, **settings.channels}
     return {
-        key: _complete(channel, config.CHANNELS.get(key, blank))
+        key: _channel(config.complete(key, channel))
         for key, channel in chosen.items()
         if channel.enabled
     }
@@ -111,17 +110,12 @@ def _text(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode()
 
 
-def _complete(given: config.Channel, usual: config.Channel) -> Channel:
-    namespace, _, name = (given.path or usual.path or "").partition("/")
-    retention = given.retention_seconds
-    if retention is None:
-        retention = usual.retention_seconds
-    if retention is None:
-        retention = config.RETENTION_SECONDS
+def _channel(complete: config.Channel) -> Channel:
+    namespace, _, name = (complete.path or "").partition("/")
     return Channel(
         namespace=namespace,
         name=name,
-        type=given.type or usual.type or name,
-        session_is_scope=(given.session or usual.session or "scope") == "scope",
-        retention_ms=retention * 1000,
+        type=complete.type or name,
+        session_is_scope=complete.session == "scope",
+        retention_ms=(complete.retention_seconds or 0) * 1000,
     )

@@ -27,17 +27,20 @@ MOVES = 3  # how often a caller's database may move away while it is being asked
 
 
 class Router:
-    """All open databases of this daemon; `opened` is told of each that is about to be opened."""
+    """All open databases of this daemon; `opened` is told of each that is about to be opened.
+
+    `settings` reads what holds for the project with that file of settings.
+    """
 
     def __init__(
         self,
-        settings_file: str | None,
+        settings: Callable[[str], config.Settings],
         clock: Clock,
         tasks: TaskGroup,
         opened: Callable[[Store, config.Settings], None],
     ) -> None:
         self.stores: dict[str, Store] = {}
-        self._settings_file = settings_file
+        self._settings = settings
         self._clock = clock
         self._tasks = tasks
         self._opened = opened
@@ -139,7 +142,7 @@ class Router:
         deadline = min(call.deadline for call in calls)
         with anyio.move_on_after(deadline - time.monotonic()):
             path, settings = await anyio.to_thread.run_sync(
-                partial(_find, where, self._settings_file, create=create),
+                partial(_find, where, self._settings, create=create),
                 limiter=anyio.CapacityLimiter(1),
                 abandon_on_cancel=True,
             )
@@ -160,7 +163,9 @@ class Router:
             del self.stores[store.path]
 
 
-def _find(where: Where, settings_file: str | None, *, create: bool) -> tuple[str, config.Settings]:
+def _find(
+    where: Where, settings: Callable[[str], config.Settings], *, create: bool
+) -> tuple[str, config.Settings]:
     find = paths.target if create else paths.resolve
     path = paths.canonical(find(where))
-    return path, config.load(settings_file, config.project_file(path))
+    return path, settings(config.project_file(path))

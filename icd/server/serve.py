@@ -9,6 +9,8 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 import anyio
@@ -29,14 +31,16 @@ from icd.server.router import Router
 from icd.server.session import Session
 
 
-def main(socket_path: str | None, config_file: str | None) -> int:
-    """Serve until told to stop; the exit status is returned."""
+def main(socket_path: str | None, config_file: str | None, flags: dict[str, str | None]) -> int:
+    """Serve until told to stop; the exit status is returned.  `flags` are settings by name."""
     logs.set_up()
     os.umask(0o077)
     settings_file = os.path.abspath(config_file) if config_file else _user_file()
     if config_file and not os.path.exists(config_file):
         raise Misconfigured(f"there is no file {config_file}", hint="check --config")
-    config.load(settings_file)  # complain before anything is bound
+    above = config.from_environment(os.environ) | config.from_flags(flags)
+    settings = partial(config.load, settings_file, given=above)
+    settings()  # complain before anything is bound
     path = sockets.choose(socket_path or os.environ.get("INTERCORE_SOCKET"))
     _raise_descriptor_limit()
     methods.every()  # what is loaded now need not be loaded by the first caller
@@ -46,14 +50,14 @@ def main(socket_path: str | None, config_file: str | None) -> int:
     given = path not in sockets.candidates()
     with sockets.owned(path, given=given) as sock:
         os.chdir("/")
-        anyio.run(serve, sock, path, settings_file, backend="asyncio")
+        anyio.run(serve, sock, path, settings, backend="asyncio")
     return 0
 
 
-async def serve(sock: socket.socket, path: str, settings_file: str | None) -> None:
+async def serve(sock: socket.socket, path: str, settings: Callable[[str], config.Settings]) -> None:
     async with anyio.create_task_group() as lanes:
         mirrors = Mirrors(interband_root(), Clock(), lanes)
-        router = Router(settings_file, Clock(), lanes, mirrors.attach)
+        router = Router(settings, Clock(), lanes, mirrors.attach)
         about = About(path, router, mirrors)
         async with anyio.create_task_group() as tasks:
             door = Door(tasks, router, about)

@@ -1,8 +1,10 @@
 """Settings: defaults, who wins, and mistakes told with file and line."""
 
+import msgspec
 import pytest
 
 from icd import config
+from icd.config.origins import trace
 from icd.errors import Misconfigured
 
 
@@ -83,7 +85,7 @@ def test_a_value_that_is_not_offered_is_a_mistake_with_its_line(write):
 def test_a_value_of_the_wrong_type_is_a_mistake(write):
     path = write('idle_seconds = "soon"\n')
 
-    assert complaint(path).startswith(f"{path}:1: Expected `float`, got `str`")
+    assert complaint(path).startswith(f"{path}:1: idle_seconds: Expected `float`")
 
 
 def test_a_value_of_the_wrong_type_is_a_mistake_with_its_line(write):
@@ -100,10 +102,140 @@ def test_a_rest_that_is_no_duration_is_a_mistake(write, value):
 def test_bad_toml_is_a_mistake_with_its_line(write):
     path = write('durability = "full"\nidle_seconds = = 3\n')
 
-    told = complaint(path)
+    assert complaint(path).startswith(f"{path}:2: broken TOML: ")
 
-    assert told.startswith(f"{path}: ")
-    assert "line 2" in told
+
+def test_a_document_that_ends_too_early_is_a_mistake_on_its_last_line(write):
+    path = write('# one\nmirror = {root = "/x"')
+
+    assert complaint(path).startswith(f"{path}:2: broken TOML: ")
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 20_000, "a" + ".a" * 20_000 + " = 1"])
+def test_a_file_that_is_made_to_break_its_reader_is_a_mistake(write, text):
+    path = write(text)
+
+    assert complaint(path).startswith(f"{path}:1: ")
+
+
+def test_a_file_that_is_too_long_is_a_mistake(write):
+    path = write("#" * 70_000)
+
+    assert complaint(path) == f"{path}: it is longer than 65536 characters"
+
+
+def test_everything_that_is_wrong_in_a_file_is_known_in_the_order_of_its_lines(write):
+    path = write(
+        'durability = "x"\n'
+        "colour = 1\n"
+        "[mirror]\n"
+        'enabled = "yes"\n'
+        "[mirror.channels.note]\n"
+        "retention_seconds = -1\n"
+        'shape = "round"\n'
+        "[mirror.channels]\n"
+        "lane = 5\n"
+    )
+
+    (file,) = config.read(path, None)
+
+    assert [problem.line for problem in file.problems] == [1, 2, 4, 5, 6, 7, 9]
+    assert [problem.sentence for problem in file.problems] == [
+        "durability: Invalid enum value 'x'",
+        "colour is not a setting",
+        "mirror.enabled: Expected `bool`, got `str`",
+        "the channel `note` needs a path",
+        "mirror.channels.note.retention_seconds: Expected `int` >= 0",
+        "mirror.channels.note.shape is not a setting",
+        "mirror.channels.lane: Expected `object`, got `int`",
+    ]
+
+
+# --- the environment and flags --------------------------------------------------------------
+
+
+def test_only_single_values_can_be_given_by_the_environment():
+    defaults = msgspec.structs.asdict(config.DEFAULTS)
+
+    assert all(isinstance(defaults[name], str | float) for name in config.VARIABLES)
+
+
+def test_what_is_given_wins_over_both_files(write):
+    user = write('durability = "normal"\nidle_seconds = 5\n', "user.toml")
+    project = write("idle_seconds = 7.5\n", "project.toml")
+    given = config.from_environment({"INTERCORE_DURABILITY": "full", "INTERCORE_IDLE_SECONDS": "9"})
+
+    assert config.load(user, project, given) == config.Settings("full", 9.0)
+
+
+def test_a_flag_wins_over_the_environment():
+    given = config.from_environment({"INTERCORE_DURABILITY": "full"})
+    given |= config.from_flags({"durability": "normal", "idle_seconds": None})
+
+    assert config.load(None, given=given) == config.DEFAULTS
+
+
+def test_an_empty_variable_counts_as_unset():
+    assert config.from_environment({"INTERCORE_DURABILITY": ""}) == {}
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "nan", "inf", "-1", "\udcff", " "])
+def test_a_variable_that_makes_no_sense_is_a_mistake(text):
+    with pytest.raises(Misconfigured, match=r"^\$INTERCORE_IDLE_SECONDS: "):
+        config.from_environment({"INTERCORE_IDLE_SECONDS": text})
+
+
+def test_a_flag_that_makes_no_sense_is_a_mistake():
+    with pytest.raises(Misconfigured, match=r"^--idle-seconds: "):
+        config.from_flags({"idle_seconds": "soon"})
+
+
+def test_every_variable_that_makes_no_sense_is_known():
+    env = {"INTERCORE_DURABILITY": "soft", "INTERCORE_IDLE_SECONDS": "soon"}
+
+    found = config.check_environment(env)
+
+    assert [problem.file for problem in found] == [f"${name}" for name in env]
+
+
+# --- where settings come from ---------------------------------------------------------------
+
+
+def origins(*sources):
+    return {setting.name: (setting.value, setting.origin) for setting in trace(*sources)}
+
+
+def test_without_files_everything_comes_from_the_defaults():
+    found = origins(None, None, {})
+
+    assert {origin for _value, origin in found.values()} == {"default"}
+    assert found["durability"] == ("normal", "default")
+    assert found["mirror.channels.dispatch.path"] == ("clavain/dispatch", "default")
+    assert found["mirror.channels.bead.session"] == ("scope", "default")
+
+
+def test_each_setting_knows_the_line_that_won(write):
+    user = write(
+        'durability = "full"\nidle_seconds = 5\nmirror.channels."a.b" = {path = "x/y"}\n',
+        "user.toml",
+    )
+    project = write("\n[mirror.channels.lane]\nenabled = false\n", "project.toml")
+
+    found = origins(user, project, config.from_environment({"INTERCORE_IDLE_SECONDS": "7"}))
+
+    assert found["durability"] == ("full", f"{user}:1")
+    assert found["idle_seconds"] == (7.0, "$INTERCORE_IDLE_SECONDS")
+    assert found['mirror.channels."a.b".path'] == ("x/y", f"{user}:3")
+    assert found['mirror.channels."a.b".type'] == ("y", "default")
+    assert found["mirror.channels.lane.enabled"] == (False, f"{project}:3")
+    assert found["mirror.channels.lane.path"] == ("interphase/lane", "default")
+
+
+def test_the_file_of_the_project_is_the_origin_of_what_both_files_say(write):
+    user = write("idle_seconds = 5\n", "user.toml")
+    project = write("# ours\nidle_seconds = 5\n", "project.toml")
+
+    assert origins(user, project, {})["idle_seconds"] == (5.0, f"{project}:2")
 
 
 def test_a_file_that_is_not_text_is_a_mistake(tmp_path):

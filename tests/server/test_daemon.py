@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,7 +128,7 @@ def test_a_socket_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [('durabilty = "full"\n', ":1: "), ("\n\nidle_seconds = 'x'\n", ":3: "), ("= =\n", "line 1")],
+    [('durabilty = "full"\n', ":1: "), ("\n\nidle_seconds = 'x'\n", ":3: "), ("= =\n", ":1: ")],
 )
 def test_a_mistake_in_the_settings_is_told_with_its_line(
     content: str, complaint: str, tmp_path: Path
@@ -144,6 +145,47 @@ def test_a_mistake_in_the_settings_is_told_with_its_line(
         assert not os.path.exists(daemon.socket)
     finally:
         daemon.close()
+
+
+@pytest.mark.parametrize(
+    "arguments, env, complaint",
+    [
+        ([], {"INTERCORE_DURABILITY": "soft"}, "icd: $INTERCORE_DURABILITY: Invalid enum value"),
+        (["--idle-seconds=0"], {}, "icd: --idle-seconds: Expected `float` >= 0.05"),
+    ],
+)
+def test_a_mistake_in_the_environment_or_in_a_flag_is_told(
+    arguments: list[str], env: dict[str, str], complaint: str, tmp_path: Path
+) -> None:
+    socket_path = tmp_path / "icd.sock"
+
+    done = serve("--socket", str(socket_path), *arguments, env={"HOME": str(tmp_path), **env})
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(complaint)
+    assert not socket_path.exists()
+
+
+# The last words are those of the tests' own `Daemon`.
+FLAG = ["sh", "-c", 'exec "$0" -m icd "$@" --idle-seconds=0.05', sys.executable]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"env": {"INTERCORE_IDLE_SECONDS": "0.05"}},
+        {"env": {"INTERCORE_IDLE_SECONDS": "86400"}, "command": FLAG},
+    ],
+)
+def test_the_environment_wins_over_the_files_and_a_flag_over_the_environment(
+    options: dict[str, Any], initialized: Path
+) -> None:
+    (initialized / ".clavain" / "intercore.toml").write_text("idle_seconds = 86400\n")
+    wal = initialized / ".clavain" / "intercore.db-wal"
+    with running(**options) as daemon:
+        daemon.call("state.set", cwd=str(initialized), key="k", scope_id="s", payload=1)
+
+        until(lambda: wal.exists() and wal.stat().st_size == 0)  # it was looked after
 
 
 def test_settings_that_are_named_must_exist() -> None:

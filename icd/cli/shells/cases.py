@@ -1,0 +1,71 @@
+"""What bash and zsh look up in `case` statements: what to offer in which place.
+
+A place is the command as far as it is written: nothing, a noun, or a whole command.
+"""
+
+from shlex import quote
+from typing import Literal
+
+from msgspec import Struct
+
+from icd.cli.commands import GROUPS
+from icd.cli.outline import Leaf, Option, Slot, beginnings, everywhere, verbs
+
+NOWHERE = "nowhere"
+
+
+class Offer(Struct, frozen=True):
+    """Words, with what each is about; or files."""
+
+    words: tuple[tuple[str, str], ...] = ()
+    kind: Literal["word", "file", "directory"] = "word"
+
+
+def valued() -> str:
+    """The global flags that take a value, as a pattern."""
+    return "|".join(option.name for option in everywhere() if option.slot is not None)
+
+
+def places(found: list[Leaf]) -> list[tuple[str, str]]:
+    """What the next word makes of a place, by `place:word`; an unknown one leads nowhere."""
+    ways = [(f":{noun}", noun) for noun in GROUPS]
+    for leaf in found:
+        noun, _, verb = leaf.name.rpartition(" ")
+        ways.append((f"{noun}:{verb}", leaf.name))
+    return [*ways, *((f"{noun}:*", NOWHERE) for noun in ["", *GROUPS])]
+
+
+def values(found: list[Leaf]) -> list[tuple[str, Offer]]:
+    """What is offered as the value of an option, by `place:option`."""
+    options = [("*", option) for option in everywhere()]
+    options += [(quote(leaf.name), option) for leaf in found for option in leaf.options]
+    return [
+        (f"{place}:{option.name}", _offer(option.slot))
+        for place, option in options
+        if option.slot is not None
+    ]
+
+
+def options(found: list[Leaf]) -> list[tuple[str, Offer]]:
+    """The options of each command, beside those that every command has."""
+    return [(quote(leaf.name), named(leaf.options)) for leaf in found if leaf.options]
+
+
+def arguments(found: list[Leaf]) -> list[tuple[str, Offer]]:
+    """Nouns, verbs, and the arguments of a command that are no words of the caller's own."""
+    offers = [("''", Offer(tuple(beginnings())))]
+    offers += [(noun, Offer(tuple(verbs(noun)))) for noun in GROUPS]
+    offers += [(quote(leaf.name), _offer(slot)) for leaf in found for slot in leaf.slots]
+    return [(place, offer) for place, offer in offers if offer != Offer()]
+
+
+def named(options: tuple[Option, ...]) -> Offer:
+    return Offer(tuple((option.name, option.about) for option in options))
+
+
+def lines(indent: int, cases: list[str]) -> str:
+    return "\n".join(f"{' ' * indent}{case} ;;" for case in cases)
+
+
+def _offer(slot: Slot) -> Offer:
+    return Offer(tuple((word, "") for word in slot.words), slot.kind)

@@ -1,0 +1,87 @@
+"""What can be set, with the defaults: frozen, and strict about what it does not know."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+# What a namespace, a channel or a type may be called: it becomes part of a path.
+_Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\Z")]
+_Path = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\Z"
+    ),
+]
+
+
+class Channel(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
+):
+    """Where the rows of one key are mirrored to; what is left out is as `CHANNELS` has it."""
+
+    enabled: bool = True
+    # `<namespace>/<channel>`: two directories below the root.
+    path: _Path | None = None
+    # The `type` of the envelope; else the name of the channel.
+    type: _Word | None = None
+    # What the envelope names as its session: the row's scope, or the session that wrote the row.
+    session: Literal["scope", "writer"] | None = None
+    # A row that was not written for this long is no longer mirrored; 0: as long as the row lives.
+    retention_seconds: Annotated[int, msgspec.Meta(ge=0, le=3_162_240_000)] | None = None
+
+
+_DAY = 86_400
+
+# What interline and its friends read, with the retention that interband gives each channel.
+CHANNELS = {
+    "dispatch": Channel(
+        path="clavain/dispatch", type="dispatch", session="writer", retention_seconds=_DAY // 4
+    ),
+    "bead": Channel(path="interphase/bead", type="bead_phase"),
+    "lane": Channel(path="interphase/lane", type="lane"),
+    "coordination": Channel(
+        path="interlock/coordination",
+        type="coordination_signal",
+        session="writer",
+        retention_seconds=_DAY // 2,
+    ),
+    "pressure": Channel(path="intercheck/pressure", type="context_pressure"),
+    "budget": Channel(path="interstat/budget", type="budget_alert"),
+}
+RETENTION_SECONDS = _DAY
+
+
+def complete(key: str, given: Channel) -> Channel:
+    """The channel of a key, with nothing left open."""
+    usual = CHANNELS.get(key, Channel())
+    path = given.path or usual.path or ""
+    retentions = (given.retention_seconds, usual.retention_seconds, RETENTION_SECONDS)
+    return Channel(
+        enabled=given.enabled,
+        path=path,
+        type=given.type or usual.type or path.rpartition("/")[2],
+        session=given.session or usual.session or "scope",
+        retention_seconds=next(seconds for seconds in retentions if seconds is not None),
+    )
+
+
+class Mirror(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which rows of state are mirrored to files that other programs read."""
+
+    enabled: bool = True
+    # Else the daemon's $INTERBAND_ROOT, else ~/.interband.
+    root: Annotated[str, msgspec.Meta(pattern=r"\A(/[^\0]*)?\Z")] = ""
+    channels: dict[str, Channel] = {}
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a person may change, with the defaults that serve everybody else."""
+
+    # "full" survives power loss; "normal" survives every crash of a process.
+    durability: Literal["normal", "full"] = "normal"
+    # How long a database must be quiet before the daemon prunes and checkpoints it.
+    idle_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=86_400)] = 2.0
+    mirror: Mirror = Mirror()
+
+
+DEFAULTS = Settings()

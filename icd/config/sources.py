@@ -1,0 +1,119 @@
+"""Where settings come from: two files, the environment, flags; a later one wins."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from icd.config.settings import CHANNELS, DEFAULTS, Settings
+from icd.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from icd.config.files import Complaint, File, Problem
+
+USER_FILE = ".config/intercore/config.toml"
+PROJECT_FILE = "intercore.toml"
+
+# What the environment can set, too; `icd serve` has a flag for each.
+VARIABLES = {"durability": "INTERCORE_DURABILITY", "idle_seconds": "INTERCORE_IDLE_SECONDS"}
+
+Given = dict[str, object]  # values by setting, judged
+
+
+def load(user: str | None, project: str | None = None, given: Given | None = None) -> Settings:
+    """What the files say, the user's before the project's, and then what was given."""
+    values: dict[str, object] = {}
+    for file in read(user, project):
+        if file.problems:
+            raise Misconfigured(str(file.problems[0]))
+        _merge(values, file.values)
+    values.update(given or {})
+    return msgspec.convert(values, Settings) if values else DEFAULTS
+
+
+def read(user: str | None, project: str | None) -> "Iterator[File]":
+    """Those of the files that are there, each with all that is wrong in it."""
+    for path, rules in ((user, _rules), (project, _rules_of_a_project)):
+        if path is not None and os.path.exists(path):
+            # Most machines have no such file, and every direct call pays for an import.
+            from icd.config import files
+
+            yield files.read(path, Settings, rules)
+
+
+def from_environment(env: Mapping[str, str]) -> Given:
+    """An empty variable counts as unset."""
+    given = {name: env.get(variable) for name, variable in VARIABLES.items()}
+    return {
+        name: _judged(name, text, f"${VARIABLES[name]}") for name, text in given.items() if text
+    }
+
+
+def check_environment(env: Mapping[str, str]) -> "list[Problem]":
+    """Everything that is wrong, where `from_environment` stops at the first."""
+    from icd.config.files import Problem
+
+    found = []
+    for variable in VARIABLES.values():
+        try:
+            from_environment({variable: env.get(variable, "")})
+        except Misconfigured as exc:
+            place, _, sentence = exc.message.partition(": ")
+            found.append(Problem(place, None, sentence))
+    return found
+
+
+def from_flags(flags: Mapping[str, str | None]) -> Given:
+    return {
+        name: _judged(name, text, f"--{name.replace('_', '-')}")
+        for name, text in flags.items()
+        if text is not None
+    }
+
+
+def user_file(home: str | None) -> str | None:
+    return os.path.join(home, USER_FILE) if home else None
+
+
+def project_file(database: str) -> str:
+    return os.path.join(os.path.dirname(database), PROJECT_FILE)
+
+
+def _merge(values: dict[str, object], found: dict[str, object]) -> None:
+    """Table by table: a project that says one thing about the mirror keeps the rest."""
+    for name, value in found.items():
+        known = values.get(name)
+        if isinstance(known, dict) and isinstance(value, dict):
+            _merge(known, value)
+        else:
+            values[name] = value
+
+
+def _judged(name: str, text: str, place: str) -> object:
+    text = text.encode("utf-8", "backslashreplace").decode()  # an environment may hold any bytes
+    try:
+        return getattr(msgspec.convert({name: text}, Settings, strict=False), name)
+    except msgspec.ValidationError as exc:
+        sentence = str(exc).partition(" - at ")[0]
+        raise Misconfigured(f"{place}: {sentence}", hint="correct it, or leave it out") from exc
+
+
+def _rules(values: dict[str, object]) -> "Iterator[Complaint]":
+    """What the types of single settings cannot say."""
+    for key, channel in _table(_table(values, "mirror"), "channels").items():
+        if key not in CHANNELS and isinstance(channel, dict) and "path" not in channel:
+            yield ("mirror", "channels", key), f"the channel `{key}` needs a path"
+
+
+def _rules_of_a_project(values: dict[str, object]) -> "Iterator[Complaint]":
+    """A project may come from anywhere: where files are written is for the user to say."""
+    if "root" in _table(values, "mirror"):
+        sentence = f"mirror.root can be set for all projects only, in ~/{USER_FILE}"
+        yield ("mirror", "root"), sentence
+    yield from _rules(values)
+
+
+def _table(values: dict[str, object], name: str) -> dict[str, object]:
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}
