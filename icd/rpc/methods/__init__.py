@@ -10,6 +10,7 @@ NOUNS = {
     "compat": "compat",
     "statusline": "statusline",
     "db": "database",
+    "backup": "backups",
     "icd": "daemon",
     "rpc": "daemon",
     "cli": "daemon",
