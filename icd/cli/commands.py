@@ -9,11 +9,14 @@ GROUPS = {
     "state": ("state", "small JSON documents by key and scope"),
     "sentinel": ("sentinels", "throttle guards: one claim per interval"),
     "compat": ("compat", "the way over from legacy temporary files"),
+    "db": ("db", "the database file itself"),
 }
 SINGLES = {
     "init": "database",
     "health": "database",
     "version": "database",
+    "backup": "backups",
+    "restore": "backups",
     "statusline": "statusline",
     "ping": "daemon",
     "status": "daemon",
