@@ -4,7 +4,6 @@ Made with SQLite's backup API: copying the file would miss what is still in the 
 The caller holds the database's lock.  A backup that could not be finished leaves no file behind.
 """
 
-import errno
 import glob
 import math
 import os
@@ -13,13 +12,12 @@ import sqlite3
 import time
 from contextlib import closing
 
+from icd.db import files
 from icd.db.connection import connect_to_read, until
-from icd.errors import BadPath, Corrupt, DeadlineExceeded, InputOutput, from_os, from_sqlite
+from icd.errors import Corrupt, DeadlineExceeded, InputOutput, from_os, from_sqlite
 
 # Copied between two looks at the clock; 4 MiB.
 PAGES_AT_ONCE = 1024
-# What is wrong with the name, rather than with the disk.
-_BAD_NAMES = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 def beside(
@@ -43,15 +41,7 @@ def beside(
 
 def to(conn: sqlite3.Connection, file: str, *, deadline: float = math.inf) -> str:
     """Write a backup to a file that a person named, and that is not there yet."""
-    try:
-        _make(file)
-    except FileExistsError as exc:
-        raise BadPath(f"{file} exists already", hint="name a file that does not exist yet") from exc
-    except OSError as exc:
-        if exc.errno in _BAD_NAMES:
-            hint = "name a file in a directory that exists"
-            raise BadPath(f"cannot create {file}: {exc.strerror}", hint=hint) from exc
-        raise from_os(exc, f"create {file}") from exc
+    os.close(files.create(file))
     _fill(conn, file, deadline=deadline)
     return file
 

@@ -11,6 +11,7 @@ NOUNS = {
     "statusline": "statusline",
     "db": "database",
     "backup": "backups",
+    "dump": "dumps",
     "icd": "daemon",
     "rpc": "daemon",
     "cli": "daemon",

@@ -2,9 +2,8 @@
 
 import os
 
-from icd.db import backup, migrate
+from icd.db import backup, files, migrate
 from icd.db.restore import restore as put_back
-from icd.errors import BadPath
 from icd.rpc.method import Method, Params, Whole
 from icd.rpc.results import Result
 
@@ -63,8 +62,7 @@ def restore(whole: Whole, p: Restore) -> Restored:
 
 
 def check_file(p: Write | Restore) -> None:
-    if "\0" in p.file or not os.path.isabs(p.file):
-        raise BadPath(f"the file must be an absolute path, not {p.file!r}")
+    files.check_absolute(p.file)
 
 
 METHODS = [
