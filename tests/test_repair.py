@@ -151,7 +151,7 @@ def test_work_that_waits_for_one_database_holds_up_no_other(
     holder.close()
 
 
-@pytest.mark.parametrize("method", ["backup.write", "backup.restore"])
+@pytest.mark.parametrize("method", ["backup.write", "backup.restore", "dump.export", "dump.import"])
 def test_a_daemon_touches_no_file_that_a_peer_names(
     initialized: Path, daemon: Daemon, method: str
 ) -> None:

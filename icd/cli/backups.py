@@ -1,12 +1,9 @@
 """`icctl backup`, `icctl restore`"""
 
-import os
-
 import click
 
 from icd.cli import render
 from icd.cli.invocation import Ask, Caller, Local, Output, World
-from icd.errors import Usage
 from icd.rpc.methods import backups as methods
 
 
@@ -32,7 +29,7 @@ def backup(world: World, *, file: str | None) -> Ask | Local:
 
     if file is None:
         return Ask("backup.create", methods.Create(), show)
-    target = _absolute(world, file)
+    target = world.path(file)
     return Local(lambda ask: show(ask("backup.write", methods.Write(file=target))))
 
 
@@ -49,7 +46,7 @@ def restore(world: World, *, file: str) -> Local:
     Example:
       icctl restore .clavain/intercore.db.backup-20260131-120000
     """
-    source = _absolute(world, file)
+    source = world.path(file)
 
     def run(ask: Caller) -> Output:
         found: methods.Restored = ask("backup.restore", methods.Restore(file=source))
@@ -62,12 +59,6 @@ def restore(world: World, *, file: str) -> Local:
         return render.text(*lines, *([f"kept {kept}"] if kept else []))
 
     return Local(run)
-
-
-def _absolute(world: World, file: str) -> str:
-    if not file:
-        raise Usage("FILE is empty")
-    return os.path.join(world.invocation.cwd, file)
 
 
 COMMANDS = [backup, restore]

@@ -17,6 +17,8 @@ SINGLES = {
     "version": "database",
     "backup": "backups",
     "restore": "backups",
+    "export": "dumps",
+    "import": "dumps",
     "statusline": "statusline",
     "ping": "daemon",
     "status": "daemon",

@@ -15,7 +15,7 @@ from icd.rpc.methods import database as methods
 def init(world: World) -> Ask:
     """Create the project's database in .clavain/, or bring an existing one up to date.
 
-    Only this command ever creates a database.
+    Only this command and restore ever create a database.
     The directory is made with mode 0700, the file with 0600; an upgrade makes a backup first.
 
     \b
