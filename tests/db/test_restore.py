@@ -127,6 +127,16 @@ def test_a_database_that_is_gone_is_made_anew(database, file):
     assert payload(database.connection()) == '"old"'
 
 
+def test_what_a_killed_restore_left_behind_is_in_nobodys_way(database, file):
+    with open(f"{database.path}.restore", "w", encoding="utf-8") as left:
+        left.write("half of it")
+
+    put_back(database, file)
+
+    assert payload(database.connection()) == '"old"'
+    assert names(database) == {f".backup-{STAMP}", "-wal", "-shm"}
+
+
 def test_a_directory_that_is_gone_is_made_anew(file, tmp_path):
     path = tmp_path / "elsewhere" / ".clavain" / "intercore.db"
     database = Database(str(path), config.DEFAULTS)
