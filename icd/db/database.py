@@ -20,6 +20,8 @@ from icd.errors import NoDatabase, from_os
 
 # Reading every page of a database takes this long at most when it is opened: somebody waits.
 CAREFUL_SECONDS = 0.1
+# Nor is a larger one read: SQLite before 3.41 cannot be stopped while it walks through the pages.
+CAREFUL_BYTES = 64 * 1024 * 1024
 GITIGNORE = "# written by intercore: the database is this machine's own\nintercore.db*\n"
 
 
@@ -99,7 +101,7 @@ class Database:
             if not current:
                 keep, now_ms = self.settings.backups_kept, time.time_ns() // 1_000_000
                 migrate.migrate(conn, self.path, keep=keep, now_ms=now_ms)
-            if self.careful:
+            if self.careful and os.path.getsize(self.path) <= CAREFUL_BYTES:
                 health.refuse_damage(conn, deadline=time.monotonic() + CAREFUL_SECONDS)
         except BaseException:
             conn.close()

@@ -10,7 +10,7 @@ import pytest
 
 from icd import config
 from icd.core import state
-from icd.db import health, migrate
+from icd.db import database, health, migrate
 from icd.db.database import Database
 from icd.errors import Corrupt, DiskFull, Unhealthy, from_sqlite
 
@@ -159,4 +159,16 @@ def test_a_host_that_keeps_a_database_open_looks_at_all_of_it_first(path, spoil)
         careful.connection()
 
     assert not careful.is_open
+    careful.lock.close()
+
+
+def test_a_large_database_is_opened_without_reading_all_of_it(path, spoil, monkeypatch):
+    spoil(path)
+    monkeypatch.setattr(database, "CAREFUL_BYTES", 4096)
+    careful = Database(path, config.DEFAULTS, careful=True)
+
+    with careful.hold(time.monotonic() + 5):
+        careful.connection()
+        careful.close()
+
     careful.lock.close()
