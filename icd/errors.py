@@ -150,8 +150,8 @@ class NotOurs(IcError):
 class Corrupt(IcError):
     code, name = -32025, "corrupt"
     hint = (
-        "run 'icctl health --check' to diagnose; to restore a backup, stop icd, move the database "
-        "with its -wal and -shm away, and move the backup into its place"
+        "run 'icctl db check' to see the damage, and 'icctl restore FILE' to restore a backup; "
+        "backups lie beside the database and are named after it"
     )
 
 
@@ -167,7 +167,7 @@ class PermissionRefused(IcError):
 
 class InputOutput(IcError):
     code, name = -32028, "io_error"
-    hint = "check the disk and the system log, then run 'icctl health --check'"
+    hint = "check the disk and the system log, then run 'icctl db check'"
 
 
 class Unhealthy(IcError):

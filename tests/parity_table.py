@@ -57,6 +57,12 @@ def _plant(project: Path) -> None:
     (band / "s2.json").write_bytes(b'{"version":"1.0.0","source":"intercore","payload":{}}')
 
 
+def _spoil(project: Path) -> None:
+    """Replace the database by a file that is none."""
+    (project / ".clavain" / "intercore.db").unlink()
+    _write(".clavain/intercore.db", b"no database" * 1000)(project)
+
+
 def _link(project: Path) -> None:
     (project / "elsewhere").mkdir()
     (project / ".clavain").symlink_to(project / "elsewhere")
@@ -132,6 +138,82 @@ SCRIPTS: dict[str, list[Step]] = {
         run("state list k", cwd="sub", db="{project}/.clavain/intercore.db"),
         run("state list k", cwd="sub", db=".clavain/intercore.db"),
         run("state list k --db .clavain/intercore.db", db="/nonexistent.db"),
+    ],
+    "backups": [
+        run("backup", 2),
+        other("restore missing.db", 2),
+        INIT,
+        run("state set k s --value=1"),
+        run("backup"),
+        run("backup --json"),
+        other("backup mine.bak"),
+        other("backup mine.bak", 2),
+        other("backup gone/mine.bak", 2),
+        other("backup --json ../more.bak", cwd="sub"),
+        other("backup link", 2, before=lambda p: (p / "link").symlink_to("elsewhere")),
+        Step(("backup", ""), 3),
+        other("backup a b", 3),
+        other("backup --help"),
+        run("state set k s --value=2"),
+        other("restore mine.bak"),
+        run("state get k s"),
+        other("restore ../mine.bak --json", cwd="sub"),
+        other("restore", 3),
+        other("restore link", 2),
+        other("restore gone", 2),
+        other("restore .clavain/intercore.db", 2),
+        other("restore text", 2, before=_write("text", b"no database" * 1000)),
+        other("restore mine.bak", before=lambda p: (p / ".clavain/intercore.db").unlink()),
+        run("state get k s"),
+    ],
+    "exports": [
+        other("export file", 2),
+        other("import file", 2),
+        INIT,
+        run("state set k s --value=1"),
+        run("sentinel check n s --interval=0"),
+        other("export file"),
+        other("export file", 2),
+        other("export ../more --json", cwd="sub"),
+        other("export", 3),
+        Step(("export", ""), 3),
+        run("state delete k s"),
+        other("import file"),
+        other("import ../file --json", cwd="sub"),
+        run("state get k s"),
+        other("import text", 2, before=_write("text", b"no export\n")),
+        other("import gone", 2),
+        other("import", 3),
+        other("import --help"),
+    ],
+    "the database file": [
+        other("db", 3),
+        other("db bogus", 3),
+        other("db --help"),
+        other("db check", 2),
+        other("db check --if-database", 69),
+        run("db vacuum", 2),
+        INIT,
+        other("db check"),
+        other("db check --json"),
+        other("db check --timeout=5m --help"),
+        run("db vacuum"),
+        run("db vacuum --json"),
+        other("db check extra", 3),
+        other("db vacuum extra", 3),
+    ],
+    "a damaged database": [
+        INIT,
+        run("state set k s --value=1"),
+        other("backup mine.bak"),
+        run("state get k s", 2, before=_spoil),
+        other("db check", 2),
+        run("db vacuum", 2),
+        run("backup", 2),
+        other("backup more.bak", 2),
+        other("restore mine.bak"),
+        run("state get k s"),
+        other("db check"),
     ],
     "a symlink instead of the directory": [
         run("init", 2, before=_link),

@@ -143,6 +143,7 @@ def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
 def _stable(text: bytes) -> bytes:
     """Times, process and request ids differ between two runs; everything else must not."""
     text = re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", b"<iso>", text)
+    text = re.sub(rb"\d{8}-\d{6}(-\d+)?", b"<stamp>", text)
     text = re.sub(rb"\b1\d{9}(\d{3})?\b", b"<time>", text)
     text = re.sub(rb"\d+\.\d{3} ms", b"<ms>", text)
     text = re.sub(rb"\b[0-9a-f]{24}\b", b"<id>", text)

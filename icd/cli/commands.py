@@ -10,11 +10,16 @@ GROUPS = {
     "sentinel": ("sentinels", "throttle guards: one claim per interval"),
     "compat": ("compat", "the way over from legacy temporary files"),
     "config": ("config", "the settings"),
+    "db": ("db", "the database file itself"),
 }
 SINGLES = {
     "init": "database",
     "health": "database",
     "version": "database",
+    "backup": "backups",
+    "restore": "backups",
+    "export": "dumps",
+    "import": "dumps",
     "statusline": "statusline",
     "ping": "daemon",
     "status": "daemon",

@@ -1,7 +1,5 @@
 """`icctl init`, `icctl health`, `icctl version`"""
 
-import os
-
 import click
 
 from icd import __version__
@@ -17,7 +15,7 @@ from icd.rpc.methods import database as methods
 def init(world: World) -> Ask:
     """Create the project's database in .clavain/, or bring an existing one up to date.
 
-    Only this command ever creates a database.
+    Only this command and restore ever create a database.
     The directory is made with mode 0700, the file with 0600; an upgrade makes a backup first.
 
     \b
@@ -26,7 +24,7 @@ def init(world: World) -> Ask:
     """
 
     def show(result: methods.Initialized) -> Output:
-        path = _relative(result.path, world.invocation.cwd)
+        path = render.relative(result.path, world.invocation.cwd)
         return render.text(f"initialized {path} (schema v{result.schema})")
 
     return Ask("db.init", methods.Init(), render.to_json if world.json else show)
@@ -91,11 +89,6 @@ def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
 def _door(invocation: Invocation) -> str:
     way = "through" if invocation.host == "daemon" else "without"
     return f"{invocation.door}, {way} the daemon"
-
-
-def _relative(path: str, cwd: str) -> str:
-    """As the original: a path right here is shown as it would be typed."""
-    return path.removeprefix(os.path.join(cwd, ""))
 
 
 COMMANDS = [init, health, version]

@@ -4,13 +4,14 @@ The daemon runs other people's command lines, so nothing here may look at this p
 environment, directory, terminal, locale or name: everything comes from the caller.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 
 from icd.db.paths import Where
-from icd.errors import IcError, UnreadableInput
+from icd.errors import IcError, UnreadableInput, Usage
 from icd.rpc.method import Answer, Call, Params
 
 # A command that goes on asks again whenever the database has changed, and this often in any case:
@@ -134,6 +135,12 @@ class World(msgspec.Struct):
         if isinstance(content, str):
             raise UnreadableInput(f"cannot read {path}: {content}")
         return content
+
+    def path(self, file: str) -> str:
+        """A file as the caller names it, seen from anywhere."""
+        if not file:
+            raise Usage("FILE is empty")
+        return os.path.join(self.invocation.cwd, file)
 
 
 def line(program: str, context: str, error: IcError) -> bytes:

@@ -1,5 +1,7 @@
 """How results look: plain lines for scripts and people, or the original's JSON style."""
 
+import os
+
 import msgspec
 
 from icd.cli.invocation import Output
@@ -8,6 +10,11 @@ from icd.cli.invocation import Output
 def text(*lines: str, exit_code: int = 0) -> Output:
     text = "".join(f"{line}\n" for line in lines)
     return Output(exit_code, text.encode("utf-8", "surrogateescape"))  # paths as they are
+
+
+def relative(path: str, cwd: str) -> str:
+    """As the original: a path right here is shown as it would be typed."""
+    return path.removeprefix(os.path.join(cwd, ""))
 
 
 def to_json(value: object, exit_code: int = 0) -> Output:

@@ -143,5 +143,5 @@ def bring_guard(conn: sqlite3.Connection, file: Guard, *, now_ms: int) -> Verdic
 def _lost(what: str) -> Unhealthy:
     return Unhealthy(
         f"{what} did not read back as it was written, and nothing was imported",
-        hint="run 'icctl health --check'",
+        hint="run 'icctl db check'",
     )

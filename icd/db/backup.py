@@ -1,38 +1,60 @@
 """Backups: consistent, private, verified, and only a few of them.
 
 Made with SQLite's backup API: copying the file would miss what is still in the write-ahead log.
-The caller holds the database's lock.
+The caller holds the database's lock.  A backup that could not be finished leaves no file behind.
 """
 
 import glob
+import math
 import os
 import re
 import sqlite3
 import time
+from contextlib import closing
 
-from icd.errors import InputOutput, from_os, from_sqlite
+from icd.db import files
+from icd.db.connection import connect_to_read, until
+from icd.errors import Corrupt, DeadlineExceeded, InputOutput, from_os, from_sqlite
 
-KEEP = 5
+# Copied between two looks at the clock; 4 MiB.
+PAGES_AT_ONCE = 1024
 
 
-def before_upgrade(conn: sqlite3.Connection, path: str, *, now_ms: int) -> str:
-    """Write `<db>.backup-YYYYMMDD-HHMMSS[-n]`, check that it opens, and drop the oldest ones."""
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ms // 1000))
-    backup = _create(f"{path}.backup-{stamp}")
-    try:
-        _copy(conn, backup)
-    except sqlite3.Error as exc:
-        os.unlink(backup)
-        raise from_sqlite(exc) or InputOutput(f"the backup failed: {exc}") from exc
-    _rotate(path, keep=backup)
+def beside(
+    conn: sqlite3.Connection,
+    path: str,
+    *,
+    keep: int,
+    now_ms: int,
+    deadline: float = math.inf,
+    spare: str = "",
+) -> str:
+    """Write `<db>.backup-YYYYMMDD-HHMMSS[-n]`; of all such, leave the youngest `keep`, and `spare`.
+
+    The new one stays in any case, whatever the files' times say.
+    """
+    backup = _create(f"{path}.backup-{stamp(now_ms)}")
+    _fill(conn, backup, deadline=deadline)
+    _rotate(path, keep, spared={backup, spare})
     return backup
+
+
+def to(conn: sqlite3.Connection, file: str, *, deadline: float = math.inf) -> str:
+    """Write a backup to a file that a person named, and that is not there yet."""
+    os.close(files.create(file))
+    _fill(conn, file, deadline=deadline)
+    return file
+
+
+def stamp(now_ms: int) -> str:
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ms // 1000))
 
 
 def _create(stem: str) -> str:
     for number in range(1000):
         name = stem if number == 0 else f"{stem}-{number}"
         try:
-            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            _make(name)
         except FileExistsError:
             continue
         except OSError as exc:
@@ -41,23 +63,44 @@ def _create(stem: str) -> str:
     raise InputOutput(f"there are a thousand backups named {stem}")
 
 
-def _copy(conn: sqlite3.Connection, backup: str) -> None:
-    copy = sqlite3.connect(backup, isolation_level=None)
+def _make(name: str) -> None:
+    """Private from its first moment; what is there, a link included, is left alone."""
+    os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
+
+def _fill(conn: sqlite3.Connection, backup: str, *, deadline: float) -> None:
     try:
-        conn.backup(copy)
+        _copy(conn, backup, deadline)
+        _verify(backup, deadline)
+    except BaseException as exc:
+        os.unlink(backup)
+        if isinstance(exc, sqlite3.Error):
+            raise from_sqlite(exc) or InputOutput(f"the backup failed: {exc}") from exc
+        raise
+
+
+def _copy(conn: sqlite3.Connection, backup: str, deadline: float) -> None:
+    def look(_status: int, _remaining: int, _total: int) -> None:
+        if time.monotonic() >= deadline:
+            raise DeadlineExceeded("the deadline passed before the backup was complete")
+
+    with closing(sqlite3.connect(backup, isolation_level=None)) as copy:
+        conn.backup(copy, pages=PAGES_AT_ONCE, progress=look)
         # A backup in WAL mode would grow files of its own as soon as somebody looks at it.
         copy.execute("PRAGMA journal_mode = DELETE")
+
+
+def _verify(backup: str, deadline: float) -> None:
+    with closing(connect_to_read(backup)) as copy, until(copy, deadline):
         (verdict,) = copy.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise sqlite3.DatabaseError(f"the copy is damaged: {verdict}")
-    finally:
-        copy.close()
+    if verdict != "ok":
+        raise Corrupt(f"the database is damaged: {verdict}")
 
 
-def _rotate(path: str, *, keep: str) -> None:
+def _rotate(path: str, keep: int, *, spared: set[str]) -> None:
     ours = re.compile(re.escape(os.path.basename(path)) + r"\.backup-\d{8}-\d{6}(-\d+)?")
     found = glob.glob(f"{glob.escape(path)}.backup-*")
     backups = [name for name in found if ours.fullmatch(os.path.basename(name))]
     backups.sort(key=os.path.getmtime)
-    for old in [name for name in backups if name != keep][: max(0, len(backups) - KEEP)]:
+    for old in [name for name in backups if name not in spared][: max(0, len(backups) - keep)]:
         os.unlink(old)

@@ -1,17 +1,20 @@
 """One SQLite connection, set up the same way wherever it is opened."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from icd.config import Settings
-from icd.errors import Unhealthy
+from icd.errors import DeadlineExceeded, Unhealthy
 
 MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
 # Everybody who uses intercore waits for our own lock; this is for programs that do not.  Short,
 # because the dispatcher asks again until the call's deadline.
 BUSY_TIMEOUT_MS = 50
 CACHE_KIB = 8192
+# Steps of SQLite's machine between two looks at the clock: some ten microseconds.
+STEPS_BETWEEN_LOOKS = 1000
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -27,6 +30,11 @@ def connect(path: str) -> sqlite3.Connection:
     # First, or opening could fail on a busy database at once.
     conn.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     return conn
+
+
+def connect_to_read(path: str) -> sqlite3.Connection:
+    """Open a file that must stay as it is, such as a backup."""
+    return sqlite3.connect(f"file:{_uri(path)}?mode=ro", uri=True, isolation_level=None)
 
 
 def set_up(conn: sqlite3.Connection, settings: Settings) -> None:
@@ -53,6 +61,20 @@ def transaction(conn: sqlite3.Connection) -> Iterator[None]:
         if conn.in_transaction:  # a full disk has already rolled back for us
             conn.execute("ROLLBACK")
         raise
+
+
+@contextmanager
+def until(conn: sqlite3.Connection, deadline: float) -> Iterator[None]:
+    """Stop the statements of the block at the deadline; what they had begun is rolled back."""
+    conn.set_progress_handler(lambda: time.monotonic() >= deadline, STEPS_BETWEEN_LOOKS)
+    try:
+        yield
+    except sqlite3.OperationalError as exc:
+        if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        raise DeadlineExceeded("the deadline passed; nothing was changed") from exc
+    finally:
+        conn.set_progress_handler(None, 0)
 
 
 def journal_mode(conn: sqlite3.Connection) -> str:

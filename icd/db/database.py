@@ -14,10 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from icd import config
-from icd.db import lock, migrate
+from icd.db import health, lock, migrate
 from icd.db.connection import connect, set_up
 from icd.errors import NoDatabase, from_os
 
+# Reading every page of a database takes this long at most when it is opened: somebody waits.
+CAREFUL_SECONDS = 0.1
+# Nor is a larger one read: SQLite before 3.41 cannot be stopped while it walks through the pages.
+CAREFUL_BYTES = 64 * 1024 * 1024
 GITIGNORE = "# written by intercore: the database is this machine's own\nintercore.db*\n"
 
 
@@ -25,11 +29,17 @@ class Database:
     """The only connection of this process to one database file."""
 
     def __init__(
-        self, path: str, settings: config.Settings, *, wait: lock.Wait = lock.block
+        self,
+        path: str,
+        settings: config.Settings,
+        *,
+        wait: lock.Wait = lock.block,
+        careful: bool = False,
     ) -> None:
         self.path = path
         self.settings = settings
         self.lock = lock.FileLock(path + ".lock", wait)
+        self.careful = careful  # a host that keeps it open looks for damage first
         self.reopened = 0
         self.foreign = 0  # how often we noticed that the file holds what we did not write
         self._conn: sqlite3.Connection | None = None
@@ -89,7 +99,10 @@ class Database:
                 migrate.refuse_foreign(conn, self.path, create=create)
             set_up(conn, self.settings)
             if not current:
-                migrate.migrate(conn, self.path, now_ms=time.time_ns() // 1_000_000)
+                keep, now_ms = self.settings.backups_kept, time.time_ns() // 1_000_000
+                migrate.migrate(conn, self.path, keep=keep, now_ms=now_ms)
+            if self.careful and os.path.getsize(self.path) <= CAREFUL_BYTES:
+                health.refuse_damage(conn, deadline=time.monotonic() + CAREFUL_SECONDS)
         except BaseException:
             conn.close()
             raise

@@ -2,10 +2,11 @@
 
 import os
 import sqlite3
+from contextlib import suppress
 
 from icd.db import migrate
-from icd.db.connection import journal_mode
-from icd.errors import Corrupt, DiskFull, Unhealthy
+from icd.db.connection import journal_mode, until
+from icd.errors import Corrupt, DeadlineExceeded, DiskFull, Unhealthy
 
 FREE_BYTES_NEEDED = 10 * 1024 * 1024
 
@@ -28,9 +29,19 @@ def examine(conn: sqlite3.Connection, path: str, *, thorough: bool) -> None:
     if free <= FREE_BYTES_NEEDED:
         raise DiskFull(f"disk full: {free} bytes available (need {FREE_BYTES_NEEDED})")
     if thorough:
-        (verdict,) = conn.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise Corrupt(f"the database is damaged: {verdict}")
+        _read_every_page(conn)
+
+
+def refuse_damage(conn: sqlite3.Connection, *, deadline: float) -> None:
+    """Raise if damage is found before the deadline; what is too large to be read is trusted."""
+    with suppress(DeadlineExceeded), until(conn, deadline):
+        _read_every_page(conn)
+
+
+def _read_every_page(conn: sqlite3.Connection) -> None:
+    (verdict,) = conn.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise Corrupt(f"the database is damaged: {verdict}")
 
 
 def free_bytes(directory: str) -> int:

@@ -25,14 +25,14 @@ def version(conn: sqlite3.Connection) -> int:
     return _pragma(conn, "user_version")
 
 
-def migrate(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
-    """Upgrade in place, or fill a database that is still empty."""
+def migrate(conn: sqlite3.Connection, path: str, *, keep: int, now_ms: int) -> None:
+    """Upgrade in place, or fill a database that is still empty; `keep` backups stay."""
     from icd.db import backup  # most calls open a database that is current
 
     if not _is_empty(conn):
-        backup.before_upgrade(conn, path, now_ms=now_ms)
+        backup.beside(conn, path, keep=keep, now_ms=now_ms)
     with transaction(conn):
-        _apply(conn, now_ms=now_ms)
+        apply(conn, now_ms=now_ms)
 
 
 def refuse_foreign(conn: sqlite3.Connection, path: str, *, create: bool) -> None:
@@ -59,7 +59,8 @@ def refuse_foreign(conn: sqlite3.Connection, path: str, *, create: bool) -> None
         raise NoDatabase(f"{path} is empty")
 
 
-def _apply(conn: sqlite3.Connection, *, now_ms: int) -> None:
+def apply(conn: sqlite3.Connection, *, now_ms: int) -> None:
+    """Run the migrations that are pending.  The caller has begun a transaction."""
     start = version(conn)
     takes_over = original.is_original(_pragma(conn, "application_id"), start)
     if takes_over:

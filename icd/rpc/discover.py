@@ -12,7 +12,7 @@ from icd.rpc.method import Method
 
 @cache
 def document() -> dict[str, Any]:
-    table = methods.every()
+    table = [method for method in methods.every() if not method.local]
     types = [kind for method in table for kind in (method.params, method.result)]
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"

@@ -22,6 +22,7 @@ from icd.core.debounce import Recent
 from icd.db import paths
 from icd.db.database import Database
 from icd.errors import (
+    Corrupt,
     DeadlineExceeded,
     IcError,
     Internal,
@@ -30,7 +31,7 @@ from icd.errors import (
     from_os,
     from_sqlite,
 )
-from icd.rpc.method import Answer, Call, Clock, Context, Params
+from icd.rpc.method import Answer, Call, Clock, Context, Params, Whole
 
 # After this much work the batch is committed, so that those who wait outside get their turn.
 BATCH_SECONDS = 0.005
@@ -48,9 +49,19 @@ def run_batch(
 ) -> list[Answer | None]:
     """Run the calls in order, in one transaction.  None: not reached, give it to the next batch.
 
+    A call that works on the database as a whole is a batch of its own.
+
     `close` closes the database at the end, under the same lock: to a host that runs one call and
     leaves, waiting for the lock once more could turn a committed call into a failed one.
     """
+    size = next((i for i, call in enumerate(calls) if call.method.whole), len(calls)) or 1
+    left: list[Answer | None] = [None] * (len(calls) - size)
+    return _run_some(database, calls[:size], clock=clock, recent=recent, close=close) + left
+
+
+def _run_some(
+    database: Database, calls: list[Call], *, clock: Clock, recent: Recent | None, close: bool
+) -> list[Answer | None]:
     now = clock.monotonic()
     answers = [None if now < call.deadline else _too_late() for call in calls]
     waiting = [i for i, answer in enumerate(answers) if answer is None]
@@ -64,7 +75,8 @@ def run_batch(
             except Exception as exc:  # noqa: BLE001 -- the error map
                 _answer_rest(answers, Answer(error=failure(exc)))
             finally:
-                if close:
+                # Damage that shows in passing: whoever opens it again looks at all of it.
+                if close or any(a and isinstance(a.error, Corrupt) for a in answers):
                     database.close()
     except Locked as exc:
         for i in waiting:
@@ -109,6 +121,9 @@ def _run_locked(
     clock: Clock,
     recent: Recent | None,
 ) -> None:
+    if calls[0].method.whole:
+        answers[0] = _run_whole(database, calls[0], clock=clock, recent=recent)
+        return
     conn = _connection(database, calls, answers, recent)
     here = [i for i, answer in enumerate(answers) if answer is None]
     if conn is None or not here:
@@ -119,6 +134,17 @@ def _run_locked(
     else:
         for i, answer in zip(here, batch.together([calls[i] for i in here]), strict=True):
             answers[i] = answer
+
+
+def _run_whole(database: Database, call: Call, *, clock: Clock, recent: Recent | None) -> Answer:
+    if recent is not None:
+        recent.clear()  # it may be another file afterwards
+    elsewhere = None if call.method.creates else _judge(database, call.where)
+    if elsewhere is not None:
+        return elsewhere
+    assert call.method.run is not None
+    whole = Whole(database, clock.now_ms(), call.deadline)
+    return Answer(result=call.method.run(whole, call.params))
 
 
 def _connection(

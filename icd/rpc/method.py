@@ -9,6 +9,7 @@ import msgspec
 
 from icd.core.debounce import Recent
 from icd.core.state import Writer
+from icd.db.database import Database
 from icd.db.paths import Where
 
 DEFAULT_DEADLINE_MS = 5000
@@ -50,14 +51,25 @@ class Context(msgspec.Struct, gc=False):
     changed: bool = True
 
 
+class Whole(msgspec.Struct, gc=False):
+    """What a method of the whole database may use: under the lock, outside any transaction.
+
+    It opens the database if it needs to, and stops what takes longer than the deadline.
+    """
+
+    database: Database
+    now_ms: int
+    deadline: float
+
+
 class Method(msgspec.Struct, frozen=True):
     """One verb: how it is called, what it runs, what it answers."""
 
     name: str
     params: type[Params]
     result: Any
-    # None: answered by the daemon itself, without a database.
-    run: Callable[[Context, Any], Any] | None
+    # Given a Context, or a Whole.  None: answered by the daemon itself, without a database.
+    run: Callable[[Any, Any], Any] | None
     # Judges the parameters before anything is locked or opened.
     check: Callable[[Any], None] | None = None
     writes: bool = False
@@ -69,6 +81,11 @@ class Method(msgspec.Struct, frozen=True):
     atomic: bool = False
     # The rows of state, by key and scope, that a call may change; None: nobody can tell.
     touches: Callable[[Any], tuple[tuple[str, str], ...]] | None = None
+    # Works on the database as a whole: alone, and given a Whole.
+    whole: bool = False
+    # Touches files that the caller names, so it runs in the caller's own process only: a daemon
+    # would lend its reach to a caller in a sandbox.
+    local: bool = False
 
 
 def no_rows(_params: Params) -> tuple[tuple[str, str], ...]:

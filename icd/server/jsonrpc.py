@@ -83,6 +83,11 @@ def parameters(request: Request) -> tuple[Method, Params]:
         method = methods.find(request.method)
         if method is None:
             raise MethodNotFound(f"there is no method {request.method}")
+        if method.local:
+            raise MethodNotFound(
+                f"{method.name} works on files of the caller",
+                hint="run icctl, which does it in its own process",
+            )
         known = _methods[method.name] = (method, msgspec.json.Decoder(method.params))
     method, decoder = known
     raw = bytes(request.params)

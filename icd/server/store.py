@@ -67,7 +67,7 @@ class Store:
         self.path = path
         self.calls = 0
         self.batches = 0
-        self.database = Database(path, settings, wait=lock.poll)
+        self.database = Database(path, settings, wait=lock.poll, careful=True)
         self.changes = Changes()
         self._clock = clock
         self._forget = forget

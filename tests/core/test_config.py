@@ -99,6 +99,11 @@ def test_a_rest_that_is_no_duration_is_a_mistake(write, value):
     complaint(write(f"idle_seconds = {value}\n"))
 
 
+@pytest.mark.parametrize("value", ["0", "1001", "2.5", '"all"'])
+def test_a_number_of_backups_that_makes_no_sense_is_a_mistake(write, value):
+    complaint(write(f"backups_kept = {value}\n"))
+
+
 def test_bad_toml_is_a_mistake_with_its_line(write):
     path = write('durability = "full"\nidle_seconds = = 3\n')
 

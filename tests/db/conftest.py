@@ -1,10 +1,12 @@
 """Fixtures for files, permissions and other processes."""
 
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,23 @@ def opened():
     for made in found:
         made.close()
         made.lock.close()
+
+
+@pytest.fixture
+def spoil():
+    """Overwrite the root page of a table in a closed database: only who reads it notices."""
+
+    def spoiled(path, table="state"):
+        with closing(sqlite3.connect(path)) as conn:
+            (size,) = conn.execute("PRAGMA page_size").fetchone()
+            (root,) = conn.execute(
+                "SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)
+            ).fetchone()
+        with open(path, "r+b") as file:
+            file.seek((root - 1) * size)
+            file.write(b"\xff" * size)
+
+    return spoiled
 
 
 @pytest.fixture

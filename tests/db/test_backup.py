@@ -7,11 +7,12 @@ from contextlib import closing
 import pytest
 
 from icd.db import backup
-from icd.errors import Corrupt, InputOutput
+from icd.errors import BadPath, Corrupt, DeadlineExceeded, InputOutput, PermissionRefused
 from tests.data import original
 
 NOW_MS = 1_800_000_000_999
 STAMP = "20270115-080000"
+KEEP = 5
 
 
 @pytest.fixture
@@ -41,14 +42,14 @@ def names(path):
 
 
 def test_a_backup_is_named_after_the_second_in_utc(source, path):
-    made = backup.before_upgrade(source, path, now_ms=NOW_MS)
+    made = backup.beside(source, path, keep=KEEP, now_ms=NOW_MS)
 
     assert made == f"{path}.backup-{STAMP}"
     assert os.path.exists(made)
 
 
 def test_a_second_backup_in_the_same_second_gets_a_number(source, path):
-    made = [backup.before_upgrade(source, path, now_ms=NOW_MS) for _ in range(3)]
+    made = [backup.beside(source, path, keep=KEEP, now_ms=NOW_MS) for _ in range(3)]
 
     assert made == [f"{path}.backup-{STAMP}{suffix}" for suffix in ("", "-1", "-2")]
 
@@ -56,43 +57,43 @@ def test_a_second_backup_in_the_same_second_gets_a_number(source, path):
 def test_a_backup_contains_what_was_still_in_the_log(source, path):
     assert os.path.getsize(path) < os.path.getsize(path + "-wal")
 
-    made = backup.before_upgrade(source, path, now_ms=NOW_MS)
+    made = backup.beside(source, path, keep=KEEP, now_ms=NOW_MS)
 
     assert rows(made) == [("in the log",)]
 
 
 def test_a_backup_is_one_file_that_stays_one_file(source, path):
-    made = backup.before_upgrade(source, path, now_ms=NOW_MS)
+    made = backup.beside(source, path, keep=KEEP, now_ms=NOW_MS)
     rows(made)
 
     assert names(path) == [os.path.basename(made)]
 
 
 def test_a_backup_is_private_whatever_the_umask(source, path, mode, open_umask):
-    assert mode(backup.before_upgrade(source, path, now_ms=NOW_MS)) == 0o600
+    assert mode(backup.beside(source, path, keep=KEEP, now_ms=NOW_MS)) == 0o600
 
 
 def test_only_the_youngest_few_are_kept(source, path):
-    for day in range(backup.KEEP + 2):
-        made = backup.before_upgrade(source, path, now_ms=NOW_MS + day * 86_400_000)
+    for day in range(KEEP + 2):
+        made = backup.beside(source, path, keep=KEEP, now_ms=NOW_MS + day * 86_400_000)
         os.utime(made, (day, day))
 
     assert [name[-15:] for name in names(path)] == [
-        f"202701{day}-080000" for day in range(17, 17 + backup.KEEP)
+        f"202701{day}-080000" for day in range(17, 17 + KEEP)
     ]
 
 
 def test_a_backup_never_makes_room_for_itself_by_removing_itself(source, path):
     """A clock that stepped back makes the newest one look like the oldest."""
-    for number in range(backup.KEEP):
+    for number in range(KEEP):
         other = f"{path}.backup-2030010{number}-000000"
         open(other, "w").close()
         os.utime(other, (2**31, 2**31))
 
-    made = backup.before_upgrade(source, path, now_ms=NOW_MS)
+    made = backup.beside(source, path, keep=KEEP, now_ms=NOW_MS)
 
     assert os.path.basename(made) in names(path)
-    assert len(names(path)) == backup.KEEP
+    assert len(names(path)) == KEEP
 
 
 def test_the_backups_of_another_database_are_left_alone(source, path, tmp_path):
@@ -100,7 +101,7 @@ def test_the_backups_of_another_database_are_left_alone(source, path, tmp_path):
     for other in others:
         other.touch()
 
-    backup.before_upgrade(source, path, now_ms=NOW_MS)
+    backup.beside(source, path, keep=KEEP, now_ms=NOW_MS)
 
     assert all(other.exists() for other in others)
 
@@ -110,8 +111,8 @@ def test_a_copy_that_a_person_made_is_left_alone(source, path):
     open(mine, "w").close()
     os.utime(mine, (1, 1))
 
-    for second in range(backup.KEEP + 1):
-        backup.before_upgrade(source, path, now_ms=NOW_MS + second * 1000)
+    for second in range(KEEP + 1):
+        backup.beside(source, path, keep=KEEP, now_ms=NOW_MS + second * 1000)
 
     assert os.path.exists(mine)
 
@@ -120,10 +121,10 @@ def test_a_path_that_looks_like_a_pattern_is_taken_literally(tmp_path):
     (tmp_path / "a[b]*").mkdir()
     path = str(tmp_path / "a[b]*" / "x.db")
     with closing(sqlite3.connect(path)) as conn:
-        for second in range(backup.KEEP + 3):
-            backup.before_upgrade(conn, path, now_ms=NOW_MS + second * 1000)
+        for second in range(KEEP + 3):
+            backup.beside(conn, path, keep=KEEP, now_ms=NOW_MS + second * 1000)
 
-    assert len(names(path)) == backup.KEEP
+    assert len(names(path)) == KEEP
 
 
 def test_a_damaged_database_is_not_passed_off_as_a_backup(path):
@@ -133,7 +134,7 @@ def test_a_damaged_database_is_not_passed_off_as_a_backup(path):
         file.write(b"\xff" * 4096)
 
     with closing(sqlite3.connect(path)) as conn, pytest.raises((Corrupt, InputOutput)):
-        backup.before_upgrade(conn, path, now_ms=NOW_MS)
+        backup.beside(conn, path, keep=KEEP, now_ms=NOW_MS)
 
     assert names(path) == []
 
@@ -143,14 +144,14 @@ def test_a_backup_that_cannot_be_written_leaves_nothing_behind(path):
         file.write(b"this is not a database" * 100)
 
     with closing(sqlite3.connect(path)) as conn, pytest.raises(Corrupt):
-        backup.before_upgrade(conn, path, now_ms=NOW_MS)
+        backup.beside(conn, path, keep=KEEP, now_ms=NOW_MS)
 
     assert names(path) == []
 
 
 def test_a_directory_that_is_gone_is_told(source, tmp_path):
     with pytest.raises(InputOutput, match="cannot create the backup"):
-        backup.before_upgrade(source, str(tmp_path / "gone" / "x.db"), now_ms=NOW_MS)
+        backup.beside(source, str(tmp_path / "gone" / "x.db"), keep=KEEP, now_ms=NOW_MS)
 
 
 def test_a_thousand_backups_in_one_second_are_enough(source, path):
@@ -159,4 +160,82 @@ def test_a_thousand_backups_in_one_second_are_enough(source, path):
         open(stem if number == 0 else f"{stem}-{number}", "w").close()
 
     with pytest.raises(InputOutput, match="a thousand backups"):
-        backup.before_upgrade(source, path, now_ms=NOW_MS)
+        backup.beside(source, path, keep=KEEP, now_ms=NOW_MS)
+
+
+def test_one_backup_is_spared_by_the_rotation(source, path):
+    spared = backup.beside(source, path, keep=1, now_ms=NOW_MS)
+    os.utime(spared, (1, 1))
+
+    made = backup.beside(source, path, keep=1, now_ms=NOW_MS + 1000, spare=spared)
+
+    assert names(path) == [os.path.basename(spared), os.path.basename(made)]
+
+
+def test_a_deadline_that_passes_leaves_nothing_behind(source, path):
+    with pytest.raises(DeadlineExceeded, match="before the backup was complete"):
+        backup.beside(source, path, keep=KEEP, now_ms=NOW_MS, deadline=0.0)
+
+    assert names(path) == []
+
+
+# --- where a person wants it ----------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path):
+    return str(tmp_path / "mine")
+
+
+def test_a_backup_goes_where_it_is_wanted(source, file, mode, open_umask):
+    assert backup.to(source, file) == file
+
+    assert rows(file) == [("in the log",)]
+    assert mode(file) == 0o600
+
+
+def test_a_file_that_exists_is_never_overwritten(source, file):
+    with open(file, "w", encoding="utf-8") as mine:
+        mine.write("precious")
+
+    with pytest.raises(BadPath, match="exists already"):
+        backup.to(source, file)
+
+    with open(file, encoding="utf-8") as mine:
+        assert mine.read() == "precious"
+
+
+def test_a_link_is_not_followed_not_even_to_nowhere(source, file, tmp_path):
+    os.symlink(tmp_path / "elsewhere", file)
+
+    with pytest.raises(BadPath, match="exists already"):
+        backup.to(source, file)
+
+    assert not os.path.exists(tmp_path / "elsewhere")
+
+
+def test_a_backup_that_a_person_named_removes_no_other(source, path, file):
+    made = [backup.beside(source, path, keep=KEEP, now_ms=NOW_MS + n * 1000) for n in range(KEEP)]
+
+    backup.to(source, file)
+
+    assert all(os.path.exists(name) for name in made)
+
+
+def test_a_directory_that_is_not_there_is_a_mistake_in_the_name(source, tmp_path):
+    with pytest.raises(BadPath, match="No such file or directory") as caught:
+        backup.to(source, str(tmp_path / "gone" / "x"))
+
+    assert caught.value.hint == "name a file in a directory that exists"
+
+
+def test_a_disk_that_may_not_be_written_is_told(source):
+    with pytest.raises((PermissionRefused, InputOutput, BadPath)):
+        backup.to(source, "/proc/x")
+
+
+def test_a_deadline_that_passes_leaves_no_file_of_that_name(source, file):
+    with pytest.raises(DeadlineExceeded):
+        backup.to(source, file, deadline=0.0)
+
+    assert not os.path.exists(file)

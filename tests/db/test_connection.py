@@ -1,13 +1,16 @@
 """A connection is set up the same way wherever it is opened."""
 
+import math
 import os
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
 
 from icd import config
 from icd.db import connection
+from icd.errors import DeadlineExceeded
 
 
 @pytest.fixture
@@ -91,3 +94,36 @@ def test_the_journal_mode_is_read_as_text(conn):
 
 def test_the_sqlite_here_is_new_enough():
     assert sqlite3.sqlite_version_info >= connection.MINIMUM
+
+
+FOREVER = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+
+
+def test_a_statement_is_stopped_at_the_deadline(conn):
+    with (
+        pytest.raises(DeadlineExceeded),
+        connection.until(conn, time.monotonic() + 0.02),
+    ):
+        conn.execute(FOREVER).fetchone()
+
+
+def test_other_errors_stay_what_they_are_and_the_deadline_ends_with_the_block(conn):
+    with pytest.raises(sqlite3.OperationalError), connection.until(conn, math.inf):
+        conn.execute("SELECT * FROM nothing")
+    with connection.until(conn, time.monotonic()):
+        pass
+
+    counted = conn.execute(
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)"
+        " SELECT max(i) FROM n"
+    ).fetchone()
+
+    assert counted == (100_000,)
+
+
+def test_what_is_opened_to_be_read_cannot_be_written(path):
+    with (
+        closing(connection.connect_to_read(path)) as conn,
+        pytest.raises(sqlite3.OperationalError, match="readonly"),
+    ):
+        conn.execute("CREATE TABLE t (x)")

@@ -1,13 +1,17 @@
 """Each way in which a database is not fit to be used."""
 
+import math
 import os
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
 
+from icd import config
 from icd.core import state
-from icd.db import health, migrate
+from icd.db import database, health, migrate
+from icd.db.database import Database
 from icd.errors import Corrupt, DiskFull, Unhealthy, from_sqlite
 
 
@@ -124,3 +128,47 @@ def test_a_full_disk_is_told_with_its_numbers(plain):
 
     assert isinstance(found, DiskFull)
     assert found.message == "disk full: 0 bytes available (need 10485760)"
+
+
+def test_damage_is_refused_if_it_is_found_in_time(path, spoil):
+    spoil(path)
+
+    with (
+        closing(sqlite3.connect(path)) as conn,
+        pytest.raises(Corrupt, match="is damaged"),
+    ):
+        health.refuse_damage(conn, deadline=math.inf)
+
+
+def test_a_database_too_large_to_be_read_in_time_is_trusted(plain):
+    plain.execute(
+        "CREATE TABLE large AS WITH RECURSIVE n (i) AS"
+        " (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT i FROM n"
+    )
+
+    health.refuse_damage(plain, deadline=0.0)
+
+    assert plain.execute("SELECT count(*) FROM large").fetchone() == (100_000,)
+
+
+def test_a_host_that_keeps_a_database_open_looks_at_all_of_it_first(path, spoil):
+    spoil(path)
+    careful = Database(path, config.DEFAULTS, careful=True)
+
+    with pytest.raises(Corrupt), careful.hold(time.monotonic() + 5):
+        careful.connection()
+
+    assert not careful.is_open
+    careful.lock.close()
+
+
+def test_a_large_database_is_opened_without_reading_all_of_it(path, spoil, monkeypatch):
+    spoil(path)
+    monkeypatch.setattr(database, "CAREFUL_BYTES", 4096)
+    careful = Database(path, config.DEFAULTS, careful=True)
+
+    with careful.hold(time.monotonic() + 5):
+        careful.connection()
+        careful.close()
+
+    careful.lock.close()

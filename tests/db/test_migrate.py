@@ -59,7 +59,7 @@ def future(path, *, journal_mode="wal", program="9.9.9"):
     """A database as a later intercore would have written it."""
     open(path, "w").close()
     with closing(connect(path)) as conn:
-        migrate.migrate(conn, path, now_ms=NOW_MS)
+        migrate.migrate(conn, path, keep=5, now_ms=NOW_MS)
         number = migrate.LATEST + 7
         if program:
             conn.execute("INSERT INTO migrations VALUES (?, ?, ?)", (number, program, 0))
@@ -73,7 +73,7 @@ def future(path, *, journal_mode="wal", program="9.9.9"):
 
 
 def test_an_empty_database_gets_the_schema_and_our_mark(empty, path):
-    migrate.migrate(empty, path, now_ms=NOW_MS)
+    migrate.migrate(empty, path, keep=5, now_ms=NOW_MS)
 
     assert migrate.is_current(empty)
     assert migrate.version(empty) == migrate.LATEST
@@ -81,7 +81,7 @@ def test_an_empty_database_gets_the_schema_and_our_mark(empty, path):
 
 
 def test_a_migration_records_which_program_did_it_and_when(empty, path):
-    migrate.migrate(empty, path, now_ms=NOW_MS)
+    migrate.migrate(empty, path, keep=5, now_ms=NOW_MS)
 
     assert empty.execute("SELECT version, program, applied_at FROM migrations").fetchall() == [
         (number, __version__, NOW_MS // 1000) for number, _ in migrate.pending(0)
@@ -89,7 +89,7 @@ def test_a_migration_records_which_program_did_it_and_when(empty, path):
 
 
 def test_a_new_database_is_not_backed_up(empty, path, tmp_path):
-    migrate.migrate(empty, path, now_ms=NOW_MS)
+    migrate.migrate(empty, path, keep=5, now_ms=NOW_MS)
 
     assert backups(path, tmp_path) == []
 
@@ -102,16 +102,16 @@ def test_an_empty_database_may_be_filled_only_when_asked(empty, path):
 
 
 def test_all_our_tables_are_strict(empty, path):
-    migrate.migrate(empty, path, now_ms=NOW_MS)
+    migrate.migrate(empty, path, keep=5, now_ms=NOW_MS)
 
     loose = [name for _, name, *_, strict in empty.execute("PRAGMA table_list") if not strict]
     assert [name for name in loose if not name.startswith("sqlite_")] == []
 
 
 def test_a_database_that_is_current_is_left_alone(empty, path):
-    migrate.migrate(empty, path, now_ms=NOW_MS)
+    migrate.migrate(empty, path, keep=5, now_ms=NOW_MS)
 
-    migrate.migrate(empty, path, now_ms=NOW_MS + 1000)
+    migrate.migrate(empty, path, keep=5, now_ms=NOW_MS + 1000)
 
     assert empty.execute("SELECT count(*) FROM migrations").fetchone() == (1,)
     assert migrate.is_current(empty)
@@ -119,7 +119,7 @@ def test_a_database_that_is_current_is_left_alone(empty, path):
 
 @pytest.mark.parametrize("number", [1, migrate.LATEST - 1, migrate.LATEST])
 def test_a_database_of_ours_is_ours_to_upgrade(empty, path, number):
-    migrate.migrate(empty, path, now_ms=NOW_MS)
+    migrate.migrate(empty, path, keep=5, now_ms=NOW_MS)
     empty.execute(f"PRAGMA user_version = {number}")
 
     migrate.refuse_foreign(empty, path, create=False)
@@ -290,7 +290,7 @@ def test_a_migration_that_fails_half_way_leaves_the_old_schema(path):
         schema = conn.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
 
         with pytest.raises(sqlite3.OperationalError, match="requests already exists"):
-            migrate.migrate(conn, path, now_ms=NOW_MS)
+            migrate.migrate(conn, path, keep=5, now_ms=NOW_MS)
 
         after = conn.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
         assert after == schema
@@ -307,7 +307,7 @@ def test_a_disk_that_fills_up_half_way_leaves_the_old_schema(path):
         conn.execute(f"PRAGMA max_page_count = {pages}")
 
         with pytest.raises(sqlite3.OperationalError, match="full"):
-            migrate.migrate(conn, path, now_ms=NOW_MS)
+            migrate.migrate(conn, path, keep=5, now_ms=NOW_MS)
 
         assert not conn.in_transaction
         assert migrate.version(conn) == 9
@@ -319,10 +319,10 @@ def test_a_migration_that_failed_can_be_tried_again(path):
     with closing(connect(path)) as conn:
         conn.execute("CREATE TABLE counters (mine)")
         with pytest.raises(sqlite3.OperationalError):
-            migrate.migrate(conn, path, now_ms=NOW_MS)
+            migrate.migrate(conn, path, keep=5, now_ms=NOW_MS)
         conn.execute("DROP TABLE counters")
 
-        migrate.migrate(conn, path, now_ms=NOW_MS)
+        migrate.migrate(conn, path, keep=5, now_ms=NOW_MS)
 
         assert migrate.is_current(conn)
 

@@ -15,6 +15,7 @@ from icd.db import lock
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.errors import (
+    Corrupt,
     DeadlineExceeded,
     DiskFull,
     IcError,
@@ -648,3 +649,66 @@ def test_a_database_that_cannot_be_opened_answers_everybody_with_the_reason(
     answers = run_batch(database, [read, read], clock=still)
 
     assert [answer.error.name for answer in answers] == ["corrupt", "corrupt"]
+
+
+# --- the database as a whole ----------------------------------------------------------------
+
+
+def whole(run):
+    return Method("test.whole", Nothing, str, run, whole=True)
+
+
+def test_a_call_on_the_whole_database_is_a_batch_of_its_own(call, once, incr):
+    seen = []
+
+    def look(given, _params):
+        seen.append(given.database.connection().in_transaction)
+        return "looked"
+
+    calls = [incr(), call(whole(look)), incr()]
+
+    first = once(*calls)
+    second = once(*calls[1:])
+    third = once(*calls[2:])
+
+    assert [bool(answer) for answer in first] == [True, False, False]
+    assert [answer and answer.result for answer in second] == ["looked", None]
+    assert third[0].error is None
+    assert seen == [False]
+
+
+def test_a_call_on_the_whole_database_is_told_its_deadline(call, once):
+    soon = time.monotonic() + 30
+
+    (answer,) = once(call(whole(lambda given, _: given.deadline), deadline=soon))
+
+    assert answer.result == soon
+
+
+def test_a_call_on_the_whole_database_fails_alone(call, once):
+    def fail(_given, _params):
+        raise KeyError
+
+    (answer,) = once(call(whole(fail)))
+
+    assert isinstance(answer.error, Internal)
+
+
+def test_a_caller_of_another_database_is_not_given_this_one(call, once, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / ".git").mkdir()
+
+    (answer,) = once(call(whole(lambda _given, _: "never"), where=Where(str(elsewhere))))
+
+    assert isinstance(answer.error, NoDatabase)
+
+
+def test_a_database_that_shows_damage_is_closed(call, once, database):
+    def read(ctx, _params):
+        raise Corrupt("the database file is damaged")
+
+    (answer,) = once(call(method(read, writes=False)))
+
+    assert isinstance(answer.error, Corrupt)
+    assert not database.is_open

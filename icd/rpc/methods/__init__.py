@@ -10,6 +10,8 @@ NOUNS = {
     "compat": "compat",
     "statusline": "statusline",
     "db": "database",
+    "backup": "backups",
+    "dump": "dumps",
     "icd": "daemon",
     "rpc": "daemon",
     "cli": "daemon",

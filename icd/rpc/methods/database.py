@@ -1,9 +1,11 @@
 """db.*: the database itself."""
 
 from icd import __version__
+from icd.db import check as examination
 from icd.db import health as fitness
 from icd.db import migrate
-from icd.rpc.method import Context, Method, Params
+from icd.db import vacuum as rebuilding
+from icd.rpc.method import Context, Method, Params, Whole
 from icd.rpc.results import Result
 
 
@@ -16,6 +18,14 @@ class Health(Params):
 
 
 class Schema(Params):
+    pass
+
+
+class Check(Params):
+    pass
+
+
+class Vacuum(Params):
     pass
 
 
@@ -36,6 +46,19 @@ class SchemaVersion(Result):
     program: str
 
 
+class Checked(Result):
+    path: str
+    schema: int
+    ok: bool
+    findings: list[str]
+
+
+class Vacuumed(Result):
+    path: str
+    bytes_before: int
+    bytes_after: int
+
+
 def init(ctx: Context, _p: Init) -> Initialized:
     """By now the host has created and migrated it; this says where."""
     return Initialized(path=ctx.path, schema=migrate.version(ctx.conn))
@@ -50,8 +73,26 @@ def schema(ctx: Context, _p: Schema) -> SchemaVersion:
     return SchemaVersion(path=ctx.path, schema=migrate.version(ctx.conn), program=__version__)
 
 
+def check(whole: Whole, _p: Check) -> Checked:
+    database = whole.database
+    conn = database.connection()
+    schema = migrate.version(conn)
+    found = examination.findings(conn, deadline=whole.deadline)
+    if found:
+        database.close()  # a daemon looks again before it goes on with it
+    return Checked(database.path, schema, not found, found)
+
+
+def vacuum(whole: Whole, _p: Vacuum) -> Vacuumed:
+    database = whole.database
+    sizes = rebuilding.vacuum(database.connection(), database.path, deadline=whole.deadline)
+    return Vacuumed(database.path, *sizes)
+
+
 METHODS = [
     Method("db.init", Init, Initialized, init, creates=True),
     Method("db.health", Health, Healthy, health),
     Method("db.schema", Schema, SchemaVersion, schema),
+    Method("db.check", Check, Checked, check, whole=True),
+    Method("db.vacuum", Vacuum, Vacuumed, vacuum, whole=True),
 ]

@@ -53,3 +53,32 @@ def test_init_creates_what_is_not_there(call, still, project):
     assert path.exists()
     database.close()
     database.lock.close()
+
+
+def test_a_sound_database_has_no_findings(result, database):
+    assert msgspec.to_builtins(result("db.check")) == {
+        "path": database.path,
+        "schema": migrate.LATEST,
+        "ok": True,
+        "findings": [],
+    }
+
+
+def test_findings_are_an_answer_and_the_database_is_opened_anew(result, conn, database):
+    conn.execute("DROP INDEX state_by_scope")
+
+    found = result("db.check")
+
+    assert (found.ok, found.findings) == (False, ["the index state_by_scope is missing"])
+    assert not database.is_open
+
+
+def test_vacuum_tells_the_bytes_before_and_after(result, conn, database):
+    for number in range(300):
+        result("state.set", key="k", scope_id=str(number), payload=f'"{"x" * 1000}"')
+    conn.execute("DELETE FROM state")
+
+    found = result("db.vacuum")
+
+    assert found.path == database.path
+    assert found.bytes_before > 300_000 > found.bytes_after

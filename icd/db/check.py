@@ -1,0 +1,74 @@
+"""Everything that can be wrong inside a database, as sentences; none means that it is sound.
+
+Reads every page and every index, so it takes time on a large database; the caller holds the lock.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+
+from icd.db import migrate
+from icd.db.connection import until
+from icd.errors import Corrupt, from_sqlite
+
+# A damaged page can spoil thousands of rows; nobody reads on after the first few.
+FINDINGS = 100
+
+Look = Callable[[sqlite3.Connection], Iterable[str]]
+
+
+def findings(conn: sqlite3.Connection, *, deadline: float) -> list[str]:
+    return _look(conn, (_pages, _references, _schema), deadline)
+
+
+def damage(conn: sqlite3.Connection, *, deadline: float) -> list[str]:
+    """What cannot be read; rows that contradict each other can be, whatever the schema."""
+    return _look(conn, (_pages,), deadline)
+
+
+def _look(conn: sqlite3.Connection, looks: tuple[Look, ...], deadline: float) -> list[str]:
+    found: list[str] = []
+    with until(conn, deadline):
+        for look in looks:
+            try:
+                found.extend(look(conn))
+            except sqlite3.DatabaseError as exc:
+                known = from_sqlite(exc)
+                if not isinstance(known, Corrupt):
+                    raise
+                found.append(f"{known.message}: {exc}")
+    return found
+
+
+def _pages(conn: sqlite3.Connection) -> Iterator[str]:
+    """One by one: after the first few SQLite may give up."""
+    for (text,) in conn.execute(f"PRAGMA integrity_check({FINDINGS})"):
+        yield from (line for line in text.splitlines() if line != "ok" and "***" not in line)
+
+
+def _references(conn: sqlite3.Connection) -> list[str]:
+    rows = conn.execute("PRAGMA foreign_key_check").fetchmany(FINDINGS)
+    return [f"a row of {row[0]} refers to a row of {row[2]} that is gone" for row in rows]
+
+
+def _schema(conn: sqlite3.Connection) -> list[str]:
+    """Compare with what the migrations make; further tables are the original's, or a person's."""
+    if not migrate.is_current(conn):
+        return [f"the schema is v{migrate.version(conn)}, not v{migrate.LATEST}"]
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        migrate.apply(fresh, now_ms=0)
+        expected = _objects(fresh)
+    there = _objects(conn)
+    missing = [name for name in expected if name not in there]
+    changed = [name for name in expected if name in there and there[name] != expected[name]]
+    return [f"the {name} is missing" for name in missing] + [
+        f"the {name} is not as intercore made it" for name in changed
+    ]
+
+
+def _objects(conn: sqlite3.Connection) -> dict[str, str]:
+    """What the schema consists of; SQLite's own indexes have no text."""
+    rows = conn.execute(
+        "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type DESC, name"
+    )
+    return {f"{kind} {name}": text for kind, name, text in rows}

@@ -1,0 +1,151 @@
+"""Putting a backup in the place of a database.
+
+Promises
+    - what is restored is an intercore database that this program can read, and sound: it is copied
+      and examined before anything is touched;
+    - what was there is kept, as a backup, or as it is where it is too damaged to be copied;
+    - the change is one rename under the lock, which every process of intercore takes before it
+      looks: those that have the old file open notice that it was replaced, and open the new one;
+    - a program that does not know the lock and is reading the database is an error.
+"""
+
+import os
+import sqlite3
+import stat
+from contextlib import closing, suppress
+
+from icd.db import backup, check, migrate, paths
+from icd.db.connection import connect, connect_to_read
+from icd.db.database import Database, identity
+from icd.errors import (
+    BadPath,
+    Corrupt,
+    IcError,
+    InputOutput,
+    Locked,
+    NoDatabase,
+    NotOurs,
+    SchemaTooNew,
+    SymlinkRefused,
+    from_os,
+    from_sqlite,
+)
+
+_UNFIT = "name a backup that 'icctl backup' or an upgrade made; nothing was changed"
+
+
+def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> str | None:
+    """Replace the database by a copy of `file`; where what was there is kept, if anything was."""
+    _refuse_name(file, database.path)
+    fresh = f"{database.path}.restore"
+    with suppress(FileNotFoundError):
+        os.unlink(fresh)  # we hold the lock, so its owner died over it
+    try:
+        _copy(file, fresh, deadline)
+        database.close()
+        kept = _keep(database, file, now_ms=now_ms, deadline=deadline)
+        _put(fresh, database.path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(fresh)
+    return kept
+
+
+def _refuse_name(file: str, path: str) -> None:
+    try:
+        found = os.lstat(file)
+    except OSError as exc:
+        raise BadPath(f"cannot read {file}: {exc.strerror}", hint=_UNFIT) from exc
+    if stat.S_ISLNK(found.st_mode):
+        raise SymlinkRefused(f"{file} is a symlink (refusing to use it)")
+    if not stat.S_ISREG(found.st_mode):
+        raise BadPath(f"{file} is not a regular file", hint=_UNFIT)
+    if (found.st_dev, found.st_ino) == identity(path):
+        raise BadPath(f"{file} is the database itself", hint=_UNFIT)
+
+
+def _copy(file: str, fresh: str, deadline: float) -> None:
+    """Judge the file, copy it and examine the copy."""
+    try:
+        with closing(connect_to_read(file)) as source:
+            migrate.refuse_foreign(source, file, create=False)
+            backup.to(source, fresh, deadline=deadline)
+        with closing(connect_to_read(fresh)) as copy:
+            found = check.damage(copy, deadline=deadline)
+    except sqlite3.Error as exc:
+        known = from_sqlite(exc) or InputOutput(str(exc))
+        raise type(known)(f"{file}: {known.message}", hint=_UNFIT) from exc
+    except Corrupt as exc:
+        raise Corrupt(f"{file}: {exc.message}", hint=_UNFIT) from exc
+    except (NotOurs, NoDatabase) as exc:
+        raise type(exc)(exc.message, hint=_UNFIT) from exc
+    if found:
+        raise Corrupt(f"{file} is damaged: {found[0]}", hint=_UNFIT)
+
+
+def _keep(database: Database, file: str, *, now_ms: int, deadline: float) -> str | None:
+    path = database.path
+    if identity(path) is None:
+        return None
+    try:
+        with closing(connect(path)) as conn:
+            _refuse_strange(conn, path)
+            _empty_log(conn)
+            return backup.beside(
+                conn,
+                path,
+                keep=database.settings.backups_kept,
+                now_ms=now_ms,
+                deadline=deadline,
+                spare=paths.canonical(file),
+            )
+    except (sqlite3.Error, IcError) as exc:
+        known = exc if isinstance(exc, IcError) else from_sqlite(exc)
+        if not isinstance(known, Corrupt):
+            raise
+        return _set_aside(path, f"{path}.damaged-{backup.stamp(now_ms)}")
+
+
+def _refuse_strange(conn: sqlite3.Connection, path: str) -> None:
+    """Another program's database stays; an empty one, or one from the future, may be replaced."""
+    with suppress(SchemaTooNew, NoDatabase):
+        migrate.refuse_foreign(conn, path, create=True)
+
+
+def _empty_log(conn: sqlite3.Connection) -> None:
+    """Also the proof that nobody reads: a reader holds on to the log."""
+    (busy, _, _) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise Locked("another program that does not use intercore reads the database")
+
+
+def _set_aside(path: str, name: str) -> str:
+    """Keep the file as it is, with its log: whoever tries to rescue something needs both."""
+    free = next(n for n in (name, *(f"{name}-{i}" for i in range(1, 1000))) if not _exists(n))
+    os.rename(path, free)
+    with suppress(FileNotFoundError):
+        os.rename(f"{path}-wal", f"{free}-wal")
+    return free
+
+
+def _exists(name: str) -> bool:
+    return os.path.lexists(name) or os.path.lexists(f"{name}-wal")
+
+
+def _put(fresh: str, path: str) -> None:
+    """The log of the old file is empty by now, or kept elsewhere; its name must be free."""
+    try:
+        if os.geteuid() == 0:  # root repairs other people's databases, too
+            owner = os.stat(os.path.dirname(path))
+            os.chown(fresh, owner.st_uid, owner.st_gid)
+        os.replace(fresh, path)
+        for companion in (f"{path}-wal", f"{path}-shm"):
+            with suppress(FileNotFoundError):
+                os.unlink(companion)
+        directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as exc:
+        raise from_os(exc, f"replace {path}") from exc

@@ -1,0 +1,81 @@
+"""backup.*: copies of the database, and the way back."""
+
+import os
+
+from icd.db import backup, files, migrate
+from icd.db.restore import restore as put_back
+from icd.rpc.method import Method, Params, Whole
+from icd.rpc.results import Result
+
+
+class Create(Params):
+    pass
+
+
+class Write(Params):
+    file: str
+
+
+class Restore(Params):
+    file: str
+
+
+class Made(Result):
+    """`path`: the database; `file`: its backup."""
+
+    path: str
+    file: str
+    bytes: int
+
+
+class Restored(Result):
+    """`kept`: where the database lies that was there before, if there was one."""
+
+    path: str
+    schema: int
+    kept: str | None
+
+
+def create(whole: Whole, _p: Create) -> Made:
+    database = whole.database
+    file = backup.beside(
+        database.connection(),
+        database.path,
+        keep=database.settings.backups_kept,
+        now_ms=whole.now_ms,
+        deadline=whole.deadline,
+    )
+    return Made(database.path, file, os.path.getsize(file))
+
+
+def write(whole: Whole, p: Write) -> Made:
+    database = whole.database
+    file = backup.to(database.connection(), p.file, deadline=whole.deadline)
+    return Made(database.path, file, os.path.getsize(file))
+
+
+def restore(whole: Whole, p: Restore) -> Restored:
+    database = whole.database
+    kept = put_back(database, p.file, now_ms=whole.now_ms, deadline=whole.deadline)
+    schema = migrate.version(database.connection())
+    return Restored(database.path, schema, kept)
+
+
+def check_file(p: Write | Restore) -> None:
+    files.check_absolute(p.file)
+
+
+METHODS = [
+    Method("backup.create", Create, Made, create, whole=True),
+    Method("backup.write", Write, Made, write, check=check_file, whole=True, local=True),
+    Method(
+        "backup.restore",
+        Restore,
+        Restored,
+        restore,
+        check=check_file,
+        creates=True,
+        whole=True,
+        local=True,
+    ),
+]

@@ -1,0 +1,137 @@
+"""dump.*: every row as JSON lines, in files that the caller names.
+
+A line is read or written at a time, so a large database needs no large memory.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import msgspec
+
+from icd.core import dumps
+from icd.db import files
+from icd.errors import IcError, UnreadableInput
+from icd.rpc.method import Context, Method, Params
+from icd.rpc.results import Result
+
+# A payload is at most 1 MiB, and escaping makes at most six characters of one.
+LINE_BYTES = 8 * 1024 * 1024
+_UNFIT = "name a complete file of 'icctl export'; nothing was imported"
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[dumps.Line] = msgspec.json.Decoder(dumps.Line)
+
+
+class Export(Params):
+    file: str
+
+
+class Import(Params):
+    file: str
+
+
+class Exported(Result):
+    path: str
+    file: str
+    rows: int
+
+
+class Imported(Result):
+    """`skipped`: rows that were there, as late or later, or that had expired."""
+
+    path: str
+    file: str
+    imported: int
+    skipped: int
+
+
+def export(ctx: Context, p: Export) -> Exported:
+    descriptor = files.create(p.file)
+    lines = 0
+    try:
+        with open(descriptor, "wb") as file:
+            for line in dumps.export(ctx.conn):
+                file.write(_encoder.encode(line) + b"\n")
+                lines += 1
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        os.unlink(p.file)
+        raise
+    return Exported(ctx.path, p.file, lines - 2)  # the first and the last are no rows
+
+
+def import_(ctx: Context, p: Import) -> Imported:
+    if ctx.recent is not None:
+        ctx.recent.clear()
+    counts = {True: 0, False: 0, None: 0}
+    for number, line in _lines(p.file):
+        try:
+            if number == 1:
+                dumps.check_header(line)
+            else:
+                counts[dumps.take_in(ctx.conn, line, now_ms=ctx.now_ms)] += 1
+        except IcError as exc:
+            raise type(exc)(f"{p.file}:{number}: {exc.message}", hint=exc.hint or _UNFIT) from exc
+    return Imported(ctx.path, p.file, counts[True], counts[False])
+
+
+def _lines(path: str) -> Iterator[tuple[int, dumps.Line]]:
+    """The lines up to the last, which must say that it is the last."""
+    number, line = 0, None
+    with _opened(path) as file:
+        while text := file.readline(LINE_BYTES + 1):
+            number += 1
+            if isinstance(line, dumps.End):
+                raise UnreadableInput(f"{path}:{number}: something follows the end", hint=_UNFIT)
+            line = _decoded(path, number, text)
+            if not isinstance(line, dumps.End):
+                yield number, line
+    if not isinstance(line, dumps.End):
+        raise UnreadableInput(f"{path} is cut off after line {number}", hint=_UNFIT)
+
+
+def _decoded(path: str, number: int, text: bytes) -> dumps.Line:
+    if len(text) > LINE_BYTES:
+        raise UnreadableInput(f"{path}:{number}: longer than {LINE_BYTES} bytes", hint=_UNFIT)
+    try:
+        return _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise UnreadableInput(f"{path}:{number}: {exc}", hint=_UNFIT) from exc
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    """A regular file: the lock is held while it is read, and a pipe may never end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as exc:
+        raise UnreadableInput(f"cannot read {path}: {exc.strerror}") from exc
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnreadableInput(f"{path} is not a regular file", hint=_UNFIT)
+    with open(descriptor, "rb") as file:
+        yield file
+
+
+def check_file(p: Export | Import) -> None:
+    files.check_absolute(p.file)
+
+
+METHODS = [
+    Method("dump.export", Export, Exported, export, check=check_file, local=True),
+    # A second attempt changes nothing, so there is no effect to keep.
+    Method(
+        "dump.import",
+        Import,
+        Imported,
+        import_,
+        check=check_file,
+        writes=True,
+        keeps_effects=False,
+        local=True,
+    ),
+]

@@ -1,0 +1,55 @@
+"""`icctl db …`"""
+
+import json
+
+from icd.cli.invocation import Errand
+
+
+def test_a_sound_database_is_ok(stdout):
+    assert stdout("db", "check") == "ok\n"
+
+
+def test_check_looks_itself_whatever_the_daemon_says(invoke):
+    assert isinstance(invoke("db", "check"), Errand)
+
+
+def test_findings_are_lines_and_the_way_out_is_told(ic, conn, database):
+    conn.execute("DROP INDEX state_by_scope")
+    conn.execute("DROP INDEX state_by_expiry")
+
+    output = ic("db", "check")
+
+    assert output.exit == 2
+    assert output.stdout == (
+        b"the index state_by_expiry is missing\nthe index state_by_scope is missing\n"
+    )
+    told = output.stderr.decode()
+    assert told.startswith(f"icctl: db check: {database.path} is not sound; ")
+    assert "icctl restore FILE" in told
+
+
+def test_findings_as_json_exit_with_2_as_well(ic, conn, database):
+    conn.execute("DROP INDEX state_by_scope")
+
+    output = ic("db", "check", "--json")
+
+    assert output.exit == 2
+    assert json.loads(output.stdout) == {
+        "path": database.path,
+        "schema": 1001,
+        "ok": False,
+        "findings": ["the index state_by_scope is missing"],
+    }
+
+
+def test_vacuum_tells_the_bytes(stdout):
+    before, after = (int(word) for word in stdout("db", "vacuum").split() if word.isdigit())
+
+    assert before >= after > 0
+
+
+def test_vacuum_as_json(stdout, database):
+    found = json.loads(stdout("db", "vacuum", "--json"))
+
+    assert found["path"] == database.path
+    assert found["bytes_before"] >= found["bytes_after"] > 0

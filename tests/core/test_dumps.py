@@ -1,0 +1,216 @@
+"""Rows as lines, and what becomes of them elsewhere."""
+
+import sqlite3
+
+import pytest
+from msgspec import structs
+
+from icd.core import dumps, requests, sentinels, state
+from icd.core.dumps import Counter, End, Header, Migration, Request, Sentinel, State
+from icd.db import migrate
+from icd.errors import InvalidName, InvalidPayload, SchemaTooNew, SecretRefused, UnreadableInput
+
+NOW = 1_800_000_000_000
+ROW = State("k", "s", "1", 7, NOW // 1000, None, None, 41, "me")
+CLAIM = Sentinel("n", "s", NOW // 1000, NOW, 60_000, 0, NOW + 1, 60_000, "id")
+
+
+def fill(conn):
+    state.set(conn, "k", "s", "1", writer=state.Writer(41, "me"), now_ms=NOW)
+    state.set(conn, "k", "t", "2", ttl_ms=60_000, writer=state.Writer(), now_ms=NOW)
+    sentinels.check(conn, "n", "s", interval_s=60, request_id="id", now_ms=NOW)
+    sentinels.check(conn, "once", "s", interval_s=0, now_ms=NOW)
+    requests.record(conn, "r", method="state.set", digest=1, effect="{}", now_ms=NOW)
+
+
+def take(conn, *lines, now_ms=NOW):
+    return [dumps.take_in(conn, structs.replace(line), now_ms=now_ms) for line in lines]
+
+
+def get(conn, scope="s", *, now_ms=NOW):
+    return state.get(conn, "k", scope, now_ms=now_ms)
+
+
+# --- out ------------------------------------------------------------------------------------
+
+
+def test_a_header_comes_first_and_an_end_last(conn):
+    first, *_, last = dumps.export(conn)
+
+    assert isinstance(first, Header)
+    assert first.schema == migrate.LATEST
+    assert isinstance(last, End)
+
+
+def test_every_row_of_every_table_is_there(conn):
+    fill(conn)
+
+    lines = list(dumps.export(conn))[1:-1]
+
+    tables = [kind.__struct_config__.tag for kind in map(type, lines)]
+    assert tables == [
+        "migrations", "counters", "state", "state", "sentinels", "sentinels", "requests",
+    ]  # fmt: skip
+    assert structs.astuple(lines[2]) == ("k", "s", "1", 1, NOW // 1000, None, None, 41, "me")
+
+
+def test_no_table_and_no_column_is_forgotten(conn):
+    tables = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+    columns = "SELECT name FROM pragma_table_info(?)"
+    there = {
+        table: [column for (column,) in conn.execute(columns, (table,))]
+        for (table,) in conn.execute(tables)
+    }
+
+    known = {kind.__struct_config__.tag: list(kind.__struct_fields__) for kind, _ in dumps.TABLES}
+
+    assert known == there
+
+
+# --- in -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere():
+    """An empty database."""
+    conn = sqlite3.connect(":memory:", isolation_level=None)
+    migrate.apply(conn, now_ms=NOW)
+    yield conn
+    conn.close()
+
+
+def test_what_was_exported_is_there_after_the_import(conn, elsewhere):
+    fill(conn)
+    lines = list(dumps.export(conn))[1:-1]
+
+    written = take(elsewhere, *lines)
+
+    assert written == [None, None, True, True, True, True, True]
+    assert structs.replace(get(elsewhere), version=0) == structs.replace(get(conn), version=0)
+    assert get(elsewhere, "t").expires_ms == NOW + 60_000
+    assert sentinels.every(elsewhere) == sentinels.every(conn)
+    assert requests.find(elsewhere, "r", method="state.set", digest=1) == "{}"
+
+
+def test_a_second_time_nothing_is_left_to_do(conn, elsewhere):
+    fill(conn)
+    lines = list(dumps.export(conn))[1:-1]
+    take(elsewhere, *lines)
+    before = list(dumps.export(elsewhere))
+
+    assert take(elsewhere, *lines) == [None, None, False, False, False, False, False]
+    assert list(dumps.export(elsewhere)) == before
+
+
+def test_a_database_takes_nothing_new_from_itself(conn):
+    fill(conn)
+    lines = list(dumps.export(conn))
+
+    assert True not in take(conn, *lines[1:-1])
+    assert list(dumps.export(conn)) == lines
+
+
+@pytest.mark.parametrize("later, written", [(-1, False), (0, False), (1, True)])
+def test_of_two_rows_the_later_one_stays(conn, later, written):
+    state.set(conn, "k", "s", '"mine"', writer=state.Writer(), now_ms=NOW)
+
+    assert take(conn, structs.replace(ROW, updated_at=NOW // 1000 + later)) == [written]
+    assert get(conn).payload == ("1" if written else '"mine"')
+
+
+def test_a_row_that_expired_here_is_no_row(conn):
+    state.set(conn, "k", "s", '"mine"', ttl_ms=1000, writer=state.Writer(), now_ms=NOW + 5000)
+
+    assert take(conn, ROW, now_ms=NOW + 6000) == [True]
+
+
+def test_a_row_that_expired_on_the_way_is_not_taken_in(conn):
+    line = structs.replace(ROW, expires_at=NOW // 1000, expires_ms=NOW)
+
+    assert take(conn, line) == [False]
+
+
+def test_versions_are_above_those_of_both_databases(conn):
+    state.set(conn, "k", "mine", "1", writer=state.Writer(), now_ms=NOW)
+
+    take(conn, Counter("state", 40), ROW)
+
+    assert get(conn).version == 41
+    assert state.set(conn, "k", "x", "1", writer=state.Writer(), now_ms=NOW).version == 42
+
+
+def test_a_counter_never_goes_back(conn):
+    for _ in range(3):
+        state.set(conn, "k", "s", "1", writer=state.Writer(), now_ms=NOW)
+
+    take(conn, Counter("state", 1))
+
+    assert state.set(conn, "k", "s", "1", writer=state.Writer(), now_ms=NOW).version == 4
+
+
+@pytest.mark.parametrize(
+    "there, line, written",
+    [
+        (60, structs.replace(CLAIM, fired_ms=NOW + 1), True),
+        (60, CLAIM, False),
+        (60, structs.replace(CLAIM, fired_ms=NOW - 1), False),
+        (60, structs.replace(CLAIM, fired_ms=NOW - 1, once=1), True),
+        (0, structs.replace(CLAIM, fired_ms=NOW + 1), False),
+        (0, structs.replace(CLAIM, fired_ms=NOW + 1, once=1), False),
+    ],
+)
+def test_of_two_claims_the_later_one_stays_or_the_one_for_all_time(conn, there, line, written):
+    sentinels.check(conn, "n", "s", interval_s=there, now_ms=NOW)
+
+    assert take(conn, line) == [written]
+
+
+def test_a_request_that_is_known_keeps_its_effect(conn):
+    requests.record(conn, "r", method="m", digest=1, effect='"mine"', now_ms=NOW)
+
+    assert take(conn, Request("r", "m", 1, '"theirs"', NOW)) == [False]
+    assert requests.find(conn, "r", method="m", digest=1) == '"mine"'
+
+
+def test_the_history_of_the_schema_stays_its_own(conn):
+    before = conn.execute("SELECT * FROM migrations").fetchall()
+
+    assert take(conn, Migration(1001, "9.9", 1), Migration(1002, "9.9", 1)) == [None, None]
+    assert conn.execute("SELECT * FROM migrations").fetchall() == before
+
+
+@pytest.mark.parametrize(
+    "line, error",
+    [
+        (structs.replace(ROW, key="Not a key"), InvalidName),
+        (structs.replace(ROW, scope_id="a\tb"), InvalidName),
+        (structs.replace(ROW, payload="{"), InvalidPayload),
+        (structs.replace(ROW, payload='"ghp_0123456789abcdefghijklmnopqrstuvwxyz"'), SecretRefused),
+        (structs.replace(CLAIM, name=""), InvalidName),
+        (structs.replace(CLAIM, scope_id="a\nb"), InvalidName),
+        (End(), UnreadableInput),
+        (Header("intercore-export", migrate.LATEST, "1"), UnreadableInput),
+    ],
+)
+def test_what_nobody_could_have_stored_is_refused(conn, line, error):
+    with pytest.raises(error):
+        take(conn, line)
+
+
+@pytest.mark.parametrize(
+    "line, error, told",
+    [
+        (ROW, UnreadableInput, "no header"),
+        (Header("intercore-export", 1002, "9.9"), SchemaTooNew, "intercore 9.9"),
+        (Header("intercore-export", 1000, "0.1"), UnreadableInput, "v1000, not v1001"),
+    ],
+)
+def test_a_schema_that_is_not_known_is_refused(line, error, told):
+    with pytest.raises(error, match=told) as caught:
+        dumps.check_header(line)
+
+    assert caught.value.hint
+
+
+def test_our_own_header_is_accepted(conn):
+    dumps.check_header(next(dumps.export(conn)))

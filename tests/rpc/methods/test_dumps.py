@@ -1,0 +1,139 @@
+"""dump.*: files of JSON lines."""
+
+import json
+import os
+import stat
+
+import pytest
+
+from icd.errors import BadPath, InvalidName, UnreadableInput
+from icd.rpc import methods
+from icd.rpc.methods import dumps
+
+ROW = {"key": "k", "scope_id": "s"}
+
+
+@pytest.fixture
+def file(result, tmp_path):
+    """An export of two rows, one of which is gone by now."""
+    result("state.set", **ROW, payload='{"a": "é\\n"}')
+    result("state.set", key="k", scope_id="gone", payload="1")
+    path = tmp_path / "file"
+    result("dump.export", file=str(path))
+    result("state.delete", key="k", scope_id="gone")
+    return path
+
+
+def test_an_export_is_lines_of_json_in_a_private_file(file, result):
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+    assert [line["kind"] for line in lines] == [
+        "header", "migrations", "counters", "state", "state", "end",
+    ]  # fmt: skip
+    assert lines[3]["payload"] == '{"a": "é\\n"}'
+    assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+
+
+def test_an_export_tells_what_it_wrote(result, database, tmp_path):
+    done = result("dump.export", file=str(tmp_path / "file"))
+
+    assert (done.path, done.file, done.rows) == (database.path, str(tmp_path / "file"), 2)
+
+
+def test_an_export_overwrites_nothing(ask, file):
+    before = file.read_bytes()
+
+    assert isinstance(ask("dump.export", file=str(file)).error, BadPath)
+    assert file.read_bytes() == before
+
+
+def test_an_export_that_fails_leaves_nothing_behind(ask, conn, tmp_path):
+    conn.execute("DROP TABLE requests")
+
+    assert ask("dump.export", file=str(tmp_path / "file")).error is not None
+    assert not (tmp_path / "file").exists()
+
+
+def test_an_import_brings_back_what_is_gone_and_leaves_the_rest(result, file, database):
+    done = result("dump.import", file=str(file))
+
+    assert (done.path, done.file, done.imported, done.skipped) == (database.path, str(file), 1, 1)
+    assert bytes(result("state.get", key="k", scope_id="gone").payload) == b"1"
+
+
+def test_an_import_is_all_or_nothing(ask, result, file):
+    lines = file.read_text("utf-8").splitlines(keepends=True)
+    bad = lines[-2].replace('"key":"k"', '"key":"Not a key"')
+    file.write_text("".join([*lines[:-1], bad, lines[-1]]), "utf-8")
+
+    error = ask("dump.import", file=str(file)).error
+
+    assert isinstance(error, InvalidName)
+    assert error.message.startswith(f"{file}:6: ")
+    assert result("state.get", key="k", scope_id="gone") is None
+
+
+def cut(text):
+    return text[: text.index('{"kind":"end"}')]
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (lambda _: "", "is cut off after line 0"),
+        (cut, "is cut off after line 5"),
+        (lambda text: text[:-8], ":6: "),
+        (lambda text: text + "{}", ":7: something follows the end"),
+        (lambda text: "text\n" + text, ":1: "),
+        (lambda text: text.partition("\n")[2], ":1: the first line is no header"),
+        (lambda text: text.replace("intercore-export", "other"), ":1: "),
+        (lambda text: text.replace('"schema":1001', '"schema":1000'), ":1: it has schema v1000"),
+        (lambda text: text.replace('"scope_id":"s"', '"scope":"s"'), ":4: "),
+        (lambda text: text.replace('"version":1,', '"version":-1,'), ":4: "),
+        (lambda text: text.replace('"kind":"counters"', '"kind":"tokens"'), ":3: "),
+    ],
+)
+def test_what_is_no_complete_export_is_refused(ask, file, change, told):
+    file.write_text(change(file.read_text("utf-8")), "utf-8")
+
+    error = ask("dump.import", file=str(file)).error
+
+    assert isinstance(error, UnreadableInput)
+    assert error.message.startswith(f"{file}{told}" if told.startswith(":") else f"{file} {told}")
+    assert error.hint
+
+
+def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(ask, file):
+    file.write_bytes(b" " * (dumps.LINE_BYTES + 1))
+
+    error = ask("dump.import", file=str(file)).error
+
+    assert error.message == f"{file}:1: longer than {dumps.LINE_BYTES} bytes"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: None])
+def test_what_is_no_regular_file_is_refused(ask, tmp_path, make):
+    path = tmp_path / "given"
+    make(path)
+
+    error = ask("dump.import", file=str(path)).error
+
+    assert isinstance(error, UnreadableInput)
+    assert str(path) in error.message
+
+
+def test_the_largest_payload_survives(result, tmp_path):
+    payload = json.dumps(["\\" * 100_000] * 5, ensure_ascii=False)
+    result("state.set", **ROW, payload=payload)
+    result("dump.export", file=str(tmp_path / "file"))
+    result("state.delete", **ROW)
+
+    assert result("dump.import", file=str(tmp_path / "file")).imported == 1
+    assert bytes(result("state.get", **ROW).payload).decode() == payload
+
+
+@pytest.mark.parametrize("name", ["dump.export", "dump.import"])
+def test_files_that_a_caller_names_are_for_its_own_process(name, call):
+    assert methods.find(name).local
+    with pytest.raises(BadPath, match="absolute"):
+        call(name, file="relative")
