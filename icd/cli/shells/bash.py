@@ -68,7 +68,7 @@ def script() -> str:
     found = leaves()
     return _SCRIPT.format(
         valued=cases.valued(),
-        places=cases.lines(20, [f"{at}) place={quote(to)}" for at, to in cases.places(found)]),
+        places=cases.lines(20, [f"{at}) place='{to}'" for at, to in cases.places(found)]),
         values=cases.lines(8, [f"{at}) {_assign(to)}" for at, to in cases.values(found)]),
         everywhere=_assign(cases.named(tuple(everywhere()))),
         options=cases.lines(20, [f"{at}) {_add(to)}" for at, to in cases.options(found)]),
