@@ -133,15 +133,18 @@ def _exists(name: str) -> bool:
 
 
 def _put(fresh: str, path: str) -> None:
-    """The log of the old file is empty by now, or kept elsewhere; its name must be free."""
+    """The log of the old file is empty by now, or kept elsewhere; its name must be free.
+
+    Before the new file is there: SQLite would apply the log of another database to it.
+    """
     try:
         if os.geteuid() == 0:  # root repairs other people's databases, too
             owner = os.stat(os.path.dirname(path))
             os.chown(fresh, owner.st_uid, owner.st_gid)
-        os.replace(fresh, path)
         for companion in (f"{path}-wal", f"{path}-shm"):
             with suppress(FileNotFoundError):
                 os.unlink(companion)
+        os.replace(fresh, path)
         directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(directory)
