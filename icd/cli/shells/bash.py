@@ -5,7 +5,6 @@ Bash splits words at `=`, so `--format=sh` arrives as three.
 
 from shlex import quote
 
-from icd.cli.outline import everywhere, leaves
 from icd.cli.shells import cases
 from icd.cli.shells.cases import Offer
 
@@ -65,15 +64,7 @@ complete -F _icctl icctl ic
 
 
 def script() -> str:
-    found = leaves()
-    return _SCRIPT.format(
-        valued=cases.valued(),
-        places=cases.lines(20, [f"{at}) place='{to}'" for at, to in cases.places(found)]),
-        values=cases.lines(8, [f"{at}) {_assign(to)}" for at, to in cases.values(found)]),
-        everywhere=_assign(cases.named(tuple(everywhere()))),
-        options=cases.lines(20, [f"{at}) {_add(to)}" for at, to in cases.options(found)]),
-        arguments=cases.lines(20, [f"{at}) {_assign(to)}" for at, to in cases.arguments(found)]),
-    )
+    return cases.fill(_SCRIPT, opening="", assign=_assign, add=_add)
 
 
 def _assign(offer: Offer) -> str:

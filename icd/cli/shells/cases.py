@@ -3,13 +3,16 @@
 A place is the command as far as it is written: nothing, a noun, or a whole command.
 """
 
+from collections.abc import Callable
 from shlex import quote
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 
 from icd.cli.commands import GROUPS
-from icd.cli.outline import Leaf, Option, Slot, beginnings, everywhere, verbs
+from icd.cli.outline import Leaf, Option, Slot, beginnings, everywhere, leaves, verbs
+
+T = TypeVar("T")
 
 NOWHERE = "nowhere"
 
@@ -63,8 +66,23 @@ def named(options: tuple[Option, ...]) -> Offer:
     return Offer(tuple((option.name, option.about) for option in options))
 
 
-def lines(indent: int, cases: list[str]) -> str:
-    return "\n".join(f"{' ' * indent}{case} ;;" for case in cases)
+def fill(
+    script: str, *, opening: str, assign: Callable[[Offer], str], add: Callable[[Offer], str]
+) -> str:
+    """Put all cases into a script; `opening` is what a shell writes before a pattern."""
+    found = leaves()
+
+    def cases(indent: int, pairs: list[tuple[str, T]], say: Callable[[T], str]) -> str:
+        return "\n".join(f"{' ' * indent}{opening}{at}) {say(to)} ;;" for at, to in pairs)
+
+    return script.format(
+        valued=valued(),
+        places=cases(20, places(found), lambda place: f"place='{place}'"),
+        values=cases(8, values(found), assign),
+        everywhere=assign(named(tuple(everywhere()))),
+        options=cases(20, options(found), add),
+        arguments=cases(20, arguments(found), assign),
+    )
 
 
 def _offer(slot: Slot) -> Offer:

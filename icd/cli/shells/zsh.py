@@ -2,7 +2,6 @@
 
 from shlex import quote
 
-from icd.cli.outline import everywhere, leaves
 from icd.cli.shells import cases
 from icd.cli.shells.cases import Offer
 
@@ -65,15 +64,7 @@ fi
 
 
 def script() -> str:
-    found = leaves()
-    return _SCRIPT.format(
-        valued=cases.valued(),
-        places=cases.lines(20, [f"({at}) place={quote(to)}" for at, to in cases.places(found)]),
-        values=cases.lines(8, [f"({at}) {_assign(to)}" for at, to in cases.values(found)]),
-        everywhere=_assign(cases.named(tuple(everywhere()))),
-        options=cases.lines(20, [f"({at}) {_add(to)}" for at, to in cases.options(found)]),
-        arguments=cases.lines(20, [f"({at}) {_assign(to)}" for at, to in cases.arguments(found)]),
-    )
+    return cases.fill(_SCRIPT, opening="(", assign=_assign, add=_add)
 
 
 def _assign(offer: Offer) -> str:
