@@ -6,7 +6,10 @@ import sys
 import click
 
 from icd import __version__
-from icd.errors import IcError
+from icd.errors import IcError, Misconfigured, PermissionRefused
+
+# EX_CONFIG: the unit tells systemd not to start us again.
+CONFIGURATION = 78
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,17 +25,25 @@ def main() -> None:
 @click.option(
     "--idle-seconds", metavar="N", help="How long a database is quiet before it is tidied."
 )
-def serve(socket_path: str | None, config_file: str | None, **flags: str | None) -> None:
-    """Serve in the foreground until SIGTERM or Ctrl-C; logs go to stderr."""
+@click.option("--preflight", is_flag=True, hidden=True)
+def serve(
+    socket_path: str | None, config_file: str | None, *, preflight: bool, **flags: str | None
+) -> None:
+    """Serve in the foreground until SIGTERM or Ctrl-C; logs go to stderr.
+
+    SIGHUP goes on with the code that is installed by then, without losing a call.
+    The exit status is 78 for what a restart cannot cure.
+    """
     from icd.server.serve import main as run
 
     _fill_standard_descriptors()
     try:
-        status = run(socket_path, config_file, flags)
+        status = run(socket_path, config_file, flags, preflight=preflight)
     except IcError as exc:
         hint = f"; {exc.hint}" if exc.hint else ""
         sys.stderr.write(f"icd: {exc.message}{hint}\n")
-        status = exc.exit
+        incurable = isinstance(exc, Misconfigured | PermissionRefused)
+        status = CONFIGURATION if incurable else exc.exit
     except OSError as exc:
         sys.stderr.write(f"icd: {exc}; check the socket's directory\n")
         status = 2

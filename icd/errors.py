@@ -206,6 +206,13 @@ class Overloaded(IcError):
     hint = "try again in a moment"
 
 
+class ReloadRefused(IcError):
+    """Everything is as it was."""
+
+    code, name = -32046, "reload_refused"
+    hint = "the daemon goes on as it is; see its log, or stop and start it"
+
+
 class NoDaemon(IcError):
     code, name, exit = -32044, "no_daemon", 1
     hint = "start it with: icd serve"

@@ -83,6 +83,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=86_400)] = 2.0
     # Of the backups that intercore names itself, so many are kept beside a database.
     backups_kept: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
+    # A daemon that systemd started for a caller leaves when nobody needs it for so long; 0: never.
+    exit_idle_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_622_400)] = 3600.0
     mirror: Mirror = Mirror()
 
 

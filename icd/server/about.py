@@ -26,7 +26,7 @@ class About:
         self.sessions = 0
         self.calls: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
-        self._socket = socket
+        self.socket = socket
         self._router = router
         self._mirrors = mirrors
         self._started = time.monotonic()
@@ -51,6 +51,10 @@ class About:
             return document()
         return self._report()
 
+    def summary(self) -> str:
+        """For the service manager, in a line."""
+        return f"{len(self._router.stores)} databases open, {self.sessions} sessions"
+
     def _welcome(self, params: daemon.Hello) -> daemon.Welcome:
         if daemon.PROTOCOL not in params.protocols:
             raise InvalidParams(
@@ -68,7 +72,7 @@ class About:
     def _missed(self) -> Counter[str]:
         """What clients wrote down beside our socket, in a directory that is never a hung one."""
         try:
-            path = os.path.join(os.path.dirname(self._socket), MISSED)
+            path = os.path.join(os.path.dirname(self.socket), MISSED)
             with open(path, encoding="ascii", errors="replace") as file:
                 return Counter(file.read(MISSED_CHARACTERS).split())
         except OSError:
@@ -80,7 +84,7 @@ class About:
             protocol=daemon.PROTOCOL,
             pid=os.getpid(),
             uptime=int(time.monotonic() - self._started),
-            socket=self._socket,
+            socket=self.socket,
             sqlite_version=sqlite3.sqlite_version,
             sessions=self.sessions,
             calls=dict(self.calls),

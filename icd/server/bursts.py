@@ -122,6 +122,8 @@ def _prepare(desk: Desk, item: Request | IcError, size: int, *, batch: bool) -> 
         if isinstance(params, daemon.Run):
             frame = None if batch or slot.silent else partial(jsonrpc.output, slot.id)
             slot.later = partial(_command, desk, params, size, frame)
+        elif isinstance(params, daemon.Reload):
+            slot.later = partial(desk.reload_early, method)
         elif method.run is None:
             slot.settle(desk.ask_daemon(method, params))
         elif size > limits.LARGE_BYTES:

@@ -1,5 +1,6 @@
 """Where the requests of one peer are carried out, whichever way they were framed."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import TypeGuard, TypeVar
@@ -13,9 +14,11 @@ from icd.db.paths import Where
 from icd.errors import Internal, InvalidRequest, NoDatabase
 from icd.rpc.dispatch import failure
 from icd.rpc.method import Answer, Call, Method, Params
+from icd.rpc.methods import daemon
 from icd.server import limits
 from icd.server.about import About
 from icd.server.logs import log
+from icd.server.reload import Reload
 from icd.server.router import Router
 from icd.server.streams import Outlet, Stream
 
@@ -28,13 +31,14 @@ class Desk:
 
     outlet: Outlet
 
-    def __init__(self, pid: int, router: Router, about: About) -> None:
+    def __init__(self, pid: int, router: Router, about: About, reload: Reload) -> None:
         self.pid = pid
         self.failed: Callable[[], None] = lambda: None  # told when an answer cannot be delivered
         self._where = Where("")
         self._writer = Writer(pid)
         self._router = router
         self._about = about
+        self._reload = reload
 
     def where(self, cwd: str, db: str | None) -> Where:
         """A peer usually means the same database as before: then it is the same object."""
@@ -80,6 +84,34 @@ class Desk:
         else:
             self.run([planned.call], lambda answers: deliver(_logged(finish(planned, answers[0]))))
 
+    def reload(
+        self, planned: Plan, deliver: Callable[[Output | Need], None], *, again: bool
+    ) -> None:
+        """Answered when it is refused, or by the next daemon, which carries it out `again`."""
+        method = planned.call.method.name
+
+        def told(answer: Answer) -> None:
+            self._about.count(method, answer.error)
+            deliver(finish(planned, answer))
+
+        if again:
+            told(self._reload.outcome())
+        else:
+            self._reload.ask(told, early=False)
+
+    async def reload_early(self, method: Method) -> Answer:
+        """Answered when the new code is known to run."""
+        done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def told(answer: Answer) -> None:
+            if not done.cancelled():
+                done.set_result(answer)
+
+        self._reload.ask(told, early=True)
+        answer = await done
+        self._about.count(method.name, answer.error)
+        return answer
+
     async def stream(self, planned: Plan, frame: Callable[[Output], bytes]) -> Output:
         """Carry out a command that goes on; its final reply is returned."""
         stream = Stream(self.outlet, self.ask, self._router.signal, frame)
@@ -99,6 +131,8 @@ class Desk:
                     hint="send it outside a batch, or ask for its typed method again and again",
                 )
             return await self.stream(planned, frame)
+        if waits_for_reload(planned):
+            return finish(planned, await self.reload_early(planned.call.method))
         if isinstance(planned, Plan) and planned.call.method.run is not None:
             (answer,) = await self.ask([planned.call])
             return _logged(finish(planned, answer))
@@ -129,6 +163,10 @@ class Desk:
 def goes_on(planned: Plan | Errand | Need | Output) -> TypeGuard[Plan]:
     """Whether a command has more than one answer."""
     return isinstance(planned, Plan) and planned.ask.follow is not None
+
+
+def waits_for_reload(planned: Plan | Errand | Need | Output) -> TypeGuard[Plan]:
+    return isinstance(planned, Plan) and isinstance(planned.call.params, daemon.Reload)
 
 
 def _logged(output: Output | Need) -> Output | Need:

@@ -23,11 +23,20 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._buffer)
 
+    @property
+    def unread(self) -> bytes:
+        return bytes(self._buffer)
+
     def feed(self, data: bytes) -> None:
         if self._fresh:
             self._fresh = False
             self.is_keyhole = data[:1] == b"i"
         self._buffer += data
+
+    def go_on(self, unread: bytes, *, is_keyhole: bool) -> None:
+        """Where another inbox left off."""
+        self._fresh, self.is_keyhole = False, is_keyhole
+        self._buffer += unread
 
     def next(self) -> Message | None:
         """The next complete message, if there is one; what is incomplete must be within limits."""

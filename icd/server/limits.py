@@ -41,3 +41,18 @@ LOOK_SECONDS = 5.0
 RETRY_SECONDS = 5.0
 # Mirrors may take this long to write their last files when the daemon stops.
 FLUSH_SECONDS = 2.0
+# The daemon looks this often whether its socket is still where clients look for it.
+PLACE_SECONDS = 2.0
+# A daemon that systemd starts waits this long for one that was started by hand to notice it and
+# leave, and looks this often.
+TAKEOVER_SECONDS = 10.0
+TAKEOVER_PAUSE_SECONDS = 0.05
+# New code may take this long to show that it can run before a reload is given up.
+PREFLIGHT_SECONDS = 30.0
+# A reload waits this long for calls that are being executed, while new ones wait in their sockets:
+# a hook's whole deadline is a few times as long.
+QUIET_SECONDS = 1.0
+# If they take longer, everybody is served again, and the reload tries again after this time, so
+# often.
+RELOAD_PAUSE_SECONDS = 1.0
+RELOAD_ATTEMPTS = 10

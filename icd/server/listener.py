@@ -10,7 +10,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import anyio
 
@@ -23,46 +23,60 @@ _CREDENTIALS = struct.Struct("iII")
 
 
 class Listener:
-    def __init__(self, sock: socket.socket, accepted: Callable[[socket.socket, int], None]) -> None:
+    def __init__(self, sock: socket.socket, admitted: Callable[[socket.socket, int], None]) -> None:
+        self.ended = anyio.Event()
         self._sock = sock
-        self._accepted = accepted
-        self._reserve = _spare()
+        self._admitted = admitted
+        self._reserve = -1
         self._complained = False
         self._scope = anyio.CancelScope()
 
     def stop(self) -> None:
+        """For good.  The socket stays open: whoever waits may be accepted by another."""
         self._scope.cancel()
 
     async def run(self) -> None:
-        """Accept until stopped; whoever still waits then learns that nothing was executed."""
-        with self._sock, self._scope:
-            await self._accept_forever()
+        """Accept until stopped."""
+        with self._reserved(), self._scope:
+            while True:
+                await anyio.wait_readable(self._sock)
+                if not self.accept():
+                    await anyio.sleep(_PAUSE_SECONDS)
 
-    async def _accept_forever(self) -> None:
-        while True:
-            await anyio.wait_readable(self._sock)
-            for _ in range(_AT_ONCE):
-                try:
-                    connection, _address = self._sock.accept()
-                except BlockingIOError:
+    @contextlib.contextmanager
+    def _reserved(self) -> Iterator[None]:
+        self._reserve = _spare()
+        try:
+            yield
+        finally:
+            if self._reserve >= 0:
+                os.close(self._reserve)
+            self.ended.set()
+
+    def accept(self) -> bool:
+        """Accept whoever waits now, up to a number; False if descriptors ran short."""
+        for _ in range(_AT_ONCE):
+            try:
+                connection, _address = self._sock.accept()
+            except BlockingIOError:
+                break
+            except OSError as exc:
+                if exc.errno not in _SHORTAGE:
                     break
-                except OSError as exc:
-                    if exc.errno in _SHORTAGE:
-                        self._shed(exc)
-                        await anyio.sleep(_PAUSE_SECONDS)
-                    break
-                self._admit(connection)
+                self._shed(exc)
+                return False
+            self._admit(connection)
+        return True
 
     def _admit(self, connection: socket.socket) -> None:
         """Only our own user gets in; the directory's mode says so, too, but it may be changed."""
         connection.settimeout(0)
-        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid, uid, _gid = _CREDENTIALS.unpack(raw)
+        pid, uid = peer(connection)
         if uid != os.geteuid():
             log.warning("refused another user", extra={"uid": uid, "pid": pid})
             connection.close()
             return
-        self._accepted(connection, pid)
+        self._admitted(connection, pid)
 
     def _shed(self, exc: OSError) -> None:
         if not self._complained:
@@ -73,6 +87,13 @@ class Listener:
         with contextlib.suppress(OSError):
             self._sock.accept()[0].close()
         self._reserve = _spare()
+
+
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end, as the kernel tells it."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _gid = _CREDENTIALS.unpack(raw)
+    return pid, uid
 
 
 def _spare() -> int:

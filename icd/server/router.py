@@ -78,6 +78,11 @@ class Router:
         store = self.stores.get(self._known.get(where, ""))
         return None if store is None else store.changes.signal()
 
+    def obstacle(self) -> str:
+        """The database that does not come to rest, if any."""
+        busy = [path for path, store in self.stores.items() if store.waiting]
+        return f"{busy[0]} does not answer" if busy else ""
+
     async def close(self) -> None:
         self._closing = True
         async with anyio.create_task_group() as tasks:

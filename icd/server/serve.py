@@ -1,136 +1,168 @@
 """The life of the daemon on one screen: own the socket, serve, be told to stop, drain, leave."""
 
-import asyncio
-import contextlib
 import gc
 import os
 import resource
 import shutil
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
 
 import anyio
-from anyio.abc import TaskGroup
+import msgspec
 
 from icd import __version__, config
 from icd.errors import Misconfigured
 from icd.rpc import methods
 from icd.rpc.method import Clock
-from icd.server import limits, logs, sockets
+from icd.server import handover, limits, logs, sockets, systemd, watchdog
 from icd.server.about import About
 from icd.server.desk import Desk
-from icd.server.listener import Listener
+from icd.server.door import Door
+from icd.server.handover import Estate
+from icd.server.life import Life
 from icd.server.logs import log
 from icd.server.mirrors import Mirrors
 from icd.server.mirrors import root as interband_root
+from icd.server.reload import Preflight, Reload
 from icd.server.router import Router
-from icd.server.session import Session
+from icd.server.sockets import AlreadyRunning, Claim
+
+ReadSettings = Callable[..., config.Settings]
 
 
-def main(socket_path: str | None, config_file: str | None, flags: dict[str, str | None]) -> int:
+def main(
+    socket_path: str | None,
+    config_file: str | None,
+    flags: dict[str, str | None],
+    *,
+    preflight: bool = False,
+) -> int:
     """Serve until told to stop; the exit status is returned.  `flags` are settings by name."""
     logs.set_up()
     os.umask(0o077)
-    settings_file = os.path.abspath(config_file) if config_file else _user_file()
-    if config_file and not os.path.exists(config_file):
-        raise Misconfigured(f"there is no file {config_file}", hint="check --config")
-    above = config.from_environment(os.environ) | config.from_flags(flags)
-    settings = partial(config.load, settings_file, given=above)
+    settings = _settings(config_file, flags)
     settings()  # complain before anything is bound
-    path = sockets.choose(socket_path or os.environ.get("INTERCORE_SOCKET"))
-    _raise_descriptor_limit()
     methods.every()  # what is loaded now need not be loaded by the first caller
+    if preflight:
+        return _show_preflight()
+    _raise_descriptor_limit()
     # Calls make no cycles; looking for them every 700 objects only costs time.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    given = path not in sockets.candidates()
-    with sockets.owned(path, given=given) as sock:
-        os.chdir("/")
-        anyio.run(serve, sock, path, settings, backend="asyncio")
+    claim, estate = handover.take_over() or (_claim(socket_path), Estate())
+    directory = os.getcwd()
+    os.chdir("/")
+    try:
+        while True:
+            left = anyio.run(serve, claim, settings, estate, directory, backend="asyncio")
+            if left is None:
+                return 0
+            estate = _become_new(claim, left, directory)
+    finally:
+        claim.release()
+
+
+async def serve(
+    claim: Claim, settings: ReadSettings, estate: Estate, directory: str
+) -> Estate | None:
+    """Until told to stop; or to reload: then what the next daemon needs is returned."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        handover.release_signals()
+        async with anyio.create_task_group() as lanes:
+            mirrors = Mirrors(interband_root(), Clock(), lanes)
+            router = Router(settings, Clock(), lanes, mirrors.attach)
+            about = About(claim.path, router, mirrors)
+            reload = Reload(directory, estate)
+            async with anyio.create_task_group() as tasks:
+                door = Door(tasks, about, lambda pid: Desk(pid, router, about, reload))
+                door.take_up(estate.connections)
+                claim.sock.listen(limits.BACKLOG)  # not before we can be told to stop
+                life = Life(
+                    claim,
+                    tasks,
+                    door=door,
+                    router=router,
+                    about=about,
+                    reload=reload,
+                    exit_idle_seconds=settings().exit_idle_seconds,
+                )
+                _announce(claim.path, estate)
+                left = await life.run(signals)
+                if left is None:
+                    systemd.notify("STOPPING=1", "STATUS=stopping")
+                    await door.close()
+                tasks.cancel_scope.cancel()
+            await _close(claim, mirrors, router, hand_over=left is not None)
+            lanes.cancel_scope.cancel()  # whoever still looks for a database
+        if left is None:
+            return None
+        handover.hold_signals()
+    return Estate(connections=left, reloads=reload.reloads + 1)
+
+
+def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSettings:
+    if config_file and not os.path.exists(config_file):
+        raise Misconfigured(f"there is no file {config_file}", hint="check --config")
+    path = os.path.abspath(config_file) if config_file else _user_file()
+    above = config.from_environment(os.environ) | config.from_flags(flags)
+    return partial(config.load, path, given=above)
+
+
+def _claim(socket_path: str | None) -> Claim:
+    try:
+        passed = systemd.passed_socket()
+        if passed is not None:
+            return sockets.take(passed)
+        return sockets.claim(sockets.choose(socket_path or os.environ.get("INTERCORE_SOCKET")))
+    except AlreadyRunning as exc:
+        # To a service manager it is a success, but only after we said so.
+        systemd.notify("READY=1", f"STATUS={exc.message}")
+        raise
+
+
+def _show_preflight() -> int:
+    """What `reload` of another daemon wants to know: that we start, and what we are."""
+    anyio.run(watchdog.check, backend="asyncio")
+    said = msgspec.json.encode(Preflight(version=__version__, handover=handover.FORMAT))
+    sys.stdout.write(said.decode())
     return 0
 
 
-async def serve(sock: socket.socket, path: str, settings: Callable[[str], config.Settings]) -> None:
-    async with anyio.create_task_group() as lanes:
-        mirrors = Mirrors(interband_root(), Clock(), lanes)
-        router = Router(settings, Clock(), lanes, mirrors.attach)
-        about = About(path, router, mirrors)
-        async with anyio.create_task_group() as tasks:
-            door = Door(tasks, router, about)
-            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                listener = Listener(sock, door.open)
-                sock.listen(limits.BACKLOG)  # not before we can be told to stop
-                tasks.start_soon(listener.run)
-                log.info("listening", extra={"socket": path, "version": __version__})
-                _greet(path)
-                await anext(aiter(signals))
-            log.info("stopping", extra={"sessions": about.sessions})
-            listener.stop()
-            await door.close()
-            tasks.cancel_scope.cancel()
-        with anyio.move_on_after(limits.DRAIN_SECONDS) as drained:
-            await mirrors.close()
-            await router.close()
-        if drained.cancelled_caught:
-            _leave_behind(path)
-        lanes.cancel_scope.cancel()  # whoever still looks for a database
+def _become_new(claim: Claim, left: Estate, directory: str) -> Estate:
+    """Does not return, unless it fails: then we go on where we left off."""
+    try:
+        handover.execute(claim, left, directory)
+    except OSError as exc:
+        log.error("not reloaded: %s", exc)
+        left.failure = f"the new code does not start: {exc}"
+        return left
 
 
-def _leave_behind(path: str) -> NoReturn:
-    """A database hangs, and its thread with it: nothing but the end of the process ends that."""
-    log.warning("a database does not close; leaving without it")
-    with contextlib.suppress(OSError):
-        os.unlink(path)
+def _announce(path: str, estate: Estate) -> None:
+    log.info("listening", extra={"socket": path, "version": __version__})
+    systemd.notify("READY=1", f"STATUS=listening at {path}", f"MAINPID={os.getpid()}")
+    if not estate.previous:
+        _greet(path)
+
+
+async def _close(claim: Claim, mirrors: Mirrors, router: Router, *, hand_over: bool) -> None:
+    """Databases that do not close are left behind: the exec ends their threads, or the exit."""
+    with anyio.move_on_after(limits.DRAIN_SECONDS) as drained:
+        await mirrors.close()
+        await router.close()
+    if drained.cancelled_caught:
+        log.warning("a database does not close; leaving without it")
+        if not hand_over:
+            _leave_behind(claim)
+
+
+def _leave_behind(claim: Claim) -> NoReturn:
+    """Nothing but the end of the process ends a thread that hangs."""
+    claim.release()
     os._exit(0)
-
-
-class Door:
-    """Turns accepted connections into sessions, and sees them out."""
-
-    def __init__(self, tasks: TaskGroup, router: Router, about: About) -> None:
-        self._tasks = tasks
-        self._router = router
-        self._about = about
-        self._sessions: set[Session] = set()
-        self._closing = False
-
-    def open(self, connection: socket.socket, pid: int) -> None:
-        if len(self._sessions) >= limits.SESSIONS:
-            connection.close()
-        else:
-            self._tasks.start_soon(self._begin, connection, pid)
-
-    async def close(self) -> None:
-        """Let every session answer what it has read, for a limited time."""
-        self._closing = True
-        for session in list(self._sessions):
-            session.stop()
-        with anyio.move_on_after(limits.DRAIN_SECONDS):
-            for session in list(self._sessions):
-                await session.ended.wait()
-
-    async def _begin(self, connection: socket.socket, pid: int) -> None:
-        session = Session(Desk(pid, self._router, self._about), self._tasks, self._left)
-        try:
-            loop = asyncio.get_running_loop()
-            await loop.connect_accepted_socket(lambda: session, connection)
-        except OSError:  # it has left already
-            connection.close()
-            return
-        if session.ended.is_set():
-            return
-        self._sessions.add(session)
-        self._about.sessions = len(self._sessions)
-        if self._closing:
-            session.stop()
-
-    def _left(self, session: Session) -> None:
-        self._sessions.discard(session)
-        self._about.sessions = len(self._sessions)
 
 
 def _user_file() -> str | None:

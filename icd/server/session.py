@@ -11,6 +11,8 @@ Invariants
 """
 
 import asyncio
+import os
+import time
 from collections.abc import Callable
 from typing import cast
 
@@ -20,18 +22,29 @@ from anyio.abc import TaskGroup
 from icd.cli.invocation import Errand, Invocation, Need, Output, Plan, line
 from icd.cli.main import plan
 from icd.errors import DeadlineExceeded, IcError
+from icd.rpc.method import DEFAULT_DEADLINE_MS
 from icd.server import jsonrpc, keyhole, limits
 from icd.server.bursts import Burst
-from icd.server.desk import Desk, goes_on, off_the_loop
+from icd.server.desk import Desk, goes_on, off_the_loop, waits_for_reload
+from icd.server.handover import Connection
 from icd.server.inbox import Inbox
 from icd.server.logs import log
 from icd.server.streams import Outlet
 
 STOPPING = b"icctl: the daemon is stopping; ask again\n"
+RELOADING = b"icctl: the daemon is being reloaded; ask again\n"
 
 
 class Session(asyncio.Protocol):
-    def __init__(self, desk: Desk, tasks: TaskGroup, left: Callable[["Session"], None]) -> None:
+    """`conversation`: what the daemon before us left of it."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        tasks: TaskGroup,
+        left: Callable[["Session"], None],
+        conversation: Connection | None = None,
+    ) -> None:
         self.ended = anyio.Event()
         self._desk = desk
         self._desk.failed = self._abort
@@ -42,16 +55,21 @@ class Session(asyncio.Protocol):
         self._busy = False
         self._unread = False
         self._closing = False
+        self._suspended = False
+        self._conversation = conversation
+        self._again = b""  # the frame under way, if another daemon can carry it out as well
         self._patience: asyncio.TimerHandle | None = None
 
     # --- what the event loop tells us ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._conversation is not None:
+            self._take_up(self._conversation)
 
     def data_received(self, data: bytes) -> None:
         self._inbox.feed(data)
-        if not (self._busy or self._unread):
+        if not (self._busy or self._unread or self._suspended):
             self._next()
         elif len(self._inbox) > limits.AHEAD_BYTES:
             self._transport.pause_reading()
@@ -73,8 +91,7 @@ class Session(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._unread = False
         self._outlet.resume()
-        if self._busy and not self._closing and len(self._inbox) <= limits.AHEAD_BYTES:
-            self._transport.resume_reading()  # or the end of a stream's peer would not be seen
+        self._read_on()
         self._go_on()
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -90,11 +107,56 @@ class Session(asyncio.Protocol):
     def stop(self) -> None:
         """Answer what was read completely, then leave."""
         self._closing = True
+        self._suspended = False
         self._outlet.end(STOPPING)
         self._transport.pause_reading()
         self._go_on()
 
+    def suspend(self) -> None:
+        """Begin nothing new: somebody else may have to answer it."""
+        self._suspended = True
+        self._stop_waiting()
+        self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Nobody else will."""
+        self._suspended = False
+        self._read_on()
+        self._go_on()
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is under way that another daemon could not go on with."""
+        return not self._busy or bool(self._again) or self._outlet.is_streaming
+
+    @property
+    def has_unsent(self) -> bool:
+        return self._transport.get_write_buffer_size() > 0
+
+    def end_stream(self) -> None:
+        """Unless the next daemon can go on with it."""
+        if self._outlet.is_streaming and not self._again:
+            self._outlet.end(RELOADING)
+
+    def conversation(self) -> Connection:
+        """All that somebody else needs to go on with it, once we let go."""
+        fd = os.dup(self._transport.get_extra_info("socket").fileno())
+        inbox = self._inbox
+        return Connection(fd, inbox.is_keyhole, inbox.unread, self._again, self._outlet.shown)
+
+    def let_go(self) -> None:
+        self._transport.abort()
+
     # --- one message after the other ---
+
+    def _take_up(self, conversation: Connection) -> None:
+        self._inbox.go_on(conversation.unread, is_keyhole=conversation.is_keyhole)
+        self._outlet.shown = conversation.shown
+        if conversation.again:
+            self._busy = True
+            self._handle_frame(conversation.again)
+        else:
+            self._next()
 
     def _next(self) -> None:
         """Start on the next complete message, or wait for more."""
@@ -130,16 +192,27 @@ class Session(asyncio.Protocol):
         except IcError as exc:
             self._reply_output(Output(exc.exit, b"", line("icctl", "", exc)))
             return
+        if self._is_again:
+            invocation.deadline = time.monotonic() + DEFAULT_DEADLINE_MS / 1000
         if len(frame) > limits.LARGE_BYTES:
-            self._tasks.start_soon(self._handle_large, invocation, len(frame))
+            self._tasks.start_soon(self._handle_large, invocation, frame)
         else:
-            self._carry_out(plan(invocation))
+            self._carry_out(plan(invocation), frame)
 
-    def _carry_out(self, planned: Plan | Errand | Need | Output) -> None:
+    def _carry_out(self, planned: Plan | Errand | Need | Output, frame: bytes) -> None:
         if goes_on(planned):
+            self._again = frame
             self._tasks.start_soon(self._handle_stream, planned)
+        elif waits_for_reload(planned):
+            self._again = frame
+            self._desk.reload(planned, self._reply_output, again=self._is_again)
         else:
             self._desk.carry_out(planned, self._reply_output)
+
+    @property
+    def _is_again(self) -> bool:
+        """The message under way was begun by the daemon before us."""
+        return self._conversation is not None and bool(self._conversation.again)
 
     async def _handle_stream(self, planned: Plan) -> None:
         try:
@@ -154,9 +227,9 @@ class Session(asyncio.Protocol):
         except Exception:  # noqa: BLE001 -- the last line of defence
             self._fail()
 
-    async def _handle_large(self, invocation: Invocation, size: int) -> None:
+    async def _handle_large(self, invocation: Invocation, frame: bytes) -> None:
         try:
-            self._carry_out(await off_the_loop(plan, invocation, size=size))
+            self._carry_out(await off_the_loop(plan, invocation, size=len(frame)), frame)
         except Exception:  # noqa: BLE001 -- the last line of defence
             self._fail()
 
@@ -174,12 +247,20 @@ class Session(asyncio.Protocol):
             return
         self._transport.write(data)
         self._busy = False
+        self._again = b""
+        self._conversation = None
         if len(self._inbox) or self._closing:
             # In a turn of its own: a peer that pipelines must not keep everybody else waiting.
             asyncio.get_running_loop().call_soon(self._go_on)
 
+    def _read_on(self) -> None:
+        """While busy, too, or the end of a stream's peer would not be seen."""
+        stays = self._closing or self._suspended or self._unread
+        if self._busy and not stays and len(self._inbox) <= limits.AHEAD_BYTES:
+            self._transport.resume_reading()
+
     def _go_on(self) -> None:
-        if not (self._busy or self._unread or self._transport.is_closing()):
+        if not (self._busy or self._unread or self._suspended or self._transport.is_closing()):
             if not self._closing and not self._transport.is_reading():
                 self._transport.resume_reading()
             self._next()

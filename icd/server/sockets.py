@@ -2,18 +2,24 @@
 
 The path is a function of the uid alone.  An owner lock beside the socket is held for life; only its
 holder may remove a stale socket, because connect, unlink and bind alone let several daemons win.
+
+A claim can be lost: a directory below /run is emptied at logout, somebody tidies up, systemd puts a
+socket of its own in our place.  Whoever holds it looks from time to time, and takes it again or
+leaves it to the other.
 """
 
 import fcntl
 import os
 import socket
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 
 from icd.errors import IcError, Misconfigured, PermissionRefused
+from icd.server import limits
 
 PATH_BYTES = 107
+
+Identity = tuple[int, int]
 
 
 class AlreadyRunning(IcError):
@@ -38,38 +44,133 @@ def choose(given: str | None) -> str:
     return path
 
 
-@contextmanager
-def owned(path: str, *, given: bool) -> Iterator[socket.socket]:
-    """A bound socket, ours alone, removed at the end.  It listens once the daemon can serve."""
-    _private_directory(os.path.dirname(path))
-    lock = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+class Claim:
+    """Being the daemon at a path: the lock, and a bound socket.
+
+    `passed`: the socket came from systemd, which keeps it when we leave.
+    """
+
+    def __init__(self, path: str, lock: int, sock: socket.socket, *, passed: bool) -> None:
+        self.path = path
+        self.lock = lock
+        self.sock = sock
+        self.passed = passed
+        self._bound = _identity(path)
+
+    @property
+    def is_held(self) -> bool:
+        return self._has_path() and self._has_lock()
+
+    @property
+    def is_taken(self) -> bool:
+        """Somebody else is listening where clients look first."""
+        if self._has_path():
+            better = candidates()[: candidates().index(self.path)] if self._is_usual() else []
+            return any(_answers(path) for path in better)
+        return _identity(self.path) is not None and _answers(self.path)
+
+    def renew(self) -> None:
+        """Take again what got lost; `sock` is another one then.  AlreadyRunning: others did."""
+        path = choose(None) if self._is_usual() else self.path
+        if path != self.path or not self._has_lock():
+            lock = _lock(path)
+            os.close(self.lock)
+            self.lock = lock
+        if path == self.path and self._has_path():
+            return
+        self.sock = _bind(path)
+        self.path, self.passed = path, False
+        self._bound = _identity(path)
+
+    def release(self) -> None:
+        self.sock.close()
+        if not self.passed and self._has_path():
+            os.unlink(self.path)
+        os.close(self.lock)
+
+    def _has_path(self) -> bool:
+        return self._bound is not None and _identity(self.path) == self._bound
+
+    def _has_lock(self) -> bool:
+        found = os.fstat(self.lock)
+        return _identity(_lock_path(self.path)) == (found.st_dev, found.st_ino)
+
+    def _is_usual(self) -> bool:
+        return self.path in candidates()
+
+
+def claim(path: str) -> Claim:
+    """Bind the path.  The socket listens once the daemon can serve."""
+    lock = _lock(path)
     try:
-        _own(lock, path)
-        for other in [path] if given else candidates():
-            if _answers(other):
-                raise AlreadyRunning(f"a daemon answers at {other} already")
-        _remove_stale(path)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(0)
-            sock.bind(path)
-            os.chmod(path, 0o600)
-            bound = os.stat(path)
-            try:
-                yield sock
-            finally:
-                _remove_own(path, bound)
-    finally:
+        _refuse_company(candidates() if path in candidates() else [path])
+        return Claim(path, lock, _bind(path), passed=False)
+    except BaseException:
         os.close(lock)
+        raise
 
 
-def _own(lock: int, path: str) -> None:
+def take(sock: socket.socket) -> Claim:
+    """Claim the path of a socket that systemd listens on.
+
+    A daemon that was started by hand may still be there: it notices that its place was taken, and
+    leaves.  Until then its callers are served by it, and ours wait in the backlog.
+    """
+    path = sock.getsockname()
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise Misconfigured("the socket that was passed has no path", hint="use ListenStream=/…")
+    sock.settimeout(0)
+    until = time.monotonic() + limits.TAKEOVER_SECONDS
+    lock = _lock(path, until)
+    others = [p for p in candidates() if p != path] if path in candidates() else []
+    while any(map(_answers, others)) and time.monotonic() < until:
+        time.sleep(limits.TAKEOVER_PAUSE_SECONDS)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
-        raise AlreadyRunning(f"icd is running already (pid {pid}) at {path}") from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        _refuse_company(others)
+    except BaseException:
+        os.close(lock)
+        raise
+    return Claim(path, lock, sock, passed=True)
+
+
+def _refuse_company(places: list[str]) -> None:
+    for path in places:
+        if _answers(path):
+            raise AlreadyRunning(f"a daemon answers at {path} already")
+
+
+def _lock(path: str, until: float = 0) -> int:
+    """The owner lock of a path, held; whoever holds it may leave until then."""
+    _private_directory(os.path.dirname(path))
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = os.open(_lock_path(path), flags, 0o600)
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
+                os.close(lock)
+                raise AlreadyRunning(f"icd is running already (pid {pid}) at {path}") from None
+            time.sleep(limits.TAKEOVER_PAUSE_SECONDS)
+        else:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            return lock
+
+
+def _bind(path: str) -> socket.socket:
+    """For the holder of the lock only."""
+    _remove_stale(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(0)
+        sock.bind(path)
+        os.chmod(path, 0o600)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _private_directory(directory: str) -> None:
@@ -90,6 +191,8 @@ def _answers(path: str) -> bool:
         probe.settimeout(1)
         try:
             probe.connect(path)
+        except BlockingIOError:  # its backlog is full
+            return True
         except OSError:
             return False
         return True
@@ -105,13 +208,12 @@ def _remove_stale(path: str) -> None:
     os.unlink(path)
 
 
-def _remove_own(path: str, bound: os.stat_result) -> None:
+def _identity(path: str) -> Identity | None:
     try:
         found = os.lstat(path)
-        if (found.st_dev, found.st_ino) == (bound.st_dev, bound.st_ino):
-            os.unlink(path)
-    except FileNotFoundError:
-        pass
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _lock_path(path: str) -> str:

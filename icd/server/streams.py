@@ -9,7 +9,8 @@ Promises
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import anyio
 
@@ -28,10 +29,15 @@ class Outlet:
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self.write = write
+        self.shown = b""  # by a stream, last
         self.farewell = b""
         self._is_over = False
         self._scope: anyio.CancelScope | None = None
         self._room: anyio.Event | None = None  # None: there is room
+
+    @property
+    def is_streaming(self) -> bool:
+        return self._scope is not None
 
     def pause(self) -> None:
         if self._room is None:
@@ -54,11 +60,16 @@ class Outlet:
         while self._room is not None:
             await self._room.wait()
 
-    def until_end(self) -> anyio.CancelScope:
-        self._scope = anyio.CancelScope()
-        if self._is_over:
-            self._scope.cancel()
-        return self._scope
+    @contextmanager
+    def until_end(self) -> Iterator[None]:
+        with anyio.CancelScope() as scope:
+            if self._is_over:
+                scope.cancel()
+            self._scope = scope
+            try:
+                yield
+            finally:
+                self._scope = None
 
 
 class Stream:
@@ -89,10 +100,18 @@ class Stream:
         output, following = advance(planned, (await self._ask([planned.call]))[0])
         if following is None:
             return output
-        self._send(output)  # also if it is empty: it tells the peer that a stream has begun
+        self._begin(output)
         with self._outlet.until_end():
             return await self._go_on(following, changed)
         return Output(0, b"", self._outlet.farewell)
+
+    def _begin(self, output: Output) -> None:
+        """Also if it is empty: it tells the peer that a stream has begun.
+
+        Not if it is what the peer was shown last, by the daemon before us.
+        """
+        if self._frame(output) != self._outlet.shown:
+            self._send(output)
 
     async def _go_on(self, planned: Plan, changed: anyio.Event | None) -> Output:
         while True:
@@ -114,4 +133,5 @@ class Stream:
         await self._outlet.room()
 
     def _send(self, output: Output) -> None:
-        self._outlet.write(self._frame(output))
+        self._outlet.shown = self._frame(output)
+        self._outlet.write(self._outlet.shown)

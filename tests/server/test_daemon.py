@@ -93,7 +93,7 @@ def test_a_file_in_the_place_of_the_socket_is_not_removed() -> None:
 
         done = serve("--socket", daemon.socket, env=daemon.env)
 
-        assert done.returncode == 2
+        assert done.returncode == 78
         assert "is not a socket" in done.stderr
         assert Path(daemon.socket).read_text() == "precious"
     finally:
@@ -112,7 +112,7 @@ def test_a_directory_that_others_may_enter_is_refused() -> None:
 
         done = serve("--socket", daemon.socket, env=daemon.env)
 
-        assert done.returncode == 2
+        assert done.returncode == 78
         assert "open to other users" in done.stderr
         assert "chmod 700" in done.stderr
     finally:
@@ -122,7 +122,7 @@ def test_a_directory_that_others_may_enter_is_refused() -> None:
 def test_a_socket_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
     done = serve("--socket", str(tmp_path / ("x" * 120)), env={"HOME": str(tmp_path)})
 
-    assert done.returncode == 2
+    assert done.returncode == 78
     assert "too long" in done.stderr
 
 
@@ -140,7 +140,7 @@ def test_a_mistake_in_the_settings_is_told_with_its_line(
             "--socket", daemon.socket, "--config", str(tmp_path / "icd.toml"), env=daemon.env
         )
 
-        assert done.returncode == 2
+        assert done.returncode == 78
         assert complaint in done.stderr
         assert not os.path.exists(daemon.socket)
     finally:
@@ -161,7 +161,7 @@ def test_a_mistake_in_the_environment_or_in_a_flag_is_told(
 
     done = serve("--socket", str(socket_path), *arguments, env={"HOME": str(tmp_path), **env})
 
-    assert done.returncode == 2
+    assert done.returncode == 78
     assert done.stderr.startswith(complaint)
     assert not socket_path.exists()
 
@@ -191,7 +191,7 @@ def test_the_environment_wins_over_the_files_and_a_flag_over_the_environment(
 def test_settings_that_are_named_must_exist() -> None:
     done = serve("--config", "/nonexistent/icd.toml", env={"HOME": "/nonexistent"})
 
-    assert done.returncode == 2
+    assert done.returncode == 78
     assert "there is no file" in done.stderr
 
 

@@ -25,6 +25,10 @@ class Hello(Params):
     protocols: list[int] = field(default_factory=lambda: [PROTOCOL])
 
 
+class Reload(Params):
+    """Go on with the code that is installed now."""
+
+
 class Discover(Params):
     pass
 
@@ -86,6 +90,12 @@ class Report(Result):
     mirror: MirrorReport
 
 
+class Reloaded(Result):
+    version: str
+    previous: str
+    pid: int
+
+
 class Ran(Result):
     """What the command printed; or, having done nothing, which input it needs first."""
 
@@ -100,6 +110,7 @@ METHODS = [
     Method("icd.ping", Ping, Pong, None),
     Method("icd.status", Status, Report, None),
     Method("icd.hello", Hello, Welcome, None),
+    Method("icd.reload", Reload, Reloaded, None),
     Method("rpc.discover", Discover, dict[str, Any], None),
     Method("cli.run", Run, Ran, None),
 ]

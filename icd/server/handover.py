@@ -1,0 +1,107 @@
+"""From one `icd` to the next without losing a call: the same process goes on with other code.
+
+What outlives the exec: the owner lock, the listening socket with whoever waits in its backlog, and
+every connection with what it has sent and nobody has answered.  A memfd lists them.
+
+Invariants
+    - nothing that was read completely is left unanswered, and nothing is answered by both;
+    - signals that arrive meanwhile are delivered to the next one.
+"""
+
+import os
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+import msgspec
+
+from icd import __version__
+from icd.errors import Misconfigured
+from icd.server.sockets import Claim
+
+FORMAT = 1  # what the memfd holds; a daemon takes over from one that writes the same
+VARIABLE = "ICD_HANDOVER"
+HELD_BACK = {signal.SIGHUP, signal.SIGTERM, signal.SIGINT}
+
+
+class Connection(msgspec.Struct):
+    """A peer in the middle of its conversation.
+
+    `unread`: what it sent and nobody looked at; `again`: the frame that is to be carried out again,
+    of a command that goes on, which had shown `shown` last.
+    """
+
+    fd: int
+    is_keyhole: bool
+    unread: bytes = b""
+    again: bytes = b""
+    shown: bytes = b""
+
+
+class Estate(msgspec.Struct):
+    """What a daemon leaves to the next."""
+
+    connections: list[Connection] = []
+    previous: str = ""  # version
+    reloads: int = 0
+    failure: str = ""  # why there is no other code, after all
+    path: str = ""
+    passed: bool = False
+    lock: int = -1
+    listener: int = -1
+    format: int = FORMAT
+
+
+def command() -> list[str]:
+    """How this daemon was started, with whatever is installed by now."""
+    return [sys.executable, "-P", "-m", "icd", *sys.argv[1:]]
+
+
+def execute(claim: Claim, estate: Estate, directory: str) -> NoReturn:
+    """Become the installed code.  An OSError leaves everything as it was."""
+    estate.path, estate.passed = claim.path, claim.passed
+    estate.lock, estate.listener = claim.lock, claim.sock.fileno()
+    estate.previous = __version__
+    kept = [estate.lock, estate.listener, *(left.fd for left in estate.connections)]
+    memory = os.memfd_create("icd-handover", 0)  # not closed by the exec
+    try:
+        with os.fdopen(os.dup(memory), "wb") as file:
+            file.write(msgspec.msgpack.encode(estate))
+        for fd in kept:
+            os.set_inheritable(fd, True)  # noqa: FBT003
+        os.chdir(directory)
+        os.execve(sys.executable, command(), {**os.environ, VARIABLE: str(memory)})  # noqa: S606
+    except OSError:
+        os.close(memory)
+        for fd in kept:
+            os.set_inheritable(fd, False)  # noqa: FBT003
+        os.chdir("/")
+        raise
+
+
+def take_over() -> tuple[Claim, Estate] | None:
+    """What the daemon that we were has left us, if we were one."""
+    given = os.environ.pop(VARIABLE, "")
+    if not given.isdigit():
+        return None
+    with os.fdopen(int(given), "rb") as file:
+        file.seek(0)
+        estate = msgspec.msgpack.decode(file.read(), type=Estate)
+    if estate.format != FORMAT:  # preflight has asked, so somebody else wrote it
+        raise Misconfigured(f"cannot take over from icd {estate.previous}", hint="start icd anew")
+    for fd in (estate.lock, estate.listener, *(left.fd for left in estate.connections)):
+        os.set_inheritable(fd, False)  # noqa: FBT003
+    sock = socket.socket(fileno=estate.listener)
+    sock.settimeout(0)
+    return Claim(estate.path, estate.lock, sock, passed=estate.passed), estate
+
+
+def hold_signals() -> None:
+    """From the moment when nobody listens to them any more."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
+
+
+def release_signals() -> None:
+    """Once somebody listens to them."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)

@@ -1,0 +1,115 @@
+"""Onto the installed code, without losing a call: who asked for it, and whether it can be done.
+
+A reload that cannot be done without losing a call is not done: new code that does not start, or a
+database that does not answer, leave everything as it was, and whoever asked is told why.
+"""
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+
+import anyio
+import msgspec
+
+from icd import __version__
+from icd.errors import ReloadRefused
+from icd.rpc.method import Answer
+from icd.rpc.methods.daemon import Reloaded
+from icd.server import handover, limits, systemd
+from icd.server.logs import log
+
+Deliver = Callable[[Answer], None]
+
+
+class Preflight(msgspec.Struct):
+    """What new code says of itself; see `icd serve --preflight`."""
+
+    version: str
+    handover: int
+
+
+class Reload:
+    """`directory`: where the daemon was started, which relative paths on its command line mean."""
+
+    def __init__(self, directory: str, estate: handover.Estate) -> None:
+        self.reloads = estate.reloads
+        self._directory = directory
+        self._estate = estate
+        self._early: list[Deliver] = []
+        self._late: list[Deliver] = []
+        self._wanted = anyio.Event()
+
+    def ask(self, deliver: Deliver, *, early: bool) -> None:
+        """Reload; `deliver` gets the answer once the new code is known to run, if `early`.
+
+        Else only a refusal: the next daemon carries out the command again, and answers it.
+        """
+        (self._early if early else self._late).append(deliver)
+        self.order()
+
+    def order(self) -> None:
+        self._wanted.set()
+
+    async def wanted(self) -> None:
+        await self._wanted.wait()
+        self._wanted = anyio.Event()
+
+    def outcome(self) -> Answer:
+        """For whoever asked the daemon before us."""
+        if self._estate.failure:
+            return Answer(error=ReloadRefused(self._estate.failure))
+        previous = self._estate.previous or __version__
+        return Answer(result=Reloaded(version=__version__, previous=previous, pid=os.getpid()))
+
+    async def attempt(self, quiesce: Callable[[], Awaitable[str]]) -> bool:
+        """Whether everything is ready for the other code; `quiesce` says what is in the way."""
+        try:
+            found = await self._preflight()
+            reloaded = Reloaded(version=found.version, previous=__version__, pid=os.getpid())
+            self._deliver(self._early, Answer(result=reloaded))
+            systemd.notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+            await self._quiesce(quiesce)
+        except ReloadRefused as exc:
+            log.error("not reloaded: %s", exc.message)
+            systemd.notify("READY=1", f"STATUS=not reloaded: {exc.message}")
+            self._deliver(self._early, Answer(error=exc))
+            self._deliver(self._late, Answer(error=exc))
+            return False
+        log.info("reloading", extra={"from": __version__, "to": found.version})
+        return True
+
+    async def _preflight(self) -> Preflight:
+        """Have the new code show, in a process of its own, that it starts and can take over."""
+        env = {k: v for k, v in os.environ.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}
+        command = [*handover.command(), "--preflight"]
+        try:
+            with anyio.fail_after(limits.PREFLIGHT_SECONDS):
+                done = await anyio.run_process(
+                    command, cwd=self._directory, env=env, check=False, start_new_session=True
+                )
+        except (OSError, TimeoutError) as exc:
+            why = str(exc) or "it takes too long"
+            raise ReloadRefused(f"the new code does not start: {why}") from exc
+        if done.returncode:
+            last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:500]
+            raise ReloadRefused(f"the new code does not start: {last}")
+        try:
+            found = msgspec.json.decode(done.stdout, type=Preflight)
+        except msgspec.DecodeError as exc:
+            raise ReloadRefused("the new code does not say what it is") from exc
+        if found.handover != handover.FORMAT:
+            raise ReloadRefused(f"icd {found.version} cannot take over from icd {__version__}")
+        return found
+
+    async def _quiesce(self, quiesce: Callable[[], Awaitable[str]]) -> None:
+        for _ in range(limits.RELOAD_ATTEMPTS):
+            obstacle = await quiesce()
+            if not obstacle:
+                return
+            await anyio.sleep(limits.RELOAD_PAUSE_SECONDS)
+        raise ReloadRefused(obstacle)
+
+    def _deliver(self, waiting: list[Deliver], answer: Answer) -> None:
+        told, waiting[:] = waiting[:], []
+        for deliver in told:
+            deliver(answer)

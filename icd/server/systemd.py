@@ -1,0 +1,56 @@
+"""What systemd passes to a service, and what a service tells it.
+
+Both are a few lines of environment and one datagram; libraries for it are larger than this file.
+"""
+
+import contextlib
+import os
+import socket
+
+from icd.errors import Misconfigured
+
+FIRST_DESCRIPTOR = 3
+NAME = "icd"  # of the socket in its unit, should there be several
+# Meant for this process only: no child may take them for its own.
+VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+
+
+def notify(*lines: str) -> None:
+    """Tell the service manager, if there is one; it is not there to be waited for."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(0)
+        sock.sendto("\n".join(lines).encode(), address)
+
+
+def passed_socket() -> socket.socket | None:
+    """The socket that systemd listens on for us, if it started us for a caller's sake."""
+    pid, count, names = (os.environ.pop(name, "") for name in VARIABLES)
+    if pid != str(os.getpid()) or not count.isdigit() or not int(count):
+        return None
+    passed = dict(enumerate(names.split(":") if names else [], FIRST_DESCRIPTOR))
+    descriptors = range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + int(count))
+    for fd in descriptors:
+        os.set_inheritable(fd, False)  # noqa: FBT003
+    ours = [fd for fd in descriptors if passed.get(fd) == NAME] or list(descriptors)
+    if len(ours) > 1:
+        raise Misconfigured(
+            f"{count} sockets were passed, none of them named {NAME}",
+            hint=f"set FileDescriptorName={NAME} for the one to serve",
+        )
+    sock = socket.socket(fileno=ours[0])
+    if (sock.family, sock.type) != (socket.AF_UNIX, socket.SOCK_STREAM):
+        raise Misconfigured("the socket that was passed is none of ours", hint="use ListenStream=")
+    return sock
+
+
+def watchdog_seconds() -> float | None:
+    """How often we must be heard of; None: nobody listens."""
+    usec, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
+    if not usec.isdigit() or not int(usec) or (pid and pid != str(os.getpid())):
+        return None
+    return int(usec) / 1_000_000
