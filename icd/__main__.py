@@ -1,5 +1,6 @@
 """`icd`: the daemon's own command line."""
 
+import contextlib
 import os
 import sys
 
@@ -47,8 +48,9 @@ def serve(
     except OSError as exc:
         sys.stderr.write(f"icd: {exc}; check the socket's directory\n")
         status = 2
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # a terminal that was closed
+        sys.stdout.flush()
+        sys.stderr.flush()
     # aiosqlite's threads would keep a daemon that is done alive if a database hangs.
     os._exit(status)
 

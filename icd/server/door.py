@@ -13,7 +13,6 @@ from icd.server.about import About
 from icd.server.desk import Desk
 from icd.server.handover import Connection
 from icd.server.listener import peer
-from icd.server.logs import log
 from icd.server.session import Session
 
 LOOK_SECONDS = 0.005
@@ -65,11 +64,11 @@ class Door:
             await self._until(lambda: not self._entering)
             for session in self._sessions:
                 session.suspend()
-            await self._until(lambda: self._unsettled() == 0)
+            await self._until(lambda: all(session.is_settled for session in self._sessions))
             for session in self._sessions:
                 session.end_stream()
-            await self._until(lambda: not any(s.has_unsent for s in self._sessions))
-        busy = self._unsettled()
+            await self._until(lambda: all(session.is_quiet for session in self._sessions))
+        busy = sum(not session.is_quiet for session in self._sessions)
         return f"{busy} calls do not come to an end" if busy else ""
 
     def go_on(self) -> None:
@@ -78,13 +77,10 @@ class Door:
             session.resume()
 
     def leave(self) -> list[Connection]:
-        """Let go of every connection.  One that did not read its reply in time is closed."""
-        stay = [session for session in self._sessions if not session.has_unsent]
-        if len(stay) < len(self._sessions):
-            log.warning("some peers do not read their replies; leaving them behind")
+        """Let go of every connection, once everything is quiet."""
         left: list[Connection] = []
         try:
-            left += (session.conversation() for session in stay)
+            left += (session.conversation() for session in self._sessions)
         except OSError:
             for connection in left:
                 os.close(connection.fd)
@@ -92,9 +88,6 @@ class Door:
         for session in list(self._sessions):
             session.let_go()
         return left
-
-    def _unsettled(self) -> int:
-        return sum(not session.is_settled for session in self._sessions)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         while not holds():  # noqa: ASYNC110 -- for a second, and calls need not pay for an event

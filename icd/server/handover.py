@@ -28,12 +28,13 @@ HELD_BACK = {signal.SIGHUP, signal.SIGTERM, signal.SIGINT}
 class Connection(msgspec.Struct):
     """A peer in the middle of its conversation.
 
-    `unread`: what it sent and nobody looked at; `again`: the frame that is to be carried out again,
-    of a command that goes on, which had shown `shown` last.
+    `unsent`: what it did not read of our replies yet; `unread`: what it sent and nobody looked at;
+    `again`: the frame of a command that goes on, to be carried out again, and what it showed last.
     """
 
     fd: int
-    is_keyhole: bool
+    is_keyhole: bool | None
+    unsent: bytes = b""
     unread: bytes = b""
     again: bytes = b""
     shown: bytes = b""

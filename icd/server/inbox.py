@@ -24,6 +24,11 @@ class Inbox:
         return len(self._buffer)
 
     @property
+    def framing(self) -> bool | None:
+        """Whether the peer sends keyhole frames; None: it has not said anything."""
+        return None if self._fresh else self.is_keyhole
+
+    @property
     def unread(self) -> bytes:
         return bytes(self._buffer)
 
@@ -33,9 +38,9 @@ class Inbox:
             self.is_keyhole = data[:1] == b"i"
         self._buffer += data
 
-    def go_on(self, unread: bytes, *, is_keyhole: bool) -> None:
-        """Where another inbox left off."""
-        self._fresh, self.is_keyhole = False, is_keyhole
+    def go_on(self, unread: bytes, *, is_keyhole: bool | None) -> None:
+        """Where another inbox left off; None: it has never heard of its peer."""
+        self._fresh, self.is_keyhole = is_keyhole is None, bool(is_keyhole)
         self._buffer += unread
 
     def next(self) -> Message | None:

@@ -92,6 +92,7 @@ class Life:
     async def _quiesce(self) -> str:
         """Make everything ready for the next daemon; what is in the way, if anything is."""
         self._listener.stop()
+        await self._listener.ended.wait()
         obstacle = await self._door.quiesce() or self._router.obstacle()
         if not obstacle:
             try:

@@ -41,6 +41,8 @@ LOOK_SECONDS = 5.0
 RETRY_SECONDS = 5.0
 # Mirrors may take this long to write their last files when the daemon stops.
 FLUSH_SECONDS = 2.0
+# Replies that a slow peer has not read are remembered; more than that are put together.
+WRITES = 64
 # The daemon looks this often whether its socket is still where clients look for it.
 PLACE_SECONDS = 2.0
 # A daemon that systemd starts waits this long for one that was started by hand to notice it and
@@ -55,4 +57,4 @@ QUIET_SECONDS = 1.0
 # If they take longer, everybody is served again, and the reload tries again after this time, so
 # often.
 RELOAD_PAUSE_SECONDS = 1.0
-RELOAD_ATTEMPTS = 10
+RELOAD_ATTEMPTS = 5

@@ -57,6 +57,7 @@ class Session(asyncio.Protocol):
         self._closing = False
         self._suspended = False
         self._conversation = conversation
+        self._written: list[bytes] = []  # ends with what the peer has not read
         self._again = b""  # the frame under way, if another daemon can carry it out as well
         self._patience: asyncio.TimerHandle | None = None
 
@@ -126,12 +127,13 @@ class Session(asyncio.Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is under way that another daemon could not go on with."""
-        return not self._busy or bool(self._again) or self._outlet.is_streaming
+        """Nothing is under way that could not be given up."""
+        return self.is_quiet or self._outlet.is_streaming
 
     @property
-    def has_unsent(self) -> bool:
-        return self._transport.get_write_buffer_size() > 0
+    def is_quiet(self) -> bool:
+        """Nothing of ours is under way."""
+        return not self._busy or bool(self._again)
 
     def end_stream(self) -> None:
         """Unless the next daemon can go on with it."""
@@ -141,8 +143,15 @@ class Session(asyncio.Protocol):
     def conversation(self) -> Connection:
         """All that somebody else needs to go on with it, once we let go."""
         fd = os.dup(self._transport.get_extra_info("socket").fileno())
-        inbox = self._inbox
-        return Connection(fd, inbox.is_keyhole, inbox.unread, self._again, self._outlet.shown)
+        size = self._transport.get_write_buffer_size()
+        return Connection(
+            fd,
+            self._inbox.framing,
+            unsent=b"".join(self._written)[-size:] if size else b"",
+            unread=self._inbox.unread,
+            again=self._again,
+            shown=self._outlet.shown,
+        )
 
     def let_go(self) -> None:
         self._transport.abort()
@@ -152,6 +161,8 @@ class Session(asyncio.Protocol):
     def _take_up(self, conversation: Connection) -> None:
         self._inbox.go_on(conversation.unread, is_keyhole=conversation.is_keyhole)
         self._outlet.shown = conversation.shown
+        if conversation.unsent:
+            self._write(conversation.unsent)
         if conversation.again:
             self._busy = True
             self._handle_frame(conversation.again)
@@ -237,15 +248,22 @@ class Session(asyncio.Protocol):
         self._reply(keyhole.reply(output))
 
     def _write(self, data: bytes) -> None:
-        """Unless the peer is gone."""
+        """Unless the peer is gone.  What it has not read yet is remembered, for `conversation`."""
         if not self._transport.is_closing():
             self._transport.write(data)
+            size = self._transport.get_write_buffer_size()
+            if size:
+                self._written.append(data)
+                if len(self._written) > limits.WRITES:
+                    self._written = [b"".join(self._written)[-size:]]
+            elif self._written:
+                self._written.clear()
 
     def _reply(self, data: bytes) -> None:
         """Write the reply and go on, unless the peer is gone."""
         if self._transport.is_closing():
             return
-        self._transport.write(data)
+        self._write(data)
         self._busy = False
         self._again = b""
         self._conversation = None

@@ -161,6 +161,7 @@ def _lock(path: str, until: float = 0) -> int:
 
 def _bind(path: str) -> socket.socket:
     """For the holder of the lock only."""
+    _private_directory(os.path.dirname(path))
     _remove_stale(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

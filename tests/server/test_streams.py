@@ -247,7 +247,7 @@ def test_a_peer_that_was_slow_once_is_heard_again_while_its_stream_goes_on() -> 
     async def main() -> tuple[bool, bool]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        session = Session(Desk(1, None, None), None, lambda _: None)  # type: ignore[arg-type]
+        session = Session(Desk(1, None, None, None), None, lambda _: None)  # type: ignore[arg-type]
         with theirs:
             transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: session, ours

@@ -1,0 +1,328 @@
+"""Going on with other code: not one call is refused, lost or done twice."""
+
+import contextlib
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import icd
+from tests.processes import PATIENCE, Daemon, icctl, read_line, running, until
+
+CALLERS = 8
+CALLS = 125
+RELOADS = 10
+
+# One caller: a process of `icctl` for each call, which must do what it is told, once.
+CALLER = """
+import subprocess, sys
+icctl, name, calls = sys.argv[1], sys.argv[2], int(sys.argv[3])
+for number in range(calls):
+    done = subprocess.run([icctl, "state", "incr", "n", name, "--timeout=60s"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{number + 1}\\n", ""), done
+"""
+
+HELD = """
+import fcntl, os, signal, sys
+lock = os.open(sys.argv[1], os.O_RDWR)
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+signal.pause()
+"""
+
+
+def listening(daemon: Daemon) -> int:
+    """How often a daemon has begun to listen here."""
+    return daemon.log.read_text().count('"listening"')
+
+
+def reload(daemon: Daemon) -> None:
+    before = listening(daemon)
+    assert daemon.process is not None
+    daemon.process.send_signal(signal.SIGHUP)
+    until(lambda: listening(daemon) > before)
+
+
+def line(method: str, **params: Any) -> bytes:
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return json.dumps(request).encode() + b"\n"
+
+
+@contextlib.contextmanager
+def installed(tmp_path: Path) -> Iterator[tuple[Daemon, Path]]:
+    """A daemon whose code is a copy, which a test may change under it."""
+    package = shutil.copytree(Path(icd.__file__).parent, tmp_path / "code" / "icd")
+    with running(env={"PYTHONPATH": str(package.parent)}) as daemon:
+        yield daemon, package
+
+
+def release(package: Path, version: str) -> None:
+    (package / "__init__.py").write_text(f'__version__ = "{version}"\n')
+
+
+@pytest.mark.timeout(300)
+def test_a_thousand_calls_survive_ten_reloads(initialized: Path, door: Path) -> None:
+    with running() as daemon:
+        env = {**daemon.env, "INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
+        callers = [
+            subprocess.Popen(
+                [sys.executable, "-c", CALLER, door / "icctl", str(number), str(CALLS)],
+                cwd=initialized, env=env, stderr=subprocess.PIPE,
+            )
+            for number in range(CALLERS)
+        ]  # fmt: skip
+
+        for _ in range(RELOADS):
+            reload(daemon)
+        said = [caller.communicate(timeout=200)[1].decode() for caller in callers]
+
+        counted = [
+            daemon.call("state.get", cwd=str(initialized), key="n", scope_id=str(number))["payload"]
+            for number in range(CALLERS)
+        ]
+        assert said == [""] * CALLERS
+        assert counted == [CALLS] * CALLERS
+        assert daemon.call("icd.ping")["pid"] == daemon.pid
+
+
+def test_a_connection_goes_on_where_it_was(initialized: Path) -> None:
+    whole = line("state.incr", cwd=str(initialized), key="n", scope_id="s")
+    with running() as daemon, daemon.connect() as quiet, daemon.connect() as talking:
+        talking.sendall(whole + whole[:20])
+        first = json.loads(read_line(talking))
+
+        reload(daemon)
+        talking.sendall(whole[20:])
+        quiet.sendall(line("icd.ping"))
+
+        assert first["result"]["value"] == 1
+        assert json.loads(read_line(talking))["result"]["value"] == 2
+        assert json.loads(read_line(quiet))["result"]["pid"] == daemon.pid
+
+
+def test_what_was_sent_ahead_is_answered_in_order(initialized: Path) -> None:
+    calls = 2000
+    whole = line("state.incr", cwd=str(initialized), key="n", scope_id="s")
+    with running() as daemon, daemon.connect() as sock, sock.makefile("rb") as replies:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        sock.sendall(whole * calls)
+
+        reload(daemon)
+        values = [json.loads(replies.readline())["result"]["value"] for _ in range(calls)]
+
+        assert values == list(range(1, calls + 1))
+
+
+def test_a_watcher_sees_nothing_of_it_but_later_changes(initialized: Path, door: Path) -> None:
+    with running() as daemon:
+        env = {**daemon.env, "INTERCORE_SOCKET": daemon.socket}
+        watcher = subprocess.Popen(
+            [door / "icctl", "statusline", "--watch", "--session", "s"],
+            cwd=initialized, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            assert watcher.stdout is not None
+            lane = lambda name: daemon.call(  # noqa: E731
+                "state.set", cwd=str(initialized), key="lane", scope_id="s",
+                payload={"lane": name},
+            )  # fmt: skip
+            lane("before")
+            while b"before" not in watcher.stdout.readline():
+                pass
+
+            reload(daemon)
+            lane("after")
+
+            assert b"after" in watcher.stdout.readline()
+            assert watcher.poll() is None
+        finally:
+            watcher.kill()
+            watcher.communicate()
+
+
+def test_a_stream_over_json_rpc_ends_with_the_reason(initialized: Path) -> None:
+    with running() as daemon, daemon.connect() as sock, sock.makefile("rb") as replies:
+        sock.sendall(line("cli.run", cwd=str(initialized), argv=["statusline", "--watch"]))
+        assert json.loads(replies.readline())["method"] == "cli.output"
+
+        reload(daemon)
+        ended = json.loads(replies.readline())
+        sock.sendall(line("icd.ping"))
+
+        assert ended["result"]["stderr"] == "icctl: the daemon is being reloaded; ask again\n"
+        assert json.loads(replies.readline())["result"]["pid"] == daemon.pid
+
+
+def test_the_code_is_the_one_that_is_installed_by_then(tmp_path: Path, initialized: Path) -> None:
+    with installed(tmp_path) as (daemon, package):
+        release(package, "9.9.9")
+
+        answer = daemon.call("icd.reload")
+        until(lambda: listening(daemon) == 2)
+
+        assert answer == {"version": "9.9.9", "previous": icd.__version__, "pid": daemon.pid}
+        assert daemon.call("icd.ping") == {"pid": daemon.pid, "version": "9.9.9"}
+        assert daemon.call("db.health", cwd=str(initialized))["healthy"]
+
+
+def test_code_that_does_not_start_is_refused(tmp_path: Path) -> None:
+    with installed(tmp_path) as (daemon, package):
+        (package / "server" / "router.py").write_text("this is no Python\n")
+
+        error = daemon.respond("icd.reload")["error"]
+
+        assert error["data"]["name"] == "reload_refused"
+        assert "the new code does not start: SyntaxError" in error["message"]
+        assert daemon.call("icd.ping") == {"pid": daemon.pid, "version": icd.__version__}
+        assert listening(daemon) == 1
+
+
+def test_settings_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    with running() as daemon:
+        settings = daemon.home / ".config" / "intercore" / "config.toml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text("durability = 3\n")
+
+        error = daemon.respond("icd.reload")["error"]
+
+        assert f"{settings}:1: durability" in error["message"]
+        assert daemon.call("icd.ping")["pid"] == daemon.pid
+
+
+def test_code_that_cannot_take_over_is_refused(tmp_path: Path) -> None:
+    with installed(tmp_path) as (daemon, package):
+        module = package / "server" / "handover.py"
+        module.write_text(
+            re.sub(r"^FORMAT = \d+", "FORMAT = 0", module.read_text(), flags=re.MULTILINE)
+        )
+
+        error = daemon.respond("icd.reload")["error"]
+
+        assert "cannot take over" in error["message"]
+        assert daemon.call("icd.ping")["pid"] == daemon.pid
+
+
+def test_a_call_that_does_not_end_keeps_the_daemon_as_it_is(initialized: Path) -> None:
+    database = initialized / ".clavain" / "intercore.db"
+    with running() as daemon, daemon.connect() as waiting:
+        daemon.call("db.health", cwd=str(initialized))
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HELD, f"{database}.lock"], stdout=subprocess.PIPE
+        )
+        try:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            waiting.sendall(
+                line("state.incr", cwd=str(initialized), key="n", scope_id="s", deadline_ms=60_000)
+            )
+            until(lambda: daemon.call("icd.status")["databases"][0]["waiting"] == 1)
+
+            daemon.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+            until(lambda: "not reloaded" in daemon.log.read_text(), patience=60)
+            holder.kill()
+
+            assert json.loads(read_line(waiting))["result"]["value"] == 1
+            assert "1 calls do not come to an end" in daemon.log.read_text()
+            assert listening(daemon) == 1
+        finally:
+            holder.kill()
+            holder.communicate()
+
+
+def test_signals_that_arrive_meanwhile_are_not_lost() -> None:
+    with running() as daemon:
+        process = daemon.process
+        assert process is not None
+        process.send_signal(signal.SIGHUP)
+        until(lambda: '"reloading"' in daemon.log.read_text())
+
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(PATIENCE) == 0
+        assert not os.path.exists(daemon.socket)
+
+
+def test_an_interpreter_that_vanishes_at_the_last_moment_does_no_harm(initialized: Path) -> None:
+    """The first start of this interpreter removes it; the second one fails."""
+    harness = """
+import sys
+sys.executable = sys.argv.pop(1)
+from icd.__main__ import main
+main()
+"""
+    daemon = Daemon()
+    once = daemon.home / "python-once"
+    once.write_text(f'#!/bin/sh\nrm "$0"\nexec {sys.executable} "$@"\n')
+    once.chmod(0o700)
+    daemon._command = [sys.executable, "-c", harness, str(once)]
+    try:
+        daemon.start()
+        with daemon.connect() as sock:
+            sock.sendall(line("icd.ping"))
+            assert json.loads(read_line(sock))["result"]["pid"] == daemon.pid
+            daemon.call("icd.reload")
+            until(lambda: listening(daemon) == 2)
+
+            sock.sendall(line("state.incr", cwd=str(initialized), key="n", scope_id="s"))
+
+            assert json.loads(read_line(sock))["result"]["value"] == 1
+            assert "not reloaded" in daemon.log.read_text()
+    finally:
+        daemon.close()
+
+
+def test_a_terminal_that_is_closed_stops_its_daemon() -> None:
+    """Its shell says so with the same signal that asks for a reload."""
+    daemon = Daemon()
+    command = [sys.executable, "-m", "icd", "serve", "--socket", daemon.socket]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(sys.executable, command, daemon.env)
+    try:
+        until(lambda: os.path.exists(daemon.socket) and _connects(daemon))
+
+        os.close(terminal)
+
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert not os.path.exists(daemon.socket)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        daemon.close()
+
+
+def _connects(daemon: Daemon) -> bool:
+    with contextlib.suppress(OSError), daemon.connect():
+        return True
+    return False
+
+
+def test_a_helper_of_a_shell_goes_on(initialized: Path) -> None:
+    script = """
+    source "$(icctl lib-path)"
+    intercore_sentinel_check_or_legacy one s 0 && echo one
+    kill -HUP "$1"; until [ "$(grep -c '"listening"' "$2")" = 2 ]; do :; done
+    intercore_sentinel_check_or_legacy two s 0 && echo two
+    """
+    with running() as daemon:
+        done = subprocess.run(
+            ["bash", "-c", script, "-", str(daemon.pid), str(daemon.log)],
+            cwd=initialized, env={**daemon.env, "INTERCORE_SOCKET": daemon.socket},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+        assert (done.stdout, done.stderr) == ("one\ntwo\n", "")
+        assert (
+            icctl("ping", cwd=initialized, env={"INTERCORE_SOCKET": daemon.socket}).returncode == 0
+        )
