@@ -26,7 +26,7 @@ def main() -> None:
 @click.option(
     "--idle-seconds", metavar="N", help="How long a database is quiet before it is tidied."
 )
-@click.option("--preflight", is_flag=True, hidden=True)
+@click.option("--preflight", is_flag=True, help="Only show that it would start; for a reload.")
 def serve(
     socket_path: str | None, config_file: str | None, *, preflight: bool, **flags: str | None
 ) -> None:

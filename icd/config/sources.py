@@ -18,6 +18,9 @@ PROJECT_FILE = "intercore.toml"
 # What the environment can set, too; `icd serve` has a flag for each.
 VARIABLES = {"durability": "INTERCORE_DURABILITY", "idle_seconds": "INTERCORE_IDLE_SECONDS"}
 
+# Settings of the one daemon, not of a database.
+OF_THE_DAEMON = {"exit_idle_seconds"}
+
 Given = dict[str, object]  # values by setting, judged
 
 
@@ -107,7 +110,12 @@ def _rules(values: dict[str, object]) -> "Iterator[Complaint]":
 
 
 def _rules_of_a_project(values: dict[str, object]) -> "Iterator[Complaint]":
-    """A project may come from anywhere: where files are written is for the user to say."""
+    """A project may come from anywhere: where files are written is for the user to say.
+
+    Nor does one project say what holds for the daemon of all.
+    """
+    for name in OF_THE_DAEMON & values.keys():
+        yield (name,), f"{name} can be set for all projects only, in ~/{USER_FILE}"
     if "root" in _table(values, "mirror"):
         sentence = f"mirror.root can be set for all projects only, in ~/{USER_FILE}"
         yield ("mirror", "root"), sentence

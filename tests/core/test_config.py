@@ -315,3 +315,12 @@ def test_a_key_that_nobody_knows_needs_a_path(write):
     told = complaint(write("[mirror.channels.note]\nretention_seconds = 5\n"))
 
     assert ":1: the channel `note` needs a path" in told
+
+
+def test_a_project_does_not_decide_for_the_daemon_of_all(write):
+    project = write("\nexit_idle_seconds = 5\n", "project.toml")
+
+    with pytest.raises(
+        Misconfigured, match=r"project.toml:2: exit_idle_seconds can be set for all"
+    ):
+        config.load(None, project)
