@@ -146,8 +146,9 @@ def _length(field: bytes) -> int:
 
 def _version(value: bytes) -> str:
     """It is shown to people, so what is no version is none."""
-    text = value.decode("ascii", "replace")
-    return text if len(text) <= VERSION_CHARACTERS and text.isprintable() else ""
+    text = value.decode("latin-1")
+    fits = len(text) <= VERSION_CHARACTERS and text.isascii() and text.isprintable()
+    return text if fits else ""
 
 
 def _path(value: bytes) -> str:

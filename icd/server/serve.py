@@ -20,7 +20,7 @@ from icd import __version__, config
 from icd.errors import Misconfigured
 from icd.rpc import methods
 from icd.rpc.method import Clock
-from icd.server import limits, logs, sockets
+from icd.server import limits, logs, modules, sockets
 from icd.server.about import About
 from icd.server.desk import Desk
 from icd.server.listener import Listener
@@ -43,7 +43,8 @@ def main(socket_path: str | None, config_file: str | None, flags: dict[str, str 
     settings()  # complain before anything is bound
     path = sockets.choose(socket_path or os.environ.get("INTERCORE_SOCKET"))
     _raise_descriptor_limit()
-    methods.every()  # what is loaded now need not be loaded by the first caller
+    modules.load_all()  # an upgrade may replace the files from now on
+    methods.every()
     # Calls make no cycles; looking for them every 700 objects only costs time.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
