@@ -12,7 +12,9 @@ WHEEL_INSTALLED := $(VENV)/.wheel-installed
 PACKAGES := $(VENV)/packages
 # Both doors, for tests: the Python client, and the native keyhole with the sanitizers in it.
 DOORS := $(VENV)/doors
-SANITIZE := -std=c11 -g -O1 -Wall -Wextra -Werror -fno-omit-frame-pointer \
+# The one place that says it is icd/__init__.py.
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' icd/__init__.py)
+SANITIZE := -DINTERCORE_VERSION='"$(VERSION)"' -std=c11 -g -O1 -Wall -Wextra -Werror -fno-omit-frame-pointer \
     -fsanitize=address,undefined -fno-sanitize-recover=all
 CC := $(shell command -v cc || command -v gcc)
 CLANG := $(shell command -v clang)

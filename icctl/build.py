@@ -55,9 +55,10 @@ class Commands(BuildHookInterface[Any]):
         if wish == "off" or (not compiler and wish != "require"):
             return None
         target = os.path.join(self.place.name, "keyhole")
+        version = f'-DINTERCORE_VERSION="{self.metadata.version}"'
         told = "no C compiler was found; set CC"
         for link in LINKS if compiler else ():
-            command = [*shlex.split(str(compiler)), *FLAGS, *link, *SOURCES, "-o", target]
+            command = [*shlex.split(str(compiler)), *FLAGS, version, *link, *SOURCES, "-o", target]
             try:
                 subprocess.run(command, cwd=self.root, capture_output=True, check=True)
             except subprocess.CalledProcessError as exc:

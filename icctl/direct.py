@@ -7,7 +7,7 @@ import os
 import time
 
 from icctl import hot
-from icd import config
+from icd import __version__, config
 from icd.cli.invocation import LOOK_AGAIN_SECONDS, Errand, Invocation, Need, Output, Plan
 from icd.cli.main import advance, plan, run_errand
 from icd.db import paths
@@ -108,6 +108,7 @@ def _invocation(request: hot.Request, limit: float) -> Invocation:
         deadline=time.monotonic() + limit,
         program=request.program,
         door=request.door.decode().replace("-", " "),
+        client_version=__version__,
         host="direct",
         env=dict(os.environ),
         pid=os.getppid(),

@@ -1,7 +1,7 @@
 """The keyhole: forward a command line to the daemon and print what comes back.
 
-Every hook pays for every import here, so this file loads `sys`, `posix`, `time` (all built in and
-loaded already) and `_socket`, nothing else; tests/test_import_budget.py holds it to that.
+Every hook pays for every import here, so this file loads `sys`, `posix`, `time` (all built in),
+`_socket` and `icd` (one line: the version), no more; tests/test_import_budget.py holds it to that.
 
 Promises
     - stdin belongs to the hook: it is read only when the daemon asks for it;
@@ -14,6 +14,8 @@ import posix
 import sys
 import time
 from _socket import AF_UNIX, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
+
+from icd import __version__
 
 ENOENT, EACCES, EPERM, EPIPE, EBADF, ENOTDIR = 2, 13, 1, 32, 9, 20
 EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, ENOTCONN = 97, 111, 104, 107
@@ -91,6 +93,7 @@ class Request:
         self.inputs: list[Input] = []
         self.fields = [
             b"n" + program.encode(encoding, "surrogateescape"),
+            b"r" + __version__.encode(),
             b"y" + b"".join(b"1" if posix.isatty(fd) else b"0" for fd in (0, 1, 2)),
             *world,
             *(b"a" + word.encode(encoding, "surrogateescape") for word in argv),
@@ -230,8 +233,8 @@ class Reply:
 
     def parse(self) -> int | Need | None:
         while True:
-            head, *words = self.line().split(b" ")
-            if head == b"!":
+            head, *words = line = self.line().split(b" ")
+            if line == [b"!", b"local"]:
                 return None
             if head == b"?":
                 return self.need(*words)

@@ -137,9 +137,9 @@ static void frame(struct call *c, FILE *f)
     /* The daemon is told to be done a little before we stop listening: its "no" still arrives. */
     int64_t margin = (c->deadline - now()) / 10;
     int64_t deadline = c->deadline - (margin < MARGIN_MS ? margin : MARGIN_MS);
-    fprintf(f, "ic1 %d%ci%s%cn%s%c", c->count + c->inputs + 6, 0, c->id, 0, c->program, 0);
+    fprintf(f, "ic1 %d%ci%s%cn%s%c", c->count + c->inputs + 7, 0, c->id, 0, c->program, 0);
     fprintf(f, "v%s%cp%d%ct%lld%c", c->door, 0, (int)c->parent, 0, (long long)deadline, 0);
-    fprintf(f, "y%d%d%d%c", isatty(0), isatty(1), isatty(2), 0);
+    fprintf(f, "y%d%d%d%cr%s%c", isatty(0), isatty(1), isatty(2), 0, INTERCORE_VERSION, 0);
     append(f, &c->fields);
     append(f, &c->heads);
     append(f, &c->tail);
@@ -289,7 +289,7 @@ static enum outcome read_reply(struct call *c, struct reply *r)
         size_t n[3] = {0};
         enum outcome ended = take_line(r, line, sizeof line);
         if (ended) return ended;
-        if (line[0] == '!') return ABSENT; /* not a daemon's business */
+        if (!strcmp(line, "! local")) return ABSENT; /* not a daemon's business */
         c->needs_file = is(line, "? file ", n, 2);
         if (c->needs_file || is(line, "? stdin ", n, 1)) {
             c->needs = n[0];

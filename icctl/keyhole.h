@@ -8,6 +8,10 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#ifndef INTERCORE_VERSION
+#error "INTERCORE_VERSION is that of icd/__init__.py; build with make, or pip"
+#endif
+
 /* How a call ended; the Python client is told the letter (icctl/handover.py). */
 enum outcome {
     ANSWERED,

@@ -1,7 +1,10 @@
 """What the client itself has to say; loaded only when there is something."""
 
+import posix
+
 from icctl.failures import note
-from icctl.hot import say
+from icctl.hot import say, sockets
+from icd import __version__
 
 # What happened, and what to do.
 SENTENCES = {
@@ -15,8 +18,8 @@ SENTENCES = {
         "ask again: read the state before you repeat a write",
     ),
     "nonsense": (
-        "unknown_outcome: the reply makes no sense",
-        "is it icd that listens at the socket?",
+        "unknown_outcome: what listens at {socket} speaks another protocol than icctl {version}",
+        "if it is icd, upgrade the older of the two, and read the state before you repeat a write",
     ),
     "broken": ("the daemon left in the middle of its output", "run the command again"),
     "unwritable": ("cannot write to stdout", "check where it is redirected to"),
@@ -34,9 +37,22 @@ def tell(program: str, argv: list[str], name: str, *details: object) -> int:
     """Say it on stderr; the exit status is returned."""
     happened, hint = SENTENCES[name]
     verb, status = context(argv), 3 if name in USAGE else 2
-    say(f"{program}: {verb}: {happened.format(*details)}; {hint}\n")
+    told = happened.format(*details, socket=_listening(), version=__version__)
+    say(f"{program}: {verb}: {told}; {hint}\n")
     note(verb)
     return status
+
+
+def _listening() -> str:
+    """The socket that was used, as far as it can be told afterwards."""
+    found = sockets()
+    for path in found:
+        try:
+            posix.stat(path)
+        except OSError:
+            continue
+        return path
+    return found[0]
 
 
 def context(argv: list[str]) -> str:

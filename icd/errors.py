@@ -81,6 +81,16 @@ class RequestMismatch(IcError):
     hint = "use a fresh random request_id for every new call"
 
 
+class NoCommonProtocol(IcError):
+    """Nothing was executed."""
+
+    code, name = -32004, "no_common_protocol"
+    hint = (
+        "upgrade the older of the two; "
+        "'icctl service reload' brings the daemon to what is installed"
+    )
+
+
 # --- payloads -------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from icd import __version__
 from tests.processes import CLEAN, WHEEL_BIN, Daemon
 
 # Runs the very file that pip installed, and prints what was loaded when it leaves.
@@ -35,11 +36,16 @@ def test_a_call_through_the_daemon_loads_itself_and_c_modules_only(
 
     verdict, _, loaded = done.stdout.decode().partition("\n")
     assert verdict == "allowed"
-    assert set(ast.literal_eval(loaded)) == {"_socket", "icctl", "icctl.hot"}
+    assert set(ast.literal_eval(loaded)) == {"_socket", "icctl", "icctl.hot", "icd"}
 
 
-def test_the_package_that_every_call_imports_is_empty() -> None:
-    assert (Path(__file__).parents[1] / "icctl" / "__init__.py").read_bytes() == b""
+def test_the_packages_that_every_call_imports_are_empty_but_for_the_version() -> None:
+    root = Path(__file__).parents[1]
+
+    assert (root / "icctl" / "__init__.py").read_bytes() == b""
+    about, version = ast.parse((root / "icd" / "__init__.py").read_text()).body
+    assert isinstance(about, ast.Expr)
+    assert ast.unparse(version) == f"__version__ = {__version__!r}"
 
 
 @pytest.fixture(scope="module")

@@ -109,7 +109,7 @@ def _use(commands: Path, project: Path, env: dict[str, str]) -> str:
     assert (sourced.stdout, sourced.stderr) == (b'{"a": 1}\n', b"")
     status, told, _ = call("version", "--verbose")
     assert status == 0
-    return told.decode().splitlines()[-1].removeprefix("door: ")
+    return told.decode().splitlines()[2].removeprefix("door: ")
 
 
 NATIVE = [

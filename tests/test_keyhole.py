@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from icctl import sentences
+from icd import __version__
 from tests import processes
 from tests.processes import CLEAN, DOORS, PATIENCE, Daemon, icctl, until
 
@@ -24,6 +25,9 @@ ENVIRONMENT = {
     "IC_SPAN_ID": "",
     "INTERCORE_OTHER": "never sent",
 }
+
+
+AUTO = {"INTERCORE_MODE": "auto"}
 
 
 class Scripted(threading.Thread):
@@ -244,17 +248,23 @@ def test_a_stream_that_breaks_says_so_and_is_not_started_again(tmp_path: Path) -
 @pytest.mark.usefixtures("door")
 @pytest.mark.parametrize(
     "reply", [b"hello\n", b"0 1\n", b"0 x 0\n", b"-1 0 0\n", b"? socks 5\n", b"? stdin x\n", b"9" * 100, b"256 0 0\n", b"1234 5\n123456789", b"? stdin -2\n", b"0 0 0 \n", b" 0 0 0\n",
-              b"0 999999999999 0\n", b"+ 0\n", b"\n"]
+              b"0 999999999999 0\n", b"+ 0\n", b"\n", b"! elsewhere\n", b"!\n", b"! local x\n",
+              b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700}}\n', b"ic2 0 0 0\n"]
 )  # fmt: skip
-def test_a_reply_that_is_none_is_an_unknown_outcome(reply: bytes, tmp_path: Path) -> None:
-    with scripted(tmp_path, reply):
-        done = icctl("state", "incr", "n", "s", cwd=tmp_path, env=through(tmp_path))
+def test_a_reply_that_is_none_is_an_unknown_outcome_and_nothing_is_tried_elsewhere(
+    reply: bytes, initialized: Path, tmp_path: Path
+) -> None:
+    with scripted(tmp_path, reply) as server:
+        done = icctl("state", "incr", "n", "s", cwd=initialized, env={**through(tmp_path), **AUTO})
 
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr == (
-        b"icctl: state incr: unknown_outcome: the reply makes no sense;"
-        b" is it icd that listens at the socket?\n"
+    assert done.stderr.decode() == (
+        f"icctl: state incr: unknown_outcome: what listens at {tmp_path}/s speaks another protocol"
+        f" than icctl {__version__}; if it is icd, upgrade the older of the two,"
+        " and read the state before you repeat a write\n"
     )
+    assert len(server.frames) == 1
+    assert icctl("state", "get", "n", "s", cwd=initialized, env=AUTO).returncode == 1
 
 
 @pytest.mark.usefixtures("door")

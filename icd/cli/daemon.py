@@ -11,15 +11,24 @@ from icd.rpc.methods import daemon as methods
 def ping(world: World) -> Ask:
     """Print pong if the daemon answers; exit 1 if there is none.
 
+    With --verbose also the versions of this program and of the daemon.
+
     \b
-    Example:
+    Examples:
       icctl ping
+      icctl ping --verbose
     """
+    mine = world.invocation.client_version or "unknown"
 
-    def show(_result: methods.Pong) -> Output:
-        return render.text("pong")
+    def show(result: methods.Pong) -> Output:
+        versions = [f"{world.invocation.program} {mine}", f"icd {result.version}, pid {result.pid}"]
+        return render.text("pong", *(versions if world.verbose else []))
 
-    return Ask("icd.ping", methods.Ping(), render.to_json if world.json else show)
+    def show_json(result: methods.Pong) -> Output:
+        facts = {"pid": result.pid, "version": result.version}
+        return render.to_json(facts | {"client": mine} if world.verbose else facts)
+
+    return Ask("icd.ping", methods.Ping(), show_json if world.json else show)
 
 
 @click.command("status", add_help_option=False, short_help="Show what the daemon is doing.")

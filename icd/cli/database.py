@@ -57,8 +57,8 @@ def health(world: World, *, thorough: bool) -> Ask:
 def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
     """Print the version of the program and of the schema, with or without a database.
 
-    With --verbose also the door: which client forwarded the command, and whether the daemon or
-    the client itself ran it.
+    With --verbose also the door, that is which client forwarded the command and whether the
+    daemon or the client itself ran it, and the version of that daemon.
 
     \b
     Examples:
@@ -67,14 +67,18 @@ def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
     """
     del ignored  # scripts of the original pass all sorts of things
     program = world.invocation.program
+    mine = world.invocation.client_version or __version__
     door = _door(world.invocation)
+    daemon = __version__ if world.invocation.host == "daemon" else None
 
     def shown(schema: int | None, why: str) -> Output:
         if world.json:
-            facts = {"program": program, "version": __version__, "schema": schema}
-            return render.to_json(facts | {"door": door} if world.verbose else facts)
-        lines = [f"{program} {__version__}", f"schema: {why}"]
-        return render.text(*lines, *([f"door: {door}"] if world.verbose else []))
+            facts = {"program": program, "version": mine, "schema": schema}
+            more = {"door": door, "daemon": daemon}
+            return render.to_json(facts | more if world.verbose else facts)
+        more_lines = [f"door: {door}", f"daemon: {daemon or 'not asked'}"]
+        lines = [f"{program} {mine}", f"schema: {why}"]
+        return render.text(*lines, *(more_lines if world.verbose else []))
 
     def show(result: methods.SchemaVersion) -> Output:
         return shown(result.schema, f"v{result.schema}")

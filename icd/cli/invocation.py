@@ -29,6 +29,8 @@ class Invocation(msgspec.Struct):
     deadline: float
     program: str = "icctl"
     door: str = "json-rpc"  # which client the caller used
+    client_version: str = ""  # unknown
+    is_terminal: bool = False  # whether a person reads what goes to stderr
     host: Literal["daemon", "direct"] = "daemon"
     env: dict[str, str] = {}
     pid: int | None = None
@@ -85,6 +87,13 @@ class Local(msgspec.Struct):
 UNAVAILABLE = 69
 
 
+class Skew(msgspec.Struct):
+    """What to say about client and daemon of different versions; see icd/cli/versions.py."""
+
+    line: bytes
+    always: bool  # even if all went well
+
+
 class Plan(msgspec.Struct):
     """An Ask made ready for a host."""
 
@@ -92,6 +101,7 @@ class Plan(msgspec.Struct):
     ask: Ask
     context: str
     program: str
+    skew: Skew | None = None
 
 
 class Errand(msgspec.Struct):

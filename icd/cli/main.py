@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from icd.cli import commands, texts
+from icd.cli import commands, texts, versions
 from icd.cli.flags import Flags, strip
 from icd.cli.invocation import (
     UNAVAILABLE,
@@ -40,6 +40,16 @@ CACHED_CHARACTERS = 1000
 
 def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
     """Decide what a command line means.  Does nothing yet."""
+    planned = _plan(invocation)
+    skew = versions.skew(invocation)
+    if skew is not None and isinstance(planned, Plan):
+        planned.skew = skew
+    elif skew is not None and isinstance(planned, Output):
+        versions.tell(skew, planned)
+    return planned
+
+
+def _plan(invocation: Invocation) -> Plan | Errand | Need | Output:
     context = ""
     try:
         flags = strip(invocation.argv)
@@ -140,6 +150,8 @@ def _finish(plan: Plan, answer: Answer) -> Output:
         special = plan.ask.render_error and plan.ask.render_error(answer.error)
         output = special or _told(answer.error, plan, if_database=plan.call.if_database)
     output.stderr = _notes(plan.program, plan.context, answer) + output.stderr
+    if plan.skew is not None:
+        versions.tell(plan.skew, output, answer.error)
     return output
 
 

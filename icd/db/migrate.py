@@ -83,10 +83,13 @@ _FIRST = 1001
 
 
 def pending(start: int) -> list[tuple[int, str]]:
-    """The migrations after `start`, in order."""
+    """The migrations after `start`, in order.
+
+    An upgrade may have put later ones beside those of the program that runs.
+    """
     files = sorted(name for name in os.listdir(DIRECTORY) if name.endswith(".sql"))
     numbered = [(int(name.split("_", 1)[0]), os.path.join(DIRECTORY, name)) for name in files]
-    return [(number, file) for number, file in numbered if number > start]
+    return [(number, file) for number, file in numbered if start < number <= LATEST]
 
 
 def statements(file: str) -> list[str]:

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Any
 
 from icd import __version__
-from icd.errors import InvalidParams
 from icd.rpc.discover import document
 from icd.rpc.method import Params
 from icd.rpc.methods import daemon
@@ -57,13 +56,13 @@ class About:
 
     def _welcome(self, params: daemon.Hello) -> daemon.Welcome:
         if daemon.PROTOCOL not in params.protocols:
-            raise InvalidParams(
-                f"this daemon speaks protocol {daemon.PROTOCOL}, not {params.protocols}",
-                hint="upgrade the older of the two",
-            )
+            raise daemon.no_common_protocol(params.protocols)
         return daemon.Welcome(
             protocol=daemon.PROTOCOL,
             capabilities=daemon.CAPABILITIES,
+            unknown_capabilities=[
+                name for name in params.capabilities if name not in daemon.CAPABILITIES
+            ],
             version=__version__,
             pid=os.getpid(),
             sqlite_version=sqlite3.sqlite_version,

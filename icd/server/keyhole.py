@@ -2,8 +2,8 @@
 
 Request   `ic1 N` NUL, then N fields, each a letter and a value and NUL, then attachments:
           i request id · t deadline in milliseconds of CLOCK_MONOTONIC · n program ·
-          v which client sends this · d directory · p parent's pid · y which of 0 1 2 are
-          terminals · e NAME=VALUE · a argument ·
+          v which client sends this · r its version · d directory · p parent's pid ·
+          y which of 0 1 2 are terminals · e NAME=VALUE · a argument ·
           s LENGTH: (stdin follows) · f LENGTH:PATH (a file follows) · x ERRNO:PATH (unreadable)
 Reply     `EXIT OUT ERR` newline and OUT + ERR raw bytes;
           `+ OUT ERR` newline and bytes: more follows;
@@ -18,12 +18,15 @@ import time
 
 from icd.cli.invocation import Invocation, Need, Output
 from icd.core.requests import MAX_DEADLINE_MS
-from icd.errors import InvalidRequest
+from icd.errors import IcError, InvalidRequest
 from icd.rpc.method import DEFAULT_DEADLINE_MS
+from icd.rpc.methods.daemon import PROTOCOL, no_common_protocol
 from icd.server import limits
 
-MAGIC = b"ic1 "
+MAGIC = b"ic%d" % PROTOCOL
 ERRNO = 4095  # the kernel's largest
+HEAD_BYTES = 16  # room for a number of fields beyond the limit
+VERSION_CHARACTERS = 32  # longer than any that a packager would accept
 
 
 def length(buffer: bytes | bytearray) -> int | None:
@@ -83,6 +86,10 @@ def _set(found: Invocation, letter: bytes, value: bytes) -> None:
         found.program = value.decode("utf-8", "backslashreplace")[:64]
     elif letter == b"v":
         found.door = value.decode("utf-8", "backslashreplace").replace("-", " ")[:64]
+    elif letter == b"r":
+        found.client_version = _version(value)
+    elif letter == b"y":
+        found.is_terminal = value[2:3] == b"1"
     elif letter == b"d":
         found.cwd = os.fsdecode(value)
         if not found.cwd.startswith("/"):
@@ -113,19 +120,35 @@ def chunk(output: Output) -> bytes:
 
 
 def _count(buffer: bytes | bytearray) -> int | None:
-    head, end, _ = bytes(buffer[:16]).partition(b"\0")
+    head, end, _ = bytes(buffer[:HEAD_BYTES]).partition(b"\0")
+    word, space, digits = head.partition(b" ")
+    if space and word != MAGIC:
+        raise _other(word)
     if not end:
-        if len(buffer) >= 16:
+        if len(buffer) >= HEAD_BYTES:
             raise InvalidRequest("a keyhole frame starts with 'ic1 N' and NUL")
         return None
-    digits = head.removeprefix(MAGIC)
     if not digits.isdigit() or not 0 < int(digits) <= limits.FIELDS:
         raise InvalidRequest(f"a keyhole frame has 1 to {limits.FIELDS} fields")
     return int(digits)
 
 
+def _other(word: bytes) -> IcError:
+    """How such a frame goes on is unknown: it is refused at its first word, and not executed."""
+    if word[:2] == b"ic" and word[2:].isdigit():
+        return no_common_protocol([int(word[2:])])
+    return InvalidRequest("a keyhole frame starts with 'ic1 N' and NUL")
+
+
 def _length(field: bytes) -> int:
     return _number(field[1:].partition(b":")[0])
+
+
+def _version(value: bytes) -> str:
+    """It is shown to people, so what is no version is none."""
+    text = value.decode("latin-1")
+    fits = len(text) <= VERSION_CHARACTERS and text.isascii() and text.isprintable()
+    return text if fits else ""
 
 
 def _path(value: bytes) -> str:

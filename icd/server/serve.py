@@ -17,7 +17,7 @@ from icd import __version__, config
 from icd.errors import Misconfigured
 from icd.rpc import methods
 from icd.rpc.method import Clock
-from icd.server import handover, limits, logs, sockets, systemd, watchdog
+from icd.server import handover, limits, logs, modules, sockets, systemd, watchdog
 from icd.server.about import About
 from icd.server.desk import Desk
 from icd.server.door import Door
@@ -45,7 +45,8 @@ def main(
     os.umask(0o077)
     settings = _settings(config_file, flags)
     settings()  # complain before anything is bound
-    methods.every()  # what is loaded now need not be loaded by the first caller
+    modules.load_all()  # an upgrade may replace the files from now on
+    methods.every()
     if preflight:
         return _show_preflight()
     _raise_descriptor_limit()

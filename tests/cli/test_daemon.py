@@ -35,6 +35,16 @@ def test_ping_as_json(shown):
     assert found == {"pid": 1, "version": "0.4.0"}
 
 
+def test_ping_tells_both_versions_if_it_is_verbose(shown):
+    pong, world = Pong(pid=1, version="0.4.0"), {"client_version": "0.5.0"}
+
+    text = shown("ping", "--verbose", result=pong, **world)
+    found = json.loads(shown("ping", "--verbose", "--json", result=pong, **world).stdout)
+
+    assert text.stdout == b"pong\nicctl 0.5.0\nicd 0.4.0, pid 1\n"
+    assert found == {"pid": 1, "version": "0.4.0", "client": "0.5.0"}
+
+
 @pytest.mark.parametrize("command", ["ping", "status"])
 def test_without_a_daemon_the_answer_is_an_expected_no(shown, command):
     output = shown(command, error=NoDaemon("no daemon is running"))

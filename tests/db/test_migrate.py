@@ -1,6 +1,7 @@
 """Schemas: once, whole or not at all; what is newer or foreign stays untouched."""
 
 import hashlib
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -344,10 +345,13 @@ def test_a_database_that_fails_to_migrate_is_closed_again(opened, path):
 
 
 def test_migrations_are_numbered_upward_and_end_at_the_latest():
+    files = sorted(name for name in os.listdir(migrate.DIRECTORY) if name.endswith(".sql"))
+
     numbers = [number for number, _ in migrate.pending(0)]
 
     assert numbers == sorted(set(numbers))
     assert numbers[-1] == migrate.LATEST
+    assert len(numbers) == len(files)
 
 
 def test_nothing_is_pending_after_the_latest():

@@ -1,5 +1,6 @@
 """What a peer may send, and what it gets for it."""
 
+import contextlib
 import json
 import socket
 import time
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from icd import __version__
 from icd.server import limits
 from tests.processes import Daemon, read_all, read_line, running
 
@@ -170,7 +172,25 @@ def test_hello_negotiates_the_protocol(daemon: Daemon) -> None:
 
     assert welcome["protocol"] == 1
     assert "keyhole" in welcome["capabilities"]
-    assert refused["error"]["data"]["hint"] == "upgrade the older of the two"
+    assert welcome["unknown_capabilities"] == []
+    assert refused["error"]["data"]["name"] == "no_common_protocol"
+    assert refused["error"]["message"] == (
+        f"icd {__version__} speaks protocol 1, the client speaks 7"
+    )
+
+
+def test_hello_names_the_capabilities_that_this_daemon_does_not_know(daemon: Daemon) -> None:
+    welcome = daemon.call("icd.hello", capabilities=["state", "telepathy", "levitation"])
+
+    assert welcome["unknown_capabilities"] == ["telepathy", "levitation"]
+
+
+def test_a_client_that_speaks_many_unknown_protocols_gets_a_short_answer(daemon: Daemon) -> None:
+    refused = daemon.respond("icd.hello", protocols=list(range(2, 10_000)))
+    silent = daemon.respond("icd.hello", protocols=[])
+
+    assert refused["error"]["message"].endswith("the client speaks 2, 3, 4, 5, 6, 7, 8, 9")
+    assert silent["error"]["message"].endswith("the client speaks none")
 
 
 def test_discover_describes_every_method(daemon: Daemon) -> None:
@@ -247,7 +267,8 @@ def test_a_call_past_its_deadline_is_not_executed(daemon: Daemon, initialized: P
     [
         b"ic1 0\0",
         b"ic1 x\0",
-        b"ic2 1\0aping\0",
+        b"ic 1\0aping\0",
+        b"icx 1\0aping\0",
         b"i" * 100,
         b"ic1 99999999\0",
         b"ic1 1\0s99999999:\0",
@@ -262,6 +283,28 @@ def test_a_malformed_frame_is_refused_with_a_sentence(daemon: Daemon, data: byte
     head, _, text = reply.partition(b"\n")
     assert head.split()[0] == b"3"
     assert text.startswith(b"icctl: ")
+
+
+@pytest.mark.parametrize(
+    "data", [b"ic2 1\0aping\0", b"ic2 ", b"ic2 x", b"ic10 " + b"\xff" * 2_000_000]
+)
+def test_a_frame_of_another_protocol_is_told_which_one_is_spoken(
+    daemon: Daemon, data: bytes
+) -> None:
+    """In a reply that whoever speaks such a protocol can read, however much it has sent."""
+    with daemon.connect() as sock:
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(data)
+        reply = read_all(sock)
+
+    head, _, text = reply.partition(b"\n")
+    theirs = b"10" if data.startswith(b"ic10") else b"2"
+    assert head == b"2 0 %d" % len(text)
+    assert text == (
+        b"icctl: icd %b speaks protocol 1, the client speaks %b; upgrade the older of the two;"
+        b" 'icctl service reload' brings the daemon to what is installed\n"
+        % (__version__.encode(), theirs)
+    )
 
 
 def test_unknown_fields_of_newer_clients_are_ignored(daemon: Daemon) -> None:

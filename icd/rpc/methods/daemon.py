@@ -4,10 +4,13 @@ from typing import Any
 
 from msgspec import field
 
+from icd import __version__
+from icd.errors import NoCommonProtocol
 from icd.rpc.method import Method, Params
 from icd.rpc.results import Result
 
 PROTOCOL = 1
+PROTOCOLS_SHOWN = 8  # of those a client offers; a sentence is not a dump
 CAPABILITIES = ["batch", "keyhole", "request_id", "state", "sentinel", "statusline", "stream"]
 
 
@@ -20,9 +23,10 @@ class Status(Params):
 
 
 class Hello(Params):
-    """`protocols`: the numbers that the client speaks, best first."""
+    """`protocols`: the numbers that the client speaks, best first; `capabilities`: its needs."""
 
     protocols: list[int] = field(default_factory=lambda: [PROTOCOL])
+    capabilities: list[str] = field(default_factory=list)
 
 
 class Reload(Params):
@@ -49,8 +53,11 @@ class Pong(Result):
 
 
 class Welcome(Result):
+    """`unknown_capabilities`: what the client asked for and will not get."""
+
     protocol: int
     capabilities: list[str]
+    unknown_capabilities: list[str]
     version: str
     pid: int
     sqlite_version: str
@@ -104,6 +111,13 @@ class Ran(Result):
     stderr: str = ""
     need: str | None = None
     path: str | None = None
+
+
+def no_common_protocol(offered: list[int]) -> NoCommonProtocol:
+    theirs = ", ".join(str(number) for number in offered[:PROTOCOLS_SHOWN]) or "none"
+    return NoCommonProtocol(
+        f"icd {__version__} speaks protocol {PROTOCOL}, the client speaks {theirs}"
+    )
 
 
 METHODS = [
