@@ -24,6 +24,7 @@ def main() -> None:
 )
 def serve(socket_path: str | None, config_file: str | None, **flags: str | None) -> None:
     """Serve in the foreground until SIGTERM or Ctrl-C; logs go to stderr."""
+    from icd.server import startups
     from icd.server.serve import main as run
 
     _fill_standard_descriptors()
@@ -33,9 +34,12 @@ def serve(socket_path: str | None, config_file: str | None, **flags: str | None)
         hint = f"; {exc.hint}" if exc.hint else ""
         sys.stderr.write(f"icd: {exc.message}{hint}\n")
         status = exc.exit
+        if status:  # a daemon that runs already is no failure
+            startups.note(socket_path, f"{exc.message}{hint}")
     except OSError as exc:
         sys.stderr.write(f"icd: {exc}; check the socket's directory\n")
         status = 2
+        startups.note(socket_path, str(exc))
     sys.stdout.flush()
     sys.stderr.flush()
     # aiosqlite's threads would keep a daemon that is done alive if a database hangs.

@@ -45,6 +45,7 @@ class Output(msgspec.Struct):
     stderr: bytes = b""
     bug: IcError | None = None  # for the host's log
     refused: str = ""  # the command that was not even called, for the host's counts
+    error: IcError | None = None  # why it was not
 
 
 class Need(msgspec.Struct):

@@ -73,7 +73,7 @@ def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
         return exc.need
     except IcError as exc:
         told = line(invocation.program, context, exc)
-        return Output(exc.exit, b"", told, refused=context or "command")
+        return Output(exc.exit, b"", told, refused=context or "command", error=exc)
     except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
         return _bug(exc, invocation.program, context)
 
@@ -157,7 +157,8 @@ def _notes(program: str, context: str, answer: Answer) -> bytes:
 
 def _unknown(program: str, word: str) -> Output:
     error = Usage(f"unknown command: {word}")
-    return Output(3, texts.usage(program), line(program, "", error), refused="command")
+    told = line(program, "", error)
+    return Output(3, texts.usage(program), told, refused="command", error=error)
 
 
 def _verb(noun: str, words: list[str]) -> click.Command:

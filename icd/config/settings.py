@@ -83,6 +83,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=86_400)] = 2.0
     # Of the backups that intercore names itself, so many are kept beside a database.
     backups_kept: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
+    # A call that takes longer gets a line in the daemon's log; of the daemon, not of a project.
+    slow_ms: Annotated[int, msgspec.Meta(ge=1, le=86_400_000)] = 250
     mirror: Mirror = Mirror()
 
 

@@ -107,7 +107,12 @@ def _rules(values: dict[str, object]) -> "Iterator[Complaint]":
 
 
 def _rules_of_a_project(values: dict[str, object]) -> "Iterator[Complaint]":
-    """A project may come from anywhere: where files are written is for the user to say."""
+    """A project may come from anywhere: where files are written is for the user to say.
+
+    What concerns the daemon as a whole is, too.
+    """
+    if "slow_ms" in values:
+        yield ("slow_ms",), f"slow_ms can be set for all projects only, in ~/{USER_FILE}"
     if "root" in _table(values, "mirror"):
         sentence = f"mirror.root can be set for all projects only, in ~/{USER_FILE}"
         yield ("mirror", "root"), sentence

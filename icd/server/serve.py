@@ -58,7 +58,7 @@ async def serve(sock: socket.socket, path: str, settings: Callable[[str], config
     async with anyio.create_task_group() as lanes:
         mirrors = Mirrors(interband_root(), Clock(), lanes)
         router = Router(settings, Clock(), lanes, mirrors.attach)
-        about = About(path, router, mirrors)
+        about = About(path, router, mirrors, settings("").slow_ms)
         async with anyio.create_task_group() as tasks:
             door = Door(tasks, router, about)
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

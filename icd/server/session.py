@@ -103,6 +103,7 @@ class Session(asyncio.Protocol):
             if message is not None:
                 self._stop_waiting()
                 self._busy = True
+                self._desk.begin()
                 self._handle(message)
             elif self._closing:
                 self._transport.close()
@@ -130,6 +131,7 @@ class Session(asyncio.Protocol):
         except IcError as exc:
             self._reply_output(Output(exc.exit, b"", line("icctl", "", exc)))
             return
+        self._desk.caller = invocation.pid
         if len(frame) > limits.LARGE_BYTES:
             self._tasks.start_soon(self._handle_large, invocation, len(frame))
         else:
