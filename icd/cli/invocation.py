@@ -37,6 +37,14 @@ class Invocation(msgspec.Struct):
     files: dict[str, bytes | str] = {}
 
 
+class Refusal(msgspec.Struct):
+    """A command that was not even called, and why, for the host's counts."""
+
+    command: str
+    kind: type[IcError]
+    message: str
+
+
 class Output(msgspec.Struct):
     """Ready to print."""
 
@@ -44,8 +52,7 @@ class Output(msgspec.Struct):
     stdout: bytes = b""
     stderr: bytes = b""
     bug: IcError | None = None  # for the host's log
-    refused: str = ""  # the command that was not even called, for the host's counts
-    error: IcError | None = None  # why it was not
+    refused: Refusal | None = None
 
 
 class Need(msgspec.Struct):

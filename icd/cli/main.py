@@ -24,6 +24,7 @@ from icd.cli.invocation import (
     Needed,
     Output,
     Plan,
+    Refusal,
     World,
     line,
 )
@@ -73,7 +74,8 @@ def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
         return exc.need
     except IcError as exc:
         told = line(invocation.program, context, exc)
-        return Output(exc.exit, b"", told, refused=context or "command", error=exc)
+        refused = Refusal(context or "command", type(exc), exc.message)
+        return Output(exc.exit, b"", told, refused=refused)
     except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
         return _bug(exc, invocation.program, context)
 
@@ -157,8 +159,8 @@ def _notes(program: str, context: str, answer: Answer) -> bytes:
 
 def _unknown(program: str, word: str) -> Output:
     error = Usage(f"unknown command: {word}")
-    told = line(program, "", error)
-    return Output(3, texts.usage(program), told, refused="command", error=error)
+    refused = Refusal("command", Usage, error.message)
+    return Output(3, texts.usage(program), line(program, "", error), refused=refused)
 
 
 def _verb(noun: str, words: list[str]) -> click.Command:

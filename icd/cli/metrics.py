@@ -27,7 +27,7 @@ def metrics(world: World) -> Ask:
     \b
     Examples:
       icctl metrics
-      icctl metrics > intercore.tmp && mv intercore.tmp /var/lib/node_exporter/intercore.prom
+      icctl metrics > .intercore.tmp && mv .intercore.tmp intercore.prom
     """
     return Ask("icd.status", methods.Status(), render.to_json if world.json else show)
 

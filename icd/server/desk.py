@@ -98,8 +98,8 @@ class Desk:
         if isinstance(planned, Errand):
             deliver(Need("local"))  # the caller's files are none of our business
         elif not isinstance(planned, Plan):
-            if isinstance(planned, Output) and planned.error is not None:
-                self.refuse(planned.refused.replace(" ", "."), planned.error)
+            if isinstance(planned, Output) and (refused := planned.refused):
+                self.refuse(refused.command.replace(" ", "."), refused.kind(refused.message))
             deliver(_logged(planned))
         elif planned.call.method.run is None:
             answer = self.ask_daemon(planned.call.method, planned.call.params)

@@ -46,8 +46,9 @@ def rows(output):
 def test_show_tells_every_setting_with_its_value(run):
     found = rows(run("show"))
 
-    assert found[:4] == [
-        ["durability", '"normal"'], ["idle_seconds", "2.0"], ["backups_kept", "5"], ["mirror.enabled", "true"],
+    assert found[:5] == [
+        ["durability", '"normal"'], ["idle_seconds", "2.0"], ["backups_kept", "5"], ["slow_ms", "250"],
+        ["mirror.enabled", "true"],
     ]  # fmt: skip
     assert ["mirror.channels.lane.retention_seconds", "86400"] in found
 

@@ -315,3 +315,14 @@ def test_a_key_that_nobody_knows_needs_a_path(write):
     told = complaint(write("[mirror.channels.note]\nretention_seconds = 5\n"))
 
     assert ":1: the channel `note` needs a path" in told
+
+
+def test_what_is_slow_is_not_for_a_project_to_say(write):
+    user = write("slow_ms = 40\n", "user.toml")
+    project = write("slow_ms = 50\n", "project.toml")
+
+    assert config.load(user).slow_ms == 40
+    with pytest.raises(Misconfigured) as refused:
+        config.load(user, project)
+
+    assert "project.toml:1: slow_ms can be set for all projects only" in refused.value.message
