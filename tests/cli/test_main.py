@@ -128,9 +128,10 @@ def test_if_database_makes_a_missing_one_an_exit_status_of_its_own(shown, error,
 
 
 def test_a_command_line_that_was_refused_says_which_one(invoke):
-    assert invoke("state", "get", "k").refused == "state get"
-    assert invoke("state").refused == "state"
-    assert invoke("--timeout=x").refused == "command"
+    assert invoke("state", "get", "k").refused.command == "state get"
+    assert invoke("state").refused.command == "state"
+    assert invoke("--timeout=x").refused.command == "command"
+    assert invoke("state", "get", "K", "s").refused.kind is InvalidName
 
 
 def test_two_command_lines_that_are_alike_are_told_apart(invoke):
