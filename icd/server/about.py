@@ -49,16 +49,19 @@ class About:
 
     def count(self, method: str, began: float) -> None:
         now = time.monotonic()
-        self._tally.add(method, now - began, now)
+        self._tally.add(method, 1, now - began, now)
 
     def count_all(self, calls: list[Call], answers: list[Answer], began: float) -> None:
         """Calls that were answered together; what the daemon asked for itself does not count."""
         now = time.monotonic()
         took = now - began
-        add = self._tally.add
+        sizes: dict[str, int] = {}
         for call in calls:
             if not call.background:
-                add(call.method.name, took, now)
+                name = call.method.name
+                sizes[name] = sizes.get(name, 0) + 1
+        for name, size in sizes.items():
+            self._tally.add(name, size, took, now)
         if took >= self._slow.seconds:
             for call, answer in zip(calls, answers, strict=True):
                 if not call.background:

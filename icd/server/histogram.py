@@ -26,16 +26,16 @@ class Histogram:
         self.seconds = 0.0  # all together
         self._buckets = [0] * _BUCKETS
 
-    def add(self, seconds: float) -> None:
+    def add(self, seconds: float, calls: int = 1) -> None:
         value = int(seconds * 1e6)
         shift = value.bit_length() - _DIGITS
         if shift > 0:
             if value > _LONGEST:
                 value, shift = _LONGEST, LONGEST_BITS - _DIGITS
             value = shift * _STEP + (value >> shift)
-        self._buckets[value] += 1
-        self.count += 1
-        self.seconds += seconds
+        self._buckets[value] += calls
+        self.count += calls
+        self.seconds += seconds * calls
 
     def percentile(self, share: float) -> float:
         """The seconds that this share of all calls did not exceed; 0 without any."""

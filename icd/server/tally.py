@@ -1,6 +1,7 @@
 """What was called, how long it took, who failed at it: everything that is counted per call.
 
-Adding a call costs about a microsecond; what is shown is worked out when somebody asks.
+Adding calls costs about a microsecond, however many they are; what is shown is worked out when
+somebody asks.
 """
 
 from collections import Counter
@@ -28,12 +29,13 @@ class Tally:
     def calls(self) -> dict[str, int]:
         return {method: times.count for method, times in self._times.items()}
 
-    def add(self, method: str, took: float, now: float) -> None:
+    def add(self, method: str, calls: int, took: float, now: float) -> None:
+        """Calls that were answered together took the same time, each of them."""
         times = self._times.get(method)
         if times is None:
             times = self._times[method] = Histogram()
-        times.add(took)
-        self._rates.add(1, now)
+        times.add(took, calls)
+        self._rates.add(calls, now)
 
     def fail(self, method: str, caller: str, error: IcError, *, now_ms: int) -> None:
         self.failures[method] += 1

@@ -46,6 +46,14 @@ def test_count_and_sum_are_those_of_the_calls(times):
     assert found.seconds == pytest.approx(sum(times))
 
 
+def test_calls_that_took_the_same_time_can_be_added_at_once():
+    one, other = filled([0.5] * 3), Histogram()
+
+    other.add(0.5, 3)
+
+    assert (other.count, other.seconds, other._buckets) == (one.count, one.seconds, one._buckets)
+
+
 def test_without_calls_there_is_nothing_to_tell():
     assert Histogram().percentile(0.99) == 0.0
 
