@@ -35,6 +35,7 @@ def serve(
     SIGHUP goes on with the code that is installed by then, without losing a call.
     The exit status is 78 for what a restart cannot cure.
     """
+    from icd.server import startups
     from icd.server.serve import main as run
 
     _fill_standard_descriptors()
@@ -45,9 +46,12 @@ def serve(
         sys.stderr.write(f"icd: {exc.message}{hint}\n")
         incurable = isinstance(exc, Misconfigured | PermissionRefused)
         status = CONFIGURATION if incurable else exc.exit
+        if status and not preflight:  # a daemon that runs already is no failure
+            startups.note(socket_path, f"{exc.message}{hint}")
     except OSError as exc:
         sys.stderr.write(f"icd: {exc}; check the socket's directory\n")
         status = 2
+        startups.note(socket_path, str(exc))
     with contextlib.suppress(OSError):  # a terminal that was closed
         sys.stdout.flush()
         sys.stderr.flush()

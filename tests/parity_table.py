@@ -479,6 +479,13 @@ SCRIPTS: dict[str, list[Step]] = {
         other("config check --json", 2),
         other("config show", 2),
     ],
+    "the daemon": [
+        other("status --help"),
+        other("status extra", 3),
+        other("metrics --help"),
+        other("metrics extra", 3),
+        other("metrics --bogus", 3),
+    ],
     "many sentinels": [
         INIT,
         run("sentinel check-many a:s:0 b:s:60 c:with:colons:0"),

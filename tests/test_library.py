@@ -658,7 +658,7 @@ def test_failures_that_the_daemon_did_not_see_are_counted_too(place: Place, daem
         "state.set": 1, "sentinel.check": 1, "state.incr": 1,
     }  # fmt: skip
     shown = icctl("status", cwd=place.project, env=place.env).stdout
-    assert b"  failed without the daemon: state.set 1\n" in shown
+    assert b"! failed without the daemon: state.set 1\n" in shown
 
 
 # --- under load ---

@@ -23,6 +23,7 @@ SINGLES = {
     "statusline": "statusline",
     "ping": "daemon",
     "status": "daemon",
+    "metrics": "metrics",
     "lib-path": "library",
     "completion": "completion",
 }

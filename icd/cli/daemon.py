@@ -2,7 +2,7 @@
 
 import click
 
-from icd.cli import render
+from icd.cli import render, reports
 from icd.cli.invocation import Ask, Output, World
 from icd.rpc.methods import daemon as methods
 
@@ -33,7 +33,10 @@ def ping(world: World) -> Ask:
 
 @click.command("status", add_help_option=False, short_help="Show what the daemon is doing.")
 def status(world: World) -> Ask:
-    """Show what the daemon is doing; exit 1 if there is none.
+    """Show what the daemon is doing, and how well; exit 1 if there is none.
+
+    What deserves a look has a ! before it: starts that failed, scripts whose calls failed within
+    the last day, a database that hangs.
 
     \b
     Examples:
@@ -44,31 +47,7 @@ def status(world: World) -> Ask:
 
 
 def _show_status(report: methods.Report) -> Output:
-    calls, failures = sum(report.calls.values()), sum(report.failures.values())
-    lines = [
-        f"icd {report.version}, pid {report.pid}, up {report.uptime} s",
-        f"socket: {report.socket}",
-        f"sqlite: {report.sqlite_version}",
-        f"sessions: {report.sessions}",
-        f"calls: {calls}, failed: {failures}",
-        *(f"  failed: {name} {count}" for name, count in sorted(report.failures.items())),
-        *(
-            f"  failed without the daemon: {n} {count}"
-            for n, count in sorted(report.missed.items())
-        ),
-        f"databases: {len(report.databases)}",
-    ]
-    lines += [
-        f"  {db.path}: {db.calls} calls in {db.batches} batches, {db.waiting} waiting"
-        for db in report.databases
-    ]
-    mirror = report.mirror
-    lines.append(
-        f"mirror: {mirror.written} written, {mirror.removed} removed, {mirror.kept} kept,"
-        f" {mirror.waiting} waiting, {mirror.failed} failed"
-    )
-    lines += [f"  last error: {mirror.last_error}"] if mirror.last_error else []
-    return render.text(*lines)
+    return render.text(*reports.lines(report))
 
 
 COMMANDS = [ping, status]

@@ -39,6 +39,14 @@ class Invocation(msgspec.Struct):
     files: dict[str, bytes | str] = {}
 
 
+class Refusal(msgspec.Struct):
+    """A command that was not even called, and why, for the host's counts."""
+
+    command: str
+    kind: type[IcError]
+    message: str
+
+
 class Output(msgspec.Struct):
     """Ready to print."""
 
@@ -46,7 +54,7 @@ class Output(msgspec.Struct):
     stdout: bytes = b""
     stderr: bytes = b""
     bug: IcError | None = None  # for the host's log
-    refused: str = ""  # the command that was not even called, for the host's counts
+    refused: Refusal | None = None
 
 
 class Need(msgspec.Struct):

@@ -24,6 +24,7 @@ from icd.cli.invocation import (
     Needed,
     Output,
     Plan,
+    Refusal,
     World,
     line,
 )
@@ -83,7 +84,8 @@ def _plan(invocation: Invocation) -> Plan | Errand | Need | Output:
         return exc.need
     except IcError as exc:
         told = line(invocation.program, context, exc)
-        return Output(exc.exit, b"", told, refused=context or "command")
+        refused = Refusal(context or "command", type(exc), exc.message)
+        return Output(exc.exit, b"", told, refused=refused)
     except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
         return _bug(exc, invocation.program, context)
 
@@ -169,7 +171,8 @@ def _notes(program: str, context: str, answer: Answer) -> bytes:
 
 def _unknown(program: str, word: str) -> Output:
     error = Usage(f"unknown command: {word}")
-    return Output(3, texts.usage(program), line(program, "", error), refused="command")
+    refused = Refusal("command", Usage, error.message)
+    return Output(3, texts.usage(program), line(program, "", error), refused=refused)
 
 
 def _verb(noun: str, words: list[str]) -> click.Command:

@@ -15,6 +15,7 @@ from icd.config.settings import (
     complete,
 )
 from icd.config.sources import (
+    OF_THE_DAEMON,
     PROJECT_FILE,
     USER_FILE,
     VARIABLES,
@@ -31,6 +32,7 @@ from icd.config.sources import (
 __all__ = [
     "CHANNELS",
     "DEFAULTS",
+    "OF_THE_DAEMON",
     "PROJECT_FILE",
     "RETENTION_SECONDS",
     "USER_FILE",

@@ -85,6 +85,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backups_kept: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
     # A daemon that systemd started for a caller leaves when nobody needs it for so long; 0: never.
     exit_idle_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_622_400)] = 3600.0
+    # A call that takes longer gets a line in the daemon's log; of the daemon, not of a project.
+    slow_ms: Annotated[int, msgspec.Meta(ge=1, le=86_400_000)] = 250
     mirror: Mirror = Mirror()
 
 

@@ -143,6 +143,7 @@ def _run_whole(database: Database, call: Call, *, clock: Clock, recent: Recent |
     if elsewhere is not None:
         return elsewhere
     assert call.method.run is not None
+    call.ran_at = clock.monotonic()
     whole = Whole(database, clock.now_ms(), call.deadline)
     return Answer(result=call.method.run(whole, call.params))
 
@@ -278,11 +279,12 @@ class _Batch:
             return Answer(error=failure(exc), trace=call.trace)
 
     def _run(self, call: Call) -> Answer:
+        call.ran_at = self._clock.monotonic()
         ctx = Context(
             conn=self._conn,
             path=self._database.path,
             now_ms=self._clock.now_ms(),
-            monotonic=self._clock.monotonic(),
+            monotonic=call.ran_at,
             writer=call.writer,
             request_id=call.params.request_id,
             recent=self._recent,

@@ -108,6 +108,7 @@ class Call(msgspec.Struct, gc=False):
     # The caller has an answer for a missing database, too: it is not counted as a failure.
     optional: bool = False
     trace: list[str] = []
+    ran_at: float = 0.0  # when its method was begun, monotonic; 0 until then
 
     @property
     def request_id(self) -> str | None:

@@ -1,45 +1,75 @@
-"""What the daemon answers itself, without waiting for any database: busy never looks like dead."""
+"""What the daemon answers itself, without waiting for any database: busy never looks like dead.
+
+A report is put together from what is in memory, and from two small files beside the socket; no
+file of a project is touched, so a hung mount does not show here but as a call that waits.
+"""
 
 import os
 import sqlite3
 import time
 from collections import Counter
-from typing import Any
 
 from icd import __version__
+from icd.core.names import iso
+from icd.errors import IcError
 from icd.rpc.discover import document
-from icd.rpc.method import Params
+from icd.rpc.method import Answer, Call, Params
 from icd.rpc.methods import daemon
+from icd.server import startups
 from icd.server.mirrors import Mirrors
 from icd.server.router import Router
+from icd.server.slow import Slow
+from icd.server.store import Store
+from icd.server.tally import Tally, last_error
 
 # Where `icctl` notes calls that failed without us, and how much of it is read; see icctl/failures.
 MISSED = "failures"
 MISSED_CHARACTERS = 65_536 + 4096
+# Two connections that write or checkpoint at the same instant can corrupt a WAL database before.
+SOUND_SQLITE = (3, 51, 3)
+SQLITE_NOTE = (
+    "before 3.51.3, two connections at once could damage a database; "
+    "harmless here: intercore's lock lets one at a time touch the file (ADR 0004)"
+)
 
 
 class About:
     """Facts and counts since the start."""
 
-    def __init__(self, socket: str, router: Router, mirrors: Mirrors) -> None:
+    def __init__(self, socket: str, router: Router, mirrors: Mirrors, slow_ms: int) -> None:
         self.sessions = 0
-        self.calls: Counter[str] = Counter()
-        self.failures: Counter[str] = Counter()
+        self.subscribers = 0
         self.socket = socket
         self._router = router
         self._mirrors = mirrors
         self._started = time.monotonic()
+        self._started_at = int(time.time())
+        self._tally = Tally(self._started)
+        self._slow = Slow(slow_ms)
 
-    def count(self, method: str, error: Any) -> None:
-        self.calls[method] += 1
-        if error is not None and error.exit >= 2:
-            self.failures[method] += 1
+    def count(self, method: str, began: float) -> None:
+        now = time.monotonic()
+        self._tally.add(method, 1, now - began, now)
 
-    def refuse(self, command: str) -> None:
-        """A command line that made no sense: its author, a script, may never look at stderr."""
-        name = command.replace(" ", ".")
-        self.calls[name] += 1
-        self.failures[name] += 1
+    def count_all(self, calls: list[Call], answers: list[Answer], began: float) -> None:
+        """Calls that were answered together; what the daemon asked for itself does not count."""
+        now = time.monotonic()
+        took = now - began
+        sizes: dict[str, int] = {}
+        for call in calls:
+            if not call.background:
+                name = call.method.name
+                sizes[name] = sizes.get(name, 0) + 1
+        for name, size in sizes.items():
+            self._tally.add(name, size, took, now)
+        if took >= self._slow.seconds:
+            for call, answer in zip(calls, answers, strict=True):
+                if not call.background:
+                    error = answer.error.name if answer.error is not None else ""
+                    self._slow.note(call, took, error, now=now)
+
+    def blame(self, method: str, caller: str, error: IcError) -> None:
+        self._tally.fail(method, caller, error, now_ms=time.time_ns() // 1_000_000)
 
     def answer(self, params: Params) -> object:
         if isinstance(params, daemon.Ping):
@@ -68,36 +98,66 @@ class About:
             sqlite_version=sqlite3.sqlite_version,
         )
 
-    def _missed(self) -> Counter[str]:
+    def _missed(self) -> tuple[Counter[str], int | None]:
         """What clients wrote down beside our socket, in a directory that is never a hung one."""
         try:
             path = os.path.join(os.path.dirname(self.socket), MISSED)
             with open(path, encoding="ascii", errors="replace") as file:
-                return Counter(file.read(MISSED_CHARACTERS).split())
+                found = Counter(file.read(MISSED_CHARACTERS).split())
+                return found, int(os.fstat(file.fileno()).st_mtime)
         except OSError:
-            return Counter()
+            return Counter(), None
+
+    def _start_up_errors(self) -> list[daemon.StartUpError]:
+        directory, now_ms = os.path.dirname(self.socket), time.time_ns() // 1_000_000
+        return [
+            daemon.StartUpError(
+                at=failed.at_ms // 1000, at_iso=iso(failed.at_ms // 1000), sentence=failed.sentence
+            )
+            for failed in startups.recent(directory, now_ms)
+        ]
 
     def _report(self) -> daemon.Report:
+        now = time.monotonic()
+        by_caller = self._tally.by_caller()
+        missed, missed_at = self._missed()
         return daemon.Report(
             version=__version__,
             protocol=daemon.PROTOCOL,
             pid=os.getpid(),
-            uptime=int(time.monotonic() - self._started),
+            started_at=self._started_at,
+            started_at_iso=iso(self._started_at),
+            uptime=int(now - self._started),
             socket=self.socket,
             sqlite_version=sqlite3.sqlite_version,
+            sqlite_note=SQLITE_NOTE if sqlite3.sqlite_version_info < SOUND_SQLITE else None,
             sessions=self.sessions,
-            calls=dict(self.calls),
-            failures=dict(self.failures),
-            missed=dict(self._missed()),
-            databases=[
-                daemon.OpenDatabase(
-                    path=store.path,
-                    calls=store.calls,
-                    batches=store.batches,
-                    waiting=store.waiting,
-                    reopened=store.database.reopened,
-                )
-                for store in self._router.stores.values()
-            ],
+            subscribers=self.subscribers,
+            calls=self._tally.calls,
+            failures=dict(self._tally.failures),
+            missed=dict(missed),
+            missed_at=missed_at,
+            missed_at_iso=None if missed_at is None else iso(missed_at),
+            slow_calls=self._slow.count,
+            rates=self._tally.rates(now),
+            methods=self._tally.methods(),
+            failures_by_caller=by_caller,
+            last_error=last_error(by_caller),
+            start_up_errors=self._start_up_errors(),
+            databases=[_database(store) for store in self._router.stores.values()],
             mirror=self._mirrors.report(),
         )
+
+
+def _database(store: Store) -> daemon.OpenDatabase:
+    """What is known of a database without touching its file."""
+    return daemon.OpenDatabase(
+        path=store.path,
+        calls=store.calls,
+        batches=store.batches,
+        mean_batch=round(store.calls / max(1, store.batches), 2),
+        waiting=store.waiting,
+        reopened=store.database.reopened,
+        # To be filled from `store.largest_batch`, `store.facts` and `store.hung_since`:
+        # largest_batch, size_bytes, wal_bytes, rows, measured_at(_iso), hung_seconds.
+    )

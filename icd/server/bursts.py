@@ -14,6 +14,7 @@ from msgspec import UNSET
 from icd.cli.invocation import Invocation, Need, Output
 from icd.core.requests import MAX_DEADLINE_MS
 from icd.errors import IcError, InvalidParams
+from icd.rpc import methods
 from icd.rpc.method import Answer, Call, Method, Params
 from icd.rpc.methods import daemon
 from icd.server import jsonrpc, limits
@@ -81,6 +82,7 @@ class Burst:
         """
         for batch, slots in self._groups:
             for slot in slots:
+                self._desk.begin()
                 if slot.later is not None:
                     await _catch_up(slot, slot.later)
                 if slot.call is not None:
@@ -131,12 +133,17 @@ def _prepare(desk: Desk, item: Request | IcError, size: int, *, batch: bool) -> 
         else:
             slot.call = _call(desk, method, params)
     except IcError as exc:
+        desk.refuse("method" if methods.find(item.method) is None else item.method, exc)
         slot.settle(Answer(error=exc))
     return slot
 
 
 async def _large_call(desk: Desk, method: Method, params: Params, size: int) -> Call:
-    return await off_the_loop(lambda _: _call(desk, method, params), None, size=size)
+    try:
+        return await off_the_loop(lambda _: _call(desk, method, params), None, size=size)
+    except IcError as exc:
+        desk.refuse(method.name, exc)
+        raise
 
 
 def _call(desk: Desk, method: Method, params: Params) -> Call:

@@ -1,6 +1,11 @@
-"""Where the requests of one peer are carried out, whichever way they were framed."""
+"""Where the requests of one peer are carried out, whichever way they were framed.
+
+A request's time is counted from `begin`, when it has been read completely and its turn has come,
+until its answer is handed over.
+"""
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeGuard, TypeVar
@@ -11,11 +16,11 @@ from icd.cli.invocation import Errand, Invocation, Need, Output, Plan
 from icd.cli.main import finish, plan
 from icd.core.state import Writer
 from icd.db.paths import Where
-from icd.errors import Internal, InvalidRequest, NoDatabase
+from icd.errors import IcError, Internal, InvalidRequest, NoDatabase
 from icd.rpc.dispatch import failure
 from icd.rpc.method import Answer, Call, Method, Params
 from icd.rpc.methods import daemon
-from icd.server import limits
+from icd.server import callers, limits
 from icd.server.about import About
 from icd.server.logs import log
 from icd.server.reload import Reload
@@ -27,18 +32,34 @@ R = TypeVar("R")
 
 
 class Desk:
-    """`pid` is the peer's, as the kernel tells it; its session sets what it needs to be told."""
+    """`pid` is the peer's, as the kernel tells it; its session sets what it needs to be told.
+
+    `caller` is who is to blame: the peer, or the process that a client forwards for.
+    """
 
     outlet: Outlet
 
     def __init__(self, pid: int, router: Router, about: About, reload: Reload) -> None:
         self.pid = pid
+        self.caller: int | None = pid
         self.failed: Callable[[], None] = lambda: None  # told when an answer cannot be delivered
         self._where = Where("")
         self._writer = Writer(pid)
         self._router = router
         self._about = about
         self._reload = reload
+        self._began = 0.0
+        self._name = ""
+
+    def begin(self) -> None:
+        self._began = time.monotonic()
+        self._name = ""
+
+    def _who(self) -> str:
+        """Asked while the caller waits for its answer: later it may be gone."""
+        if not self._name:
+            self._name = callers.name(self.pid if self.caller is None else self.caller)
+        return self._name
 
     def where(self, cwd: str, db: str | None) -> Where:
         """A peer usually means the same database as before: then it is the same object."""
@@ -65,8 +86,18 @@ class Desk:
             answer = Answer(result=self._about.answer(params))
         except Exception as exc:  # noqa: BLE001 -- the error map
             answer = Answer(error=failure(exc))
-        self._about.count(method.name, answer.error)
+        return self._counted(method, answer)
+
+    def _counted(self, method: Method, answer: Answer) -> Answer:
+        if answer.error is not None:
+            self._about.blame(method.name, self._who(), answer.error)
+        self._about.count(method.name, self._began)
         return answer
+
+    def refuse(self, name: str, error: IcError) -> None:
+        """A call that made no sense: its author, a script, may never look at stderr."""
+        self._about.blame(name, self._who(), error)
+        self._about.count(name, self._began)
 
     def carry_out(
         self, planned: Plan | Errand | Need | Output, deliver: Callable[[Output | Need], None]
@@ -75,8 +106,8 @@ class Desk:
         if isinstance(planned, Errand):
             deliver(Need("local"))  # the caller's files are none of our business
         elif not isinstance(planned, Plan):
-            if isinstance(planned, Output) and planned.refused:
-                self._about.refuse(planned.refused)
+            if isinstance(planned, Output) and (refused := planned.refused):
+                self.refuse(refused.command.replace(" ", "."), refused.kind(refused.message))
             deliver(_logged(planned))
         elif planned.call.method.run is None:
             answer = self.ask_daemon(planned.call.method, planned.call.params)
@@ -88,11 +119,9 @@ class Desk:
         self, planned: Plan, deliver: Callable[[Output | Need], None], *, again: bool
     ) -> None:
         """Answered when it is refused, or by the next daemon, which carries it out `again`."""
-        method = planned.call.method.name
 
         def told(answer: Answer) -> None:
-            self._about.count(method, answer.error)
-            deliver(finish(planned, answer))
+            deliver(finish(planned, self._counted(planned.call.method, answer)))
 
         if again:
             told(self._reload.outcome())
@@ -108,14 +137,16 @@ class Desk:
                 done.set_result(answer)
 
         self._reload.ask(told, early=True)
-        answer = await done
-        self._about.count(method.name, answer.error)
-        return answer
+        return self._counted(method, await done)
 
     async def stream(self, planned: Plan, frame: Callable[[Output], bytes]) -> Output:
         """Carry out a command that goes on; its final reply is returned."""
         stream = Stream(self.outlet, self.ask, self._router.signal, frame)
-        output = await stream.run(planned)
+        self._about.subscribers += 1
+        try:
+            output = await stream.run(planned)
+        finally:
+            self._about.subscribers -= 1
         _logged(output)
         return output
 
@@ -147,17 +178,21 @@ class Desk:
         answers: list[Answer],
     ) -> None:
         for call, answer in zip(calls, answers, strict=True):
-            if not call.background:
-                missed = call.optional and isinstance(answer.error, NoDatabase)
-                self._about.count(call.method.name, None if missed else answer.error)
-            if isinstance(answer.error, Internal):
-                cause = answer.error.__cause__
-                log.error("%s: %s", call.method.name, answer.error, exc_info=cause)
+            if answer.error is not None:
+                self._complain(call, answer.error)
         try:
             deliver(answers)
         except Exception:  # noqa: BLE001 -- we are called by a lane, which must go on
             log.exception("an answer could not be delivered")
             self.failed()
+        self._about.count_all(calls, answers, self._began)
+
+    def _complain(self, call: Call, error: IcError) -> None:
+        missed = call.optional and isinstance(error, NoDatabase)
+        if error.exit >= 2 and not (missed or call.background):
+            self._about.blame(call.method.name, self._who(), error)
+        if isinstance(error, Internal):
+            log.error("%s: %s", call.method.name, error, exc_info=error.__cause__)
 
 
 def goes_on(planned: Plan | Errand | Need | Output) -> TypeGuard[Plan]:

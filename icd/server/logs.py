@@ -26,8 +26,23 @@ def set_up(stream: IO[str] | None = None) -> None:
         log.warning("IC_LOG_LEVEL is not a level, using INFO", extra={"given": level})
 
 
+def one_line(text: str, limit: int) -> str:
+    """What a stranger calls something, made fit for a line; of what is long, the end."""
+    line = "".join(char if char.isprintable() else "?" for char in text[-limit:])
+    return line if len(text) <= limit else f"…{line[1:]}"
+
+
 def _extra(record: logging.LogRecord) -> dict[str, object]:
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    return {
+        name: _encodable(value) for name, value in vars(record).items() if name not in _STANDARD
+    }
+
+
+def _encodable(value: object) -> object:
+    """A path may hold bytes that are no text, and its line must be written all the same."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value
 
 
 class _Text(logging.Formatter):
@@ -43,7 +58,7 @@ class _Json(logging.Formatter):
         facts: dict[str, object] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
             "level": record.levelname.lower(),
-            "msg": record.getMessage(),
+            "msg": _encodable(record.getMessage()),
             **_extra(record),
         }
         if record.exc_info:

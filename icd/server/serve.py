@@ -75,7 +75,7 @@ async def serve(
         async with anyio.create_task_group() as lanes:
             mirrors = Mirrors(interband_root(), Clock(), lanes)
             router = Router(settings, Clock(), lanes, mirrors.attach)
-            about = About(claim.path, router, mirrors)
+            about = About(claim.path, router, mirrors, settings().slow_ms)
             reload = Reload(directory, estate)
             async with anyio.create_task_group() as tasks:
                 door = Door(tasks, about, lambda pid: Desk(pid, router, about, reload))

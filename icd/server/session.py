@@ -176,6 +176,7 @@ class Session(asyncio.Protocol):
             if message is not None:
                 self._stop_waiting()
                 self._busy = True
+                self._desk.begin()
                 self._handle(message)
             elif self._closing:
                 self._transport.close()
@@ -205,6 +206,7 @@ class Session(asyncio.Protocol):
             return
         if self._is_again:
             invocation.deadline = time.monotonic() + DEFAULT_DEADLINE_MS / 1000
+        self._desk.caller = invocation.pid
         if len(frame) > limits.LARGE_BYTES:
             self._tasks.start_soon(self._handle_large, invocation, frame)
         else:

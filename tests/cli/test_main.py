@@ -6,12 +6,12 @@ import time
 import pytest
 
 from icd.cli import commands, texts
-from icd.cli.invocation import Invocation, Need, Output, Plan
+from icd.cli.invocation import Invocation, Need, Output, Plan, Refusal
 from icd.cli.main import finish, plan
 from icd.core.requests import MAX_DEADLINE_MS
 from icd.core.state import Writer
 from icd.db.paths import Where
-from icd.errors import Corrupt, InvalidName, Locked, NoDatabase
+from icd.errors import Corrupt, InvalidName, Locked, NoDatabase, Usage
 from icd.rpc.method import Answer
 
 USAGE_ERRORS = [
@@ -111,7 +111,8 @@ def test_an_unknown_command_prints_the_usage_on_stdout_and_exits_with_3(invoke, 
     output = invoke(word, "x")
 
     told = f"icctl: unknown command: {word}\n".encode()
-    assert output == Output(3, texts.usage("icctl"), told, refused="command")
+    refused = Refusal("command", Usage, f"unknown command: {word}")
+    assert output == Output(3, texts.usage("icctl"), told, refused=refused)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +128,10 @@ def test_if_database_makes_a_missing_one_an_exit_status_of_its_own(shown, error,
 
 
 def test_a_command_line_that_was_refused_says_which_one(invoke):
-    assert invoke("state", "get", "k").refused == "state get"
-    assert invoke("state").refused == "state"
-    assert invoke("--timeout=x").refused == "command"
+    assert invoke("state", "get", "k").refused.command == "state get"
+    assert invoke("state").refused.command == "state"
+    assert invoke("--timeout=x").refused.command == "command"
+    assert invoke("state", "get", "K", "s").refused.kind is InvalidName
 
 
 def test_two_command_lines_that_are_alike_are_told_apart(invoke):

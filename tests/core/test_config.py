@@ -317,10 +317,11 @@ def test_a_key_that_nobody_knows_needs_a_path(write):
     assert ":1: the channel `note` needs a path" in told
 
 
-def test_a_project_does_not_decide_for_the_daemon_of_all(write):
-    project = write("\nexit_idle_seconds = 5\n", "project.toml")
+@pytest.mark.parametrize("name", sorted(config.OF_THE_DAEMON))
+def test_a_project_does_not_decide_for_the_daemon_of_all(write, name):
+    user = write(f"{name} = 40\n", "user.toml")
+    project = write(f"\n{name} = 50\n", "project.toml")
 
-    with pytest.raises(
-        Misconfigured, match=r"project.toml:2: exit_idle_seconds can be set for all"
-    ):
-        config.load(None, project)
+    assert getattr(config.load(user), name) == 40
+    with pytest.raises(Misconfigured, match=f"project.toml:2: {name} can be set for all projects"):
+        config.load(user, project)

@@ -11,6 +11,9 @@ from icd.rpc.results import Result
 
 PROTOCOL = 1
 PROTOCOLS_SHOWN = 8  # of those a client offers; a sentence is not a dump
+# Bounds of how long calls took: powers of two of a microsecond, from 0.256 ms to 8.4 s.
+BUCKET_EXPONENTS = range(8, 24)
+BUCKETS_MS = [2**exponent / 1000 for exponent in BUCKET_EXPONENTS]
 CAPABILITIES = ["batch", "keyhole", "request_id", "state", "sentinel", "statusline", "stream"]
 
 
@@ -64,11 +67,72 @@ class Welcome(Result):
 
 
 class OpenDatabase(Result):
+    """`mean_batch`: calls to a batch; the rest of the optional fields as it was at `measured_at`.
+
+    `hung_seconds`: for how long its thread has been busy with one and the same thing.
+    """
+
     path: str
     calls: int
     batches: int
+    mean_batch: float
     waiting: int
     reopened: int
+    largest_batch: int | None = None
+    size_bytes: int | None = None
+    wal_bytes: int | None = None
+    rows: dict[str, int] | None = None
+    measured_at: int | None = None
+    measured_at_iso: str | None = None
+    hung_seconds: float | None = None
+
+
+class MethodReport(Result):
+    """Calls of one method, and how long they took.
+
+    `buckets`: how many took less than each of `BUCKETS_MS`, in their order.
+    """
+
+    calls: int
+    failures: int
+    p50_ms: float
+    p99_ms: float
+    total_ms: float
+    buckets: list[int]
+
+
+class Rates(Result):
+    """Calls a second."""
+
+    last_minute: float
+    last_15_minutes: float
+
+
+class FailuresByCaller(Result):
+    """How often one caller failed at one method or command, and the last of these failures."""
+
+    method: str
+    caller: str
+    count: int
+    last_at: int
+    last_at_iso: str
+    error: str
+    sentence: str
+
+
+class LastError(Result):
+    at: int
+    at_iso: str
+    method: str
+    caller: str
+    error: str
+    sentence: str
+
+
+class StartUpError(Result):
+    at: int
+    at_iso: str
+    sentence: str
 
 
 class MirrorReport(Result):
@@ -95,6 +159,20 @@ class Report(Result):
     missed: dict[str, int]
     databases: list[OpenDatabase]
     mirror: MirrorReport
+    started_at: int
+    started_at_iso: str
+    subscribers: int
+    slow_calls: int
+    rates: Rates
+    methods: dict[str, MethodReport]
+    failures_by_caller: list[FailuresByCaller]
+    start_up_errors: list[StartUpError]
+    last_error: LastError | None = None
+    # When the last of the `missed` was noted.
+    missed_at: int | None = None
+    missed_at_iso: str | None = None
+    # Why an old SQLite is no reason to worry.
+    sqlite_note: str | None = None
 
 
 class Reloaded(Result):
