@@ -27,13 +27,17 @@ _Count = Annotated[int, Meta(ge=0, le=2**62)]
 _Seconds = Annotated[int, Meta(ge=0, le=253_402_300_799)]
 _Milliseconds = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
+# As long as a caller can make them.
+_Session = Annotated[str, Meta(max_length=200)]
+_Id = Annotated[str, Meta(max_length=64)]
+
 
 class _Line(Struct, tag_field="kind", forbid_unknown_fields=True):
     """A row of the table that `kind` names; its fields are the columns."""
 
 
-class Header(_Line, tag="header"):
-    """Always the first line."""
+class Header(_Line, tag="header", forbid_unknown_fields=False):
+    """Always the first line; a later intercore may say more in it, and still be told apart."""
 
     format: Literal["intercore-export"]
     schema: int
@@ -60,7 +64,7 @@ class State(_Line, tag="state"):
     expires_at: _Seconds | None
     expires_ms: _Milliseconds | None
     writer_pid: _Int | None
-    writer_session: str | None
+    writer_session: _Session | None
 
 
 class Sentinel(_Line, tag="sentinels"):
@@ -72,11 +76,11 @@ class Sentinel(_Line, tag="sentinels"):
     once: Literal[0, 1]
     prune_ms: _Count | None
     claim_ms: _Count | None
-    request_id: str | None
+    request_id: _Id | None
 
 
 class Request(_Line, tag="requests"):
-    id: str
+    id: _Id
     method: str
     digest: _Int
     effect: str
@@ -107,6 +111,11 @@ TABLES: list[tuple[type[_Line], str]] = [
     (Request, "SELECT id, method, digest, effect, at_ms FROM requests ORDER BY id"),
 ]
 
+_ROWS = """
+SELECT (SELECT count(*) FROM migrations) + (SELECT count(*) FROM counters)
+     + (SELECT count(*) FROM state) + (SELECT count(*) FROM sentinels)
+     + (SELECT count(*) FROM requests)
+"""
 _COUNT = """
 INSERT INTO counters (name, value) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)
@@ -135,6 +144,12 @@ def export(conn: sqlite3.Connection) -> Iterator[_Line]:
         for row in conn.execute(select):
             yield kind(*row)
     yield End()
+
+
+def rows(conn: sqlite3.Connection) -> int:
+    """How many lines an export has, beside the first and the last."""
+    (found,) = conn.execute(_ROWS).fetchone()
+    return int(found)
 
 
 def check_header(line: Line) -> None:
@@ -176,6 +191,8 @@ def _take_state(conn: sqlite3.Connection, line: State, *, now_ms: int) -> bool:
     names.check_scope(line.scope_id)
     payloads.check(line.payload.encode())
     there = state.get(conn, line.key, line.scope_id, now_ms=now_ms)
+    if (line.expires_at is None) != (line.expires_ms is None):
+        raise UnreadableInput("expires_at and expires_ms go together")
     expired = line.expires_ms is not None and line.expires_ms <= now_ms
     if expired or (there is not None and there.updated_at >= line.updated_at):
         return False

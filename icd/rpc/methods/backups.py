@@ -50,6 +50,7 @@ def create(whole: Whole, _p: Create) -> Made:
 
 def write(whole: Whole, p: Write) -> Made:
     database = whole.database
+    files.refuse_own_names(p.file, database.path)
     file = backup.to(database.connection(), p.file, deadline=whole.deadline)
     return Made(database.path, file, os.path.getsize(file))
 
