@@ -27,10 +27,6 @@ _Count = Annotated[int, Meta(ge=0, le=2**62)]
 _Seconds = Annotated[int, Meta(ge=0, le=253_402_300_799)]
 _Milliseconds = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
-# As long as a caller can make them.
-_Session = Annotated[str, Meta(max_length=200)]
-_Id = Annotated[str, Meta(max_length=64)]
-
 
 class _Line(Struct, tag_field="kind", forbid_unknown_fields=True):
     """A row of the table that `kind` names; its fields are the columns."""
@@ -64,7 +60,7 @@ class State(_Line, tag="state"):
     expires_at: _Seconds | None
     expires_ms: _Milliseconds | None
     writer_pid: _Int | None
-    writer_session: _Session | None
+    writer_session: str | None
 
 
 class Sentinel(_Line, tag="sentinels"):
@@ -76,11 +72,11 @@ class Sentinel(_Line, tag="sentinels"):
     once: Literal[0, 1]
     prune_ms: _Count | None
     claim_ms: _Count | None
-    request_id: _Id | None
+    request_id: str | None
 
 
 class Request(_Line, tag="requests"):
-    id: _Id
+    id: str
     method: str
     digest: _Int
     effect: str
