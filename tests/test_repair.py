@@ -189,6 +189,18 @@ def test_a_deadline_ends_a_check_and_the_lane_goes_on(initialized: Path) -> None
         assert daemon.call("db.health", **where)["healthy"]
 
 
+@pytest.mark.parametrize("make", [lambda file: None, lambda file: file.mkdir(), os.mkfifo])
+def test_a_mistake_in_the_name_of_a_backup_makes_no_directory(tmp_path: Path, make) -> None:
+    make(tmp_path / "typo")
+    (tmp_path / "fresh" / ".git").mkdir(parents=True)
+
+    done = icctl("restore", "../typo", cwd=tmp_path / "fresh", env=DIRECT)
+
+    assert done.returncode == 2
+    assert done.stderr.endswith(b"nothing was changed\n")
+    assert not (tmp_path / "fresh" / ".clavain").exists()
+
+
 # --- exports through a pipe, and at a terminal ----------------------------------------------
 
 

@@ -36,7 +36,10 @@ _UNFIT = "name a backup that 'icctl backup' or an upgrade made; nothing was chan
 
 def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> str | None:
     """Replace the database by a copy of `file`; where what was there is kept, if anything was."""
-    _refuse_name(file, database.path)
+    found = refuse_name(file)
+    if (found.st_dev, found.st_ino) == identity(database.path):
+        raise BadPath(f"{file} is the database itself", hint=_UNFIT)
+    files.refuse_own_names(file, database.path)
     fresh = f"{database.path}.restore"
     with suppress(FileNotFoundError):
         os.unlink(fresh)  # we hold the lock, so its owner died over it
@@ -51,7 +54,8 @@ def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> s
     return kept
 
 
-def _refuse_name(file: str, path: str) -> None:
+def refuse_name(file: str) -> os.stat_result:
+    """Raise if it can be no backup, whatever is in it; nothing is locked or made for that."""
     try:
         found = os.lstat(file)
     except OSError as exc:
@@ -60,9 +64,7 @@ def _refuse_name(file: str, path: str) -> None:
         raise SymlinkRefused(f"{file} is a symlink (refusing to use it)")
     if not stat.S_ISREG(found.st_mode):
         raise BadPath(f"{file} is not a regular file", hint=_UNFIT)
-    if (found.st_dev, found.st_ino) == identity(path):
-        raise BadPath(f"{file} is the database itself", hint=_UNFIT)
-    files.refuse_own_names(file, path)
+    return found
 
 
 def _copy(file: str, fresh: str, deadline: float) -> None:
