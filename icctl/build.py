@@ -3,13 +3,14 @@
 With a C compiler `icctl` and `ic` are the native keyhole, and the wheel is one of this platform.
 Without one they are the Python client, and the wheel is for any platform.  `icctl-python` is
 always the Python client.  INTERCORE_KEYHOLE=off builds the latter on purpose, `require` fails
-where the former cannot be built.
+where the former cannot be built.  A wheel has the manual pages, too.
 """
 
 import os
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from typing import Any
@@ -28,9 +29,10 @@ LINKS = (("-static-pie",), ("-pie",))
 
 class Commands(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        self.place = tempfile.TemporaryDirectory(prefix="intercore-build-")
         if version == "standard":  # else it is found in the checkout
             build_data["force_include"]["lib-intercore.sh"] = "icd/lib-intercore.sh"
-        self.place = tempfile.TemporaryDirectory(prefix="intercore-build-")
+            self.manual(build_data)
         python = os.path.join(self.root, "icctl", "bin", "icctl-python")
         scripts = {python: "icctl-python"}
         native = self.compile()
@@ -47,6 +49,19 @@ class Commands(BuildHookInterface[Any]):
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         del version, build_data, artifact_path
         self.place.cleanup()
+
+    def manual(self, build_data: dict[str, Any]) -> None:
+        """Put the manual pages where `man` looks beside an installed command."""
+        target = os.path.join(self.place.name, "man")
+        program = [sys.executable, "-B", "-c", "from icd.__main__ import main; main()"]
+        try:
+            command = [*program, "manual", target]
+            subprocess.run(command, cwd=self.root, capture_output=True, check=True)
+        except subprocess.CalledProcessError as exc:
+            told = exc.stderr.decode(errors="replace")
+            self.app.display_warning(f"the manual pages cannot be made: {told}")
+        else:
+            build_data["shared_data"][target] = "share/man"
 
     def compile(self) -> str | None:
         """The path of the native keyhole, if it can be built."""

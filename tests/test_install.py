@@ -153,6 +153,9 @@ def test_a_wheel_says_which_it_is(kind: str, clone: Path, home: Path, tmp_path: 
     with zipfile.ZipFile(built) as archive:
         (about,) = (archive.read(n).decode() for n in archive.namelist() if n.endswith("/WHEEL"))
         assert not [n for n in archive.namelist() if n.endswith((".c", ".h", "build.py"))]
+    manual = home / "share" / "man"
+    assert (manual / "man1" / "icctl.1").read_text().startswith(".TH ICCTL 1")
+    assert (manual / "man8" / "icd.8").exists()
     assert built.name.endswith("-py3-none-any.whl") == (kind == "python")
     assert ("Root-Is-Purelib: true" in about) == (kind == "python")
     assert behaves(commands, tmp_path / "project") == (NATIVE if kind == "native" else PYTHON)

@@ -1,6 +1,8 @@
 """Backup and repair with a real daemon: what one process does, the others must not suffer from."""
 
+import os
 import sqlite3
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from icd.db import lock
+from tests import processes
 from tests.processes import Daemon, icctl, running
 
 DIRECT = {"INTERCORE_MODE": "direct"}
@@ -184,3 +187,108 @@ def test_a_deadline_ends_a_check_and_the_lane_goes_on(initialized: Path) -> None
         assert small["error"]["data"]["name"] == "deadline_exceeded"
         assert daemon.call("db.check", **where, deadline_ms=60_000)["ok"]
         assert daemon.call("db.health", **where)["healthy"]
+
+
+@pytest.mark.parametrize("make", [lambda file: None, lambda file: file.mkdir(), os.mkfifo])
+def test_a_mistake_in_the_name_of_a_backup_makes_no_directory(tmp_path: Path, make) -> None:
+    make(tmp_path / "typo")
+    (tmp_path / "fresh" / ".git").mkdir(parents=True)
+
+    done = icctl("restore", "../typo", cwd=tmp_path / "fresh", env=DIRECT)
+
+    assert done.returncode == 2
+    assert done.stderr.endswith(b"nothing was changed\n")
+    assert not (tmp_path / "fresh" / ".clavain").exists()
+
+
+# --- exports through a pipe, and at a terminal ----------------------------------------------
+
+
+def test_an_export_goes_through_a_pipe_and_back(
+    initialized: Path, other: Path, through, tmp_path: Path
+) -> None:
+    through("state", "set", "k", "s", "--value=1", cwd=initialized)
+    env = {**DIRECT, "TMPDIR": str(tmp_path)}
+    before = set(tmp_path.iterdir())
+
+    lines = through("export", "-", cwd=initialized)
+    taken = icctl("import", "-", cwd=other, env=env, stdin=lines)
+    refused = icctl("import", "-", "--json", cwd=other, env=env, stdin=lines[:-3])
+
+    assert lines.startswith(b'{"kind":"header"')
+    assert lines.endswith(b'{"kind":"end"}\n')
+    assert (taken.stdout, taken.stderr) == (b"imported 2 rows, skipped 0\n", b"")
+    assert through("state", "get", "k", "s", cwd=other) == b"1\n"
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(b"icctl: import: stdin:")
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_whoever_reads_an_export_slowly_holds_nobody_up(
+    initialized: Path, through, daemon: Daemon
+) -> None:
+    """More than a pipe holds, and a reader that does not read."""
+    for number in range(3):
+        value = f'--value="{"x" * 100_000}"'
+        through("state", "set", "k", f"s{number}", value, cwd=initialized)
+    command = [processes.door / "icctl", "export", "-"]
+    env = {**processes.CLEAN, "INTERCORE_SOCKET": daemon.socket}
+    with subprocess.Popen(command, cwd=initialized, env=env, stdout=subprocess.PIPE) as export:
+        assert export.stdout is not None
+        begun = export.stdout.read(1)
+
+        told = through("state", "set", "k", "mine", "--value=2", cwd=initialized)
+
+        assert export.poll() is None
+        assert (begun + export.stdout.read()).endswith(b'{"kind":"end"}\n')
+    assert told == b""
+    assert export.returncode == 0
+
+
+def test_a_reader_that_leaves_early_has_what_it_wants(initialized: Path, through) -> None:
+    command = "icctl export - | head -c 10; exit ${PIPESTATUS[0]}"
+    env = {**processes.CLEAN, **DIRECT}
+
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=initialized, env=env, capture_output=True, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b'{"kind":"h', b"")
+
+
+def test_an_export_that_cannot_be_printed_has_failed(initialized: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [processes.door / "icctl", "export", "-"],
+            cwd=initialized, env={**processes.CLEAN, **DIRECT},
+            stdout=full, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"icctl: export: cannot write to stdout: No space left")
+
+
+@pytest.mark.parametrize("verb", ["export", "import"])
+def test_a_bar_is_drawn_at_a_terminal_and_wiped_afterwards(initialized: Path, verb: str) -> None:
+    env = {**processes.CLEAN, **DIRECT}
+    if verb == "import":
+        assert icctl("export", "file", cwd=initialized, env=DIRECT).returncode == 0
+    terminal, ours = os.openpty()
+
+    done = subprocess.run(
+        [processes.door / "icctl", verb, "file"],
+        cwd=initialized, env=env, stdout=subprocess.PIPE, stderr=ours, check=False,
+    )  # fmt: skip
+
+    os.close(ours)
+    drawn = os.read(terminal, 1 << 16).decode().split("\r")
+    os.close(terminal)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"{verb}ed ".encode())
+    assert drawn[0] == ""
+    assert drawn[-3] == f"{verb}ing [{'#' * 40}] 100 %"
+    assert drawn[-2:] == [" " * len(drawn[-3]), ""]
+
+
+def test_nothing_is_drawn_where_there_is_no_terminal(initialized: Path, through) -> None:
+    assert through("export", "file", cwd=initialized) == b"exported 2 rows\n"

@@ -2,26 +2,36 @@
 
 import click
 
-from icd.cli import render
+from icd.cli import progress, render, spool
 from icd.cli.invocation import Caller, Local, Output, World
 from icd.rpc.methods import dumps as methods
+
+# Stands for stdout, and for stdin.
+PIPE = "-"
 
 
 @click.command("export", add_help_option=False, short_help="Write every row as a line of JSON.")
 @click.argument("file")
 def export(world: World, *, file: str) -> Local:
-    """Write every row of every table to FILE, as JSON lines.
+    """Write every row of every table to FILE, as JSON lines; - is stdout.
 
     FILE must not exist yet.
+    On a terminal, stderr shows how far it is.
 
     \b
-    Example:
+    Examples:
       icctl export state.jsonl
+      icctl export - | gzip > state.jsonl.gz
     """
     target = world.path(file)
 
     def run(ask: Caller) -> Output:
-        done: methods.Exported = ask("dump.export", methods.Export(file=target))
+        if file == PIPE:
+            with spool.place() as lines:
+                _export(ask, lines)
+                spool.print_out(lines)
+            return Output(0)
+        done = _export(ask, target)
         return render.to_json(done) if world.json else render.text(f"exported {done.rows} rows")
 
     return Local(run)
@@ -30,24 +40,43 @@ def export(world: World, *, file: str) -> Local:
 @click.command("import", add_help_option=False, short_help="Take in what was exported.")
 @click.argument("file")
 def import_(world: World, *, file: str) -> Local:
-    """Take the rows of an exported FILE in; of two rows of one name the later one stays.
+    """Take the rows of an exported FILE in; - is stdin.  Of two rows of one name the later stays.
 
     All of it happens, or nothing.
     A second time nothing is left to do.
+    On a terminal, stderr shows how far it is.
 
     \b
-    Example:
+    Examples:
       icctl import state.jsonl
+      gunzip < state.jsonl.gz | icctl import -
     """
     source = world.path(file)
 
     def run(ask: Caller) -> Output:
-        done: methods.Imported = ask("dump.import", methods.Import(file=source))
+        if file == PIPE:
+            with spool.filled() as lines:
+                done = _import(ask, lines)
+            done.file = PIPE
+        else:
+            done = _import(ask, source)
         if world.json:
             return render.to_json(done)
         return render.text(f"imported {done.imported} rows, skipped {done.skipped}")
 
     return Local(run)
+
+
+def _export(ask: Caller, file: str) -> methods.Exported:
+    with progress.bar("exporting") as tell:
+        done: methods.Exported = ask("dump.export", methods.Export(file=file), progress=tell)
+    return done
+
+
+def _import(ask: Caller, file: str) -> methods.Imported:
+    with progress.bar("importing") as tell:
+        done: methods.Imported = ask("dump.import", methods.Import(file=file), progress=tell)
+    return done
 
 
 COMMANDS = [export, import_]

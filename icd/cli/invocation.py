@@ -6,13 +6,13 @@ environment, directory, terminal, locale or name: everything comes from the call
 
 import os
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput, Usage
-from icd.rpc.method import Answer, Call, Params
+from icd.rpc.method import Answer, Call, Params, Progress
 
 # A command that goes on asks again whenever the database has changed, and this often in any case:
 # others may have written to it, a row may have expired, a process may have ended.
@@ -81,8 +81,12 @@ class Ask(msgspec.Struct):
     optional: bool = False
 
 
-# How a command in the caller's own process calls a method; what goes wrong is raised.
-Caller = Callable[[str, Params], Any]
+class Caller(Protocol):
+    """How a command in the caller's own process calls a method; what goes wrong is raised."""
+
+    def __call__(
+        self, method: str, params: Params, /, *, progress: Progress | None = None
+    ) -> Any: ...
 
 
 class Local(msgspec.Struct):

@@ -34,7 +34,7 @@ from icd.db.paths import Where
 from icd.errors import IcError, NoDatabase, Usage
 from icd.rpc import methods
 from icd.rpc.dispatch import failure
-from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Params
+from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Params, Progress
 
 CACHED_CHARACTERS = 1000
 
@@ -102,9 +102,11 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
     """Carry out a command in the caller's own process; `answer` runs a call on the database."""
     notes = b""
 
-    def ask(method: str, params: Params) -> Any:
+    def ask(method: str, params: Params, /, *, progress: Progress | None = None) -> Any:
         nonlocal notes
-        found = answer(errand.prepare(method, params))
+        call = errand.prepare(method, params)
+        call.progress = progress
+        found = answer(call)
         notes += _notes(errand.program, errand.context, found)
         if found.error is not None:
             raise found.error

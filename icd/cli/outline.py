@@ -81,7 +81,8 @@ def _global(form: str, about: str) -> Option:
 
 def _slot(param: click.Parameter) -> Slot:
     words = tuple(param.type.choices) if isinstance(param.type, click.Choice) else ()
-    return Slot(words, _kind(param.metavar or ""))
+    # Click writes the name of an argument in capitals where it has no metavar.
+    return Slot(words, _kind(param.metavar or (param.name or "").upper()))
 
 
 def _kind(metavar: str) -> Literal["word", "file", "directory"]:

@@ -15,7 +15,7 @@ import msgspec
 
 from icd.config.lines import Path, locate
 
-FILE_CHARACTERS = 65_536
+FILE_BYTES = 65_536
 
 Complaint = tuple[Path, str]  # about which setting, and a sentence
 Rules = Callable[[dict[str, object]], Iterator[Complaint]]
@@ -52,6 +52,9 @@ def read(path: str, kind: type[msgspec.Struct], rules: Rules) -> File:
         named = re.search(r"at line (\d+)", str(exc))
         line = int(named[1]) if named else text.count("\n") + 1
         return File(path, problems=[Problem(path, line, f"broken TOML: {exc}")])
+    except UnicodeDecodeError as exc:
+        line = exc.object[: exc.start].count(b"\n") + 1
+        return File(path, problems=[Problem(path, line, "it is not UTF-8")])
     except (OSError, ValueError, RecursionError) as exc:
         why = getattr(exc, "strerror", None) or str(exc)
         return File(path, problems=[Problem(path, line, why)])
@@ -72,13 +75,14 @@ def dotted(path: Path) -> str:
 
 
 def _text(path: str) -> str:
-    with open(path, encoding="utf-8", opener=_open_at_once) as stream:
+    with open(path, "rb", opener=_open_at_once) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError("it is not a regular file")
-        text = stream.read(FILE_CHARACTERS + 1)
-    if len(text) > FILE_CHARACTERS:
-        raise ValueError(f"it is longer than {FILE_CHARACTERS} characters")
-    return text
+        data = stream.read(FILE_BYTES + 1)
+    if len(data) > FILE_BYTES:
+        raise ValueError(f"it is longer than {FILE_BYTES} bytes")
+    # Some editors begin a file with a mark of its encoding, and some end lines with two characters.
+    return data.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def _open_at_once(path: str, flags: int) -> int:

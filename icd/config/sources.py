@@ -38,7 +38,8 @@ def load(user: str | None, project: str | None = None, given: Given | None = Non
 def read(user: str | None, project: str | None) -> "Iterator[File]":
     """Those of the files that are there, each with all that is wrong in it."""
     for path, rules in ((user, _rules), (project, _rules_of_a_project)):
-        if path is not None and os.path.exists(path):
+        # A link to nowhere is a mistake, too: its settings would silently not hold.
+        if path is not None and os.path.lexists(path):
             # Most machines have no such file, and every direct call pays for an import.
             from icd.config import files
 

@@ -32,8 +32,8 @@ class _Line(Struct, tag_field="kind", forbid_unknown_fields=True):
     """A row of the table that `kind` names; its fields are the columns."""
 
 
-class Header(_Line, tag="header"):
-    """Always the first line."""
+class Header(_Line, tag="header", forbid_unknown_fields=False):
+    """Always the first line; a later intercore may say more in it, and still be told apart."""
 
     format: Literal["intercore-export"]
     schema: int
@@ -107,6 +107,11 @@ TABLES: list[tuple[type[_Line], str]] = [
     (Request, "SELECT id, method, digest, effect, at_ms FROM requests ORDER BY id"),
 ]
 
+_ROWS = """
+SELECT (SELECT count(*) FROM migrations) + (SELECT count(*) FROM counters)
+     + (SELECT count(*) FROM state) + (SELECT count(*) FROM sentinels)
+     + (SELECT count(*) FROM requests)
+"""
 _COUNT = """
 INSERT INTO counters (name, value) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)
@@ -135,6 +140,12 @@ def export(conn: sqlite3.Connection) -> Iterator[_Line]:
         for row in conn.execute(select):
             yield kind(*row)
     yield End()
+
+
+def rows(conn: sqlite3.Connection) -> int:
+    """How many lines an export has, beside the first and the last."""
+    (found,) = conn.execute(_ROWS).fetchone()
+    return int(found)
 
 
 def check_header(line: Line) -> None:
@@ -176,6 +187,8 @@ def _take_state(conn: sqlite3.Connection, line: State, *, now_ms: int) -> bool:
     names.check_scope(line.scope_id)
     payloads.check(line.payload.encode())
     there = state.get(conn, line.key, line.scope_id, now_ms=now_ms)
+    if (line.expires_at is None) != (line.expires_ms is None):
+        raise UnreadableInput("expires_at and expires_ms go together")
     expired = line.expires_ms is not None and line.expires_ms <= now_ms
     if expired or (there is not None and there.updated_at >= line.updated_at):
         return False

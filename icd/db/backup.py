@@ -1,7 +1,8 @@
 """Backups: consistent, private, verified, and only a few of them.
 
 Made with SQLite's backup API: copying the file would miss what is still in the write-ahead log.
-The caller holds the database's lock.  A backup that could not be finished leaves no file behind.
+The caller holds the database's lock.  A backup that could not be finished leaves no file behind;
+one whose process was killed is not taken for a backup, and makes room for the next.
 """
 
 import glob
@@ -9,12 +10,21 @@ import math
 import os
 import re
 import sqlite3
+import stat
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 from icd.db import files
 from icd.db.connection import connect_to_read, until
-from icd.errors import Corrupt, DeadlineExceeded, InputOutput, from_os, from_sqlite
+from icd.errors import (
+    Corrupt,
+    DeadlineExceeded,
+    DiskFull,
+    IcError,
+    InputOutput,
+    from_os,
+    from_sqlite,
+)
 
 # Copied between two looks at the clock; 4 MiB.
 PAGES_AT_ONCE = 1024
@@ -33,8 +43,12 @@ def beside(
 
     The new one stays in any case, whatever the files' times say.
     """
-    backup = _create(f"{path}.backup-{stamp(now_ms)}")
-    _fill(conn, backup, deadline=deadline)
+    unfinished = f"{path}.unfinished"
+    with suppress(FileNotFoundError):
+        os.unlink(unfinished)  # we hold the lock, so its owner died over it
+    _make(unfinished)
+    _fill(conn, unfinished, deadline=deadline)
+    backup = _name(unfinished, f"{path}.backup-{stamp(now_ms)}")
     _rotate(path, keep, spared={backup, spare})
     return backup
 
@@ -50,22 +64,23 @@ def stamp(now_ms: int) -> str:
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ms // 1000))
 
 
-def _create(stem: str) -> str:
-    for number in range(1000):
-        name = stem if number == 0 else f"{stem}-{number}"
-        try:
-            _make(name)
-        except FileExistsError:
-            continue
-        except OSError as exc:
-            raise from_os(exc, f"create the backup {name}") from exc
-        return name
-    raise InputOutput(f"there are a thousand backups named {stem}")
-
-
 def _make(name: str) -> None:
     """Private from its first moment; what is there, a link included, is left alone."""
-    os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    try:
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        files.give_away(name)
+    except OSError as exc:
+        raise from_os(exc, f"create the backup {name}") from exc
+
+
+def _name(unfinished: str, stem: str) -> str:
+    """The first name that is free: only whoever holds the lock takes one."""
+    for name in (stem, *(f"{stem}-{number}" for number in range(1, 1000))):
+        if not os.path.lexists(name):
+            os.rename(unfinished, name)
+            return name
+    os.unlink(unfinished)
+    raise InputOutput(f"there are a thousand backups named {stem}")
 
 
 def _fill(conn: sqlite3.Connection, backup: str, *, deadline: float) -> None:
@@ -75,8 +90,15 @@ def _fill(conn: sqlite3.Connection, backup: str, *, deadline: float) -> None:
     except BaseException as exc:
         os.unlink(backup)
         if isinstance(exc, sqlite3.Error):
-            raise from_sqlite(exc) or InputOutput(f"the backup failed: {exc}") from exc
+            raise _named(exc, backup) from exc
         raise
+
+
+def _named(exc: sqlite3.Error, backup: str) -> IcError:
+    """The disk of the backup need not be that of the database."""
+    known = from_sqlite(exc) or InputOutput(f"the backup failed: {exc}")
+    full = f"disk full, cannot write {backup}"
+    return DiskFull(full) if isinstance(known, DiskFull) else known
 
 
 def _copy(conn: sqlite3.Connection, backup: str, deadline: float) -> None:
@@ -100,7 +122,13 @@ def _verify(backup: str, deadline: float) -> None:
 def _rotate(path: str, keep: int, *, spared: set[str]) -> None:
     ours = re.compile(re.escape(os.path.basename(path)) + r"\.backup-\d{8}-\d{6}(-\d+)?")
     found = glob.glob(f"{glob.escape(path)}.backup-*")
-    backups = [name for name in found if ours.fullmatch(os.path.basename(name))]
+    backups = [name for name in found if ours.fullmatch(os.path.basename(name)) and _is_file(name)]
     backups.sort(key=os.path.getmtime)
     for old in [name for name in backups if name not in spared][: max(0, len(backups) - keep)]:
-        os.unlink(old)
+        with suppress(OSError):  # the new backup is there, whatever becomes of an old one
+            os.unlink(old)
+
+
+def _is_file(name: str) -> bool:
+    """A link or a directory of such a name is a person's own."""
+    return stat.S_ISREG(os.lstat(name).st_mode)

@@ -3,8 +3,14 @@
 import errno
 import os
 
-from icd.errors import BadPath, from_os
+from icd.db import paths
+from icd.errors import BadPath, PermissionRefused, from_os
 
+# Files that SQLite, the lock, a backup or a restore make beside a database.
+_OWN_ENDINGS = (
+    *("", "-wal", "-shm", "-journal", ".lock"),
+    *(".unfinished", ".unfinished-journal", ".restore", ".restore-journal"),
+)
 # What is wrong with the name, rather than with the disk.
 _BAD_NAMES = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
@@ -19,7 +25,24 @@ def create(file: str) -> int:
         if exc.errno in _BAD_NAMES:
             hint = "name a file in a directory that exists"
             raise BadPath(f"cannot create {file}: {exc.strerror}", hint=hint) from exc
-        raise from_os(exc, f"create {file}") from exc
+        known = from_os(exc, f"create {file}")
+        if isinstance(known, PermissionRefused):
+            known.hint = "name a file in a directory that you may write to"
+        raise known from exc
+
+
+def give_away(file: str) -> None:
+    """Root looks after other people's databases: what it makes there is theirs."""
+    if os.geteuid() == 0:
+        owner = os.stat(os.path.dirname(file))
+        os.chown(file, owner.st_uid, owner.st_gid)
+
+
+def refuse_own_names(file: str, path: str) -> None:
+    """SQLite and we remove such files, or take them for something else."""
+    if paths.canonical(file) in {f"{path}{end}" for end in _OWN_ENDINGS}:
+        hint = "name a file that is not beside the database, or named otherwise"
+        raise BadPath(f"{file} is a name that belongs to the database itself", hint=hint)
 
 
 def check_absolute(file: str) -> None:

@@ -14,7 +14,7 @@ import sqlite3
 import stat
 from contextlib import closing, suppress
 
-from icd.db import backup, check, migrate, paths
+from icd.db import backup, check, files, migrate, paths
 from icd.db.connection import connect, connect_to_read
 from icd.db.database import Database, identity
 from icd.errors import (
@@ -36,7 +36,10 @@ _UNFIT = "name a backup that 'icctl backup' or an upgrade made; nothing was chan
 
 def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> str | None:
     """Replace the database by a copy of `file`; where what was there is kept, if anything was."""
-    _refuse_name(file, database.path)
+    found = refuse_name(file)
+    if (found.st_dev, found.st_ino) == identity(database.path):
+        raise BadPath(f"{file} is the database itself", hint=_UNFIT)
+    files.refuse_own_names(file, database.path)
     fresh = f"{database.path}.restore"
     with suppress(FileNotFoundError):
         os.unlink(fresh)  # we hold the lock, so its owner died over it
@@ -51,7 +54,8 @@ def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> s
     return kept
 
 
-def _refuse_name(file: str, path: str) -> None:
+def refuse_name(file: str) -> os.stat_result:
+    """Raise if it can be no backup, whatever is in it; nothing is locked or made for that."""
     try:
         found = os.lstat(file)
     except OSError as exc:
@@ -60,8 +64,7 @@ def _refuse_name(file: str, path: str) -> None:
         raise SymlinkRefused(f"{file} is a symlink (refusing to use it)")
     if not stat.S_ISREG(found.st_mode):
         raise BadPath(f"{file} is not a regular file", hint=_UNFIT)
-    if (found.st_dev, found.st_ino) == identity(path):
-        raise BadPath(f"{file} is the database itself", hint=_UNFIT)
+    return found
 
 
 def _copy(file: str, fresh: str, deadline: float) -> None:
@@ -120,12 +123,25 @@ def _empty_log(conn: sqlite3.Connection) -> None:
 
 
 def _set_aside(path: str, name: str) -> str:
-    """Keep the file as it is, with its log: whoever tries to rescue something needs both."""
+    """Keep the file as it is, with its log: whoever tries to rescue something needs both.
+
+    By a second name, where the filesystem has such: a restore that is killed now must not leave
+    a project without a database, which would pass for one that never had any.
+    """
     free = next(n for n in (name, *(f"{name}-{i}" for i in range(1, 1000))) if not _exists(n))
-    os.rename(path, free)
-    with suppress(FileNotFoundError):
-        os.rename(f"{path}-wal", f"{free}-wal")
+    for end in ("-wal", ""):
+        with suppress(FileNotFoundError):
+            _name_too(f"{path}{end}", f"{free}{end}")
     return free
+
+
+def _name_too(file: str, name: str) -> None:
+    try:
+        os.link(file, name, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        os.rename(file, name)
 
 
 def _exists(name: str) -> bool:
@@ -138,9 +154,7 @@ def _put(fresh: str, path: str) -> None:
     Before the new file is there: SQLite would apply the log of another database to it.
     """
     try:
-        if os.geteuid() == 0:  # root repairs other people's databases, too
-            owner = os.stat(os.path.dirname(path))
-            os.chown(fresh, owner.st_uid, owner.st_gid)
+        files.give_away(fresh)
         for companion in (f"{path}-wal", f"{path}-shm"):
             with suppress(FileNotFoundError):
                 os.unlink(companion)

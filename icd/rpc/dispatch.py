@@ -289,6 +289,8 @@ class _Batch:
             request_id=call.params.request_id,
             recent=self._recent,
             warnings=[],
+            deadline=call.deadline,
+            progress=call.progress,
         )
         if not call.verbose:
             return Answer(result=_execute(ctx, call), warnings=ctx.warnings)

@@ -14,6 +14,9 @@ from icd.db.paths import Where
 
 DEFAULT_DEADLINE_MS = 5000
 
+# Told how much is done, and of how much; for people who wait at a terminal.
+Progress = Callable[[int, int], None]
+
 RequestId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
@@ -48,6 +51,8 @@ class Context(msgspec.Struct, gc=False):
     request_id: str | None
     recent: Recent | None
     warnings: list[str]
+    deadline: float
+    progress: Progress | None = None
     changed: bool = True
 
 
@@ -109,6 +114,7 @@ class Call(msgspec.Struct, gc=False):
     optional: bool = False
     trace: list[str] = []
     ran_at: float = 0.0  # when its method was begun, monotonic; 0 until then
+    progress: Progress | None = None
 
     @property
     def request_id(self) -> str | None:

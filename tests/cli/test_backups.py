@@ -95,3 +95,19 @@ def test_an_empty_name_is_a_mistake(ic, verb):
     output = ic(verb, "")
 
     assert (output.exit, output.stderr) == (3, f"icctl: {verb}: FILE is empty\n".encode())
+
+
+@pytest.mark.parametrize("end", ["-journal", ".restore", ".unfinished", ".restore-journal"])
+@pytest.mark.parametrize("verb", ["backup", "export", "restore"])
+def test_the_names_that_the_database_uses_itself_are_nobody_elses(ic, stdout, project, verb, end):
+    """SQLite removes a `-journal` that it finds, and a restore removes what another left behind."""
+    file = project / ".clavain" / f"intercore.db{end}"
+    if verb == "restore":
+        stdout("backup", "mine")
+        file.write_bytes((project / "mine").read_bytes())
+
+    output = ic(verb, f".clavain/../.clavain/{file.name}")
+
+    assert output.exit == 2
+    assert b"is a name that belongs to the database itself" in output.stderr
+    assert file.exists() == (verb == "restore")

@@ -143,6 +143,14 @@ def test_files_and_directories_are_offered_where_they_belong(shell):
     assert project == ["folder"]
 
 
+def test_every_argument_that_is_a_file_is_completed_as_one(shell):
+    verbs = ["backup", "restore", "export", "import"]
+
+    answers = shell(*(["icctl", verb, "f"] for verb in verbs))
+
+    assert answers == [["file.db", "folder"]] * len(verbs)
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -126,7 +126,7 @@ def test_a_file_that_is_made_to_break_its_reader_is_a_mistake(write, text):
 def test_a_file_that_is_too_long_is_a_mistake(write):
     path = write("#" * 70_000)
 
-    assert complaint(path) == f"{path}: it is longer than 65536 characters"
+    assert complaint(path) == f"{path}: it is longer than 65536 bytes"
 
 
 def test_everything_that_is_wrong_in_a_file_is_known_in_the_order_of_its_lines(write):
@@ -243,11 +243,26 @@ def test_the_file_of_the_project_is_the_origin_of_what_both_files_say(write):
     assert origins(user, project, {})["idle_seconds"] == (5.0, f"{project}:2")
 
 
-def test_a_file_that_is_not_text_is_a_mistake(tmp_path):
+def test_bytes_that_are_no_text_are_a_mistake_with_their_line(tmp_path):
+    """Far into the file, where a reader of blocks would count from the last one."""
     path = tmp_path / "config.toml"
-    path.write_bytes(b"\xff\xfe")
+    path.write_bytes(b"# a comment\n" * 1000 + b'durability = "\xff"\n')
 
-    assert complaint(str(path)).startswith(f"{path}: ")
+    assert complaint(str(path)) == f"{path}:1001: it is not UTF-8"
+
+
+def test_a_file_may_begin_with_the_mark_of_its_encoding_and_have_lines_of_windows(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_bytes(b'\xef\xbb\xbfdurability = "full"\r\nidle_seconds = 5\r\n')
+
+    assert config.load(str(path)) == config.Settings(durability="full", idle_seconds=5.0)
+
+
+def test_a_link_to_nowhere_is_a_mistake(tmp_path):
+    path = tmp_path / "config.toml"
+    path.symlink_to("gone")
+
+    assert complaint(str(path)) == f"{path}: No such file or directory"
 
 
 def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path):

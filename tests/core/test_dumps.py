@@ -67,6 +67,13 @@ def test_no_table_and_no_column_is_forgotten(conn):
     assert known == there
 
 
+def test_the_number_of_rows_is_known_beforehand(conn):
+    fill(conn)
+
+    assert dumps.rows(conn) == len(list(dumps.export(conn))[1:-1])
+    assert {type(line) for line in list(dumps.export(conn))[1:-1]} == {k for k, _ in dumps.TABLES}
+
+
 # --- in -------------------------------------------------------------------------------------
 
 
@@ -186,6 +193,8 @@ def test_the_history_of_the_schema_stays_its_own(conn):
         (structs.replace(ROW, scope_id="a\tb"), InvalidName),
         (structs.replace(ROW, payload="{"), InvalidPayload),
         (structs.replace(ROW, payload='"ghp_0123456789abcdefghijklmnopqrstuvwxyz"'), SecretRefused),
+        (structs.replace(ROW, expires_at=NOW // 1000 + 1), UnreadableInput),
+        (structs.replace(ROW, expires_ms=NOW + 1), UnreadableInput),
         (structs.replace(CLAIM, name=""), InvalidName),
         (structs.replace(CLAIM, scope_id="a\nb"), InvalidName),
         (End(), UnreadableInput),

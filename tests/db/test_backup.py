@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import sys
 from contextlib import closing
 
 import pytest
@@ -115,6 +116,44 @@ def test_a_copy_that_a_person_made_is_left_alone(source, path):
         backup.beside(source, path, keep=KEEP, now_ms=NOW_MS + second * 1000)
 
     assert os.path.exists(mine)
+
+
+@pytest.mark.parametrize("make", [lambda name: os.symlink("nowhere", name), os.mkdir])
+def test_what_is_no_file_but_named_like_a_backup_is_left_alone(source, path, make):
+    mine = f"{path}.backup-20190101-000000"
+    make(mine)
+    for second in range(KEEP + 1):
+        backup.beside(source, path, keep=KEEP, now_ms=NOW_MS + second * 1000)
+
+    assert os.path.lexists(mine)
+    assert len(names(path)) == KEEP + 1
+
+
+def test_what_a_killed_backup_left_behind_is_no_backup(source, path, tmp_path):
+    """Else five of them would push five good ones out."""
+    child = os.fork()
+    if child == 0:
+        sys.addaudithook(lambda event, _: event == "os.rename" and os.kill(os.getpid(), 9))
+        backup.beside(source, path, keep=KEEP, now_ms=NOW_MS)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+    assert names(path) == []
+
+    made = backup.beside(source, path, keep=KEEP, now_ms=NOW_MS)
+
+    assert rows(made) == [("in the log",)]
+    assert sorted(os.listdir(tmp_path)) == [
+        "intercore.db", "intercore.db-shm", "intercore.db-wal", os.path.basename(made)
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files for others")
+def test_what_root_makes_belongs_to_the_owner_of_the_directory(source, path, tmp_path):
+    os.chown(tmp_path, 12345, 12345)
+
+    made = backup.beside(source, path, keep=KEEP, now_ms=NOW_MS)
+
+    assert os.stat(made).st_uid == 12345
 
 
 def test_a_path_that_looks_like_a_pattern_is_taken_literally(tmp_path):

@@ -2,9 +2,11 @@
 
 import math
 import os
+import signal
 import sqlite3
+import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -197,6 +199,50 @@ def test_a_backup_of_an_older_schema_is_upgraded_when_it_is_opened(database, tmp
     put_back(database, tmp_path / "old.db")
 
     assert migrate.is_current(database.connection())
+
+
+def killed_at(step, work):
+    """Do it in a process that is killed just before its nth change of a directory."""
+    child = os.fork()
+    if child == 0:
+        steps = iter(range(1, step))
+
+        def look(event, _arguments):
+            if event in {"os.rename", "os.remove", "os.link"} and next(steps, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(look)
+        with suppress(BaseException):
+            work()
+            os._exit(0)
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_killed_at_any_step_it_leaves_the_old_database_or_the_new_one(
+    database, file, spoil, damaged
+):
+    database.close()
+    database.lock.close()
+    if damaged:
+        spoil(database.path, "sentinels")
+    with open(database.path, "rb") as there:
+        before = there.read()
+    ends = []
+
+    while 0 not in ends:
+        with open(database.path, "wb") as there:
+            there.write(before)
+        ends.append(killed_at(len(ends) + 1, lambda: put_back(database, file)))
+
+        assert os.path.exists(database.path), f"killed at step {len(ends)}"
+        assert looked_into(database.path) in {'"old"', '"new"'}
+
+    assert ends[:-1] == [-signal.SIGKILL] * (len(ends) - 1)
+    assert len(ends) > 3
+    assert looked_into(database.path) == '"old"'
 
 
 # --- what is refused ------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import os
 
 from icd.db import backup, files, migrate
+from icd.db.restore import refuse_name
 from icd.db.restore import restore as put_back
 from icd.rpc.method import Method, Params, Whole
 from icd.rpc.results import Result
@@ -50,6 +51,7 @@ def create(whole: Whole, _p: Create) -> Made:
 
 def write(whole: Whole, p: Write) -> Made:
     database = whole.database
+    files.refuse_own_names(p.file, database.path)
     file = backup.to(database.connection(), p.file, deadline=whole.deadline)
     return Made(database.path, file, os.path.getsize(file))
 
@@ -63,6 +65,8 @@ def restore(whole: Whole, p: Restore) -> Restored:
 
 def check_file(p: Write | Restore) -> None:
     files.check_absolute(p.file)
+    if isinstance(p, Restore):
+        refuse_name(p.file)  # before a directory is made for the database
 
 
 METHODS = [

@@ -5,6 +5,7 @@ A line is read or written at a time, so a large database needs no large memory.
 
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -13,7 +14,7 @@ import msgspec
 
 from icd.core import dumps
 from icd.db import files
-from icd.errors import IcError, UnreadableInput
+from icd.errors import DeadlineExceeded, IcError, UnreadableInput, from_os
 from icd.rpc.method import Context, Method, Params
 from icd.rpc.results import Result
 
@@ -49,26 +50,43 @@ class Imported(Result):
 
 
 def export(ctx: Context, p: Export) -> Exported:
+    files.refuse_own_names(p.file, ctx.path)
     descriptor = files.create(p.file)
-    lines = 0
     try:
         with open(descriptor, "wb") as file:
-            for line in dumps.export(ctx.conn):
-                file.write(_encoder.encode(line) + b"\n")
-                lines += 1
+            lines = _write(ctx, file)
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:
+    except BaseException as exc:
         os.unlink(p.file)
+        if isinstance(exc, OSError):
+            raise from_os(exc, f"write {p.file}") from exc
         raise
     return Exported(ctx.path, p.file, lines - 2)  # the first and the last are no rows
+
+
+def _write(ctx: Context, file: BinaryIO) -> int:
+    total = dumps.rows(ctx.conn) if ctx.progress is not None else 0
+    number = 0
+    for number, line in enumerate(dumps.export(ctx.conn), 1):
+        file.write(_encoder.encode(line) + b"\n")
+        _tell(ctx, number, total)
+    return number
+
+
+def _tell(ctx: Context, done: int, total: int) -> None:
+    """After every line: others wait for the lock, and a person perhaps for the end."""
+    if time.monotonic() >= ctx.deadline:
+        raise DeadlineExceeded("the deadline passed; nothing was changed")
+    if ctx.progress is not None:
+        ctx.progress(min(done, total), total)
 
 
 def import_(ctx: Context, p: Import) -> Imported:
     if ctx.recent is not None:
         ctx.recent.clear()
     counts = {True: 0, False: 0, None: 0}
-    for number, line in _lines(p.file):
+    for number, line in _lines(ctx, p.file):
         try:
             if number == 1:
                 dumps.check_header(line)
@@ -79,10 +97,11 @@ def import_(ctx: Context, p: Import) -> Imported:
     return Imported(ctx.path, p.file, counts[True], counts[False])
 
 
-def _lines(path: str) -> Iterator[tuple[int, dumps.Line]]:
+def _lines(ctx: Context, path: str) -> Iterator[tuple[int, dumps.Line]]:
     """The lines up to the last, which must say that it is the last."""
     number, line = 0, None
     with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
         while text := file.readline(LINE_BYTES + 1):
             number += 1
             if isinstance(line, dumps.End):
@@ -90,6 +109,7 @@ def _lines(path: str) -> Iterator[tuple[int, dumps.Line]]:
             line = _decoded(path, number, text)
             if not isinstance(line, dumps.End):
                 yield number, line
+            _tell(ctx, file.tell(), size)
     if not isinstance(line, dumps.End):
         raise UnreadableInput(f"{path} is cut off after line {number}", hint=_UNFIT)
 

@@ -2,11 +2,12 @@
 
 import json
 import os
+import resource
 import stat
 
 import pytest
 
-from icd.errors import BadPath, InvalidName, UnreadableInput
+from icd.errors import BadPath, DeadlineExceeded, InvalidName, SchemaTooNew, UnreadableInput
 from icd.rpc import methods
 from icd.rpc.methods import dumps
 
@@ -130,6 +131,39 @@ def test_the_largest_payload_survives(result, tmp_path):
 
     assert result("dump.import", file=str(tmp_path / "file")).imported == 1
     assert bytes(result("state.get", **ROW).payload).decode() == payload
+
+
+def test_a_header_of_a_later_intercore_is_told_from_nonsense(ask, file):
+    text = file.read_text("utf-8").replace('"schema":1001', '"schema":1002,"compressed":false')
+    file.write_text(text, "utf-8")
+
+    assert isinstance(ask("dump.import", file=str(file)).error, SchemaTooNew)
+
+
+def test_an_export_ends_at_its_deadline_and_leaves_nothing_behind(ask, still, tmp_path):
+    error = ask("dump.export", file=str(tmp_path / "x"), deadline=still.seconds + 1e-6).error
+
+    assert isinstance(error, DeadlineExceeded)
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_import_ends_at_its_deadline_with_nothing_imported(ask, result, still, file):
+    error = ask("dump.import", file=str(file), deadline=still.seconds + 1e-6).error
+
+    assert isinstance(error, DeadlineExceeded)
+    assert result("state.get", key="k", scope_id="gone") is None
+
+
+def test_a_full_disk_is_told_with_the_file_that_does_not_fit(ask, tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # Python ignores SIGXFSZ
+    try:
+        error = ask("dump.export", file=str(tmp_path / "x")).error
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert error.message.startswith(f"cannot write {tmp_path / 'x'}: ")
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize("name", ["dump.export", "dump.import"])
