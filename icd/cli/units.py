@@ -19,7 +19,6 @@ SOCKET, SERVICE, SANDBOX = "icd.socket", "icd.service", "icd.service.d/sandbox.c
 MARK = "# Written by 'icctl service install"
 # Beside the packages in a checkout, inside this one when installed; as the library for bash.
 _PLACES = [os.path.join(os.path.dirname(__file__), up, "systemd") for up in ("..", "../..")]
-_PLAIN = frozenset(chr(code) for code in range(0x20, 0x7F)) - frozenset('"\\')
 
 Found = Literal["missing", "current", "outdated", "foreign"]
 
@@ -65,16 +64,13 @@ def text(name: str, python: str) -> str:
 
 
 def quoted(path: str) -> str:
-    """A path as one word of ExecStart=, whatever is in it."""
-    return '"' + "".join(map(_escaped, path)) + '"'
-
-
-def _escaped(char: str) -> str:
-    if char == "%":  # else it starts a specifier
-        return "%%"
-    if char in _PLAIN:
-        return char
-    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
+    """A path as the first word of ExecStart=, which may hold spaces, but not everything."""
+    if any(char in "\"'\\" or not char.isprintable() for char in path):
+        raise Misconfigured(
+            f"systemd starts no program with quotes or the like in its path: {path}",
+            hint="install intercore in another directory",
+        )
+    return '"' + path.replace("%", "%%") + '"'
 
 
 def write(unit: Unit) -> None:
