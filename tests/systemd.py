@@ -1,7 +1,6 @@
 """A user's systemd for tests: a stand-in that keeps notes, and a real one in namespaces of its own."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -46,6 +45,7 @@ case $1 in
             [ -f "$FAKE/failed" ] && active=failed
             printf 'Id=%s\\nLoadState=%s\\nActiveState=%s\\nSubState=running\\nResult=success\\n' \\
                 "$unit" "$load" "$active"
+            [ "$unit$active" = icd.servicefailed ] && echo ExecMainStatus=78
             printf 'UnitFileState=%s\\nNeedDaemonReload=%s\\nMainPID=%s\\n\\n' "$enabled" "$stale" "$pid"
         done;;
     daemon-reload) rm -f "$FAKE/stale";;
@@ -101,6 +101,7 @@ class Systemd:
             until(lambda: not Path(f"/proc/{pid.read_text().strip()}/exe").exists())
 
 
+# A /run, control groups and processes of its own; what is left of the groups is removed.
 _REAL = """
 set -e
 mount --make-rprivate /
@@ -109,32 +110,38 @@ mkdir -p /run/systemd/system /run/systemd/unit-root "$XDG_RUNTIME_DIR/systemd"
 chmod 700 "$XDG_RUNTIME_DIR"
 umount -R /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
-/lib/systemd/systemd --user &
-for _ in $(seq 600); do
-    systemctl --user is-system-running >/dev/null 2>&1 && break
-    sleep 0.1
-done
+ours=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)
+mkdir "$ours/$GROUP"
+clean_up() {
+    systemctl --user exit 2>/dev/null || true
+    wait
+    echo $$ >"$ours/cgroup.procs"
+    find "$ours/$GROUP" -depth -type d -exec rmdir {} +
+}
+trap clean_up EXIT
+echo $$ >"$ours/$GROUP/cgroup.procs"
+"""
+_START = """
+/lib/systemd/systemd --user >/dev/null 2>&1 &
+until systemctl --user is-system-running >/dev/null 2>&1; do sleep 0.1; done
 """
 
 
-def why_no_real_one() -> str | None:
-    """A user's systemd needs a mount namespace with a /run and control groups of its own."""
-    if not Path("/lib/systemd/systemd").exists():
-        return "there is no systemd here"
-    probe = "mount --make-rprivate / && mount -t tmpfs tmpfs /run && umount -R /sys/fs/cgroup"
-    probe += " && mount -t cgroup2 cgroup2 /sys/fs/cgroup"
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        return "there is no unshare here"
-    done = subprocess.run([unshare, "-m", "sh", "-c", probe], capture_output=True, check=False)
-    return done.stderr.decode().strip() or None if done.returncode else None
-
-
-def in_a_real_one(script: str, home: Path) -> "subprocess.CompletedProcess[str]":
+def real(script: str, home: Path) -> "subprocess.CompletedProcess[str]":
     """Run a script beside a user's systemd; both end with the process namespace that holds them."""
-    runtime = f"/run/user/{os.geteuid()}"
+    return _apart(_START + script, home)
+
+
+def real_is_possible() -> bool:
+    """It takes root, or a container that lets us mount; and a daemon that takes a socket over."""
+    return Path("/lib/systemd/systemd").exists() and _apart("", Path("/")).returncode == 0
+
+
+def _apart(script: str, home: Path) -> "subprocess.CompletedProcess[str]":
+    env = {**CLEAN, "HOME": str(home), "XDG_RUNTIME_DIR": f"/run/user/{os.geteuid()}"}
+    command = ["unshare", "-mp", "--fork", "--kill-child", "--mount-proc", "bash", "-c"]
     return subprocess.run(
-        ["unshare", "-mp", "--fork", "--kill-child", "--mount-proc", "bash", "-c", _REAL + script],
-        env={**CLEAN, "HOME": str(home), "XDG_RUNTIME_DIR": runtime},
+        [*command, _REAL + script],
+        env={**env, "GROUP": f"icd-test-{os.urandom(6).hex()}"},
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from icd import __version__
 from icd.cli import units
 from tests.processes import CLEAN, PATIENCE, Daemon, door, icctl, running
-from tests.systemd import Systemd
+from tests.systemd import Systemd, real, real_is_possible
 
 # Recorded in docs/service.md, with what is left.
 EXPOSURE, EXPOSURE_IN_THE_SANDBOX = 9.1, 4.7
@@ -424,7 +425,10 @@ def test_status_of_a_service_that_has_failed(service: Any, systemd: Systemd):
     done = service("status")
 
     assert done.returncode == 1
-    assert "problem: icd.service has failed (success); see 'icctl service logs'" in done.stdout
+    assert (
+        "problem: icd.service has failed (success, exit 78); see 'icctl service logs'"
+        in done.stdout
+    )
 
 
 def test_status_does_not_take_another_daemon_for_the_service(service: Any, systemd: Systemd):
@@ -525,6 +529,69 @@ def test_a_journal_that_cannot_be_read_is_told(service: Any, systemd: Systemd):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("icctl: service logs: journalctl failed: Failed to open journal")
     assert "stderr" in done.stderr
+
+
+# --- with a real one ------------------------------------------------------------------------
+
+# Where a user's systemd cannot be started, the stand-in must do.
+REAL = find_spec("icd.server.systemd") is not None and real_is_possible()
+
+LIFE = """
+client="import sys; from icctl.hot import main; sys.exit(main(sys.argv[1:], 'icctl'))"
+icctl() { "$HOME/virtual/bin/python" -E -P -c "$client" "$@"; }
+pid() { systemctl --user show icd.service --property=MainPID --value; }
+cd "$HOME"
+icctl service install >/dev/null
+icctl service install | grep -c ^unchanged
+icctl service status | cut -f 1-3 | sed '$d'
+first=$(pid)
+systemctl --user reload icd.service
+icctl ping
+[ "$(pid)" = "$first" ] && echo "reloaded, and still the same process"
+systemctl --user kill --signal=KILL icd.service
+icctl ping
+second=$(pid)
+[ "$second" != "$first" ] && echo "killed, and another one started"
+icctl service install --now >/dev/null
+[ "$(pid)" != "$second" ] && echo "restarted"
+mkdir -p .config/intercore
+echo 'bad = 1' >.config/intercore/config.toml
+systemctl --user stop icd.service 2>/dev/null
+icctl ping || echo "given up: $?"
+icctl service status | grep icd.service.has || true
+rm .config/intercore/config.toml
+icctl service install | grep ^ran
+icctl service uninstall >/dev/null
+find .config/systemd "$XDG_RUNTIME_DIR/intercore" -name 'icd.s*'
+icctl service uninstall
+"""
+
+
+@pytest.mark.parametrize("place", ["plain", ODD] if REAL else [])
+def test_a_real_systemd_starts_restarts_and_ends_the_daemon(tmp_path: Path, place: str):
+    home = tmp_path / place
+    home.mkdir()
+    # The same installation by another path, which the units must spell right.
+    (home / "virtual").symlink_to(Path(sys.executable).parent.parent)
+
+    done = real(LIFE, home)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "2",
+        "icd.socket\tcurrent\tenabled",
+        "icd.service\tcurrent\tindirect",
+        "pong",
+        "reloaded, and still the same process",
+        "pong",
+        "killed, and another one started",
+        "restarted",
+        "given up: 1",
+        "problem: icd.service has failed (exit-code, exit 78); see 'icctl service logs', then run 'icctl service install'",
+        "ran systemctl --user reset-failed icd.socket icd.service",
+        "ran systemctl --user enable --now icd.socket",
+        "nothing is left to do",
+    ]
 
 
 # --- without systemd, and through the daemon ------------------------------------------------

@@ -18,7 +18,7 @@ from icd.errors import NoSystemd, ServiceFailed
 PATIENCE_SECONDS = 120
 PROPERTIES = (
     "Id", "LoadState", "ActiveState", "SubState", "UnitFileState", "FragmentPath",
-    "NeedDaemonReload", "Result", "MainPID",
+    "NeedDaemonReload", "Result", "ExecMainStatus", "MainPID",
 )  # fmt: skip
 NO_JOURNAL = "the daemon then logs to where its stderr goes; see docs/service.md"
 
@@ -33,6 +33,7 @@ class State(Struct, frozen=True):
     file: str
     stale: bool  # the file has changed since systemd read it
     result: str
+    status: int  # with which its process ended last
     pid: int
 
 
@@ -128,6 +129,7 @@ def _state(block: str) -> State:
         file=said.get("FragmentPath", ""),
         stale=said.get("NeedDaemonReload") == "yes",
         result=said.get("Result", ""),
+        status=int(said.get("ExecMainStatus") or 0),
         pid=int(said.get("MainPID") or 0),
     )
 

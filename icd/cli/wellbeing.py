@@ -82,7 +82,8 @@ def _of_states(states: list[State]) -> Iterator[str]:
         if state.stale:
             yield f"systemd has not read {name} again; {_INSTALL}"
         if state.active == "failed":
-            yield f"{name} has failed ({state.result}); {_LOGS}, then {_INSTALL}"
+            status = f", exit {state.status}" if state.status else ""
+            yield f"{name} has failed ({state.result}{status}); {_LOGS}, then {_INSTALL}"
     if states[0].load == "loaded" and states[0].active == "inactive":
         yield f"{SOCKET} is stopped; {_INSTALL}"
     elif states[0].load == "loaded" and states[0].enabled != "enabled":
