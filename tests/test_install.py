@@ -153,6 +153,7 @@ def test_a_wheel_says_which_it_is(kind: str, clone: Path, home: Path, tmp_path: 
     with zipfile.ZipFile(built) as archive:
         (about,) = (archive.read(n).decode() for n in archive.namelist() if n.endswith("/WHEEL"))
         assert not [n for n in archive.namelist() if n.endswith((".c", ".h", "build.py"))]
+        assert {"icd/systemd/icd.socket", "icd/systemd/icd.service"} <= set(archive.namelist())
     assert built.name.endswith("-py3-none-any.whl") == (kind == "python")
     assert ("Root-Is-Purelib: true" in about) == (kind == "python")
     assert behaves(commands, tmp_path / "project") == (NATIVE if kind == "native" else PYTHON)
