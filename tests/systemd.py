@@ -1,6 +1,7 @@
 """A user's systemd for tests: a stand-in that keeps notes, and a real one in namespaces of its own."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -123,7 +124,7 @@ echo $$ >"$ours/$GROUP/cgroup.procs"
 """
 _START = """
 /lib/systemd/systemd --user >/dev/null 2>&1 &
-until systemctl --user is-system-running >/dev/null 2>&1; do sleep 0.1; done
+until systemctl --user is-system-running 2>/dev/null | grep -q 'running\\|degraded'; do sleep 0.1; done
 """
 
 
@@ -134,7 +135,8 @@ def real(script: str, home: Path) -> "subprocess.CompletedProcess[str]":
 
 def real_is_possible() -> bool:
     """It takes root, or a container that lets us mount; and a daemon that takes a socket over."""
-    return Path("/lib/systemd/systemd").exists() and _apart("", Path("/")).returncode == 0
+    there = Path("/lib/systemd/systemd").exists() and shutil.which("unshare") is not None
+    return there and _apart("", Path("/")).returncode == 0
 
 
 def _apart(script: str, home: Path) -> "subprocess.CompletedProcess[str]":
