@@ -133,7 +133,9 @@ def test_install_writes_the_units_and_a_call_goes_through(service: Any, systemd:
     assert systemd.calls() == ["--user daemon-reload", "--user enable --now icd.socket"]
     found = written(systemd)
     assert found.keys() == {"icd.socket", "icd.service"}
-    (python,) = re.findall(r'^ExecStart=:"(.+)" -E -P -m icd serve$', found["icd.service"], re.M)
+    (python,) = re.findall(
+        r'^ExecStart=:"(.+)" -E -P -m icd serve$', found["icd.service"], re.MULTILINE
+    )
     assert Path(python).parent == Path(sys.executable).parent
 
 
