@@ -19,7 +19,7 @@ SANITIZE := -DINTERCORE_VERSION='"$(VERSION)"' -std=c11 -g -O1 -Wall -Wextra -We
 CC := $(shell command -v cc || command -v gcc)
 CLANG := $(shell command -v clang)
 FUZZ_SECONDS ?= 60
-SOURCES := pyproject.toml $(shell find icd icctl -type f -not -path '*/__pycache__/*')
+SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
 .PHONY: run test lint check bench fuzz clean
 .DEFAULT_GOAL := test

@@ -30,8 +30,9 @@ LINKS = (("-static-pie",), ("-pie",))
 class Commands(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         self.place = tempfile.TemporaryDirectory(prefix="intercore-build-")
-        if version == "standard":  # else it is found in the checkout
-            build_data["force_include"]["lib-intercore.sh"] = "icd/lib-intercore.sh"
+        if version == "standard":  # else they are found in the checkout
+            for name in ("lib-intercore.sh", "systemd"):
+                build_data["force_include"][name] = f"icd/{name}"
             self.manual(build_data)
         python = os.path.join(self.root, "icctl", "bin", "icctl-python")
         scripts = {python: "icctl-python"}

@@ -27,6 +27,9 @@ def run_here(request: hot.Request, limit: float) -> int:
     if output.bug is not None:
         _record(output.bug, os.environ.get("HOME"))
     request.deliver(output.stdout, output.stderr)
+    for piece in output.more or ():
+        if not request.deliver(piece, b""):
+            break
     if output.exit in FAILURES:
         from icctl.failures import note
         from icctl.sentences import context

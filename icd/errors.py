@@ -228,6 +228,29 @@ class NoDaemon(IcError):
     hint = "start it with: icd serve"
 
 
+# --- the service ----------------------------------------------------------------------------
+
+
+class NoSystemd(IcError):
+    code, name = -32050, "no_systemd"
+    hint = "run 'icd serve' in the foreground, or start it with what you have; see docs/service.md"
+
+
+class ForeignUnit(IcError):
+    code, name = -32051, "foreign_unit"
+    hint = "move it away, or overwrite it with --force"
+
+
+class ForegroundDaemon(IcError):
+    code, name = -32052, "foreground_daemon"
+    hint = "stop it, then try again"
+
+
+class ServiceFailed(IcError):
+    code, name = -32053, "service_failed"
+    hint = "see 'icctl service status' and 'icctl service logs'"
+
+
 # --- what SQLite and the operating system say -----------------------------------------------
 
 _SQLITE: dict[int, tuple[type[IcError], str]] = {

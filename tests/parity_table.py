@@ -464,6 +464,19 @@ SCRIPTS: dict[str, list[Step]] = {
         other("compat cleanup"),
         other("compat status"),
     ],
+    # What these do is the caller's own systemd's business, and tested in test_service.py.
+    "service": [
+        other("service", 3),
+        other("service bogus", 3),
+        other("service --help"),
+        *(other(f"service {verb} --help") for verb in ("install", "uninstall", "status", "logs")),
+        other("service install extra", 3),
+        other("service install --later", 3),
+        other("service uninstall --now", 3),
+        other("service logs --lines=0", 3),
+        other("service logs --lines=some", 3),
+        other("service logs --since", 3),
+    ],
     "config": [
         other("config", 3),
         other("config bogus", 3),

@@ -153,6 +153,7 @@ def test_a_wheel_says_which_it_is(kind: str, clone: Path, home: Path, tmp_path: 
     with zipfile.ZipFile(built) as archive:
         (about,) = (archive.read(n).decode() for n in archive.namelist() if n.endswith("/WHEEL"))
         assert not [n for n in archive.namelist() if n.endswith((".c", ".h", "build.py"))]
+        assert {"icd/systemd/icd.socket", "icd/systemd/icd.service"} <= set(archive.namelist())
     manual = home / "share" / "man"
     assert (manual / "man1" / "icctl.1").read_text().startswith(".TH ICCTL 1")
     assert (manual / "man8" / "icd.8").exists()

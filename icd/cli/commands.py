@@ -11,6 +11,7 @@ GROUPS = {
     "compat": ("compat", "the way over from legacy temporary files"),
     "config": ("config", "the settings"),
     "db": ("db", "the database file itself"),
+    "service": ("service", "the daemon as a service of systemd"),
 }
 SINGLES = {
     "init": "database",

@@ -5,7 +5,7 @@ environment, directory, terminal, locale or name: everything comes from the call
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -55,6 +55,8 @@ class Output(msgspec.Struct):
     stderr: bytes = b""
     bug: IcError | None = None  # for the host's log
     refused: Refusal | None = None
+    # What else there is to print, as it comes; for commands in the caller's own process only.
+    more: Iterator[bytes] | None = None
 
 
 class Need(msgspec.Struct):

@@ -175,6 +175,38 @@ def test_the_code_is_the_one_that_is_installed_by_then(tmp_path: Path, initializ
         assert daemon.call("db.health", cwd=str(initialized))["healthy"]
 
 
+def test_whoever_asked_is_answered_by_the_new_code(tmp_path: Path, door: Path) -> None:
+    with installed(tmp_path) as (daemon, package):
+        release(package, "9.9.9")
+
+        done = icctl(
+            "service",
+            "reload",
+            "--timeout=60s",
+            cwd=tmp_path,
+            env={"INTERCORE_SOCKET": daemon.socket},
+        )
+
+        told = f"reloaded: {icd.__version__} -> 9.9.9, pid {daemon.pid}\n"
+        assert (done.returncode, done.stdout.decode()) == (0, told)
+
+
+def test_whoever_asked_is_told_why_not(tmp_path: Path, door: Path) -> None:
+    with installed(tmp_path) as (daemon, package):
+        (package / "server" / "router.py").write_text("this is no Python\n")
+
+        done = icctl(
+            "service",
+            "reload",
+            "--timeout=60s",
+            cwd=tmp_path,
+            env={"INTERCORE_SOCKET": daemon.socket},
+        )
+
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert b"icctl: service reload: the new code does not start: SyntaxError" in done.stderr
+
+
 def test_code_that_does_not_start_is_refused(tmp_path: Path) -> None:
     with installed(tmp_path) as (daemon, package):
         (package / "server" / "router.py").write_text("this is no Python\n")
