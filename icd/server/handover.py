@@ -103,6 +103,12 @@ def hold_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
 
 
+def pass_on(signals: list[signal.Signals]) -> None:
+    """To the next daemon, once they are held back."""
+    for told in signals:
+        os.kill(os.getpid(), told)
+
+
 def release_signals() -> None:
     """Once somebody listens to them."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)

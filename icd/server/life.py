@@ -47,15 +47,16 @@ class Life:
         self._reload = reload
         self._exit_idle_seconds = exit_idle_seconds
         self._stopping = anyio.Event()
+        self.too_late: list[signal.Signals] = []
         self._left: list[Connection] = []
+        self._is_leaving = False
         self._had_terminal = os.isatty(2)
 
-    async def run(self, signals: AsyncIterator[signal.Signals]) -> list[Connection] | None:
+    async def run(self) -> list[Connection] | None:
         """Until told to stop; or until the next daemon can go on with the connections."""
         self._listen()
         for task in (self._keep_place, self._leave_when_idle):
             self._tasks.start_soon(task)
-        self._tasks.start_soon(self._obey, signals)
         self._tasks.start_soon(watchdog.feed, self._about.summary)
         reloading = anyio.CancelScope()
         self._tasks.start_soon(self._interrupt, reloading)
@@ -63,6 +64,7 @@ class Life:
             while True:
                 await self._reload.wanted()
                 if await self._reload.attempt(self._quiesce):
+                    self._is_leaving = True
                     return self._left
         await self._retire(self._listener, self._claim.sock)
         return None
@@ -80,8 +82,12 @@ class Life:
         self._listener = Listener(self._claim.sock, self._door.open)
         self._tasks.start_soon(self._listener.run)
 
-    async def _obey(self, signals: AsyncIterator[signal.Signals]) -> None:
+    async def obey(self, signals: AsyncIterator[signal.Signals]) -> None:
+        """To the very end: what arrives too late for us is meant for the next daemon."""
         async for told in signals:
+            if self._is_leaving:
+                self.too_late.append(told)
+                continue
             # The shell of a foreground daemon sends a SIGHUP, too, when its terminal is closed.
             hung_up = self._had_terminal and not os.isatty(2)
             if told is signal.SIGHUP and not hung_up:

@@ -4,7 +4,6 @@ import gc
 import os
 import resource
 import shutil
-import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -70,7 +69,7 @@ async def serve(
     claim: Claim, settings: ReadSettings, estate: Estate, directory: str
 ) -> Estate | None:
     """Until told to stop; or to reload: then what the next daemon needs is returned."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+    with anyio.open_signal_receiver(*handover.HELD_BACK) as signals:
         handover.release_signals()
         async with anyio.create_task_group() as lanes:
             mirrors = Mirrors(interband_root(), Clock(), lanes)
@@ -79,8 +78,6 @@ async def serve(
             reload = Reload(directory, estate)
             async with anyio.create_task_group() as tasks:
                 door = Door(tasks, about, lambda pid: Desk(pid, router, about, reload))
-                door.take_up(estate.connections)
-                claim.sock.listen(limits.BACKLOG)  # not before we can be told to stop
                 life = Life(
                     claim,
                     tasks,
@@ -90,18 +87,22 @@ async def serve(
                     reload=reload,
                     exit_idle_seconds=settings().exit_idle_seconds,
                 )
+                lanes.start_soon(life.obey, signals)
+                door.take_up(estate.connections)
+                claim.sock.listen(limits.BACKLOG)  # not before we can be told to stop
                 _announce(claim.path, estate)
-                left = await life.run(signals)
+                left = await life.run()
                 if left is None:
                     systemd.notify("STOPPING=1", "STATUS=stopping")
                     await door.close()
                 tasks.cancel_scope.cancel()
             await _close(claim, mirrors, router, hand_over=left is not None)
+            if left is not None:
+                handover.hold_signals()
+                await anyio.sleep(0.001)  # what arrived just before is heard now
+                handover.pass_on(life.too_late)
             lanes.cancel_scope.cancel()  # whoever still looks for a database
-        if left is None:
-            return None
-        handover.hold_signals()
-    return Estate(connections=left, reloads=reload.reloads + 1)
+    return None if left is None else Estate(connections=left, reloads=reload.reloads + 1)
 
 
 def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSettings:
