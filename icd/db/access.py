@@ -25,6 +25,16 @@ def cause(exc: sqlite3.Error, path: str) -> IcError | None:
     return found
 
 
+def refuse_read_only(path: str) -> None:
+    """SQLite would read such a file, and leave read-only companions behind.
+
+    Those would keep everybody out when the file itself may be written again.
+    """
+    found = None if _may(path, os.W_OK) else obstacle(path)
+    if found is not None:
+        raise found
+
+
 def obstacle(path: str) -> PermissionRefused | None:
     """The first of the database's files, or its directory, that we may not use; None: we may."""
     directory = os.path.dirname(path)

@@ -119,6 +119,7 @@ class Database:
             if not create:
                 raise NoDatabase(f"no database at {self.path}")
             _make_file(self.path)
+        access.refuse_read_only(self.path)
         conn = connect(self.path)
         try:
             current = migrate.is_current(conn)
