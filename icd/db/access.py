@@ -4,7 +4,6 @@ Everything here asks the kernel by name, and opens nothing (see docs/adr/0004).
 """
 
 import os
-import resource
 import sqlite3
 import stat
 
@@ -68,6 +67,8 @@ def _refused(file: str, what: str, bits: str) -> PermissionRefused:
 
 
 def _free_descriptors() -> int:
+    import resource  # only a failure pays for it
+
     limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         return limit - len(os.listdir("/proc/self/fd"))
