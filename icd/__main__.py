@@ -1,6 +1,7 @@
 """`icd`: the daemon's own command line."""
 
 import contextlib
+import errno
 import os
 import sys
 
@@ -49,9 +50,9 @@ def serve(
         if status and not preflight:  # a daemon that runs already is no failure
             startups.note(socket_path, f"{exc.message}{hint}")
     except OSError as exc:
-        sys.stderr.write(f"icd: {exc}; check the socket's directory\n")
+        sys.stderr.write(f"icd: {_explain(exc)}\n")
         status = 2
-        startups.note(socket_path, str(exc))
+        startups.note(socket_path, _explain(exc))
     with contextlib.suppress(OSError):  # a terminal that was closed
         sys.stdout.flush()
         sys.stderr.flush()
@@ -75,6 +76,12 @@ def manual(directory: str) -> None:
     except OSError as exc:
         sys.stderr.write(f"icd: cannot write the manual: {exc}; name a directory of yours\n")
         sys.exit(2)
+
+
+def _explain(exc: OSError) -> str:
+    if exc.errno == errno.EPERM and exc.filename is None:  # a mode that is wrong is EACCES
+        return f"Unix sockets are forbidden here: {exc.strerror}; start it outside the sandbox"
+    return f"{exc}; check the socket's directory"
 
 
 def _fill_standard_descriptors() -> None:

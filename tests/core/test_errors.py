@@ -6,7 +6,14 @@ import sqlite3
 import pytest
 
 from icd import errors
-from icd.errors import DiskFull, IcError, InputOutput, Locked, PermissionRefused
+from icd.errors import (
+    DiskFull,
+    IcError,
+    InputOutput,
+    Locked,
+    PermissionRefused,
+    TooFewDescriptors,
+)
 
 
 def test_every_error_has_a_code_and_a_name_of_its_own():
@@ -55,6 +62,8 @@ def test_a_hint_can_be_given_where_it_is_known_better():
         (errno.EPERM, PermissionRefused),
         (errno.ENOSPC, DiskFull),
         (errno.EDQUOT, DiskFull),
+        (errno.EMFILE, TooFewDescriptors),
+        (errno.ENFILE, TooFewDescriptors),
         (errno.EIO, InputOutput),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from icd import config
 from icd.core import state
 from icd.db.database import GITIGNORE, Database
-from icd.errors import IcError, InputOutput, NoDatabase
+from icd.errors import Corrupt, IcError, InputOutput, NoDatabase, SchemaTooNew
 
 NOW_MS = 1_800_000_000_000
 
@@ -307,3 +307,53 @@ def test_after_reopening_others_may_have_written(opened, path, beside):
         database.connection()
 
     assert database.others_wrote()
+
+
+def test_a_database_that_others_upgraded_beyond_us_is_refused_from_then_on(opened, path):
+    """It was written to as if nothing had happened."""
+    database = opened(path, create=True)
+    with closing(sqlite3.connect(path)) as stranger:
+        stranger.execute("PRAGMA user_version = 9999")
+        stranger.commit()
+
+    with database.hold(soon()), pytest.raises(SchemaTooNew):
+        database.connection()
+
+
+def test_a_database_that_was_cut_off_while_it_is_open_is_refused(opened, path):
+    """Pages that were read before still came from memory."""
+    database = opened(path, create=True)
+    put(database.connection())
+    database.connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    database.connection()
+    os.truncate(path, os.path.getsize(path) // 2)
+
+    with database.hold(soon()), pytest.raises((Corrupt, sqlite3.DatabaseError)):
+        database.connection()
+
+
+def test_a_database_that_is_cut_off_is_refused_although_others_have_it_open(opened, path):
+    """SQLite trusts the others about its size."""
+    first = opened(path, create=True)
+    first.connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    os.truncate(path, os.path.getsize(path) // 2)
+
+    with pytest.raises(Corrupt, match=r"cut off: \d+ of \d+ bytes are there"):
+        opened(path)
+
+
+def test_a_database_that_became_smaller_in_good_order_is_used(opened, path):
+    database = opened(path, create=True)
+    put(database.connection(), '"' + "x" * 200_000 + '"')
+    put(database.connection(), "1")
+    database.connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    database.connection()
+    before = os.path.getsize(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as stranger:
+        stranger.execute("VACUUM")
+        stranger.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    with database.hold(soon()):
+        found = payload(database.connection())
+
+    assert (found, os.path.getsize(path) < before) == ("1", True)

@@ -10,6 +10,7 @@ import pytest
 from icd.db import lock
 from icd.db.lock import FileLock
 from icd.errors import InputOutput, Locked, NoDatabase
+from tests.processes import until
 
 # pytest-timeout's own timer is SIGALRM, which `lock.block` needs for itself.
 pytestmark = pytest.mark.timeout(60, method="thread")
@@ -174,6 +175,19 @@ def test_waiting_ends_at_the_deadline_and_names_the_holder(start, path, make, wa
         acquire(make(wait), SOON)
 
     assert SOON <= time.monotonic() - began < 5
+
+
+def test_a_holder_that_is_stopped_is_called_so_with_the_way_out(start, path, make):
+    holder = start(HOLDER, path)
+    holder.stdout.readline()
+    holder.send_signal(signal.SIGSTOP)
+    until(lambda: lock._is_stopped(str(holder.pid)))
+
+    with pytest.raises(Locked, match=r"which is stopped$") as told:
+        acquire(make(), SOON)
+
+    holder.send_signal(signal.SIGCONT)
+    assert f"'kill -CONT {holder.pid}'" in told.value.hint
 
 
 @pytest.mark.parametrize("wait", WAITS)

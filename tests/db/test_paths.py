@@ -38,6 +38,16 @@ def sub(project):
 # --- discovery ------------------------------------------------------------------------------
 
 
+def test_a_file_that_lost_its_content_is_told_apart_from_one_that_never_was(project, sub, make):
+    path = make(project / ".clavain" / "intercore.db", "")
+
+    with pytest.raises(NoDatabase, match="is empty") as told:
+        paths.resolve(Where(str(sub)))
+
+    assert path in told.value.message
+    assert "icctl restore FILE" in told.value.hint
+
+
 def test_the_database_of_the_directory_is_found(project, make):
     path = make(project / ".clavain" / "intercore.db")
 
