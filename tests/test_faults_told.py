@@ -253,5 +253,7 @@ def test_a_daemon_that_cannot_serve_says_why(fault: str, place: Place) -> None:
         command = [*world.prefix, sys.executable, "-m", "icd", "serve", "--socket", place.socket]
         told = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
 
-    assert (told.returncode, told.stdout) == (2, b"")
+    # What forbids sockets may be gone at the next start; a directory mends itself by nobody.
+    status = 2 if fault == "no Unix sockets" else 78
+    assert (told.returncode, told.stdout) == (status, b"")
     assert says(documented("icd")[fault], told.stderr), told.stderr

@@ -49,6 +49,8 @@ PLACE_SECONDS = 2.0
 # leave, and looks this often.
 TAKEOVER_SECONDS = 10.0
 TAKEOVER_PAUSE_SECONDS = 0.05
+# An owner that has just begun is asked for its pid so often, with the same pause.
+OWNER_LOOKS = 20
 # New code may take this long to show that it can run before a reload is given up.
 PREFLIGHT_SECONDS = 30.0
 # A reload waits this long for calls that are being executed, while new ones wait in their sockets:

@@ -149,7 +149,7 @@ def _lock(path: str, until: float = 0) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
-                pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
+                pid = _owner(lock)
                 os.close(lock)
                 raise AlreadyRunning(f"icd is running already (pid {pid}) at {path}") from None
             time.sleep(limits.TAKEOVER_PAUSE_SECONDS)
@@ -157,6 +157,16 @@ def _lock(path: str, until: float = 0) -> int:
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             return lock
+
+
+def _owner(lock: int) -> str:
+    """Who holds the lock; one who has just got it needs a moment to write its name down."""
+    for _ in range(limits.OWNER_LOOKS):
+        pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
+        if pid:
+            return pid
+        time.sleep(limits.TAKEOVER_PAUSE_SECONDS)
+    return "unknown"
 
 
 def _bind(path: str) -> socket.socket:
