@@ -1,7 +1,7 @@
 """What the client itself has to say; loaded only when there is something."""
 
 from icctl.failures import note
-from icctl.hot import say
+from icctl.hot import Request, say, timeout_ms, world
 
 # What happened, and what to do.
 SENTENCES = {
@@ -28,12 +28,16 @@ SENTENCES = {
     "pipes": ("cannot make named pipes", "set XDG_RUNTIME_DIR or TMPDIR to a directory of yours"),
 }
 USAGE = {"mode", "shell"}
+# Who calls the doctor wants to know why, and the doctor needs no daemon.
+FOR_THE_DOCTOR = {"no daemon", "late", "unknown", "nonsense", "long path", "no socket"}
 
 
 def tell(program: str, argv: list[str], name: str, *details: object) -> int:
     """Say it on stderr; the exit status is returned."""
     happened, hint = SENTENCES[name]
     verb, status = context(argv), 3 if name in USAGE else 2
+    if verb == "doctor" and name in FOR_THE_DOCTOR:
+        return Request(argv, program, world()).run_here(timeout_ms(argv) / 1000)
     say(f"{program}: {verb}: {happened.format(*details)}; {hint}\n")
     note(verb)
     return status

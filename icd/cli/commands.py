@@ -23,6 +23,7 @@ SINGLES = {
     "statusline": "statusline",
     "ping": "daemon",
     "status": "daemon",
+    "doctor": "doctor",
     "lib-path": "library",
     "completion": "completion",
 }

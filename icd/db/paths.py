@@ -91,7 +91,7 @@ def identity(where: Where) -> tuple[int, int] | None:
 
 
 def discover(cwd: str) -> str | None:
-    for directory in _upward(cwd):
+    for directory in upward(cwd):
         path = os.path.join(directory, DIRECTORY, FILE)
         if _is_database_file(path):
             return path
@@ -136,7 +136,7 @@ def explicit(where: Where, *, create: bool = False) -> str:
 def refuse_links(path: str) -> str:
     """A link planted at `.clavain` or at the file could point a write anywhere."""
     parent = os.path.dirname(path)
-    above = [d for d in _upward(parent) if os.path.basename(d) == DIRECTORY]
+    above = [d for d in upward(parent) if os.path.basename(d) == DIRECTORY]
     for suspect in (path, parent, *above):
         if os.path.islink(suspect):
             raise SymlinkRefused(f"{suspect} is a symlink (refusing to use it)")
@@ -155,7 +155,7 @@ def _is_strangers(path: str) -> bool:
 def project_root(cwd: str) -> str:
     """The git top level, else the nearest directory with a `.clavain`, else `cwd` itself."""
     marked: str | None = None
-    for directory in _upward(cwd):
+    for directory in upward(cwd):
         if os.path.lexists(os.path.join(directory, ".git")):
             return directory
         if marked is None and os.path.isdir(os.path.join(directory, DIRECTORY)):
@@ -163,7 +163,7 @@ def project_root(cwd: str) -> str:
     return marked or cwd
 
 
-def _upward(cwd: str) -> Iterator[str]:
+def upward(cwd: str) -> Iterator[str]:
     while True:
         yield cwd
         parent = os.path.dirname(cwd)
@@ -174,7 +174,7 @@ def _upward(cwd: str) -> Iterator[str]:
 
 def _main_checkout(cwd: str) -> str | None:
     """Follow a worktree's `.git` file to the main checkout's root."""
-    for directory in _upward(cwd):
+    for directory in upward(cwd):
         pointer = os.path.join(directory, ".git")
         if os.path.isdir(pointer):
             return None
