@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from icd.db import paths
 from icd.db.paths import Where
-from icd.doctor.findings import Finding, error, note, ok, warning
-from icd.errors import IcError, NoDatabase, SymlinkRefused
+from icd.doctor.findings import Finding, error, from_error, note, ok, warning
+from icd.errors import IcError, NoDatabase
 
 _BACK = (
     "run 'icctl restore FILE' with a backup (they lie beside the database and are named after it), "
@@ -24,10 +24,8 @@ def choose(where: Where) -> tuple[str | None, list[Finding]]:
     except NoDatabase as exc:
         lost = None if where.explicit is not None else _lost(where.cwd)
         return None, [lost or _missing(where, exc)]
-    except SymlinkRefused as exc:
-        return None, [error("symlinks", exc.message, exc.hint)]
     except IcError as exc:
-        return None, [error("database", exc.message, exc.hint)]
+        return None, [from_error("database", exc)]
     return path, [ok("database", f"{path}, {_reason(where, path)}"), *_others(where, path)]
 
 

@@ -75,8 +75,9 @@ def _inside(scene: Scene, path: str) -> Iterator[Finding]:
         else:
             told = f"the schema is v{version}; the next use makes it v{migrate.LATEST}"
             yield note("schema", told, "nothing: a backup is made first")
-        yield _integrity(conn, path, deadline)
-        if current:
+        sound = _integrity(conn, path, deadline)
+        yield sound
+        if current and sound.severity != "error":
             with suppress(DeadlineExceeded), until(conn, deadline):
                 yield from _times(conn, scene.now_ms // 1000)
 

@@ -15,20 +15,9 @@ from icd.doctor import bounded, choice, contents, daemons, disks, modes, remains
 from icd.doctor import repairs as safe
 from icd.doctor import surroundings as around
 from icd.doctor.bounded import Step
-from icd.doctor.findings import Finding, error
+from icd.doctor.findings import Finding, error, from_error
 from icd.doctor.scene import Scene
-from icd.errors import (
-    Corrupt,
-    DiskFull,
-    IcError,
-    InputOutput,
-    NoDatabase,
-    NotOurs,
-    PermissionRefused,
-    SchemaTooNew,
-    from_os,
-    from_sqlite,
-)
+from icd.errors import IcError, InputOutput, from_os, from_sqlite
 
 # A daemon that is well answers in milliseconds, and a home directory is near.
 SECTION_SECONDS = 1.5
@@ -43,6 +32,9 @@ class Section(Struct):
 
 
 def examine(scene: Scene) -> list[Section]:
+    narrow = around.too_few_files()
+    if narrow is not None:  # whatever else we found would come of this
+        return [Section("surroundings", [narrow])]
     soon = min(scene.deadline, time.monotonic() + SECTION_SECONDS)
     daemon = _section("daemon", scene, _daemon, soon)
     soon = min(scene.deadline, time.monotonic() + SECTION_SECONDS)
@@ -62,9 +54,7 @@ def _section(
     patient = replace(scene, deadline=deadline - MARGIN_SECONDS)
     found = bounded.look(lambda: steps(patient), deadline)
     if found.stuck is not None:
-        told = (
-            f"looking at {found.stuck} takes too long: a file system or a process does not answer"
-        )
+        told = f"looking at {found.stuck} takes too long: its disk or its owner does not answer"
         hint = "look at the mounts with 'findmnt'; --timeout gives more time"
         found.findings.append(error("time", told, hint))
     return Section(name, found.findings, found.bug)
@@ -100,17 +90,6 @@ def _surroundings(scene: Scene) -> Iterator[Step]:
         yield from _careful(check.__name__, check(scene))
 
 
-# Under which name a person looks for what an error says.
-_CHECKS: dict[type[IcError], str] = {
-    Corrupt: "integrity",
-    DiskFull: "space",
-    NoDatabase: "database",
-    NotOurs: "schema",
-    PermissionRefused: "permissions",
-    SchemaTooNew: "schema",
-}
-
-
 def _careful(check: str, findings: Iterable[Finding]) -> Iterator[Finding]:
     """What goes wrong while looking is a finding, too, and the next check has its turn."""
     try:
@@ -122,4 +101,4 @@ def _careful(check: str, findings: Iterable[Finding]) -> Iterator[Finding]:
         told = from_os(exc, f"look at {exc.filename}" if exc.filename else "look")
     except sqlite3.Error as exc:
         told = from_sqlite(exc) or InputOutput(f"SQLite says: {exc}")
-    yield error(_CHECKS.get(type(told), check), told.message, told.hint)
+    yield from_error(check, told)

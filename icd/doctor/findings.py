@@ -4,6 +4,17 @@ from typing import Literal
 
 from msgspec import Struct
 
+from icd.errors import (
+    Corrupt,
+    DiskFull,
+    IcError,
+    NoDatabase,
+    NotOurs,
+    PermissionRefused,
+    SchemaTooNew,
+    SymlinkRefused,
+)
+
 # In rising order; `fixed` is what a repair did.
 Severity = Literal["ok", "fixed", "note", "warning", "error"]
 
@@ -40,6 +51,22 @@ def warning(check: str, message: str, hint: str, repair: Repair | None = None) -
 
 def error(check: str, message: str, hint: str, repair: Repair | None = None) -> Finding:
     return Finding(check, "error", message, hint, repair)
+
+
+# Under which name a person looks for what an error says.
+_CHECKS: dict[type[IcError], str] = {
+    Corrupt: "integrity",
+    DiskFull: "space",
+    NoDatabase: "database",
+    NotOurs: "schema",
+    PermissionRefused: "permissions",
+    SchemaTooNew: "schema",
+    SymlinkRefused: "symlinks",
+}
+
+
+def from_error(check: str, exc: IcError) -> Finding:
+    return error(_CHECKS.get(type(exc), check), exc.message, exc.hint)
 
 
 FIX = "run 'icctl doctor --fix'"
