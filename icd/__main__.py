@@ -1,5 +1,6 @@
 """`icd`: the daemon's own command line."""
 
+import errno
 import os
 import sys
 
@@ -34,7 +35,7 @@ def serve(socket_path: str | None, config_file: str | None, **flags: str | None)
         sys.stderr.write(f"icd: {exc.message}{hint}\n")
         status = exc.exit
     except OSError as exc:
-        sys.stderr.write(f"icd: {exc}; check the socket's directory\n")
+        sys.stderr.write(f"icd: {_explain(exc)}\n")
         status = 2
     sys.stdout.flush()
     sys.stderr.flush()
@@ -58,6 +59,12 @@ def manual(directory: str) -> None:
     except OSError as exc:
         sys.stderr.write(f"icd: cannot write the manual: {exc}; name a directory of yours\n")
         sys.exit(2)
+
+
+def _explain(exc: OSError) -> str:
+    if exc.errno == errno.EPERM and exc.filename is None:  # a mode that is wrong is EACCES
+        return f"Unix sockets are forbidden here: {exc.strerror}; start it outside the sandbox"
+    return f"{exc}; check the socket's directory"
 
 
 def _fill_standard_descriptors() -> None:

@@ -179,6 +179,11 @@ class Misconfigured(IcError):
     hint = "correct the file, then try again"
 
 
+class TooFewDescriptors(IcError):
+    code, name, retryable = -32031, "too_few_descriptors", True
+    hint = "close what is not needed, or raise the limit with 'ulimit -n'; nothing was changed"
+
+
 # --- time, contention and the daemon --------------------------------------------------------
 
 
@@ -223,15 +228,18 @@ _SQLITE: dict[int, tuple[type[IcError], str]] = {
     sqlite3.SQLITE_PERM: (PermissionRefused, "the database may not be accessed"),
     sqlite3.SQLITE_CANTOPEN: (PermissionRefused, "the database cannot be opened"),
     sqlite3.SQLITE_IOERR: (InputOutput, "the disk reported an error"),
+    # The index of the log is made before anything is written, and needs room like anything else.
+    sqlite3.SQLITE_IOERR_SHMSIZE: (DiskFull, "disk full, cannot make room for the database's log"),
 }
 
 
 def from_sqlite(exc: sqlite3.Error) -> IcError | None:
     """Name a SQLite error that a person can act on; None means it is our bug."""
-    primary = getattr(exc, "sqlite_errorcode", 0) & 0xFF
-    if primary not in _SQLITE:
+    code = getattr(exc, "sqlite_errorcode", 0)
+    found = _SQLITE.get(code) or _SQLITE.get(code & 0xFF)
+    if found is None:
         return None
-    kind, sentence = _SQLITE[primary]
+    kind, sentence = found
     return kind(sentence)
 
 
@@ -242,6 +250,8 @@ def from_os(exc: OSError, what: str) -> IcError:
         return PermissionRefused(sentence)
     if exc.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(sentence)
+    if exc.errno in (errno.EMFILE, errno.ENFILE):
+        return TooFewDescriptors(sentence)
     return InputOutput(sentence)
 
 

@@ -35,7 +35,7 @@ STRANGER = 12345  # no process and no file of ours has this uid
 HOUR = 3600
 DIRECT = {"INTERCORE_MODE": "direct"}
 # Enough for a shell and for Python, too few for a lock, a database, its log and its index.
-DESCRIPTORS = 3
+DESCRIPTORS = 4
 SMALL_BYTES = 2 * 1024 * 1024
 
 # Without these two root is an owner like any other.
@@ -195,15 +195,17 @@ def replaced_by_a_text(place: Place) -> Iterator[World]:
 def truncated(place: Place) -> Iterator[World]:
     """Its first half is left, as after a copy that was cut off."""
     with _kept(place):
-        pages = place.database.stat().st_size // PAGE
-        os.truncate(place.database, pages // 2 * PAGE)
+        with _at_rest(place):
+            pages = place.database.stat().st_size // PAGE
+            os.truncate(place.database, pages // 2 * PAGE)
         yield World()
 
 
 @contextmanager
 def emptied(place: Place) -> Iterator[World]:
     with _kept(place):
-        os.truncate(place.database, 0)
+        with _at_rest(place):
+            os.truncate(place.database, 0)
         yield World()
 
 
@@ -211,13 +213,11 @@ def emptied(place: Place) -> Iterator[World]:
 def page_damaged(place: Place) -> Iterator[World]:
     """The page of the table `state`; the header and the schema are as they were."""
     with _kept(place):
-        with closing(sqlite3.connect(f"file:{place.database}?mode=ro", uri=True)) as conn:
+        with _at_rest(place) as conn:
             (root,) = conn.execute(
                 "SELECT rootpage FROM sqlite_schema WHERE name = 'state'"
             ).fetchone()
-        with place.database.open("r+b") as file:
-            file.seek((root - 1) * PAGE)
-            file.write(b"\xff" * PAGE)
+            _overwrite(place.database, (root - 1) * PAGE, b"\xff" * PAGE)
         yield World()
 
 
@@ -417,18 +417,14 @@ def _files(place: Place) -> list[Path]:
 
 @contextmanager
 def _kept(place: Place) -> Iterator[None]:
-    """Keep a copy, and put it back as a new file, as a person would.
-
-    What a daemon had in its log is in the file afterwards, and what it had in its memory is void:
-    whatever is then done to the file is seen.
-    """
+    """Keep a copy, and put it back as a new file, as a person would."""
     copy = place.project / "kept.db"
-    with _locked(place), closing(sqlite3.connect(place.database)) as source:
-        with closing(sqlite3.connect(copy)) as target:
-            source.backup(target)
-        source.execute("REPLACE INTO counters VALUES ('touched', 1)")
-        source.commit()
-        source.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    with (
+        _locked(place),
+        closing(sqlite3.connect(place.database)) as source,
+        closing(sqlite3.connect(copy)) as target,
+    ):
+        source.backup(target)
     copy.chmod(0o600)
     try:
         yield
@@ -437,6 +433,16 @@ def _kept(place: Place) -> Iterator[None]:
             for path in _files(place)[1:]:
                 path.unlink(missing_ok=True)
             os.replace(copy, place.database)
+
+
+@contextmanager
+def _at_rest(place: Place) -> Iterator[sqlite3.Connection]:
+    """All of the database is in its file, and what a daemon remembers of it is void."""
+    with _locked(place), closing(sqlite3.connect(place.database)) as conn:
+        conn.execute("REPLACE INTO counters VALUES ('touched', 1)")
+        conn.commit()
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        yield conn
 
 
 @contextmanager
@@ -468,6 +474,12 @@ def _leave_log_behind(place: Place) -> None:
     )
     with _locked(place):
         subprocess.run([sys.executable, "-c", code, place.database], check=True)
+
+
+def _overwrite(path: Path, offset: int, data: bytes) -> None:
+    """In a process of its own: here the close would drop the locks of our own connection."""
+    command = ["dd", f"of={path}", f"seek={offset}", "oflag=seek_bytes", "conv=notrunc"]
+    subprocess.run(command, input=data, capture_output=True, check=True)
 
 
 def _process_state(pid: int) -> str:
@@ -505,7 +517,8 @@ def _small_filesystem(place: Place) -> Iterator[None]:
     options = f"size={SMALL_BYTES},mode=0700"
     with tempfile.TemporaryDirectory(dir=place.project) as aside:
         ignore = shutil.ignore_patterns("*-wal", "*-shm")  # all is in the file by now
-        shutil.copytree(place.directory, aside, dirs_exist_ok=True, ignore=ignore)
+        with _at_rest(place):
+            shutil.copytree(place.directory, aside, dirs_exist_ok=True, ignore=ignore)
         subprocess.run(
             ["mount", "-t", "tmpfs", "-o", options, "tmpfs", place.directory], check=True
         )

@@ -83,5 +83,12 @@ def journal_mode(conn: sqlite3.Connection) -> str:
     return str(mode)
 
 
+def page_bytes(conn: sqlite3.Connection) -> int:
+    """The size of all pages together, whether they are in the file or still in the log."""
+    (count,) = conn.execute("PRAGMA page_count").fetchone()
+    (size,) = conn.execute("PRAGMA page_size").fetchone()
+    return int(count * size)
+
+
 def _uri(path: str) -> str:
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")

@@ -3,6 +3,7 @@
 Invariants
     - every method but `hold` is called while the lock is held;
     - the file that is open is the file that the path names: replaced or deleted, it is reopened;
+    - what somebody else cut off or upgraded under our feet is judged anew before it is used;
     - nothing in this process opens or closes the database file except SQLite itself, because
       POSIX drops all our locks on a file when any descriptor of it is closed.
 """
@@ -14,9 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from icd import config
-from icd.db import health, lock, migrate
-from icd.db.connection import connect, set_up
-from icd.errors import NoDatabase, from_os
+from icd.db import access, health, lock, migrate
+from icd.db.connection import connect, page_bytes, set_up
+from icd.errors import Corrupt, NoDatabase, from_os
 
 # Reading every page of a database takes this long at most when it is opened: somebody waits.
 CAREFUL_SECONDS = 0.1
@@ -46,6 +47,8 @@ class Database:
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
         self._companions: dict[str, tuple[int, int] | None] = {}
         self._data_version = -1
+        self._others_wrote = False
+        self._size = 0  # of the open file, when we last looked
 
     @property
     def is_open(self) -> bool:
@@ -64,21 +67,45 @@ class Database:
 
     def connection(self, *, create: bool = False) -> sqlite3.Connection:
         """The connection to the file that the path names now, migrated and ready."""
-        if self._conn is not None and self.identity != identity(self.path):
-            self.close()
-            self._remove_orphans()
-            self.reopened += 1
+        if self._conn is not None:
+            self._look_again(self._conn)
         if self._conn is None:
-            self._conn = self._open(create=create)
+            try:
+                self._conn = self._open(create=create)
+            except sqlite3.Error as exc:
+                cause = access.cause(exc, self.path)
+                if cause is None:
+                    raise
+                raise cause from exc
+            self._notice(self._conn)
         return self._conn
 
     def others_wrote(self) -> bool:
         """Whether another connection committed since the last time we asked."""
         assert self._conn is not None
-        (data_version,) = self._conn.execute("PRAGMA data_version").fetchone()
+        self._notice(self._conn)
+        told, self._others_wrote = self._others_wrote, False
+        return told
+
+    def _look_again(self, conn: sqlite3.Connection) -> None:
+        """Close what is no longer what we opened, so that it is opened with all the care."""
+        there, size = _glance(self.path)
+        if there != self.identity:
+            self.close()
+            self._remove_orphans()
+            self.reopened += 1
+        elif size < self._size or (self._notice(conn) and not migrate.is_current(conn)):
+            self.close()
+        else:
+            self._size = size
+
+    def _notice(self, conn: sqlite3.Connection) -> bool:
+        """Whether another connection committed since we last looked; it is told once, later."""
+        (data_version,) = conn.execute("PRAGMA data_version").fetchone()
         changed = bool(data_version != self._data_version)
         self._data_version = data_version
         self.foreign += changed
+        self._others_wrote |= changed
         return changed
 
     def close(self) -> None:
@@ -92,9 +119,11 @@ class Database:
             if not create:
                 raise NoDatabase(f"no database at {self.path}")
             _make_file(self.path)
+        access.refuse_read_only(self.path)
         conn = connect(self.path)
         try:
             current = migrate.is_current(conn)
+            self._refuse_stump(conn)
             if not current:
                 migrate.refuse_foreign(conn, self.path, create=create)
             set_up(conn, self.settings)
@@ -106,10 +135,17 @@ class Database:
         except BaseException:
             conn.close()
             raise
-        self.identity = identity(self.path)
+        self.identity, self._size = _glance(self.path)
         self._companions = {name: identity(name) for name in self._companion_names()}
         self._data_version = -1
         return conn
+
+    def _refuse_stump(self, conn: sqlite3.Connection) -> None:
+        """SQLite sees by itself that pages are missing, but not if others have it open."""
+        log = _glance(self.path + "-wal")[1]
+        have, need = _glance(self.path)[1], page_bytes(conn)
+        if not log and have < need:  # else the rest may be in the log
+            raise Corrupt(f"the database is cut off: {have} of {need} bytes are there")
 
     def _companion_names(self) -> list[str]:
         return [f"{self.path}-wal", f"{self.path}-shm"]
@@ -124,13 +160,18 @@ class Database:
 
 def identity(path: str) -> tuple[int, int] | None:
     """(device, inode), by `stat` only; None if there is nothing."""
+    return _glance(path)[0]
+
+
+def _glance(path: str) -> tuple[tuple[int, int] | None, int]:
+    """Its identity and its size."""
     try:
         found = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
-        return None
+        return None, 0
     except OSError as exc:
         raise from_os(exc, f"look at {path}") from exc
-    return found.st_dev, found.st_ino
+    return (found.st_dev, found.st_ino), found.st_size
 
 
 def _make_directory(directory: str) -> None:

@@ -4,7 +4,7 @@ import os
 import sqlite3
 from contextlib import suppress
 
-from icd.db import migrate
+from icd.db import access, migrate
 from icd.db.connection import journal_mode, until
 from icd.errors import Corrupt, DeadlineExceeded, DiskFull, Unhealthy
 
@@ -25,6 +25,9 @@ def examine(conn: sqlite3.Connection, path: str, *, thorough: bool) -> None:
             f"the journal mode is {mode}, not wal",
             hint="move the database to a local filesystem that supports shared memory",
         )
+    obstacle = access.obstacle(path)
+    if obstacle is not None:
+        raise obstacle
     free = free_bytes(os.path.dirname(path))
     if free <= FREE_BYTES_NEEDED:
         raise DiskFull(f"disk full: {free} bytes available (need {FREE_BYTES_NEEDED})")

@@ -99,7 +99,7 @@ class FileLock:
             if self._fd < 0:
                 self._fd = self._open()
             if not self._wait(self._fd, deadline):
-                raise Locked(f"the database is locked by {self.holder()}")
+                raise self._locked()
             if self._is_current():
                 self.waited_ms = (time.monotonic() - began) * 1000
                 return
@@ -127,6 +127,14 @@ class FileLock:
             pass
         return "another process"
 
+    def _locked(self) -> Locked:
+        holder = self.holder()
+        pid = holder.split()[1]
+        if not _is_stopped(pid):
+            return Locked(f"the database is locked by {holder}")
+        hint = f"let it go on with 'kill -CONT {pid}', or end it with 'kill -KILL {pid}'"
+        return Locked(f"the database is locked by {holder}, which is stopped", hint=hint)
+
     def _open(self) -> int:
         try:
             return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -141,8 +149,19 @@ class FileLock:
             there = os.stat(self.path, follow_symlinks=False)
         except FileNotFoundError:
             return False
+        except OSError as exc:
+            raise from_os(exc, f"look at {self.path}") from exc
         ours = os.fstat(self._fd)
         return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def _is_stopped(pid: str) -> bool:
+    """By a signal or by a debugger: waiting for it is in vain."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] in ("T", "t")
+    except (OSError, IndexError):
+        return False
 
 
 def _command(pid: str) -> str:

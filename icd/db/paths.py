@@ -45,12 +45,27 @@ def resolve(where: Where) -> str:
         return path
     found = discover(where.cwd) if where.cwd else None
     if found is None:
-        raise NoDatabase(f"no {DIRECTORY}/{FILE} in {where.cwd} or above it")
+        raise _none(where.cwd)
     if _is_strangers(refuse_links(found)):
-        raise PermissionRefused(
-            f"{found} belongs to another user", hint="run 'icctl init' here, or name it with --db"
-        )
+        raise _strangers(found, where.cwd)
     return found
+
+
+def _none(cwd: str) -> NoDatabase:
+    """A file that lost its content is not the same as one that never was."""
+    for directory in _upward(cwd) if cwd else ():
+        path = os.path.join(directory, DIRECTORY, FILE)
+        if _is_file(path):
+            hint = "restore a backup with 'icctl restore FILE', or start anew with 'icctl init'"
+            return NoDatabase(f"{path} is empty", hint=hint)
+    return NoDatabase(f"no {DIRECTORY}/{FILE} in {cwd} or above it")
+
+
+def _strangers(path: str, cwd: str) -> PermissionRefused:
+    here = path == os.path.join(cwd, DIRECTORY, FILE)
+    what = "have it given to you, with chown" if here else "run 'icctl init' here"
+    hint = f"{what}, or name it with --db if you trust it"
+    return PermissionRefused(f"{path} belongs to another user", hint=hint)
 
 
 def target(where: Where) -> str:
@@ -60,10 +75,16 @@ def target(where: Where) -> str:
         return explicit(where, create=True)
     if not where.cwd:
         raise BadPath("no directory was given to create the database in")
-    found = discover(where.cwd)
-    if found is not None and _is_strangers(found):
-        found = None
-    return refuse_links(found or os.path.join(where.cwd, DIRECTORY, FILE))
+    here = os.path.join(where.cwd, DIRECTORY, FILE)
+    try:
+        found = discover(where.cwd) or here
+    except PermissionRefused:
+        found = here
+    if os.path.exists(found) and _is_strangers(found):
+        if found == here:
+            raise _strangers(found, where.cwd)
+        found = here
+    return refuse_links(found)
 
 
 def _require_absolute(cwd: str) -> None:
@@ -203,10 +224,19 @@ def _is_file(path: str) -> bool:
 
 
 def _is_database_file(path: str) -> bool:
-    """The original left empty databases behind by accident: they must not shadow a real one."""
+    """The original left empty databases behind by accident: they must not shadow a real one.
+
+    One that we may not look at is refused: another one, further up, would be the wrong one.
+    """
     try:
         size = os.stat(path).st_size
         return size > EMPTY_BYTES or (size > 0 and os.path.exists(path + "-wal"))
+    except PermissionError as exc:
+        directory = os.path.dirname(path)
+        if os.path.lexists(directory):  # else it is a directory above that we may not look into
+            hint = f"check its owner and its mode: ls -ld {directory}"
+            raise PermissionRefused(f"{directory} may not be entered", hint=hint) from exc
+        return False
     except (OSError, ValueError):
         return False
 

@@ -19,7 +19,7 @@ import msgspec
 
 from icd.core import requests
 from icd.core.debounce import Recent
-from icd.db import paths
+from icd.db import access, paths
 from icd.db.database import Database
 from icd.errors import (
     Corrupt,
@@ -73,7 +73,7 @@ def _run_some(
             try:
                 _run_locked(database, calls, answers, clock=clock, recent=recent)
             except Exception as exc:  # noqa: BLE001 -- the error map
-                _answer_rest(answers, Answer(error=failure(exc)))
+                _answer_rest(answers, Answer(error=failure(exc, database.path)))
             finally:
                 # Damage that shows in passing: whoever opens it again looks at all of it.
                 if close or any(a and isinstance(a.error, Corrupt) for a in answers):
@@ -94,13 +94,16 @@ def _answer_rest(answers: list[Answer | None], answer: Answer) -> None:
     answers[:] = [known or answer for known in answers]
 
 
-def failure(exc: Exception) -> IcError:
-    """Map any exception to what the caller is told; what nobody foresaw is our bug."""
+def failure(exc: Exception, path: str = "") -> IcError:
+    """Map any exception to what the caller is told; what nobody foresaw is our bug.
+
+    `path` is the database that was being used, in whose files the cause may lie.
+    """
     known: IcError | None = None
     if isinstance(exc, IcError):
         return exc
     if isinstance(exc, sqlite3.Error):
-        known = from_sqlite(exc)
+        known = (access.cause(exc, path) if path else None) or from_sqlite(exc)
     elif isinstance(exc, OSError):
         known = from_os(exc, "use the database")
     if known is None:
@@ -217,7 +220,7 @@ class _Batch:
             self._conn.execute("COMMIT")
         except Exception as exc:  # noqa: BLE001 -- the error map
             self._roll_back()
-            return Answer(error=failure(exc), trace=call.trace)
+            return Answer(error=failure(exc, self._database.path), trace=call.trace)
         return answer
 
     def together(self, calls: list[Call]) -> list[Answer | None]:
@@ -275,7 +278,7 @@ class _Batch:
         try:
             return self._run(call)
         except Exception as exc:  # noqa: BLE001 -- the error map
-            return Answer(error=failure(exc), trace=call.trace)
+            return Answer(error=failure(exc, self._database.path), trace=call.trace)
 
     def _run(self, call: Call) -> Answer:
         ctx = Context(

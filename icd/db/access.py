@@ -1,0 +1,75 @@
+"""Why SQLite may not use a database: it says that it cannot, and a person wants to know which file.
+
+Everything here asks the kernel by name, and opens nothing (see docs/adr/0004).
+"""
+
+import os
+import resource
+import sqlite3
+import stat
+
+from icd.errors import IcError, PermissionRefused, TooFewDescriptors, from_sqlite
+
+COMPANIONS = ("-wal", "-shm", ".lock")
+# The lock, the database, its log and the index of that.
+DESCRIPTORS_NEEDED = 4
+
+
+def cause(exc: sqlite3.Error, path: str) -> IcError | None:
+    """What keeps SQLite from using the database, if it says so and the cause can be found."""
+    if not isinstance(from_sqlite(exc), PermissionRefused):
+        return None
+    found = obstacle(path)
+    if found is None and _free_descriptors() < DESCRIPTORS_NEEDED:
+        return TooFewDescriptors(f"cannot open {path}: too few descriptors are left")
+    return found
+
+
+def refuse_read_only(path: str) -> None:
+    """SQLite would read such a file, and leave read-only companions behind.
+
+    Those would keep everybody out when the file itself may be written again.
+    """
+    found = None if _may(path, os.W_OK) else obstacle(path)
+    if found is not None:
+        raise found
+
+
+def obstacle(path: str) -> PermissionRefused | None:
+    """The first of the database's files, or its directory, that we may not use; None: we may."""
+    directory = os.path.dirname(path)
+    if not _may(directory, os.X_OK):
+        return _refused(directory, "may not be entered", "u+rwx")
+    for file in (path, *(path + end for end in COMPANIONS)):
+        if not os.path.exists(file):
+            continue
+        if not _may(file, os.R_OK):
+            return _refused(file, "may not be read", "u+rw")
+        if not _may(file, os.W_OK):
+            return _refused(file, "may not be written", "u+rw")
+    if not _may(directory, os.W_OK):  # SQLite makes and removes files in it
+        return _refused(directory, "may not be written", "u+rwx")
+    return None
+
+
+def _may(file: str, mode: int) -> bool:
+    return os.access(file, mode, effective_ids=True)
+
+
+def _refused(file: str, what: str, bits: str) -> PermissionRefused:
+    found = os.stat(file)
+    if found.st_uid != os.geteuid():
+        hint = f"it belongs to user {found.st_uid}: have it given to you, with chown"
+    elif stat.S_IMODE(found.st_mode) & stat.S_IRWXU >= (0o700 if "x" in bits else 0o600):
+        hint = "its mode is right: look for a read-only filesystem or attribute (mount, lsattr)"
+    else:
+        hint = f"run: chmod {bits} {file}"
+    return PermissionRefused(f"{file} {what}", hint=hint)
+
+
+def _free_descriptors() -> int:
+    limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        return limit - len(os.listdir("/proc/self/fd"))
+    except OSError:  # not even one to look with, or no /proc
+        return 0 if os.path.exists("/proc/self/fd") else limit
