@@ -14,6 +14,9 @@ import pytest
 from tests.breakages import BREAKAGES, Place, World
 from tests.processes import CLEAN, PATIENCE, Daemon, icctl
 
+# With time enough for a machine that has other things to do.
+DOCTOR = ("doctor", "--json", "--timeout=15s")
+
 # What the doctor says about each breakage, with and without a daemon: the check, and a part of the
 # sentence.  None: without a daemon nothing is wrong, and nothing is said.
 ALONE: dict[str, tuple[str, str] | None] = {
@@ -118,7 +121,7 @@ def test_the_doctor_names_the_cause_without_a_daemon(name: str, place: Place) ->
     place.socket.unlink()
 
     with BREAKAGES[name](place) as broken:
-        done = broken.icctl("doctor", "--json", cwd=place.project, env=world(place))
+        done = broken.icctl(*DOCTOR, cwd=place.project, env=world(place))
 
     check, part = expected
     assert any(part in sentence for sentence in said(done, check)), done.stdout.decode()
@@ -136,7 +139,7 @@ def test_the_doctor_names_the_cause_with_a_daemon(name: str, place: Place, daemo
             os.kill(daemon.pid, signal.SIGSTOP)
         elif name == "database replaced":
             daemon.call("state.list", cwd=str(place.project), key="k")
-        done = broken.icctl("doctor", "--json", cwd=place.project, env=world(place))
+        done = broken.icctl(*DOCTOR, cwd=place.project, env=world(place))
 
     assert any(part in sentence for sentence in said(done, check)), done.stdout.decode()
     assert done.returncode == (0 if name in HARMLESS else 1)
@@ -151,7 +154,7 @@ def test_a_healthy_project_is_fine_and_stays_as_it_is(
         daemon.call("state.set", cwd=str(place.project), key="k", scope_id="s", payload=1)
     before = _everything(place.project)
 
-    done = World().icctl("doctor", cwd=place.project, env=world(place))
+    done = World().icctl("doctor", "--timeout=15s", cwd=place.project, env=world(place))
 
     assert (done.returncode, done.stderr) == (0, b"")
     assert "warning" not in done.stdout.decode()
@@ -182,7 +185,7 @@ def test_a_database_with_a_log_is_read_as_it_is(place: Place, daemon: Daemon) ->
     before = _everything(place.directory)
     assert _log_has_content(place)
 
-    done = World().icctl("doctor", "--json", cwd=place.project, env=world(place))
+    done = World().icctl(*DOCTOR, cwd=place.project, env=world(place))
 
     assert done.returncode == 0
     assert said(done, "integrity") == []
@@ -220,9 +223,9 @@ def test_a_stale_socket_is_removed_on_demand(place: Place, daemon: Daemon) -> No
     daemon.start()
     daemon.kill()
 
-    looked = World().icctl("doctor", "--json", cwd=place.project, env=world(place))
+    looked = World().icctl(*DOCTOR, cwd=place.project, env=world(place))
     assert place.socket.exists()
-    fixed = World().icctl("doctor", "--fix", "--json", cwd=place.project, env=world(place))
+    fixed = World().icctl(*DOCTOR, "--fix", cwd=place.project, env=world(place))
 
     assert looked.returncode == 1
     assert said(looked, "socket") == [
@@ -256,7 +259,7 @@ def test_the_socket_of_a_living_daemon_is_never_removed(place: Place, daemon: Da
 )
 def test_modes_are_set_right_on_demand(name: str, place: Place) -> None:
     with BREAKAGES[name](place) as broken:
-        done = broken.icctl("doctor", "--fix", "--json", cwd=place.project, env=world(place))
+        done = broken.icctl(*DOCTOR, "--fix", cwd=place.project, env=world(place))
 
     assert done.returncode == 0, done
     assert [one["check"] for one in findings(done) if one["severity"] == "fixed"]
@@ -276,16 +279,15 @@ def test_something_else_at_the_socket_is_named(place: Place, door: Path) -> None
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(place.socket))
         other.listen()
-        command = [door / "icctl", "doctor", "--json", "--timeout=1s"]
+        command = [door / "icctl", *DOCTOR]
         asked = subprocess.Popen(
             command, cwd=place.project, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={**CLEAN, "HOME": str(place.project), **world(place)},
         )  # fmt: skip
-        other.settimeout(PATIENCE)
+        other.settimeout(0.05)
         sessions = []
         try:
             while asked.poll() is None:
-                other.settimeout(0.05)
                 try:
                     session, _ = other.accept()
                 except TimeoutError:
@@ -306,7 +308,7 @@ def test_something_else_at_the_socket_is_named(place: Place, door: Path) -> None
 def test_a_path_that_is_too_long_is_named(initialized: Path, door: Path) -> None:
     path = f"/tmp/{'x' * 120}/icd.sock"
 
-    done = icctl("doctor", "--json", cwd=initialized, env={"INTERCORE_SOCKET": path})
+    done = icctl(*DOCTOR, cwd=initialized, env={"INTERCORE_SOCKET": path})
 
     assert said(done, "socket") == [f"the path {path} is too long for a socket"]
     assert done.returncode == 1
@@ -317,7 +319,7 @@ def test_calls_that_failed_without_the_daemon_are_told(place: Place) -> None:
     for _ in range(2):
         assert icctl("state", "set", "k", cwd=place.project, env=env).returncode == 3
 
-    done = World().icctl("doctor", "--json", cwd=place.project, env=world(place))
+    done = World().icctl(*DOCTOR, cwd=place.project, env=world(place))
 
     (sentence,) = said(done, "failures")
     assert sentence.startswith("calls failed without the daemon, the last at 20")
@@ -328,7 +330,7 @@ def test_calls_that_failed_without_the_daemon_are_told(place: Place) -> None:
 def test_what_never_answers_does_not_hang_the_doctor(place: Place) -> None:
     os.mkfifo(place.runtime / "failures")  # whoever opens it waits for a writer
 
-    done = World().icctl("doctor", "--json", cwd=place.project, env=world(place))
+    done = World().icctl(*DOCTOR, cwd=place.project, env=world(place))
 
     assert said(done, "time") == [
         "looking at the daemon's socket takes too long: its disk or its owner does not answer"
@@ -336,3 +338,33 @@ def test_what_never_answers_does_not_hang_the_doctor(place: Place) -> None:
     assert said(done, "integrity") == []
     assert [one["check"] for one in findings(done) if one["check"] == "integrity"]
     assert done.returncode == 1
+
+
+def test_a_socket_of_another_kind_is_named(place: Place, door: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(str(place.socket))
+
+        done = World().icctl(*DOCTOR, cwd=place.project, env=world(place))
+
+    (sentence,) = said(done, "socket")
+    assert sentence.startswith(f"cannot connect to {place.socket}: ")
+    assert done.returncode == 1
+
+
+def test_a_file_in_place_of_the_socket_is_named(place: Place, door: Path) -> None:
+    place.socket.touch()
+
+    done = World().icctl(*DOCTOR, cwd=place.project, env=world(place))
+
+    assert said(done, "socket") == [f"{place.socket} is not a socket: no daemon starts there"]
+    assert done.returncode == 1
+
+
+def test_a_mode_that_needs_the_daemon_does_not_keep_the_doctor_away(place: Place) -> None:
+    env = world(place) | {"INTERCORE_MODE": "daemon"}
+
+    done = World().icctl("doctor", "--json", "--timeout=5s", cwd=place.project, env=env)
+
+    assert len(said(done, "daemon")) == 1
+    assert said(done, "integrity") == []
+    assert done.returncode == 0

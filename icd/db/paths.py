@@ -53,7 +53,7 @@ def resolve(where: Where) -> str:
 
 def _none(cwd: str) -> NoDatabase:
     """A file that lost its content is not the same as one that never was."""
-    for directory in _upward(cwd) if cwd else ():
+    for directory in upward(cwd) if cwd else ():
         path = os.path.join(directory, DIRECTORY, FILE)
         if _is_file(path):
             hint = "restore a backup with 'icctl restore FILE', or start anew with 'icctl init'"

@@ -15,9 +15,9 @@ from icd.db.connection import connect_to_read, until
 from icd.db.database import CAREFUL_BYTES
 from icd.db.lock import FileLock, block
 from icd.doctor import processes
-from icd.doctor.findings import Finding, error, note, ok, warning
+from icd.doctor.findings import Finding, error, from_error, note, ok, warning
 from icd.doctor.scene import Scene
-from icd.errors import Corrupt, DeadlineExceeded, Locked
+from icd.errors import Corrupt, DeadlineExceeded, InputOutput, Locked, from_sqlite
 
 # Everybody holds it for milliseconds; only a backup, a vacuum or a check for longer.
 LOCK_SECONDS = 1.0
@@ -36,6 +36,10 @@ def contents(scene: Scene, path: str) -> Iterator[Finding]:
             found = list(_inside(scene, path))
     except Locked as exc:
         yield _held(path, exc)
+        return
+    except sqlite3.Error as exc:
+        known = from_sqlite(exc) or InputOutput(str(exc))
+        yield from_error("integrity", type(known)(f"{path}: {known.message}", hint=known.hint))
         return
     yield ok("lock", "nobody holds it for long")
     yield from found
@@ -101,7 +105,8 @@ def _integrity(conn: sqlite3.Connection, path: str, deadline: float) -> Finding:
         return note("integrity", f"{path} could not be read within {READ_SECONDS:g} s", _CHECK)
     if verdict == "ok":
         return ok("integrity", "every page can be read")
-    return error("integrity", f"{path} is damaged: {' '.join(verdict.split())}", Corrupt.hint)
+    damage = " ".join(line for line in verdict.splitlines() if "***" not in line)
+    return error("integrity", f"{path} is damaged: {damage}", Corrupt.hint)
 
 
 def _times(conn: sqlite3.Connection, now: int) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from icd.db.health import FREE_BYTES_NEEDED, free_bytes
 from icd.doctor.findings import Finding, error, ok, warning
 from icd.doctor.scene import Scene
-from icd.errors import from_os
+from icd.errors import PermissionRefused, from_os
 
 # Shared between machines, or with a host: neither locks nor shared memory can be relied on.
 NETWORK = {
@@ -106,11 +106,11 @@ def _probe(directory: str, free: int) -> Iterator[Finding]:
         finally:
             os.close(fd)
     except OSError as exc:
-        if exc.errno in _UNSUPPORTED:
-            yield ok("space", f"{free} bytes are available")
-            return
         known = from_os(exc, f"write to a file in {directory}")
-        yield error("space", known.message, known.hint)
+        if exc.errno in _UNSUPPORTED or isinstance(known, PermissionRefused):  # told elsewhere
+            yield ok("space", f"{free} bytes are available")
+        else:
+            yield error("space", known.message, known.hint)
         return
     yield ok("space", f"{free} bytes are available")
     if abs(ahead) > CLOCK_SECONDS:

@@ -6,11 +6,9 @@ import resource
 from collections.abc import Iterator
 
 from icd import config
-from icd.db import paths
 from icd.db.health import FREE_BYTES_NEEDED
 from icd.doctor.findings import Finding, error, note, ok, warning
 from icd.doctor.scene import Scene
-from icd.errors import IcError
 
 # A direct call needs about six: the lock, SQLite's own, and one to load code.
 DESCRIPTORS_NEEDED = 16
@@ -44,20 +42,22 @@ def limits(_scene: Scene) -> Iterator[Finding]:
 
 
 def settings(scene: Scene) -> Iterator[Finding]:
-    files = config.read(config.user_file(scene.home), _project_file(scene))
-    problems = [str(problem) for file in files for problem in file.problems]
+    """The user's; what the project says about itself lies with the project."""
+    problems = [str(p) for f in config.read(config.user_file(scene.home), None) for p in f.problems]
     problems += [str(problem) for problem in config.check_environment(scene.env)]
+    yield from _judged(problems)
+
+
+def settings_of_project(_scene: Scene, path: str) -> Iterator[Finding]:
+    files = config.read(None, config.project_file(path))
+    yield from _judged([str(problem) for file in files for problem in file.problems])
+
+
+def _judged(problems: list[str]) -> Iterator[Finding]:
     for problem in problems:
         yield error("settings", problem, "correct it; 'icctl config check' looks again")
     if not problems:
         yield ok("settings", "nothing is wrong with them")
-
-
-def _project_file(scene: Scene) -> str | None:
-    try:
-        return config.project_file(paths.canonical(paths.resolve(scene.where)))
-    except IcError:
-        return None
 
 
 def clock(scene: Scene) -> Iterator[Finding]:

@@ -5,7 +5,6 @@ import resource
 import pytest
 
 from icd.cli.library import PATH
-from icd.db.paths import Where
 from icd.doctor import surroundings
 
 
@@ -44,10 +43,9 @@ def test_a_limit_on_the_size_of_files_is_told(judged):
     assert message.startswith("this process may write 1000000 bytes to a file")
 
 
-def test_settings_that_are_wrong_are_all_told(judged, project, database):
+def test_settings_of_the_user_that_are_wrong_are_all_told(judged, project):
     (project / ".config" / "intercore").mkdir(parents=True)
-    (project / ".config" / "intercore" / "config.toml").write_text("colour = 1\n")
-    (project / ".clavain" / "intercore.toml").write_text("\nidle_seconds = -1\n")
+    (project / ".config" / "intercore" / "config.toml").write_text("colour = 1\nsound = 2\n")
     env = {"HOME": str(project), "INTERCORE_DURABILITY": "some"}
 
     found = judged("settings", env=env)
@@ -55,12 +53,19 @@ def test_settings_that_are_wrong_are_all_told(judged, project, database):
     assert [severity for _, severity, _ in found] == ["error"] * 3
     texts = [message for _, _, message in found]
     assert "config.toml:1: colour is not a setting" in texts[0]
-    assert "intercore.toml:2: idle_seconds" in texts[1]
+    assert "config.toml:2: sound is not a setting" in texts[1]
     assert "$INTERCORE_DURABILITY" in texts[2]
 
 
-def test_settings_are_judged_without_a_database_too(judged, tmp_path):
-    assert judged("settings", where=Where(str(tmp_path))) == []
+def test_settings_of_the_project_that_are_wrong_are_told(scene, database, project, told):
+    check = surroundings.settings_of_project
+    assert told(check(scene(), database.path)) == []
+    (project / ".clavain" / "intercore.toml").write_text("\nidle_seconds = -1\n")
+
+    ((name, severity, message),) = told(check(scene(), database.path))
+
+    assert (name, severity) == ("settings", "error")
+    assert "intercore.toml:2: idle_seconds" in message
 
 
 @pytest.mark.parametrize(("now_ms", "count"), [(1_000_000_000_000, 1), (1_800_000_000_000, 0)])
