@@ -21,7 +21,7 @@ _STATUS = "see 'icctl status'"
 _RELOAD = "restart the daemon, so that it is the one that is installed"
 
 
-def daemon(_scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
+def daemon(scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
     reports = [(one.path, one.report) for one in seen if one.report is not None]
     if not reports:
         if all(one.outcome in {"absent", "refused", "forbidden"} for one in seen):
@@ -29,10 +29,10 @@ def daemon(_scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
             yield note("daemon", told, "start one with 'icd serve'")
         return
     for path, report in reports:
-        yield from judge(path, report)
+        yield from judge(path, report, scene.now_ms // 1000)
 
 
-def judge(path: str, report: dict[str, Any]) -> Iterator[Finding]:
+def judge(path: str, report: dict[str, Any], now: int) -> Iterator[Finding]:
     version, pid = report.get("version"), report.get("pid")
     about = f"icd {version}, process {pid}, answers at {path}"
     if report.get("protocol") != PROTOCOL:
@@ -44,6 +44,7 @@ def judge(path: str, report: dict[str, Any]) -> Iterator[Finding]:
         yield ok("daemon", about)
     yield from _sqlite(str(report.get("sqlite_version", "")))
     yield from _troubles(report)
+    yield from _failures(report, now)
 
 
 def _sqlite(version: str) -> Iterator[Finding]:
@@ -58,16 +59,26 @@ def _troubles(report: dict[str, Any]) -> Iterator[Finding]:
         yield warning("daemon", told, "correct that, and start it again")
     for database in report.get("databases") or []:
         yield from _database(database)
-    failures = report.get("failures") or {}
-    if failures:
-        last = report.get("last_error")
-        last_told = f"; the last one: {_text(last)}" if last else ""
-        told = f"calls failed since the daemon started: {_counted(failures)}{last_told}"
-        yield note("failures", told, _STATUS)
     mirror = report.get("mirror") or {}
     if mirror.get("failed"):
         told = f"files could not be mirrored: {mirror.get('last_error')}"
         yield note("mirror", told, "see docs/mirror.md")
+
+
+def _failures(report: dict[str, Any], now: int) -> Iterator[Finding]:
+    """By caller and of the last day, where the daemon can tell; else by method, since its start."""
+    counts = report.get("failures") or {}
+    since = "since the daemon started"
+    callers = report.get("failures_by_caller")
+    if callers is not None:
+        recent = [one for one in callers if one.get("last_at", now) > now - DAY]
+        counts = {f"{one.get('method')} by {one.get('caller')}": one.get("count", 1) for one in recent}
+        since = "through the daemon, in the last day"
+    if counts:
+        last = report.get("last_error")
+        last_told = f"; the last one: {_text(last)}" if last else ""
+        told = f"calls failed {since}: {_counted(counts)}{last_told}"
+        yield note("failures", told, _STATUS)
 
 
 def _database(database: dict[str, Any]) -> Iterator[Finding]:

@@ -10,12 +10,13 @@ from icd.doctor.scene import Seen
 from icd.rpc.methods.daemon import PROTOCOL
 from tests.conftest import NOW_MS
 
+NOW = NOW_MS // 1000
 HEALTHY = {"version": __version__, "protocol": PROTOCOL, "pid": 7, "sqlite_version": "3.40.1"}
 
 
 @pytest.fixture
 def judged(told):
-    return lambda **facts: told(judge("/run/icd.sock", HEALTHY | facts))
+    return lambda **facts: told(judge("/run/icd.sock", HEALTHY | facts, NOW))
 
 
 def test_a_daemon_of_the_same_version_is_fine(judged):
@@ -23,7 +24,7 @@ def test_a_daemon_of_the_same_version_is_fine(judged):
 
 
 def test_an_old_sqlite_is_fine_and_the_reason_is_told():
-    (about,) = [f for f in judge("/run/icd.sock", HEALTHY) if f.check == "sqlite"]
+    (about,) = [f for f in judge("/run/icd.sock", HEALTHY, NOW) if f.check == "sqlite"]
 
     assert about.severity == "ok"
     assert "intercore's lock lets only one" in about.message
@@ -58,6 +59,19 @@ def test_what_a_report_complains_about_is_told(judged, facts, check, severity, p
 
     assert (found, how) == (check, severity)
     assert part in message
+
+
+def test_callers_that_failed_in_the_last_day_are_named(judged):
+    callers = [
+        {"method": "state.set", "caller": "/hooks/stop.sh", "count": 2, "last_at": NOW - 3600},
+        {"method": "state.get", "caller": "bash", "count": 9, "last_at": NOW - 2 * 86_400},
+    ]
+
+    ((check, severity, message),) = judged(failures={"a": 11}, failures_by_caller=callers)
+
+    assert (check, severity) == ("failures", "note")
+    assert message.endswith("in the last day: state.set by /hooks/stop.sh 2")
+    assert judged(failures={"a": 9}, failures_by_caller=callers[1:]) == []
 
 
 def test_no_daemon_is_worth_a_note_and_no_more(scene, told):
