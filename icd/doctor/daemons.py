@@ -71,8 +71,11 @@ def _failures(report: dict[str, Any], now: int) -> Iterator[Finding]:
     since = "since the daemon started"
     callers = report.get("failures_by_caller")
     if callers is not None:
-        recent = [one for one in callers if one.get("last_at", now) > now - DAY]
-        counts = {f"{one.get('method')} by {one.get('caller')}": one.get("count", 1) for one in recent}
+        counts = {
+            f"{one.get('method')} by {one.get('caller')}": one.get("count", 1)
+            for one in callers
+            if one.get("last_at", now) > now - DAY
+        }
         since = "through the daemon, in the last day"
     if counts:
         last = report.get("last_error")
