@@ -5,6 +5,7 @@ Entered when no daemon is there.  Everything but the transport is the daemon's o
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from icctl import hot
 from icd import __version__, config
@@ -15,6 +16,9 @@ from icd.db.database import Database
 from icd.errors import IcError, Internal, NoDaemon, Overloaded
 from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
+
+if TYPE_CHECKING:
+    from icd.doctor.scene import Sight
 
 LOG = ".local/state/intercore/icctl.log"
 FAILURES = (2, 3)
@@ -116,6 +120,7 @@ def _invocation(request: hot.Request, limit: float) -> Invocation:
         env=dict(os.environ),
         pid=os.getppid(),
         request_id=request.id,
+        sight=_sight,
     )
     for kind, path, content in request.inputs:
         if kind == b"s":
@@ -125,6 +130,12 @@ def _invocation(request: hot.Request, limit: float) -> Invocation:
         else:
             found.files[os.fsdecode(path)] = os.strerror(content)
     return found
+
+
+def _sight() -> "Sight":
+    from icctl.sight import sight  # only the doctor pays for it
+
+    return sight()
 
 
 def _record(error: IcError, home: str | None) -> None:

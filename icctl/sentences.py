@@ -3,7 +3,7 @@
 import posix
 
 from icctl.failures import note
-from icctl.hot import say, sockets
+from icctl.hot import Request, say, sockets, timeout_ms, world
 from icd import __version__
 
 # What happened, and what to do.
@@ -31,12 +31,16 @@ SENTENCES = {
     "pipes": ("cannot make named pipes", "set XDG_RUNTIME_DIR or TMPDIR to a directory of yours"),
 }
 USAGE = {"mode", "shell"}
+# Who calls the doctor wants to know why, and the doctor needs no daemon.
+FOR_THE_DOCTOR = {"no daemon", "late", "unknown", "nonsense", "long path", "no socket"}
 
 
 def tell(program: str, argv: list[str], name: str, *details: object) -> int:
     """Say it on stderr; the exit status is returned."""
     happened, hint = SENTENCES[name]
     verb, status = context(argv), 3 if name in USAGE else 2
+    if verb == "doctor" and name in FOR_THE_DOCTOR:
+        return Request(argv, program, world()).run_here(timeout_ms(argv) / 1000)
     told = happened.format(*details, socket=_listening(), version=__version__)
     say(f"{program}: {verb}: {told}; {hint}\n")
     note(verb)

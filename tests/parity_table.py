@@ -111,6 +111,8 @@ SCRIPTS: dict[str, list[Step]] = {
         other("lib-path"),
         other("lib-path --json"),
         other("lib-path extra", 3),
+        other("doctor --help"),
+        other("doctor extra", 3),
         other("completion bash"),
         other("completion zsh"),
         other("completion fish --json"),

@@ -25,6 +25,7 @@ SINGLES = {
     "ping": "daemon",
     "status": "daemon",
     "metrics": "metrics",
+    "doctor": "doctor",
     "lib-path": "library",
     "completion": "completion",
 }

@@ -6,13 +6,16 @@ environment, directory, terminal, locale or name: everything comes from the call
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
 from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput, Usage
 from icd.rpc.method import Answer, Call, Params, Progress
+
+if TYPE_CHECKING:
+    from icd.doctor.scene import Sight
 
 # A command that goes on asks again whenever the database has changed, and this often in any case:
 # others may have written to it, a row may have expired, a process may have ended.
@@ -37,6 +40,8 @@ class Invocation(msgspec.Struct):
     request_id: str | None = None
     stdin: bytes | None = None
     files: dict[str, bytes | str] = {}
+    # How to look at the daemon from outside; only a caller's own process can.
+    sight: "Callable[[], Sight] | None" = None
 
 
 class Refusal(msgspec.Struct):

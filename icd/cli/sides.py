@@ -5,7 +5,7 @@ from icd.cli.invocation import Output
 from icd.core.names import iso
 from icd.legacy.finding import Found
 from icd.legacy.patterns import KEYS
-from icd.legacy.reading import Refused, read
+from icd.legacy.reading import is_mirrored
 from icd.rpc.methods.compat import Side
 from icd.rpc.results import Result
 
@@ -30,7 +30,7 @@ class Line(Result):
 
 def compare(found: list[Found] | None, sides: list[Side] | None) -> list[Line]:
     """One line per key; None for a side that could not be looked at."""
-    files = None if found is None else [file for file in found if not _is_mirrored(file)]
+    files = None if found is None else [file for file in found if not is_mirrored(file)]
     known = {side.key: side for side in sides or []}
     return [_line(key, files, known.get(key)) for key in KEYS]
 
@@ -59,13 +59,6 @@ def _line(key: str, found: list[Found] | None, side: Side | None) -> Line:
 
 def _later(*moments: int | None) -> int | None:
     return max((moment for moment in moments if moment is not None), default=None)
-
-
-def _is_mirrored(found: Found) -> bool:
-    if not found.pattern.envelope:
-        return False
-    file = read(found)
-    return isinstance(file, Refused) and file.mirrored
 
 
 def _row(line: Line) -> str:

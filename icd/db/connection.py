@@ -32,9 +32,10 @@ def connect(path: str) -> sqlite3.Connection:
     return conn
 
 
-def connect_to_read(path: str) -> sqlite3.Connection:
-    """Open a file that must stay as it is, such as a backup."""
-    return sqlite3.connect(f"file:{_uri(path)}?mode=ro", uri=True, isolation_level=None)
+def connect_to_read(path: str, *, immutable: bool = False) -> sqlite3.Connection:
+    """Open a file that must stay as it is; `immutable`: nobody writes it, and it has no log."""
+    words = "mode=ro&immutable=1" if immutable else "mode=ro"
+    return sqlite3.connect(f"file:{_uri(path)}?{words}", uri=True, isolation_level=None)
 
 
 def set_up(conn: sqlite3.Connection, settings: Settings) -> None:

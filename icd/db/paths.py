@@ -53,7 +53,7 @@ def resolve(where: Where) -> str:
 
 def _none(cwd: str) -> NoDatabase:
     """A file that lost its content is not the same as one that never was."""
-    for directory in _upward(cwd) if cwd else ():
+    for directory in upward(cwd) if cwd else ():
         path = os.path.join(directory, DIRECTORY, FILE)
         if _is_file(path):
             hint = "restore a backup with 'icctl restore FILE', or start anew with 'icctl init'"
@@ -112,7 +112,7 @@ def identity(where: Where) -> tuple[int, int] | None:
 
 
 def discover(cwd: str) -> str | None:
-    for directory in _upward(cwd):
+    for directory in upward(cwd):
         path = os.path.join(directory, DIRECTORY, FILE)
         if _is_database_file(path):
             return path
@@ -157,7 +157,7 @@ def explicit(where: Where, *, create: bool = False) -> str:
 def refuse_links(path: str) -> str:
     """A link planted at `.clavain` or at the file could point a write anywhere."""
     parent = os.path.dirname(path)
-    above = [d for d in _upward(parent) if os.path.basename(d) == DIRECTORY]
+    above = [d for d in upward(parent) if os.path.basename(d) == DIRECTORY]
     for suspect in (path, parent, *above):
         if os.path.islink(suspect):
             raise SymlinkRefused(f"{suspect} is a symlink (refusing to use it)")
@@ -176,7 +176,7 @@ def _is_strangers(path: str) -> bool:
 def project_root(cwd: str) -> str:
     """The git top level, else the nearest directory with a `.clavain`, else `cwd` itself."""
     marked: str | None = None
-    for directory in _upward(cwd):
+    for directory in upward(cwd):
         if os.path.lexists(os.path.join(directory, ".git")):
             return directory
         if marked is None and os.path.isdir(os.path.join(directory, DIRECTORY)):
@@ -184,7 +184,7 @@ def project_root(cwd: str) -> str:
     return marked or cwd
 
 
-def _upward(cwd: str) -> Iterator[str]:
+def upward(cwd: str) -> Iterator[str]:
     while True:
         yield cwd
         parent = os.path.dirname(cwd)
@@ -195,7 +195,7 @@ def _upward(cwd: str) -> Iterator[str]:
 
 def _main_checkout(cwd: str) -> str | None:
     """Follow a worktree's `.git` file to the main checkout's root."""
-    for directory in _upward(cwd):
+    for directory in upward(cwd):
         pointer = os.path.join(directory, ".git")
         if os.path.isdir(pointer):
             return None

@@ -148,3 +148,11 @@ def identity(status: os.stat_result) -> Identity:
         status.st_size,
         status.st_mtime_ns,
     )
+
+
+def is_mirrored(found: Found) -> bool:
+    """Whether intercore wrote it itself, for others to read: then it is no legacy."""
+    if not found.pattern.envelope:
+        return False
+    file = read(found)
+    return isinstance(file, Refused) and file.mirrored

@@ -1,0 +1,49 @@
+"""Other processes, as /proc shows them; for people, so what cannot be seen is left out."""
+
+import os
+
+from msgspec import Struct
+
+# Stopped by a signal, or by a debugger.
+_STOPPED = {"T", "t"}
+
+
+class Process(Struct, frozen=True):
+    pid: int
+    name: str
+    stopped: bool
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.name})"
+
+
+def find(pid: int) -> Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            # The name in parentheses may hold anything, parentheses included.
+            head, _, tail = file.read(4096).rpartition(")")
+    except OSError:
+        return None
+    return Process(pid, head.partition("(")[2], tail.split()[0] in _STOPPED)
+
+
+def holder(path: str) -> Process | None:
+    """Who holds the lock of flock(2) on a file."""
+    try:
+        inode = os.stat(path, follow_symlinks=False).st_ino
+        with open("/proc/locks", encoding="ascii") as table:
+            for line in table:
+                fields = line.split()
+                if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+                    return find(int(fields[4]))
+    except (OSError, IndexError, ValueError):
+        pass
+    return None
+
+
+def wake(process: Process) -> str:
+    """What to do about a process that holds things up."""
+    if process.stopped:
+        pid = process.pid  # while it is stopped, no other signal reaches it
+        return f"let it go on with 'kill -CONT {pid}', or end it with 'kill -KILL {pid}'"
+    return f"wait for it, or end it with 'kill {process.pid}'"
