@@ -1,7 +1,9 @@
 """`icctl doctor`"""
 
 import os
+import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -67,8 +69,15 @@ def _scene(world: World) -> "Scene":
         deadline=invocation.deadline,
         door=invocation.door,
         library=PATH,
+        units=partial(_units, invocation.env),
         sight=invocation.sight and invocation.sight(),
     )
+
+
+def _units(env: dict[str, str]) -> dict[str, str]:
+    from icd.cli import units
+
+    return {u.name: u.found for u in units.look(env, sys.executable) if u.name != units.SANDBOX}
 
 
 def _until(scene: "Scene", patience: float) -> "Scene":

@@ -18,7 +18,7 @@ MISSED, MISSED_BYTES = "failures", 65_536 + 4096
 SQLITE = (3, 51, 3)
 
 _STATUS = "see 'icctl status'"
-_RELOAD = "restart the daemon, so that it is the one that is installed"
+_RELOAD = "run 'icctl service reload'"
 
 
 def daemon(scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
@@ -26,7 +26,7 @@ def daemon(scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
     if not reports:
         if all(one.outcome in {"absent", "refused", "forbidden"} for one in seen):
             told = "no daemon answers; commands open the database themselves, more slowly"
-            yield note("daemon", told, "start one with 'icd serve'")
+            yield note("daemon", told, "run 'icctl service install', or start one with 'icd serve'")
         return
     for path, report in reports:
         yield from judge(path, report, scene.now_ms // 1000)

@@ -49,6 +49,7 @@ class Scene(Struct, frozen=True):
     deadline: float
     door: str
     library: str  # where this installation has lib-intercore.sh
+    units: Callable[[], dict[str, str]]  # those that start the daemon, and what lies there
     sight: Sight | None = None
 
     @property

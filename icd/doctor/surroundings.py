@@ -16,7 +16,12 @@ DESCRIPTORS_NEEDED = 16
 FIRST_YEAR_MS = 1_704_067_200_000
 LIBRARY_BYTES = 65_536
 
-UNITS = ("icd.socket", "icd.service")
+_INSTALL = "run 'icctl service install', or see docs/service.md for life without systemd"
+_UNITS = (
+    ("missing", note, "not installed, so nothing starts the daemon"),
+    ("outdated", warning, "written by another installation or version"),
+    ("foreign", note, "not written by icctl, which leaves it alone"),
+)
 
 
 def too_few_files() -> Finding | None:
@@ -106,11 +111,11 @@ def client(scene: Scene) -> Iterator[Finding]:
 
 
 def units(scene: Scene) -> Iterator[Finding]:
-    """Only whether they are there; `icctl service status` knows more."""
-    root = scene.env.get("XDG_CONFIG_HOME") or os.path.join(scene.home or "/", ".config")
-    missing = [n for n in UNITS if not os.path.exists(os.path.join(root, "systemd", "user", n))]
-    if missing:
-        told = f"no unit {' and no unit '.join(missing)} is installed: nothing starts the daemon"
-        yield note("units", told, "see docs/cli.md on 'icd serve'")
-    else:
-        yield ok("units", "they are installed")
+    """Only what lies there; `icctl service status` knows more."""
+    found = scene.units()
+    for state, severity, told in _UNITS:
+        names = [name for name, is_ in found.items() if is_ == state]
+        if names:
+            yield severity("units", f"{' and '.join(names)}: {told}", _INSTALL)
+    if set(found.values()) == {"current"}:
+        yield ok("units", "they are those of this installation")

@@ -23,6 +23,7 @@ def scene(project) -> Callable[..., Scene]:
             "deadline": time.monotonic() + 20,
             "door": "native client",
             "library": "/nonexistent",
+            "units": lambda: {"icd.socket": "current", "icd.service": "current"},
         }
         return Scene(**facts | given)
 

@@ -99,12 +99,16 @@ def test_the_slower_client_is_worth_a_note(judged):
     assert [severity for _, severity, _ in judged("client", door="python client")] == ["note"]
 
 
-def test_units_that_are_not_installed_are_worth_a_note(judged, project):
-    ((check, severity, _),) = judged("units")
-    place = project / ".config" / "systemd" / "user"
-    place.mkdir(parents=True)
-    for name in surroundings.UNITS:
-        (place / name).touch()
+@pytest.mark.parametrize(
+    ("found", "severity", "message"),
+    [
+        ("missing", "note", "icd.service: not installed, so nothing starts the daemon"),
+        ("outdated", "warning", "icd.service: written by another installation or version"),
+        ("foreign", "note", "icd.service: not written by icctl, which leaves it alone"),
+    ],
+)
+def test_units_that_are_not_ours_are_told(judged, found, severity, message):
+    units = {"icd.socket": "current", "icd.service": found}
 
-    assert (check, severity) == ("units", "note")
+    assert judged("units", units=lambda: units) == [("units", severity, message)]
     assert judged("units") == []
