@@ -10,6 +10,7 @@ Promises
     - whatever goes wrong here is counted and shown in `status`, tried again, and fails no call.
 """
 
+import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -25,7 +26,7 @@ from icd.db.paths import Where
 from icd.errors import IcError, NoDatabase
 from icd.rpc.method import DEFAULT_DEADLINE_MS, Call, Clock, Method, Params
 from icd.rpc.methods import mirror as methods
-from icd.server import limits
+from icd.server import limits, threads
 from icd.server.changes import Touched
 from icd.server.copies import Copies, Name, Outcome, Tally
 from icd.server.logs import log
@@ -45,7 +46,6 @@ class Mirror:
         self._copies = Copies(root, mapping, origin=store.path)
         self._tally = tally
         self._clock = clock
-        self._thread = anyio.CapacityLimiter(1)
         self._dirty: set[Name] = set()
         self._doing: set[Name] = set()
         self._failed: set[Name] = set()
@@ -56,6 +56,7 @@ class Mirror:
         self._stopping = anyio.Event()
         self._done = anyio.Event()
         store.changes.listen(self._changed)
+        store.keep_while(self._has_more_to_do)
 
     @property
     def waiting(self) -> int:
@@ -93,9 +94,16 @@ class Mirror:
             return
         self._wake.set()
 
+    def _has_more_to_do(self) -> bool:
+        """Whether the database must stay open for the sake of files.
+
+        While the thread changes the copies, there are rows that wait for it.
+        """
+        return bool(self._survey_due or self.waiting or self._copies.expire())
+
     def _patience(self) -> float:
-        """How long there can be nothing to do: no file has had its time, nobody else wrote."""
-        moments = [limits.LOOK_SECONDS]
+        """How long there can be nothing to do, unless there is news: no file has had its time."""
+        moments = [math.inf]
         if self._failed:
             moments.append(self._retry_at - time.monotonic())
         ends = [end for name, end in self._copies.ends().items() if name not in self._failed]
@@ -122,8 +130,6 @@ class Mirror:
         now_ms = self._clock.now_ms()
         over = {name for name, end in self._copies.ends().items() if end <= now_ms}
         self._dirty |= over - self._failed
-        if not self._dirty:
-            await self._ask(methods.ROWS, methods.Rows([]))  # the lane notices what others wrote
         if self._survey_due:
             await self._survey()
         self._doing, self._dirty = self._dirty, set()
@@ -211,6 +217,4 @@ class Mirror:
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         """Abandoned if we are cancelled: a file system that hangs must not keep the daemon."""
-        return await anyio.to_thread.run_sync(
-            function, limiter=self._thread, abandon_on_cancel=True
-        )
+        return await threads.start(function)

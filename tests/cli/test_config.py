@@ -47,7 +47,7 @@ def test_show_tells_every_setting_with_its_value(run):
     found = rows(run("show"))
 
     assert found[:4] == [
-        ["durability", '"normal"'], ["idle_seconds", "2.0"], ["backups_kept", "5"], ["mirror.enabled", "true"],
+        ["durability", '"normal"'], ["idle_seconds", "2.0"], ["close_idle_seconds", "600.0"], ["backups_kept", "5"],
     ]  # fmt: skip
     assert ["mirror.channels.lane.retention_seconds", "86400"] in found
 
