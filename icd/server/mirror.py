@@ -24,7 +24,7 @@ from icd.core.state import Writer
 from icd.db import database
 from icd.db.paths import Where
 from icd.errors import IcError, NoDatabase
-from icd.rpc.method import DEFAULT_DEADLINE_MS, Call, Clock, Method, Params
+from icd.rpc.method import Call, Clock, Method, Params
 from icd.rpc.methods import mirror as methods
 from icd.server import limits, threads
 from icd.server.changes import Touched
@@ -33,6 +33,9 @@ from icd.server.logs import log
 from icd.server.store import Store
 
 T = TypeVar("T")
+
+# Less than callers have: while we wait for somebody's lock, they wait behind us.
+ASK_SECONDS = 2.0
 
 
 class Mirror:
@@ -104,6 +107,8 @@ class Mirror:
     def _patience(self) -> float:
         """How long there can be nothing to do, unless there is news: no file has had its time."""
         moments = [math.inf]
+        if self._dirty or self._survey_due:  # the database could not be read
+            moments.append(limits.RETRY_SECONDS)
         if self._failed:
             moments.append(self._retry_at - time.monotonic())
         ends = [end for name, end in self._copies.ends().items() if name not in self._failed]
@@ -205,7 +210,7 @@ class Mirror:
             params=params,
             where=Where("", self._store.path),
             writer=Writer(),
-            deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
+            deadline=time.monotonic() + ASK_SECONDS,
             background=True,
         )
         (answer,) = await self._store.ask([call])

@@ -192,14 +192,15 @@ class Store:
         return asked
 
     async def _hop(self, lane: Lane, work: Callable[[], T]) -> T:
-        reopened = self.database.reopened
+        reopened, was_open = self.database.reopened, self.database.is_open
         try:
             with self._watch.hop():
                 return await lane.hop(work)
         finally:
-            if self.database.reopened != reopened:
-                what = "replaced, reopened" if self.database.is_open else "gone, closed"
-                log.warning("database %s", what, extra={"path": self.path})
+            if self.database.is_open and self.database.reopened != reopened:
+                log.warning("database replaced, reopened", extra={"path": self.path})
+            elif was_open and not self.database.is_open:
+                log.info("database closed", extra={"path": self.path})
 
     def _settle_overdue(self) -> None:
         self._waiting.settle(overdue=time.monotonic() - limits.GRACE_SECONDS)
@@ -217,20 +218,11 @@ class Store:
         if self.database.foreign != foreign:
             self._used_at = time.monotonic()
             self.changes.after([], self.database.foreign)
-        return self._rest(due)
+        now = time.monotonic()
+        return upkeep.rest(self._settings, now=now, idle=now - self._used_at, due=due)
 
     def _is_needed(self) -> bool:
         return self.changes.is_followed or any(is_needed() for is_needed in self._needs)
-
-    def _rest(self, due: float | None) -> float:
-        """Until there is something to prune, to notice or to close, whichever comes first."""
-        idle = time.monotonic() - self._used_at
-        moments = [limits.LOOK_SECONDS if idle < limits.REST_SECONDS else limits.REST_SECONDS]
-        if due is not None:
-            moments.append(max(due, self._settings.idle_seconds))
-        if idle < self._settings.close_idle_seconds:
-            moments.append(self._settings.close_idle_seconds - idle)
-        return min(moments)
 
     async def _close(self, lane: Lane) -> None:
         self._forget(self)

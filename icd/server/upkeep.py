@@ -10,12 +10,14 @@ import time
 
 from msgspec import Struct
 
+from icd.config import Settings
 from icd.core import counts, requests, state
 from icd.core.debounce import Recent
 from icd.db.connection import transaction
 from icd.db.database import Database
 from icd.errors import Locked, NoDatabase
 from icd.rpc.method import Clock
+from icd.server import limits
 
 # Others may hold the lock; upkeep can wait for the next quiet moment.
 PATIENCE_SECONDS = 0.5
@@ -89,6 +91,21 @@ class Upkeep:
             rows = counts.rows(conn) if size <= COUNTED_BYTES else {}
             self._counted = written
         self.facts = Facts(size, _size(f"{path}-wal"), rows, now_ms)
+
+
+def rest(settings: Settings, *, now: float, idle: float, due: float | None) -> float:
+    """The seconds until there is something to prune, to notice or to close, whichever is first.
+
+    All databases at rest are looked at in the same moment: waking up once for a hundred of them
+    costs a fifth of waking up a hundred times.
+    """
+    period = limits.LOOK_SECONDS if idle < limits.REST_SECONDS else limits.REST_SECONDS
+    moments = [period - now % period]
+    if due is not None:
+        moments.append(max(due, settings.idle_seconds))
+    if idle < settings.close_idle_seconds:
+        moments.append(settings.close_idle_seconds - idle)
+    return min(moments)
 
 
 def close(database: Database) -> None:
