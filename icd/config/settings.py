@@ -81,6 +81,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     durability: Literal["normal", "full"] = "normal"
     # How long a database must be quiet before the daemon prunes and checkpoints it.
     idle_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=86_400)] = 2.0
+    # How long nobody must need a database before the daemon closes it.
+    close_idle_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=31_536_000)] = 600.0
     # Of the backups that intercore names itself, so many are kept beside a database.
     backups_kept: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
     # A daemon that systemd started for a caller leaves when nobody needs it for so long; 0: never.

@@ -82,7 +82,10 @@ class About:
 
     def summary(self) -> str:
         """For the service manager, in a line."""
-        return f"{len(self._router.stores)} databases open, {self.sessions} sessions"
+        stores = self._router.stores
+        hung = [path for path, store in stores.items() if store.hung_since is not None]
+        told = f"{len(stores)} databases open, {self.sessions} sessions"
+        return f"{told}, does not answer: {', '.join(hung)}" if hung else told
 
     def _welcome(self, params: daemon.Hello) -> daemon.Welcome:
         if daemon.PROTOCOL not in params.protocols:
@@ -144,20 +147,31 @@ class About:
             failures_by_caller=by_caller,
             last_error=last_error(by_caller),
             start_up_errors=self._start_up_errors(),
-            databases=[_database(store) for store in self._router.stores.values()],
+            databases=[_database(store, now) for store in self._router.stores.values()],
             mirror=self._mirrors.report(),
         )
 
 
-def _database(store: Store) -> daemon.OpenDatabase:
+def _database(store: Store, now: float) -> daemon.OpenDatabase:
     """What is known of a database without touching its file."""
-    return daemon.OpenDatabase(
+    found = daemon.OpenDatabase(
         path=store.path,
         calls=store.calls,
         batches=store.batches,
         mean_batch=round(store.calls / max(1, store.batches), 2),
+        largest_batch=store.largest_batch,
         waiting=store.waiting,
         reopened=store.database.reopened,
-        # To be filled from `store.largest_batch`, `store.facts` and `store.hung_since`:
-        # largest_batch, size_bytes, wal_bytes, rows, measured_at(_iso), hung_seconds.
     )
+    if store.hung_since is not None:
+        found.hung_seconds = int(now - store.hung_since)
+    facts = store.facts
+    if facts is not None:
+        found.size_bytes, found.wal_bytes, found.rows = (
+            facts.size_bytes,
+            facts.wal_bytes,
+            facts.rows,
+        )
+        found.measured_at = facts.at_ms // 1000
+        found.measured_at_iso = iso(found.measured_at)
+    return found

@@ -5,11 +5,14 @@ several changes come at once, and nobody who is slow can hold up the lane.  Whoe
 the database anew.  Watchers of anything stored can use it; it knows no keys.
 """
 
+import math
+import time
 from collections.abc import Callable
 
 import anyio
 
 from icd.rpc.method import Call
+from icd.server import limits
 
 # The rows of state that may have changed; None: nobody can tell which.
 Touched = set[tuple[str, str]] | None
@@ -23,6 +26,7 @@ class Changes:
         self._listeners: list[Listener] = []
         self._signal: anyio.Event | None = None
         self._foreign = 0
+        self._followed_at = -math.inf
 
     def listen(self, listener: Listener) -> None:
         """Have every change told, from now on."""
@@ -30,9 +34,15 @@ class Changes:
 
     def signal(self) -> anyio.Event:
         """An event that the next change sets.  Get it before you read, or you may miss one."""
+        self._followed_at = time.monotonic()
         if self._signal is None:
             self._signal = anyio.Event()
         return self._signal
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether somebody goes on asking for the next change."""
+        return time.monotonic() - self._followed_at < limits.FOLLOWED_SECONDS
 
     def after(self, calls: list[Call], foreign: int) -> None:
         """A batch has been committed; `foreign` counts the commits of others that were noticed."""

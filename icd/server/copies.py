@@ -64,6 +64,7 @@ class _Copy(Struct):
     version: int
     file: File
     until_ms: int | None
+    expires: bool
 
 
 class Copies:
@@ -80,6 +81,10 @@ class Copies:
     def ends(self) -> dict[Name, int]:
         """Until when a file has its time, for those that are not meant to stay."""
         return {n: c.until_ms for n, c in self._copies.items() if c.until_ms is not None}
+
+    def expire(self) -> bool:
+        """Whether a row that has a file will expire: the file must go at that moment."""
+        return any(copy.expires for copy in self._copies.values())
 
     def update(self, rows: dict[Name, Row | None], *, now_ms: int) -> Outcome:
         """Make the files of these rows what the rows are; None: there is no such row."""
@@ -122,7 +127,8 @@ class Copies:
         if row is None or (until_ms is not None and until_ms <= now_ms):
             self._remove(name, channel, file, outcome)
             return
-        copy = _Copy(row.version, (channel.namespace, channel.name, file), until_ms)
+        target = (channel.namespace, channel.name, file)
+        copy = _Copy(row.version, target, until_ms, row.expires_ms is not None)
         claims = self._claims.setdefault(copy.file, set())
         if all(self._copies[other].version <= row.version for other in claims):
             self._write(row, channel, file, outcome, now_ms)

@@ -25,8 +25,19 @@ BACKLOG = 1024
 DRAIN_SECONDS = 5.0
 # A call whose database hangs is answered this long after its deadline.
 GRACE_SECONDS = 0.25
-# A database that nobody uses is looked at this often: it may have been deleted.
+# A thread that is longer at one thing hangs: nobody of the usual patience gets an answer.
+HUNG_SECONDS = 6.0
+# A database that was used within the last REST_SECONDS is looked at this often, any other one every
+# REST_SECONDS: it may have been deleted or replaced, or somebody wrote to it without the daemon.
+# A hundred databases at rest must not be noticed.
+LOOK_SECONDS = 5.0
 REST_SECONDS = 60.0
+# Whoever follows a database asks at least once in this time; meanwhile it stays open.
+FOLLOWED_SECONDS = 3.0
+# Threads that look for the database of the same caller; more of them would find the same.
+LOOKUPS_AT_ONCE = 4
+# All threads that look for databases: a hung mount keeps its own.
+LOOKUPS = 1000
 # Remembered answers to "which database does this directory mean"; each is checked at every use.
 KNOWN_PLACES = 4096
 # Requests larger than this are parsed and checked in a thread, so that the loop stays responsive.
@@ -35,8 +46,6 @@ LARGE_BYTES = 64 * 1024
 GAP_SECONDS = 0.1
 # Between two questions of a stream: many changes at once are one piece of news.
 WATCH_GAP_SECONDS = 0.05
-# A mirror looks this often whether somebody wrote to its database without the daemon.
-LOOK_SECONDS = 5.0
 # A file that could not be written is tried again after this time.
 RETRY_SECONDS = 5.0
 # Mirrors may take this long to write their last files when the daemon stops.

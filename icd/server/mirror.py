@@ -10,6 +10,7 @@ Promises
     - whatever goes wrong here is counted and shown in `status`, tried again, and fails no call.
 """
 
+import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -23,15 +24,18 @@ from icd.core.state import Writer
 from icd.db import database
 from icd.db.paths import Where
 from icd.errors import IcError, NoDatabase
-from icd.rpc.method import DEFAULT_DEADLINE_MS, Call, Clock, Method, Params
+from icd.rpc.method import Call, Clock, Method, Params
 from icd.rpc.methods import mirror as methods
-from icd.server import limits
+from icd.server import limits, threads
 from icd.server.changes import Touched
 from icd.server.copies import Copies, Name, Outcome, Tally
 from icd.server.logs import log
 from icd.server.store import Store
 
 T = TypeVar("T")
+
+# Less than callers have: while we wait for somebody's lock, they wait behind us.
+ASK_SECONDS = 2.0
 
 
 class Mirror:
@@ -45,7 +49,6 @@ class Mirror:
         self._copies = Copies(root, mapping, origin=store.path)
         self._tally = tally
         self._clock = clock
-        self._thread = anyio.CapacityLimiter(1)
         self._dirty: set[Name] = set()
         self._doing: set[Name] = set()
         self._failed: set[Name] = set()
@@ -56,6 +59,7 @@ class Mirror:
         self._stopping = anyio.Event()
         self._done = anyio.Event()
         store.changes.listen(self._changed)
+        store.keep_while(self._has_more_to_do)
 
     @property
     def waiting(self) -> int:
@@ -93,9 +97,18 @@ class Mirror:
             return
         self._wake.set()
 
+    def _has_more_to_do(self) -> bool:
+        """Whether the database must stay open for the sake of files.
+
+        While the thread changes the copies, there are rows that wait for it.
+        """
+        return bool(self._survey_due or self.waiting or self._copies.expire())
+
     def _patience(self) -> float:
-        """How long there can be nothing to do: no file has had its time, nobody else wrote."""
-        moments = [limits.LOOK_SECONDS]
+        """How long there can be nothing to do, unless there is news: no file has had its time."""
+        moments = [math.inf]
+        if self._dirty or self._survey_due:  # the database could not be read
+            moments.append(limits.RETRY_SECONDS)
         if self._failed:
             moments.append(self._retry_at - time.monotonic())
         ends = [end for name, end in self._copies.ends().items() if name not in self._failed]
@@ -122,8 +135,6 @@ class Mirror:
         now_ms = self._clock.now_ms()
         over = {name for name, end in self._copies.ends().items() if end <= now_ms}
         self._dirty |= over - self._failed
-        if not self._dirty:
-            await self._ask(methods.ROWS, methods.Rows([]))  # the lane notices what others wrote
         if self._survey_due:
             await self._survey()
         self._doing, self._dirty = self._dirty, set()
@@ -199,7 +210,7 @@ class Mirror:
             params=params,
             where=Where("", self._store.path),
             writer=Writer(),
-            deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
+            deadline=time.monotonic() + ASK_SECONDS,
             background=True,
         )
         (answer,) = await self._store.ask([call])
@@ -211,6 +222,4 @@ class Mirror:
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         """Abandoned if we are cancelled: a file system that hangs must not keep the daemon."""
-        return await anyio.to_thread.run_sync(
-            function, limiter=self._thread, abandon_on_cancel=True
-        )
+        return await threads.start(function)

@@ -1,24 +1,20 @@
 """From "which database does the caller mean" to the store that serves it.
 
-Looking at a caller's directories happens in a thread of its own, never in the loop and never in a
-shared pool: one hung mount must not hold up the callers of other projects.  What was found is
-remembered, and checked again by the lane at every use.
+What was found is remembered, and checked again by the lane at every use.
 """
 
-import time
 from collections.abc import Callable
-from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
 
 from icd import config
-from icd.db import paths
 from icd.db.paths import Where
-from icd.errors import DeadlineExceeded, Overloaded
+from icd.errors import Overloaded
 from icd.rpc.dispatch import failure
 from icd.rpc.method import Answer, Call, Clock
 from icd.server import limits
+from icd.server.lookups import Lookups
 from icd.server.store import Store
 
 Deliver = Callable[[list[Answer]], None]
@@ -40,7 +36,7 @@ class Router:
         opened: Callable[[Store, config.Settings], None],
     ) -> None:
         self.stores: dict[str, Store] = {}
-        self._settings = settings
+        self._lookups = Lookups(settings)
         self._clock = clock
         self._tasks = tasks
         self._opened = opened
@@ -80,7 +76,7 @@ class Router:
 
     def obstacle(self) -> str:
         """The database that does not come to rest, if any."""
-        busy = [path for path, store in self.stores.items() if store.waiting]
+        busy = [p for p, store in self.stores.items() if store.waiting or store.hung_since]
         return f"{busy[0]} does not answer" if busy else ""
 
     async def close(self) -> None:
@@ -145,32 +141,18 @@ class Router:
         where = calls[0].where
         create = any(call.method.creates for call in calls)
         deadline = min(call.deadline for call in calls)
-        with anyio.move_on_after(deadline - time.monotonic()):
-            path, settings = await anyio.to_thread.run_sync(
-                partial(_find, where, self._settings, create=create),
-                limiter=anyio.CapacityLimiter(1),
-                abandon_on_cancel=True,
-            )
-            if self._closing:
-                raise Overloaded("the daemon is stopping")
-            if len(self._known) >= limits.KNOWN_PLACES:
-                self._known.clear()
-            self._known[where] = path
-            if path not in self.stores:
-                self.stores[path] = Store(path, settings, self._clock, self._forget)
-                self._opened(self.stores[path], settings)
-                self._tasks.start_soon(self.stores[path].run)
-            return self.stores[path]
-        raise DeadlineExceeded(f"looking for a database in {where.cwd} takes too long")
+        path, settings = await self._lookups.find(where, create=create, deadline=deadline)
+        if self._closing:
+            raise Overloaded("the daemon is stopping")
+        if len(self._known) >= limits.KNOWN_PLACES:
+            self._known.clear()
+        self._known[where] = path
+        if path not in self.stores:
+            self.stores[path] = Store(path, settings, self._clock, self._forget)
+            self._opened(self.stores[path], settings)
+            self._tasks.start_soon(self.stores[path].run)
+        return self.stores[path]
 
     def _forget(self, store: Store) -> None:
         if self.stores.get(store.path) is store:
             del self.stores[store.path]
-
-
-def _find(
-    where: Where, settings: Callable[[str], config.Settings], *, create: bool
-) -> tuple[str, config.Settings]:
-    find = paths.target if create else paths.resolve
-    path = paths.canonical(find(where))
-    return path, settings(config.project_file(path))

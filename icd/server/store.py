@@ -3,59 +3,36 @@
 Invariants
     - a single task feeds the lane, one batch at a time, so others get at the lock in between;
     - whoever submitted calls is answered: by the lane, or at its deadline if the lane hangs;
-    - a database that cannot be opened answers everybody with the reason, and is forgotten.
+    - a database that cannot be opened answers everybody with the reason, and is forgotten;
+    - one that nobody needs for long is closed and forgotten, unless somebody asks meanwhile.
 """
 
 import asyncio
 import math
 import sqlite3
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import anyio
-import msgspec
 
 from icd.config import Settings
 from icd.core.debounce import Recent
 from icd.db import lock
 from icd.db.database import Database
-from icd.errors import DeadlineExceeded, IcError, Locked, Overloaded, UnknownOutcome
+from icd.errors import Locked, Overloaded
 from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 from icd.server import limits, upkeep
 from icd.server.changes import Changes
 from icd.server.lane import Lane
 from icd.server.logs import log
+from icd.server.upkeep import Facts, Upkeep
+from icd.server.waiting import Waiting
+from icd.server.watch import Watch
 
-
-class _Ticket:
-    """Calls that were submitted together; their answers are delivered together."""
-
-    __slots__ = ("_answers", "_deliver", "_missing")
-
-    def __init__(self, size: int, deliver: Callable[[list[Answer]], None]) -> None:
-        self._answers: list[Answer | None] = [None] * size
-        self._missing = size
-        self._deliver = deliver
-
-    def answer(self, index: int, answer: Answer) -> None:
-        if self._answers[index] is None:
-            self._answers[index] = answer
-            self._missing -= 1
-            if not self._missing:
-                self._deliver([answer for answer in self._answers if answer is not None])
-
-
-class _Waiting(msgspec.Struct, gc=False):
-    call: Call
-    ticket: _Ticket
-    index: int
-
-    def answer(self, answer: Answer) -> None:
-        self.ticket.answer(self.index, answer)
+T = TypeVar("T")
 
 
 class Store:
@@ -67,14 +44,18 @@ class Store:
         self.path = path
         self.calls = 0
         self.batches = 0
+        self.largest_batch = 0
         self.database = Database(path, settings, wait=lock.poll, careful=True)
         self.changes = Changes()
         self._clock = clock
         self._forget = forget
-        self._idle_seconds = settings.idle_seconds
+        self._settings = settings
         self._recent = Recent()
-        self._queue: deque[_Waiting] = deque()
-        self._in_flight: list[_Waiting] = []
+        self._upkeep = Upkeep(self.database, clock, self._recent)
+        self._waiting = Waiting(path)
+        self._watch = Watch(path, self._settle_overdue)
+        self._needs: list[Callable[[], bool]] = []
+        self._used_at = time.monotonic()
         self._wake = anyio.Event()
         self._stopping = False
         self._closed = anyio.Event()
@@ -86,18 +67,31 @@ class Store:
 
     @property
     def waiting(self) -> int:
-        return len(self._queue) + len(self._in_flight)
+        return self._waiting.unanswered
+
+    @property
+    def facts(self) -> Facts | None:
+        """What the lane saw when it last looked; None until it is idle for the first time."""
+        return self._upkeep.facts
+
+    @property
+    def hung_since(self) -> float | None:
+        """Since when, monotonic, the thread has been at one thing for too long."""
+        return self._watch.hung_since
+
+    def keep_while(self, is_needed: Callable[[], bool]) -> None:
+        """Have the database stay open as long as this is so."""
+        self._needs.append(is_needed)
 
     def submit(self, calls: list[Call], deliver: Callable[[list[Answer]], None]) -> None:
         """Queue the calls; `deliver` gets the answers in their order, each after its commit."""
-        if len(self._queue) + len(calls) > limits.WAITING_CALLS:
+        if len(self._waiting) + len(calls) > limits.WAITING_CALLS:
             error = Overloaded(f"too many calls wait for {self.path}")
             deliver([Answer(error=error)] * len(calls))
             return
         if not calls[0].background:
             self.calls += len(calls)
-        ticket = _Ticket(len(calls), deliver)
-        self._queue.extend(_Waiting(call, ticket, index) for index, call in enumerate(calls))
+        self._waiting.add(calls, deliver)
         if not self._wake.is_set():
             self._wake.set()
 
@@ -133,48 +127,41 @@ class Store:
 
     async def _open(self) -> Lane | None:
         """Open for those who wait; None when nobody waits any more, because they were told why."""
-        while self._queue:
-            creates = any(waiting.call.method.creates for waiting in self._queue)
-            first = min(waiting.call.deadline for waiting in self._queue)
+        while self._waiting:
+            calls = self._waiting.calls()
+            creates = any(call.method.creates for call in calls)
+            first = min(call.deadline for call in calls)
             try:
-                with self._watching():
+                with self._watch.hop():
                     return await Lane.open(partial(self._connect, first, create=creates))
             except Locked as exc:
-                self._refuse(exc, until=time.monotonic())
+                self._waiting.refuse(exc, until=time.monotonic())
             except Exception as exc:  # noqa: BLE001 -- everybody who waits is told
-                self._refuse(failure(exc), until=math.inf)
+                self._waiting.refuse(failure(exc), until=math.inf)
         self._forget(self)
         return None
-
-    def _refuse(self, error: IcError, *, until: float) -> None:
-        """Answer those whose deadline is not after `until`."""
-        for waiting in [w for w in self._queue if w.call.deadline <= until]:
-            self._queue.remove(waiting)
-            waiting.answer(Answer(error=error))
 
     def _connect(self, deadline: float, *, create: bool) -> sqlite3.Connection:
         with self.database.hold(deadline, create=create):
             return self.database.connection(create=create)
 
     async def _drain(self, lane: Lane) -> None:
-        idle_at = time.monotonic() + self._idle_seconds
+        look_at = time.monotonic() + self._settings.idle_seconds
         while True:
-            if not self._queue:
+            if not self._waiting:
                 if self._stopping:
                     return
                 self._wake = anyio.Event()
-                with anyio.move_on_after(max(0, idle_at - time.monotonic())) as idle:
+                with anyio.move_on_after(max(0, look_at - time.monotonic())) as idle:
                     await self._wake.wait()
                 if idle.cancelled_caught:
-                    idle_at = time.monotonic() + await self._look_after(lane)
-                    if not self.database.is_open:
-                        return
-                    continue
-            await self._gather()
-            if await self._run_batch(lane):
-                idle_at = time.monotonic() + self._idle_seconds
-            if not self.database.is_open and not self._queue:
-                return  # deleted: whoever asks next finds what is there by then
+                    look_at = time.monotonic() + await self._look_after(lane)
+            if self._waiting:
+                await self._gather()
+                if await self._run_batch(lane):
+                    look_at = time.monotonic() + self._settings.idle_seconds
+            if not (self.database.is_open or self._waiting):
+                return  # closed, or deleted: whoever asks next finds what is there by then
 
     async def _gather(self) -> None:
         """Let everybody who is about to ask do so first.
@@ -183,86 +170,78 @@ class Store:
         it back and forth costs more than the work itself.
         """
         size = 0
-        while size < len(self._queue) < limits.BATCH_CALLS:
-            size = len(self._queue)
+        while size < len(self._waiting) < limits.BATCH_CALLS:
+            size = len(self._waiting)
             await asyncio.sleep(0)
 
     async def _run_batch(self, lane: Lane) -> bool:
         """Run what is waiting; whether anybody but the daemon itself had asked."""
-        size = min(len(self._queue), limits.BATCH_CALLS)
-        if not size:
-            return False
-        batch = [self._queue.popleft() for _ in range(size)]
-        self._in_flight = batch
-        calls = [waiting.call for waiting in batch]
+        calls = self._waiting.take(limits.BATCH_CALLS)
+        asked = not all(call.background for call in calls)
+        self._used_at = time.monotonic()
+        self._upkeep.used |= asked
         work = partial(run_batch, self.database, calls, clock=self._clock, recent=self._recent)
-        reopened = self.database.reopened
         try:
-            with self._watching():
-                answers = await lane.hop(work)
+            answers = await self._hop(lane, work)
         except Exception as exc:  # noqa: BLE001 -- the lane outlives every batch
-            answers = [Answer(error=failure(exc)) for _ in batch]
-        if self.database.reopened != reopened:
-            log.warning("database replaced, reopened", extra={"path": self.path})
-        self._in_flight = []
+            answers = [Answer(error=failure(exc)) for _ in calls]
         self.batches += 1
-        self._hand_out(batch, answers)
+        self.largest_batch = max(self.largest_batch, len(calls))
+        self._waiting.hand_out(answers)
         self.changes.after(calls, self.database.foreign)
-        return not all(call.background for call in calls)
+        return asked
 
-    def _hand_out(self, batch: list[_Waiting], answers: list[Answer | None]) -> None:
-        left = []
-        for waiting, answer in zip(batch, answers, strict=True):
-            if answer is None:
-                left.append(waiting)
-            else:
-                waiting.answer(answer)
-        self._queue.extendleft(reversed(left))
-
-    @contextmanager
-    def _watching(self) -> Iterator[None]:
-        """While the thread works, see to it that nobody waits far beyond its deadline."""
-        self._schedule_watch()
+    async def _hop(self, lane: Lane, work: Callable[[], T]) -> T:
+        reopened, was_open = self.database.reopened, self.database.is_open
         try:
-            yield
+            with self._watch.hop():
+                return await lane.hop(work)
         finally:
-            self._watch.cancel()
-
-    def _schedule_watch(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._watch = loop.call_later(limits.GRACE_SECONDS, self._settle_overdue)
+            if self.database.is_open and self.database.reopened != reopened:
+                log.warning("database replaced, reopened", extra={"path": self.path})
+            elif was_open and not self.database.is_open:
+                log.info("database closed", extra={"path": self.path})
 
     def _settle_overdue(self) -> None:
-        """The thread hangs: whoever is overdue hears at least what is known."""
-        self._schedule_watch()
-        overdue = time.monotonic() - limits.GRACE_SECONDS
-        for waiting in self._in_flight:
-            if waiting.call.deadline < overdue:
-                sentence = f"unknown_outcome: {self.path} did not answer in time"
-                waiting.answer(Answer(error=UnknownOutcome(sentence)))
-        self._refuse(DeadlineExceeded(f"{self.path} did not get to it in time"), until=overdue)
+        self._waiting.settle(overdue=time.monotonic() - limits.GRACE_SECONDS)
 
     async def _look_after(self, lane: Lane) -> float:
-        """Prune and checkpoint; how long to rest until there is something to prune again."""
+        """See to the database while nobody asks; how long to rest until the next look."""
+        idle = time.monotonic() - self._used_at
+        close = idle >= self._settings.close_idle_seconds and not self._is_needed()
+        foreign = self.database.foreign
         try:
-            with self._watching():
-                due = await lane.hop(partial(upkeep.look_after, self.database, self._clock))
+            due = await self._hop(lane, partial(self._upkeep.look, close=close))
         except Exception:  # noqa: BLE001 -- the lane goes on without it
             log.exception("upkeep failed", extra={"path": self.path})
-            due = None
-        return limits.REST_SECONDS if due is None else max(due, self._idle_seconds)
+            return limits.REST_SECONDS
+        if self.database.foreign != foreign:
+            self._used_at = time.monotonic()
+            self.changes.after([], self.database.foreign)
+        now = time.monotonic()
+        return upkeep.rest(self._settings, now=now, idle=now - self._used_at, due=due)
+
+    def _is_needed(self) -> bool:
+        return self.changes.is_followed or any(is_needed() for is_needed in self._needs)
 
     async def _close(self, lane: Lane) -> None:
         self._forget(self)
         try:
-            with self._watching():
-                await lane.hop(partial(upkeep.close, self.database))
+            while not await self._closed_under_the_lock(lane):
+                log.warning("database is locked, not closed yet", extra={"path": self.path})
             await lane.close()
         except Exception:  # noqa: BLE001 -- there is nobody left to tell
             log.exception("closing failed", extra={"path": self.path})
-        while self._queue:
-            self._queue.popleft().answer(Answer(moved=True))
+        self._waiting.turn_away()
         self._end()
+
+    async def _closed_under_the_lock(self, lane: Lane) -> bool:
+        """Never without the lock; when the daemon stops, it does not wait for it for ever."""
+        try:
+            await self._hop(lane, partial(upkeep.close, self.database))
+        except Locked:
+            return False
+        return True
 
     def _end(self) -> None:
         self._closed.set()

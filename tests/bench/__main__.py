@@ -6,7 +6,7 @@ marked `miss` are beyond the limit that the project set itself; the exit status 
 
 import sys
 
-from tests.bench import launch, library, scale, statusline, throughput
+from tests.bench import databases, launch, library, scale, statusline, throughput
 from tests.bench.table import Table
 
 
@@ -19,6 +19,7 @@ def main() -> int:
         "statusline": statusline,
         "throughput": throughput,
         "scale": scale,
+        "databases": databases,
     }
     for name, suite in suites.items():
         if not only or name in only:

@@ -38,13 +38,13 @@ class Setting:
 
 
 @contextlib.contextmanager
-def project() -> Iterator[Setting]:
+def project(*, rows: int = ROWS, guards: int = SENTINELS) -> Iterator[Setting]:
     root = Path(tempfile.mkdtemp(prefix="icbench-"))
     (root / ".git").mkdir()
     (root / "run").mkdir(mode=0o700)
     setting = Setting(root)
     try:
-        fill(setting, rows=ROWS, guards=SENTINELS)
+        fill(setting, rows=rows, guards=guards)
         yield setting
     finally:
         shutil.rmtree(root)

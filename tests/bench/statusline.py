@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.bench import setting as place
 from tests.bench.table import Table
@@ -47,7 +48,7 @@ def _interleaved(setting: place.Setting) -> tuple[float, float]:
 
 def _mirror(setting: place.Setting) -> tuple[float, int]:
     """Milliseconds from the last reply until its value can be read, and the files written."""
-    before = _call(setting, "icd.status")["mirror"]["written"]
+    before = call(setting, "icd.status")["mirror"]["written"]
     _set(setting, [("bead", "bench", {"n": number}) for number in range(WRITES)])
     replied = time.monotonic()
     file = setting.root / ".interband" / "interphase" / "bead" / "bench.json"
@@ -55,7 +56,7 @@ def _mirror(setting: place.Setting) -> tuple[float, int]:
         assert time.monotonic() < replied + 10, "the last value never came"
         time.sleep(0.001)
     lag = (time.monotonic() - replied) * 1000
-    return lag, _call(setting, "icd.status")["mirror"]["written"] - before
+    return lag, call(setting, "icd.status")["mirror"]["written"] - before
 
 
 def _value(file: Path) -> int | None:
@@ -81,12 +82,11 @@ def _set(setting: place.Setting, rows: list[tuple[str, str, object]]) -> None:
         sender.join()
 
 
-def _call(setting: place.Setting, method: str) -> dict[str, dict[str, int]]:
+def call(setting: place.Setting, method: str, **params: object) -> Any:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(setting.socket)
-        sock.sendall(_request(method))
-        answer: dict[str, dict[str, dict[str, int]]] = json.loads(sock.makefile().readline())
-        return answer["result"]
+        sock.sendall(_request(method, **params))
+        return json.loads(sock.makefile().readline())["result"]
 
 
 def _request(method: str, **params: object) -> bytes:

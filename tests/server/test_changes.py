@@ -7,6 +7,7 @@ from icd.core.state import Writer
 from icd.db.paths import Where
 from icd.rpc import methods
 from icd.rpc.method import Call
+from icd.server import limits
 from icd.server.changes import Changes
 
 
@@ -61,6 +62,18 @@ def test_a_signal_is_set_by_the_next_change_and_not_before():
         changes.after([SET], 0)
         assert first.is_set()
         assert not changes.signal().is_set()
+
+    anyio.run(scene)
+
+
+def test_a_database_is_followed_while_somebody_asks_for_the_next_change(monkeypatch):
+    async def scene():
+        changes = Changes()
+        assert not changes.is_followed
+        changes.signal()
+        assert changes.is_followed
+        monkeypatch.setattr(limits, "FOLLOWED_SECONDS", 0.0)
+        assert not changes.is_followed
 
     anyio.run(scene)
 

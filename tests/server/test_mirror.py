@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sqlite3
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from icd.server import limits
+from icd.server.mirror import ASK_SECONDS
 from tests.processes import Daemon, icctl, running, until
 
 DIRECT = {"INTERCORE_MODE": "direct"}
@@ -350,3 +352,16 @@ def test_a_file_that_cannot_be_removed_is_not_tried_all_the_time(
 
     assert mirror(daemon)["failed"] == 1
     assert (tmp_path / "moved" / "s1.json").exists()
+
+
+def test_a_database_that_was_held_is_read_later(put, band, initialized: Path) -> None:
+    put("bead", "s1", {"id": "x"}, ttl_ms=1000)
+    band.shows("interphase/bead", "s1", {"id": "x"})
+    lock = initialized / ".clavain" / "intercore.db.lock"
+    holder = subprocess.Popen(["flock", lock, "-c", "read line"], stdin=subprocess.PIPE)
+    time.sleep(1 + ASK_SECONDS + 0.5)  # the row has expired, and nobody could tell
+
+    assert band.payload("interphase/bead", "s1") == {"id": "x"}
+    holder.communicate()
+
+    band.shows("interphase/bead", "s1", None)

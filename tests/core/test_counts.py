@@ -1,0 +1,20 @@
+"""Counting rows."""
+
+from icd.core import counts
+
+# With which intercore keeps its own books.
+OWN = {"migrations", "counters"}
+
+
+def test_every_table_of_users_is_counted(conn):
+    tables = conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+
+    assert counts.rows(conn).keys() == {name for (name,) in tables} - OWN - {"sqlite_sequence"}
+
+
+def test_counts_are_those_of_the_tables(conn):
+    conn.execute(
+        "INSERT INTO requests (id, method, digest, effect, at_ms) VALUES ('a', 'm', 1, '1', 1)"
+    )
+
+    assert counts.rows(conn) == {"state": 0, "sentinels": 0, "requests": 1}

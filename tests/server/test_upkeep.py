@@ -1,0 +1,199 @@
+"""Looking after a database that nobody uses: rarely, cheaply, and noticing what counts."""
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from icd.config import Settings
+from icd.core import state
+from icd.core.debounce import Recent
+from icd.core.state import Writer
+from icd.db.database import Database
+from icd.server import limits, upkeep
+from icd.server.upkeep import Upkeep, rest
+from tests.conftest import NOW_MS, FakeClock
+
+
+@pytest.fixture
+def recent() -> Recent:
+    return Recent()
+
+
+@pytest.fixture
+def kept(database: Database, clock: FakeClock, recent: Recent) -> Upkeep:
+    return Upkeep(database, clock, recent)
+
+
+@pytest.fixture
+def statements(conn: sqlite3.Connection) -> list[str]:
+    found: list[str] = []
+    conn.set_trace_callback(found.append)
+    return found
+
+
+def write(conn: sqlite3.Connection, scope: str, *, ttl_ms: int = 0, now_ms: int = NOW_MS):
+    return state.set(conn, "k", scope, "1", ttl_ms=ttl_ms, writer=Writer(), now_ms=now_ms)
+
+
+def elsewhere(database: Database, sql: str) -> None:
+    """What another program does to the file."""
+    other = sqlite3.connect(database.path)
+    with other:
+        other.execute(sql)
+    other.close()
+
+
+def test_a_look_tells_sizes_and_rows(kept: Upkeep, conn, database: Database) -> None:
+    assert kept.facts is None
+    write(conn, "a")
+    write(conn, "b")
+
+    kept.look(close=False)
+
+    assert kept.facts is not None
+    assert kept.facts.rows == {"state": 2, "sentinels": 0, "requests": 0}
+    assert kept.facts.size_bytes == Path(database.path).stat().st_size
+    assert kept.facts.wal_bytes == 0
+    assert kept.facts.at_ms == NOW_MS
+
+
+def test_rows_are_counted_again_only_after_a_write(
+    kept: Upkeep, conn, database, statements
+) -> None:
+    def counted() -> int:
+        found = sum("count(*)" in statement for statement in statements)
+        statements.clear()
+        return found
+
+    kept.look(close=False)
+    assert counted() == 3
+    kept.used = True  # somebody read
+    kept.look(close=False)
+    assert counted() == 0
+    elsewhere(database, "INSERT INTO counters (name, value) VALUES ('x', 1)")
+    kept.look(close=False)
+    assert counted() == 3
+
+
+def test_rows_of_a_large_file_are_not_counted(kept: Upkeep, monkeypatch) -> None:
+    monkeypatch.setattr(upkeep, "COUNTED_BYTES", 1000)
+
+    kept.look(close=False)
+
+    assert kept.facts is not None
+    assert kept.facts.rows == {}
+
+
+def test_a_look_at_a_database_at_rest_neither_writes_nor_checkpoints(
+    kept: Upkeep, statements: list[str]
+) -> None:
+    kept.look(close=False)
+    statements.clear()
+
+    kept.look(close=False)
+
+    assert statements == ["PRAGMA data_version"]
+
+
+def test_a_row_that_expires_is_waited_for_and_pruned(kept: Upkeep, conn, clock: FakeClock) -> None:
+    write(conn, "goes", ttl_ms=1500)
+    write(conn, "stays")
+
+    assert kept.look(close=False) == 1.5
+    clock.wall_ms += 1500
+    assert kept.look(close=False) is None
+
+    assert conn.execute("SELECT scope_id FROM state").fetchall() == [("stays",)]
+
+
+def test_what_others_wrote_is_noticed_and_what_is_remembered_dropped(
+    kept: Upkeep, conn, database: Database, recent: Recent
+) -> None:
+    """Else a write that repeats an older one would be skipped, over somebody's newer one."""
+    kept.look(close=False)
+    recent.remember(write(conn, "a"), Writer(1), at=0.0)
+    foreign = database.foreign
+    elsewhere(database, "UPDATE state SET payload = '2'")
+
+    kept.look(close=False)
+
+    assert database.foreign == foreign + 1
+    assert recent.unchanged("k", "a", "1", Writer(1), window=60, at=1.0) is None
+
+
+def test_a_database_is_closed_only_after_everything_was_pruned(
+    kept: Upkeep, conn, clock: FakeClock, database: Database
+) -> None:
+    conn.execute("BEGIN")
+    for number in range(state.PRUNED_AT_ONCE + 1):
+        write(conn, f"s{number}", ttl_ms=1)
+    conn.execute("COMMIT")
+    clock.wall_ms += 1
+
+    assert kept.look(close=True) == 0.0
+    assert database.is_open
+    kept.look(close=True)
+
+    assert not database.is_open
+    assert not Path(f"{database.path}-wal").exists()
+
+
+def test_a_deleted_database_is_closed(kept: Upkeep, database: Database) -> None:
+    Path(database.path).unlink()
+
+    assert kept.look(close=False) is None
+
+    assert not database.is_open
+
+
+# --- how often ---
+
+USUAL = Settings()
+
+
+def looks(settings: Settings, *, seconds: float) -> list[float]:
+    """The moments at which a database is looked at that nobody uses after the moment 0."""
+    found = [settings.idle_seconds]
+    while found[-1] < seconds:
+        now = found[-1]
+        found.append(now + rest(settings, now=1000.5 + now, idle=now, due=None))
+    return found
+
+
+def test_a_database_at_rest_is_looked_at_once_a_minute() -> None:
+    moments = looks(Settings(close_idle_seconds=31_536_000), seconds=3600)
+
+    recently = [moment for moment in moments if moment < limits.REST_SECONDS]
+    assert len(recently) <= limits.REST_SECONDS / limits.LOOK_SECONDS + 1
+    assert len(moments) - len(recently) <= 3600 / limits.REST_SECONDS + 1
+
+
+def test_databases_at_rest_are_looked_at_in_the_same_moment() -> None:
+    ends = {now + rest(USUAL, now=now, idle=100.0, due=None) for now in (1.0, 17.5, 59.0)}
+
+    assert ends == {60.0}
+
+
+@pytest.mark.parametrize(
+    ("idle", "due", "expected"),
+    [
+        (0.0, None, 5.0),
+        (0.0, 3.0, 3.0),
+        (0.0, 0.0, USUAL.idle_seconds),
+        (597.0, None, 3.0),
+        (600.0, None, 60.0),  # somebody needs it
+    ],
+)
+def test_a_rest_ends_when_there_is_something_to_do(idle, due, expected) -> None:
+    assert rest(USUAL, now=0.0, idle=idle, due=due) == pytest.approx(expected)
+
+
+def test_looking_does_not_wait_long_for_somebody_elses_lock(kept: Upkeep, database) -> None:
+    other = Database(database.path, USUAL)
+    with other.hold(time.monotonic() + 5):
+        assert kept.look(close=True) is None
+
+    other.lock.close()
+    assert database.is_open
