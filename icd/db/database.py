@@ -81,9 +81,7 @@ class Database:
         return self._conn
 
     def others_wrote(self) -> bool:
-        """Whether another connection committed since the last time we asked."""
-        assert self._conn is not None
-        self._notice(self._conn)
+        """Whether another connection had committed when `connection` looked; told once."""
         told, self._others_wrote = self._others_wrote, False
         return told
 

@@ -284,6 +284,7 @@ def test_others_wrote_is_told_once_after_each_of_their_commits(opened, path):
     before = database.others_wrote()
     with closing(sqlite3.connect(path, isolation_level=None)) as stranger:
         stranger.execute("INSERT INTO counters VALUES ('theirs', 1)")
+    database.connection()
     after = [database.others_wrote(), database.others_wrote()]
 
     assert (before, after) == (False, [True, False])
