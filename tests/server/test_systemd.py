@@ -277,6 +277,22 @@ def test_a_daemon_with_a_caller_stays() -> None:
         assert process.wait(PATIENCE) == 0
 
 
+def test_a_daemon_with_a_mirrored_row_to_expire_stays_until_it_is_gone(initialized: Path) -> None:
+    daemon = Daemon()
+    settings(daemon, "exit_idle_seconds = 0.2\nidle_seconds = 0.05\nclose_idle_seconds = 0.05\n")
+    mirrored = daemon.home / ".interband" / "interphase" / "lane" / "s.json"
+    with activated(daemon) as (_listener, process):
+        daemon.call(
+            "state.set", cwd=str(initialized), key="lane", scope_id="s",
+            payload={"lane": "x"}, ttl_ms=2000,
+        )  # fmt: skip
+        until(mirrored.exists)
+
+        assert process.wait(PATIENCE) == 0
+        assert not mirrored.exists()
+        assert not (initialized / ".clavain" / "intercore.db-wal").exists()
+
+
 def test_a_daemon_that_was_started_by_hand_stays() -> None:
     daemon = Daemon()
     settings(daemon, "exit_idle_seconds = 0.1\n")
