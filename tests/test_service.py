@@ -630,6 +630,16 @@ def test_without_systemd_there_is_a_sentence_and_a_way(
     assert not systemd.units.exists()
 
 
+def test_a_dry_run_needs_no_systemd(service: Any, systemd: Systemd):
+    (systemd.notes / "no-bus").touch()
+
+    done = service("install", "--dry-run")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"would write {systemd.units}/icd.service\n" in done.stdout
+    assert not systemd.units.exists()
+
+
 def test_a_running_daemon_leaves_it_to_the_client(systemd: Systemd, tmp_path: Path, daemon: Daemon):
     env = {**systemd.env, "INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
 

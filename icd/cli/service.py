@@ -14,7 +14,7 @@ from icd.cli import installing, journal, render, systemd, units
 from icd.cli.installing import Command, Steps
 from icd.cli.invocation import Ask, Caller, Local, Output, World
 from icd.cli.knock import knock
-from icd.errors import ForegroundDaemon, ServiceFailed
+from icd.errors import ForegroundDaemon, NoSystemd, ServiceFailed
 from icd.rpc.methods.daemon import Pong, Reload, Reloaded
 
 # About a screen or two; --lines and --since ask for more.
@@ -41,7 +41,12 @@ def install(world: World, *, dry_run: bool, now: bool, sandbox: bool, force: boo
 
     def run(_ask: Caller) -> Output:
         env = world.invocation.env
-        states = systemd.states(env, units.SOCKET, units.SERVICE)
+        try:
+            states = systemd.states(env, units.SOCKET, units.SERVICE)
+        except NoSystemd:
+            if not dry_run:
+                raise
+            states = systemd.no_states(units.SOCKET, units.SERVICE)
         found = units.look(env, sys.executable)
         steps = installing.to_install(found, states, now=now, sandbox=sandbox, force=force)
         if states[0].active != "active":

@@ -53,6 +53,11 @@ def socket_path(env: Mapping[str, str]) -> str:
     return os.path.join(runtime_directory(env), "intercore", "icd.sock")
 
 
+def no_states(*names: str) -> list[State]:
+    """As if systemd knew nothing of them."""
+    return [State("", "", "", "", "", stale=False, result="", status=0, pid=0) for _ in names]
+
+
 def states(env: Mapping[str, str], *names: str) -> list[State]:
     """Also proves that there is a systemd to talk to."""
     words = ["show", *names, f"--property={','.join(PROPERTIES)}"]

@@ -177,19 +177,19 @@ class Store:
     async def _run_batch(self, lane: Lane) -> bool:
         """Run what is waiting; whether anybody but the daemon itself had asked."""
         calls = self._waiting.take(limits.BATCH_CALLS)
-        asked = not all(call.background for call in calls)
+        asked = sum(not call.background for call in calls)
         self._used_at = time.monotonic()
-        self._upkeep.used |= asked
+        self._upkeep.used |= asked > 0
         work = partial(run_batch, self.database, calls, clock=self._clock, recent=self._recent)
         try:
             answers = await self._hop(lane, work)
         except Exception as exc:  # noqa: BLE001 -- the lane outlives every batch
             answers = [Answer(error=failure(exc)) for _ in calls]
-        self.batches += 1
-        self.largest_batch = max(self.largest_batch, len(calls))
+        self.batches += asked > 0
+        self.largest_batch = max(self.largest_batch, asked)
         self._waiting.hand_out(answers)
         self.changes.after(calls, self.database.foreign)
-        return asked
+        return asked > 0
 
     async def _hop(self, lane: Lane, work: Callable[[], T]) -> T:
         reopened, was_open = self.database.reopened, self.database.is_open
