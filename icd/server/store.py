@@ -75,6 +75,11 @@ class Store:
         return self._upkeep.facts
 
     @property
+    def is_working(self) -> bool:
+        """Whether the thread is at something, be it only a look while nobody waits."""
+        return self._watch.is_working
+
+    @property
     def hung_since(self) -> float | None:
         """Since when, monotonic, the thread has been at one thing for too long."""
         return self._watch.hung_since

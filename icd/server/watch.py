@@ -17,6 +17,7 @@ class Watch:
     """`check` is called every `GRACE_SECONDS` while the thread works."""
 
     def __init__(self, path: str, check: Callable[[], None]) -> None:
+        self.is_working = False
         self.hung_since: float | None = None  # monotonic
         self._path = path
         self._check = check
@@ -25,11 +26,13 @@ class Watch:
     @contextmanager
     def hop(self) -> Iterator[None]:
         self._since = time.monotonic()
+        self.is_working = True
         self._schedule()
         try:
             yield
         finally:
             self._timer.cancel()
+            self.is_working = False
             if self.hung_since is not None:
                 self._back()
 
