@@ -82,9 +82,8 @@ class About:
 
     def summary(self) -> str:
         """For the service manager, in a line."""
-        stores = self._router.stores
-        hung = [path for path, store in stores.items() if store.hung_since is not None]
-        told = f"{len(stores)} databases open, {self.sessions} sessions"
+        hung = self._router.hung()
+        told = f"{len(self._router.stores)} databases open, {self.sessions} sessions"
         return f"{told}, does not answer: {', '.join(hung)}" if hung else told
 
     def _welcome(self, params: daemon.Hello) -> daemon.Welcome:

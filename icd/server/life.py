@@ -63,7 +63,7 @@ class Life:
         with reloading:
             while True:
                 await self._reload.wanted()
-                if await self._reload.attempt(self._quiesce):
+                if await self._reload.attempt(self._quiesce, self._router.hung):
                     self._is_leaving = True
                     return self._left
         await self._retire(self._listener, self._claim.sock)

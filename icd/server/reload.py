@@ -5,8 +5,10 @@ database that does not answer, leave everything as it was, and whoever asked is 
 """
 
 import os
+import subprocess
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import msgspec
@@ -19,6 +21,7 @@ from icd.server import handover, limits, systemd
 from icd.server.logs import log
 
 Deliver = Callable[[Answer], None]
+Done = subprocess.CompletedProcess[bytes]
 
 
 class Preflight(msgspec.Struct):
@@ -61,10 +64,15 @@ class Reload:
         previous = self._estate.previous or __version__
         return Answer(result=Reloaded(version=__version__, previous=previous, pid=os.getpid()))
 
-    async def attempt(self, quiesce: Callable[[], Awaitable[str]]) -> bool:
-        """Whether everything is ready for the other code; `quiesce` says what is in the way."""
+    async def attempt(
+        self, quiesce: Callable[[], Awaitable[str]], hung: Callable[[], list[str]]
+    ) -> bool:
+        """Whether everything is ready for the other code; `quiesce` says what is in the way.
+
+        With a file open on a file system that hangs, no process can become another program.
+        """
         try:
-            found = await self._preflight()
+            found = await self._preflight(hung)
             reloaded = Reloaded(version=found.version, previous=__version__, pid=os.getpid())
             self._deliver(self._early, Answer(result=reloaded))
             systemd.notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
@@ -78,18 +86,11 @@ class Reload:
         log.info("reloading", extra={"from": __version__, "to": found.version})
         return True
 
-    async def _preflight(self) -> Preflight:
+    async def _preflight(self, hung: Callable[[], list[str]]) -> Preflight:
         """Have the new code show, in a process of its own, that it starts and can take over."""
         env = {k: v for k, v in os.environ.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}
-        command = [*handover.command(), "--preflight"]
-        try:
-            with anyio.fail_after(limits.PREFLIGHT_SECONDS):
-                done = await anyio.run_process(
-                    command, cwd=self._directory, env=env, check=False, start_new_session=True
-                )
-        except (OSError, TimeoutError) as exc:
-            why = str(exc) or "it takes too long"
-            raise ReloadRefused(f"the new code does not start: {why}") from exc
+        start = partial(_start, [*handover.command(), "--preflight"], self._directory, env)
+        done = await _unless(hung, start)
         if done.returncode:
             last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:500]
             raise ReloadRefused(f"the new code does not start: {last}")
@@ -113,3 +114,40 @@ class Reload:
         told, waiting[:] = waiting[:], []
         for deliver in told:
             deliver(answer)
+
+
+async def _unless(hung: Callable[[], list[str]], start: Callable[[], Done]) -> Done:
+    """In a thread: until a child has become another program, its parent waits for it."""
+    done: Done | Exception | None = None
+
+    async def run() -> None:
+        nonlocal done
+        try:
+            done = await anyio.to_thread.run_sync(start, abandon_on_cancel=True)
+        except (OSError, subprocess.TimeoutExpired) as exc:
+            done = exc
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        while not hung():  # noqa: ASYNC110 -- for as long as the child takes
+            await anyio.sleep(limits.GRACE_SECONDS)
+        tasks.cancel_scope.cancel()
+    if done is None:
+        raise ReloadRefused(f"{hung()[0]} does not answer")
+    if isinstance(done, Exception):
+        raise ReloadRefused(f"the new code does not start: {done}") from done
+    return done
+
+
+def _start(command: list[str], directory: str, env: dict[str, str]) -> Done:
+    return subprocess.run(  # noqa: S603 -- the command that started us
+        command,
+        cwd=directory,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=limits.PREFLIGHT_SECONDS,
+        start_new_session=True,
+        check=False,
+    )

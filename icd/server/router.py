@@ -76,8 +76,11 @@ class Router:
 
     def obstacle(self) -> str:
         """The database that does not come to rest, if any."""
-        busy = [p for p, store in self.stores.items() if store.waiting or store.hung_since]
-        return f"{busy[0]} does not answer" if busy else ""
+        busy = [p for p, store in self.stores.items() if store.waiting or store.is_working]
+        return f"{busy[0]} does not come to rest" if busy else ""
+
+    def hung(self) -> list[str]:
+        return [path for path, store in self.stores.items() if store.hung_since is not None]
 
     async def close(self) -> None:
         self._closing = True

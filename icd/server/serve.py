@@ -4,6 +4,7 @@ import gc
 import os
 import resource
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -42,6 +43,8 @@ def main(
     """Serve until told to stop; the exit status is returned.  `flags` are settings by name."""
     logs.set_up()
     os.umask(0o077)
+    # A child that hangs before it has become another program would hold up all of us; see reload.
+    subprocess._USE_VFORK = False  # type: ignore[misc]  # noqa: SLF001 -- as its manual says
     settings = _settings(config_file, flags)
     settings()  # complain before anything is bound
     modules.load_all()  # an upgrade may replace the files from now on

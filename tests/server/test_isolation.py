@@ -199,3 +199,26 @@ def test_a_stopped_holder_of_a_lock_does_not_keep_the_daemon_from_leaving(
 
         assert not os.path.exists(daemon.socket)
         assert said(daemon, "a database does not close; leaving without it") == 1
+
+
+def test_a_reload_waits_for_better_times_and_holds_up_nobody(
+    mount: Mount, hung: Path, initialized: Path
+) -> None:
+    with running() as daemon:
+        daemon.call("db.init", cwd=str(hung))
+        mount.hang()
+        waiting = ask(daemon, hung, deadline_ms=1000)
+
+        early = daemon.connect()  # before anybody knows that it hangs
+        early.sendall(b'{"jsonrpc":"2.0","id":1,"method":"icd.reload"}\n')
+        go_on(daemon, initialized)
+        until(lambda: daemon.call("icd.status")["databases"][0].get("hung_seconds") is not None)
+        refused = daemon.respond("icd.reload")["error"]
+        go_on(daemon, initialized)
+        mount.release()
+
+        assert "error" in reply(waiting)
+        assert "does not answer" in refused["message"]
+        early.close()
+        until(lambda: "result" in daemon.respond("icd.reload"))
+        go_on(daemon, initialized)

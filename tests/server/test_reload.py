@@ -314,6 +314,21 @@ main()
         daemon.close()
 
 
+def test_an_interpreter_that_is_gone_is_told(tmp_path: Path) -> None:
+    daemon = Daemon()
+    harness = "import sys; sys.executable = sys.argv.pop(1); from icd.__main__ import main; main()"
+    daemon._command = [sys.executable, "-c", harness, str(tmp_path / "no-python")]
+    try:
+        daemon.start()
+
+        error = daemon.respond("icd.reload")["error"]
+
+        assert "the new code does not start: [Errno 2] No such file" in error["message"]
+        assert daemon.call("icd.ping")["pid"] == daemon.pid
+    finally:
+        daemon.close()
+
+
 def test_a_terminal_that_is_closed_stops_its_daemon() -> None:
     """Its shell says so with the same signal that asks for a reload."""
     daemon = Daemon()
