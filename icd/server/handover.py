@@ -45,6 +45,7 @@ class Estate(msgspec.Struct):
     """What a daemon leaves to the next."""
 
     connections: list[Connection] = []
+    databases: list[str] = []  # that must be open though nobody asks anything of them
     previous: str = ""  # version
     reloads: int = 0
     failure: str = ""  # why there is no other code, after all

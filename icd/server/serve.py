@@ -88,6 +88,7 @@ async def serve(
                 )
                 lanes.start_soon(life.obey, signals)
                 door.take_up(estate.connections)
+                router.open_again(estate.databases)
                 claim.sock.listen(limits.BACKLOG)  # not before we can be told to stop
                 _announce(claim.path, estate)
                 left = await life.run()
@@ -95,13 +96,14 @@ async def serve(
                     systemd.notify("STOPPING=1", "STATUS=stopping")
                     await door.close()
                 tasks.cancel_scope.cancel()
+            databases = router.needed
             await _close(claim, mirrors, router, hand_over=left is not None)
             if left is not None:
                 handover.hold_signals()
                 await anyio.sleep(0.001)  # what arrived just before is heard now
                 handover.pass_on(life.too_late)
                 # From here: to wait for our own tasks is to wait for a database that hangs.
-                heirloom = Estate(connections=left, reloads=reload.reloads + 1)
+                heirloom = Estate(left, databases, reloads=reload.reloads + 1)
                 _become_new(claim, heirloom, directory)
             lanes.cancel_scope.cancel()  # whoever still looks for a database
     return None if left is None else heirloom
