@@ -12,13 +12,14 @@ import os
 import signal
 import socket
 import sys
+import threading
 from typing import NoReturn
 
 import msgspec
 
 from icd import __version__
 from icd.errors import Misconfigured
-from icd.server.sockets import Claim
+from icd.server.sockets import Claim, Identity
 
 FORMAT = 1  # what the memfd holds; a daemon takes over from one that writes the same
 VARIABLE = "ICD_HANDOVER"
@@ -44,11 +45,13 @@ class Estate(msgspec.Struct):
     """What a daemon leaves to the next."""
 
     connections: list[Connection] = []
+    databases: list[str] = []  # that must be open though nobody asks anything of them
     previous: str = ""  # version
     reloads: int = 0
     failure: str = ""  # why there is no other code, after all
     path: str = ""
     passed: bool = False
+    bound: Identity | None = None  # the file of the socket, when it was ours
     lock: int = -1
     listener: int = -1
     format: int = FORMAT
@@ -56,12 +59,17 @@ class Estate(msgspec.Struct):
 
 def command() -> list[str]:
     """How this daemon was started, with whatever is installed by now."""
-    return [sys.executable, "-P", "-m", "icd", *sys.argv[1:]]
+    flags = ["-P"]
+    if sys.flags.ignore_environment:
+        flags.append("-E")
+    if sys.flags.no_user_site:
+        flags.append("-s")
+    return [sys.executable, *flags, "-m", "icd", *sys.argv[1:]]
 
 
 def execute(claim: Claim, estate: Estate, directory: str) -> NoReturn:
     """Become the installed code.  An OSError leaves everything as it was."""
-    estate.path, estate.passed = claim.path, claim.passed
+    estate.path, estate.passed, estate.bound = claim.path, claim.passed, claim.bound
     estate.lock, estate.listener = claim.lock, claim.sock.fileno()
     estate.previous = __version__
     kept = [estate.lock, estate.listener, *(left.fd for left in estate.connections)]
@@ -95,7 +103,9 @@ def take_over() -> tuple[Claim, Estate] | None:
         os.set_inheritable(fd, False)  # noqa: FBT003
     sock = socket.socket(fileno=estate.listener)
     sock.settimeout(0)
-    return Claim(estate.path, estate.lock, sock, passed=estate.passed), estate
+    claim = Claim(estate.path, estate.lock, sock, passed=estate.passed)
+    claim.bound = estate.bound  # somebody else may have put theirs in its place meanwhile
+    return claim, estate
 
 
 def hold_signals() -> None:
@@ -104,9 +114,9 @@ def hold_signals() -> None:
 
 
 def pass_on(signals: list[signal.Signals]) -> None:
-    """To the next daemon, once they are held back."""
+    """To the next daemon, once they are held back; to this thread, or another would get them."""
     for told in signals:
-        os.kill(os.getpid(), told)
+        signal.pthread_kill(threading.get_ident(), told)
 
 
 def release_signals() -> None:

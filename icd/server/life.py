@@ -50,6 +50,7 @@ class Life:
         self.too_late: list[signal.Signals] = []
         self._left: list[Connection] = []
         self._is_leaving = False
+        self._is_quiet = False  # nobody is let in, wherever our place is
         self._had_terminal = os.isatty(2)
 
     async def run(self) -> list[Connection] | None:
@@ -65,6 +66,8 @@ class Life:
                 await self._reload.wanted()
                 if await self._reload.attempt(self._quiesce, self._router.hung):
                     self._is_leaving = True
+                    if self._stopping.is_set():  # told so in this very moment
+                        self.too_late.append(signal.SIGTERM)
                     return self._left
         await self._retire(self._listener, self._claim.sock)
         return None
@@ -97,6 +100,7 @@ class Life:
 
     async def _quiesce(self) -> str:
         """Make everything ready for the next daemon; what is in the way, if anything is."""
+        self._is_quiet = True
         self._listener.stop()
         await self._listener.ended.wait()
         obstacle = await self._door.quiesce() or self._router.obstacle()
@@ -108,12 +112,15 @@ class Life:
         if obstacle:
             self._door.go_on()
             self._listen()
+            self._is_quiet = False
         return obstacle
 
     async def _keep_place(self) -> None:
         complaint = ""
         while True:
             await anyio.sleep(limits.PLACE_SECONDS)
+            while self._is_quiet:  # noqa: ASYNC110 -- for a second, or the next daemon looks
+                await anyio.sleep(limits.RELOAD_PAUSE_SECONDS / 10)
             try:
                 if self._claim.is_taken:
                     self.stop("another daemon is where clients look first")

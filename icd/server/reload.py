@@ -40,6 +40,7 @@ class Reload:
         self._estate = estate
         self._early: list[Deliver] = []
         self._late: list[Deliver] = []
+        self._under_way: Answer | None = None  # for whoever asks for what is being done
         self._wanted = anyio.Event()
 
     def ask(self, deliver: Deliver, *, early: bool) -> None:
@@ -47,6 +48,9 @@ class Reload:
 
         Else only a refusal: the next daemon carries out the command again, and answers it.
         """
+        if early and self._under_way is not None:
+            deliver(self._under_way)  # or we would wait for it to end, and it for us
+            return
         (self._early if early else self._late).append(deliver)
         self.order()
 
@@ -74,10 +78,12 @@ class Reload:
         try:
             found = await self._preflight(hung)
             reloaded = Reloaded(version=found.version, previous=__version__, pid=os.getpid())
-            self._deliver(self._early, Answer(result=reloaded))
+            self._under_way = Answer(result=reloaded)
+            self._deliver(self._early, self._under_way)
             systemd.notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
             await self._quiesce(quiesce)
         except ReloadRefused as exc:
+            self._under_way = None
             log.error("not reloaded: %s", exc.message)
             systemd.notify("READY=1", f"STATUS=not reloaded: {exc.message}")
             self._deliver(self._early, Answer(error=exc))

@@ -3,16 +3,20 @@
 What was found is remembered, and checked again by the lane at every use.
 """
 
+import os
+import time
 from collections.abc import Callable
 
 import anyio
 from anyio.abc import TaskGroup
 
 from icd import config
+from icd.core.state import Writer
 from icd.db.paths import Where
 from icd.errors import Overloaded
 from icd.rpc.dispatch import failure
-from icd.rpc.method import Answer, Call, Clock
+from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Clock
+from icd.rpc.methods import mirror
 from icd.server import limits
 from icd.server.lookups import Lookups
 from icd.server.store import Store
@@ -73,6 +77,24 @@ class Router:
         """An event that the next change of the database sets; None while it is not open."""
         store = self.stores.get(self._known.get(where, ""))
         return None if store is None else store.changes.signal()
+
+    @property
+    def needed(self) -> list[str]:
+        """The databases that must stay open though nobody asks anything of them."""
+        return [path for path, store in self.stores.items() if store.is_needed]
+
+    def open_again(self, paths: list[str]) -> None:
+        """Go on with what the daemon before us kept open; whoever needs it does the rest."""
+        for path in paths:
+            call = Call(
+                method=mirror.ROWS,
+                params=mirror.Rows([]),
+                where=Where(os.path.dirname(path), path),
+                writer=Writer(),
+                deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
+                background=True,
+            )
+            self._tasks.start_soon(self.ask, [call])
 
     def obstacle(self) -> str:
         """The database that does not come to rest, if any."""

@@ -41,6 +41,7 @@ def main(
     preflight: bool = False,
 ) -> int:
     """Serve until told to stop; the exit status is returned.  `flags` are settings by name."""
+    directory = _directory()
     logs.set_up()
     os.umask(0o077)
     # A child that hangs before it has become another program would hold up all of us; see reload.
@@ -56,22 +57,20 @@ def main(
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     claim, estate = handover.take_over() or (_claim(socket_path), Estate())
-    directory = os.getcwd()
     os.chdir("/")
+    left: Estate | None = estate
     try:
-        while True:
-            left = anyio.run(serve, claim, settings, estate, directory, backend="asyncio")
-            if left is None:
-                return 0
-            estate = _become_new(claim, left, directory)
+        while left is not None:
+            left = anyio.run(serve, claim, settings, left, directory, backend="asyncio")
     finally:
         claim.release()
+    return 0
 
 
 async def serve(
     claim: Claim, settings: ReadSettings, estate: Estate, directory: str
 ) -> Estate | None:
-    """Until told to stop; or to reload: then what the next daemon needs is returned."""
+    """Until told to stop, or until we are other code; if that fails, the estate to go on with."""
     with anyio.open_signal_receiver(*handover.HELD_BACK) as signals:
         handover.release_signals()
         async with anyio.create_task_group() as lanes:
@@ -92,6 +91,7 @@ async def serve(
                 )
                 lanes.start_soon(life.obey, signals)
                 door.take_up(estate.connections)
+                router.open_again(estate.databases)
                 claim.sock.listen(limits.BACKLOG)  # not before we can be told to stop
                 _announce(claim.path, estate)
                 left = await life.run()
@@ -99,13 +99,17 @@ async def serve(
                     systemd.notify("STOPPING=1", "STATUS=stopping")
                     await door.close()
                 tasks.cancel_scope.cancel()
+            databases = router.needed
             await _close(claim, mirrors, router, hand_over=left is not None)
             if left is not None:
                 handover.hold_signals()
                 await anyio.sleep(0.001)  # what arrived just before is heard now
                 handover.pass_on(life.too_late)
+                # From here: to wait for our own tasks is to wait for a database that hangs.
+                heirloom = Estate(left, databases, reloads=reload.reloads + 1)
+                _become_new(claim, heirloom, directory)
             lanes.cancel_scope.cancel()  # whoever still looks for a database
-    return None if left is None else Estate(connections=left, reloads=reload.reloads + 1)
+    return None if left is None else heirloom
 
 
 def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSettings:
@@ -114,6 +118,14 @@ def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSett
     path = os.path.abspath(config_file) if config_file else _user_file()
     above = config.from_environment(os.environ) | config.from_flags(flags)
     return partial(config.load, path, given=above)
+
+
+def _directory() -> str:
+    """Where we were started, which may be gone by now: then relative paths mean nothing."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/"
 
 
 def _claim(socket_path: str | None) -> Claim:
@@ -136,14 +148,13 @@ def _show_preflight() -> int:
     return 0
 
 
-def _become_new(claim: Claim, left: Estate, directory: str) -> Estate:
+def _become_new(claim: Claim, left: Estate, directory: str) -> None:
     """Does not return, unless it fails: then we go on where we left off."""
     try:
         handover.execute(claim, left, directory)
     except OSError as exc:
         log.error("not reloaded: %s", exc)
         left.failure = f"the new code does not start: {exc}"
-        return left
 
 
 def _announce(path: str, estate: Estate) -> None:
@@ -154,8 +165,12 @@ def _announce(path: str, estate: Estate) -> None:
 
 
 async def _close(claim: Claim, mirrors: Mirrors, router: Router, *, hand_over: bool) -> None:
-    """Databases that do not close are left behind: the exec ends their threads, or the exit."""
-    with anyio.move_on_after(limits.DRAIN_SECONDS) as drained:
+    """Databases that do not close are left behind: the exec ends their threads, or the exit.
+
+    For the exec everything is answered already, and others wait: then they get less time for it.
+    """
+    patience = limits.FLUSH_SECONDS if hand_over else limits.DRAIN_SECONDS
+    with anyio.move_on_after(patience) as drained:
         await mirrors.close()
         await router.close()
     if drained.cancelled_caught:

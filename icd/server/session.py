@@ -122,6 +122,8 @@ class Session(asyncio.Protocol):
     def resume(self) -> None:
         """Nobody else will."""
         self._suspended = False
+        if not self._closing:
+            self._outlet.open_again()
         self._read_on()
         self._go_on()
 
@@ -165,6 +167,7 @@ class Session(asyncio.Protocol):
             self._write(conversation.unsent)
         if conversation.again:
             self._busy = True
+            self._desk.begin()
             self._handle_frame(conversation.again)
         else:
             self._next()

@@ -55,7 +55,7 @@ class Claim:
         self.lock = lock
         self.sock = sock
         self.passed = passed
-        self._bound = _identity(path)
+        self.bound = _identity(path)
 
     @property
     def is_held(self) -> bool:
@@ -78,9 +78,9 @@ class Claim:
             self.lock = lock
         if path == self.path and self._has_path():
             return
+        self.path, self.passed, self.bound = path, False, None  # where the lock is, even if we fail
         self.sock = _bind(path)
-        self.path, self.passed = path, False
-        self._bound = _identity(path)
+        self.bound = _identity(path)
 
     def release(self) -> None:
         self.sock.close()
@@ -89,7 +89,7 @@ class Claim:
         os.close(self.lock)
 
     def _has_path(self) -> bool:
-        return self._bound is not None and _identity(self.path) == self._bound
+        return self.bound is not None and _identity(self.path) == self.bound
 
     def _has_lock(self) -> bool:
         found = os.fstat(self.lock)

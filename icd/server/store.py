@@ -84,6 +84,11 @@ class Store:
         """Since when, monotonic, the thread has been at one thing for too long."""
         return self._watch.hung_since
 
+    @property
+    def is_needed(self) -> bool:
+        """Somebody follows it, or files have to be kept up to date, although nobody asks."""
+        return self.changes.is_followed or any(is_needed() for is_needed in self._needs)
+
     def keep_while(self, is_needed: Callable[[], bool]) -> None:
         """Have the database stay open as long as this is so."""
         self._needs.append(is_needed)
@@ -213,7 +218,7 @@ class Store:
     async def _look_after(self, lane: Lane) -> float:
         """See to the database while nobody asks; how long to rest until the next look."""
         idle = time.monotonic() - self._used_at
-        close = idle >= self._settings.close_idle_seconds and not self._is_needed()
+        close = idle >= self._settings.close_idle_seconds and not self.is_needed
         foreign = self.database.foreign
         try:
             due = await self._hop(lane, partial(self._upkeep.look, close=close))
@@ -225,9 +230,6 @@ class Store:
             self.changes.after([], self.database.foreign)
         now = time.monotonic()
         return upkeep.rest(self._settings, now=now, idle=now - self._used_at, due=due)
-
-    def _is_needed(self) -> bool:
-        return self.changes.is_followed or any(is_needed() for is_needed in self._needs)
 
     async def _close(self, lane: Lane) -> None:
         self._forget(self)

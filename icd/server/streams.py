@@ -56,6 +56,11 @@ class Outlet:
             if self._scope is not None:
                 self._scope.cancel()
 
+    def open_again(self) -> None:
+        """For streams that are still to come."""
+        self._is_over = False
+        self.farewell = b""
+
     async def room(self) -> None:
         while self._room is not None:
             await self._room.wait()
@@ -70,6 +75,9 @@ class Outlet:
                 yield
             finally:
                 self._scope = None
+                self.shown = (
+                    b""  # the next stream begins with what there is, even if it is the same
+                )
 
 
 class Stream:

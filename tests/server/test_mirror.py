@@ -100,6 +100,16 @@ def test_an_expired_row_takes_its_file_along(put, band) -> None:
     assert time.monotonic() - began > 0.8
 
 
+def test_an_expired_row_takes_its_file_along_after_a_reload(put, band, daemon: Daemon) -> None:
+    put("bead", "s1", {"id": "x"}, ttl_ms=5000)
+    band.shows("interphase/bead", "s1", {"id": "x"})
+
+    assert daemon.call("icd.reload")["pid"] == daemon.pid
+    until(lambda: daemon.log.read_text().count('"listening"') == 2)
+
+    band.shows("interphase/bead", "s1", None)
+
+
 def test_a_row_that_nobody_writes_loses_its_file_after_the_retention(
     put, band, initialized: Path
 ) -> None:

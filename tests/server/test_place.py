@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -114,3 +115,16 @@ def test_a_directory_that_is_open_to_others_is_not_used_again() -> None:
         os.chmod(daemon.home, 0o700)
 
         until(lambda: answers(daemon))
+
+
+def test_a_place_that_is_taken_during_a_reload_is_left_to_the_other() -> None:
+    with running() as daemon, socket.socket(socket.AF_UNIX) as other:
+        assert daemon.process is not None
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: '"reloading"' in daemon.log.read_text())
+        os.unlink(daemon.socket)
+        other.bind(daemon.socket)
+        other.listen(16)
+
+        assert daemon.process.wait(PATIENCE) == 0
+        assert os.path.exists(daemon.socket)

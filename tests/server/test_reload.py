@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 import icd
+from icd.server import limits
 from tests.processes import PATIENCE, Daemon, icctl, read_line, running, until
 
 CALLERS = 8
@@ -269,6 +271,139 @@ def test_a_call_that_does_not_end_keeps_the_daemon_as_it_is(initialized: Path) -
         finally:
             holder.kill()
             holder.communicate()
+
+
+@contextlib.contextmanager
+def held(project: Path) -> Iterator[None]:
+    """Somebody without the daemon is at the database, and does not leave."""
+    lock = project / ".clavain" / "intercore.db.lock"
+    holder = subprocess.Popen([sys.executable, "-c", HELD, str(lock)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_database_that_does_not_close_is_left_behind(initialized: Path) -> None:
+    with running() as daemon:
+        daemon.call("db.health", cwd=str(initialized))
+
+        with held(initialized):
+            reload(daemon)
+
+            assert daemon.call("icd.ping")["pid"] == daemon.pid
+            assert daemon.stop() == 0
+        assert "does not close" in daemon.log.read_text()
+
+
+def test_whoever_asks_for_what_is_being_done_is_not_waited_for() -> None:
+    with running() as daemon, daemon.connect() as sock, sock.makefile("rb") as replies:
+        sock.sendall(line("icd.reload") * 2)
+        answers = [json.loads(replies.readline()) for _ in range(2)]
+        until(lambda: listening(daemon) == 2)
+
+        assert [answer["result"]["pid"] for answer in answers] == [daemon.pid] * 2
+        assert "not reloaded" not in daemon.log.read_text()
+
+
+def test_what_is_carried_out_again_is_not_slow(initialized: Path, door: Path) -> None:
+    with running() as daemon:
+        env = {"INTERCORE_SOCKET": daemon.socket}
+
+        done = icctl("service", "reload", "--timeout=60s", cwd=initialized, env=env)
+
+        assert done.returncode == 0
+        assert daemon.call("icd.status")["methods"]["icd.reload"]["total_ms"] < 10_000
+
+
+def test_a_reload_that_is_refused_leaves_streams_possible(
+    initialized: Path, tmp_path: Path
+) -> None:
+    """A call of somebody who left keeps its database busy: by then streams have been ended."""
+    other = tmp_path / "other"
+    other.mkdir()
+    argv = ["statusline", "--watch", "--session", "s"]
+    watch = line("cli.run", cwd=str(other), argv=argv)
+    with running() as daemon, daemon.connect() as sock, sock.makefile("rb") as replies:
+        daemon.call("db.init", cwd=str(other))
+        daemon.call("db.health", cwd=str(initialized))
+        with held(initialized):
+            with (
+                daemon.connect() as leaving
+            ):  # a reply that it does not read: so it is seen leaving
+                leaving.sendall(line("icd.ping"))
+                leaving.recv(1, socket.MSG_PEEK)
+                leaving.sendall(
+                    line("state.incr", cwd=str(initialized), key="n", scope_id="s",
+                         deadline_ms=60_000)
+                )  # fmt: skip
+                until(lambda: any(d["waiting"] for d in daemon.call("icd.status")["databases"]))
+            sock.sendall(watch)
+            assert json.loads(replies.readline())["method"] == "cli.output"
+            daemon.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+            assert b"being reloaded" in replies.readline()
+            until(lambda: "not reloaded" in daemon.log.read_text(), patience=60)
+
+            sock.sendall(watch)
+            begun, news = replies.readline(), _lane(daemon, other, replies)
+
+        assert json.loads(begun)["method"] == "cli.output"
+        assert json.loads(news)["method"] == "cli.output"
+
+
+def _lane(daemon: Daemon, project: Path, replies: Any) -> bytes:
+    """What a watcher gets when something changes."""
+    daemon.call("state.set", cwd=str(project), key="lane", scope_id="s", payload={"lane": "new"})
+    found: bytes = replies.readline()
+    return found
+
+
+def test_a_place_that_is_lost_while_everybody_is_waited_for_is_taken_again(
+    initialized: Path,
+) -> None:
+    with running() as daemon, daemon.connect() as waiting:
+        daemon.call("db.health", cwd=str(initialized))
+        with held(initialized):
+            waiting.sendall(
+                line("state.incr", cwd=str(initialized), key="n", scope_id="s", deadline_ms=60_000)
+            )
+            until(lambda: daemon.call("icd.status")["databases"][0]["waiting"] == 1)
+            os.unlink(daemon.socket)
+            until(lambda: os.path.exists(daemon.socket))
+            time.sleep(limits.PLACE_SECONDS / 2)  # then it looks in the middle of its waiting
+            daemon.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+            while "not reloaded" not in daemon.log.read_text() and daemon.process.poll() is None:  # type: ignore[union-attr]
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(daemon.socket)
+                time.sleep(0.01)
+
+        assert json.loads(read_line(waiting))["result"]["value"] == 1
+        until(daemon.answers)
+        assert daemon.call("icd.ping")["pid"] == daemon.pid
+
+
+def test_the_interpreter_keeps_its_flags(tmp_path: Path) -> None:
+    """What -E keeps out at the start must not get in at the first reload."""
+    command = [sys.executable, "-E", "-s", "-P", "-m", "icd"]
+    with running(command=command) as daemon:
+        reload(daemon)
+
+        words = Path(f"/proc/{daemon.pid}/cmdline").read_bytes().split(b"\0")
+        assert {b"-E", b"-s", b"-P"} <= set(words)
+
+
+def test_a_daemon_may_be_started_where_nothing_is_any_more(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    start = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    command = ["bash", "-c", start, "-", str(gone), sys.executable, "-m", "icd"]
+    with running(command=command) as daemon:
+        reload(daemon)
+
+        assert daemon.call("icd.ping")["pid"] == daemon.pid
 
 
 def test_signals_that_arrive_meanwhile_are_not_lost() -> None:
