@@ -20,7 +20,7 @@ from icd.errors import IcError, Internal, InvalidRequest, NoDatabase
 from icd.rpc.dispatch import failure
 from icd.rpc.method import Answer, Call, Method, Params
 from icd.rpc.methods import daemon
-from icd.server import callers, limits
+from icd.server import callers, limits, threads
 from icd.server.about import About
 from icd.server.logs import log
 from icd.server.reload import Reload
@@ -213,8 +213,9 @@ def _logged(output: Output | Need) -> Output | Need:
 async def off_the_loop(function: Callable[[A], R], argument: A, *, size: int) -> R:
     """Judging a megabyte takes its time: do it where it does not hold up everybody else.
 
-    Reads no files, so the shared pool of threads will do.
+    Reads no files, so a shared limit of threads will do.
     """
     if size <= limits.LARGE_BYTES:
         return function(argument)
-    return await anyio.to_thread.run_sync(function, argument)
+    async with anyio.to_thread.current_default_thread_limiter():
+        return await threads.start(partial(function, argument))

@@ -19,11 +19,12 @@ import msgspec
 
 from icd import __version__
 from icd.errors import Misconfigured
+from icd.server import threads
 from icd.server.sockets import Claim, Identity
 
 FORMAT = 1  # what the memfd holds; a daemon takes over from one that writes the same
 VARIABLE = "ICD_HANDOVER"
-HELD_BACK = {signal.SIGHUP, signal.SIGTERM, signal.SIGINT}
+HELD_BACK = threads.SIGNALS
 
 
 class Connection(msgspec.Struct):

@@ -7,11 +7,13 @@ which is why its version is pinned; see docs/adr/0002.
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
 
 import aiosqlite
 import anyio
+
+from icd.server import threads
 
 T = TypeVar("T")
 
@@ -30,6 +32,10 @@ class Lane(aiosqlite.Connection):
         with anyio.CancelScope(shield=True):
             await lane
         return lane
+
+    def __await__(self) -> Generator[Any, None, aiosqlite.Connection]:
+        with threads.deaf():
+            return super().__await__()
 
     async def hop(self, function: Callable[[], T]) -> T:
         """Run the function in the thread.  It runs to its end even if the caller is cancelled."""

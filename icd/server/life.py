@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from icd.errors import IcError
 from icd.server import limits, watchdog
 from icd.server.about import About
-from icd.server.door import Door
+from icd.server.door import LOOK_SECONDS, Door
 from icd.server.handover import Connection
 from icd.server.listener import Listener
 from icd.server.logs import log
@@ -103,7 +103,7 @@ class Life:
         self._is_quiet = True
         self._listener.stop()
         await self._listener.ended.wait()
-        obstacle = await self._door.quiesce() or self._router.obstacle()
+        obstacle = await self._door.quiesce() or await self._rest()
         if not obstacle:
             try:
                 self._left = self._door.leave()
@@ -114,6 +114,13 @@ class Life:
             self._listen()
             self._is_quiet = False
         return obstacle
+
+    async def _rest(self) -> str:
+        """Let the databases end what they ask themselves; the one that does not, if any."""
+        with anyio.move_on_after(limits.QUIET_SECONDS):
+            while self._router.obstacle():  # noqa: ASYNC110 -- as the door does
+                await anyio.sleep(LOOK_SECONDS)
+        return self._router.obstacle()
 
     async def _keep_place(self) -> None:
         complaint = ""

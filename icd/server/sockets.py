@@ -73,7 +73,12 @@ class Claim:
         """Take again what got lost; `sock` is another one then.  AlreadyRunning: others did."""
         path = choose(None) if self._is_usual() else self.path
         if path != self.path or not self._has_lock():
-            lock = _lock(path)
+            try:
+                lock = _lock(path)
+            except AlreadyRunning:
+                if path == self.path and self._has_path():
+                    return  # a newcomer, who leaves as soon as it sees that we answer
+                raise
             os.close(self.lock)
             self.lock = lock
         if path == self.path and self._has_path():

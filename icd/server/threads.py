@@ -1,17 +1,32 @@
-"""Work that touches files, in threads that nobody waits for.
+"""Work that would hold up the loop, in threads that nobody waits for.
 
 A file system may hang.  Whoever is cancelled while waiting leaves the thread behind, and as a
 daemonic thread it does not keep the process from ending, as those of a pool would.
+
+No thread but the main one hears signals: else they could not be held back for the next daemon.
 """
 
 import asyncio
+import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
+
+SIGNALS = {signal.SIGHUP, signal.SIGTERM, signal.SIGINT}
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """A thread that is started in here hears no signals."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def start(function: Callable[[], T]) -> "asyncio.Future[T]":
@@ -27,7 +42,8 @@ def start(function: Callable[[], T]) -> "asyncio.Future[T]":
         with suppress(RuntimeError):  # the loop has ended without us
             loop.call_soon_threadsafe(settle)
 
-    threading.Thread(target=run, daemon=True).start()
+    with deaf():
+        threading.Thread(target=run, daemon=True).start()
     return done
 
 

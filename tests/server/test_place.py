@@ -1,6 +1,7 @@
 """The place where clients look: lost, taken again, or left to another."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -64,6 +65,19 @@ def test_a_lock_that_was_removed_is_held_again() -> None:
         until(lock.exists)
         until(lambda: lock.read_text().strip() == str(daemon.pid))
 
+        assert answers(daemon)
+
+
+def test_a_newcomer_that_looks_around_does_not_end_the_daemon() -> None:
+    """It holds the lock for as long as it takes to see that somebody answers."""
+    with running() as daemon:
+        lock = Path(daemon.socket).with_suffix(".lock")
+        lock.unlink()
+        with lock.open("w") as newcomer:
+            fcntl.flock(newcomer, fcntl.LOCK_EX)
+            until(lambda: "had vanished" in daemon.log.read_text() or not answers(daemon))
+
+        until(lambda: lock.read_text().strip() == str(daemon.pid))
         assert answers(daemon)
 
 

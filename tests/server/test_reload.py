@@ -420,6 +420,23 @@ def test_signals_that_arrive_meanwhile_are_not_lost() -> None:
         assert not os.path.exists(daemon.socket)
 
 
+def test_no_thread_but_the_first_hears_signals(initialized: Path) -> None:
+    """One that it hears in the moment before the next daemon begins would be lost."""
+    large = ["x" * 50_000] * 4
+    with running() as daemon:
+        daemon.call("state.set", cwd=str(initialized), key="k", scope_id="s", payload=large)
+
+        status = []
+        for tid in set(os.listdir(f"/proc/{daemon.pid}/task")) - {str(daemon.pid)}:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                status.append(Path(f"/proc/{daemon.pid}/task/{tid}/status").read_text())
+
+        blocked = [int(re.findall(r"SigBlk:\t(\w+)", text)[0], 16) for text in status]
+        wanted = sum(1 << (told - 1) for told in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT))
+        assert blocked
+        assert [mask & wanted for mask in blocked] == [wanted] * len(blocked)
+
+
 def test_an_interpreter_that_vanishes_at_the_last_moment_does_no_harm(initialized: Path) -> None:
     """The first start of this interpreter removes it; the second one fails."""
     harness = """
