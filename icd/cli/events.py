@@ -2,7 +2,7 @@
 
 import click
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from icd.cli import render
 from icd.cli.invocation import Ask, Output, World
@@ -198,7 +198,7 @@ def _record(world: World, source: str, given: dict[str, str | None]) -> Ask:
     params = methods.Record(
         source,
         given["kind"] or "",
-        UNSET if raw is None else Raw(raw),
+        methods.NOTHING if raw is None else Raw(raw),
         run_id=given["run"] or "",
         subject_id=given["subject"] or "",
         from_state=given["from_state"] or "",
