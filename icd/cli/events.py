@@ -216,7 +216,7 @@ def _record(world: World, source: str, given: dict[str, str | None]) -> Ask:
 
 
 @click.command("record", add_help_option=False, short_help="Record an event.")
-@click.option("--source", required=True, metavar="S", help="Who records: review, intent, deploy…")
+@click.option("--source", required=True, metavar="S", help="Who records, such as review or deploy.")
 def record(world: World, *, source: str, **given: str | None) -> Ask:
     """Record an event and print its id; of coordination and intent, ok.
 
@@ -229,8 +229,8 @@ def record(world: World, *, source: str, **given: str | None) -> Ask:
 
     \b
     Examples:
-      icctl events record --source=deploy --type=finished --payload='{"version":"1.2"}'
-      icctl events record --source=ci --type=failed --idempotency-key="$BUILD" --run="$RUN"
+      icctl events record --source=deploy --type=done --payload='{"n":1}'
+      icctl events record --source=ci --type=failed --idempotency-key="$BUILD"
     """
     return _record(world, source, given)
 

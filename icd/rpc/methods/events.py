@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, field
 
 from icd.core import cursors, events, names, payloads, retention, sources
 from icd.core.events import Event, Fact, Marks, Wanted
@@ -29,7 +29,7 @@ _START_OVER = (
 class Record(Params):
     source: str
     type: str
-    payload: Raw = NOTHING
+    payload: Raw = field(default_factory=lambda: NOTHING)  # a default could not be described
     run_id: str = ""
     subject_id: str = ""
     from_state: str = ""
