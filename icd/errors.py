@@ -91,6 +91,11 @@ class NoCommonProtocol(IcError):
     )
 
 
+class ClientTooOld(IcError):
+    code, name = -32005, "client_too_old"
+    hint = "upgrade icctl; from the bash library, use its functions"
+
+
 # --- payloads -------------------------------------------------------------------------------
 
 
@@ -127,6 +132,25 @@ class UnreadableInput(IcError):
 class InvalidTtl(IcError):
     code, name = -32016, "invalid_ttl"
     hint = "use 1s or more, or leave it out to keep the row for ever"
+
+
+class CursorBehind(IcError):
+    """What comes next was pruned; `oldest` is the first event that is still there."""
+
+    code, name = -32017, "cursor_behind"
+
+    def __init__(self, message: str, *, oldest: int, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.oldest = oldest
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return super().data | {"oldest": self.oldest}
+
+
+class NoSuchEvent(IcError):
+    code, name = -32018, "no_such_event"
+    hint = "give the seq of an event that was shown to you"
 
 
 # --- finding and opening a database ---------------------------------------------------------

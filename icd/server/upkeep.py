@@ -11,7 +11,7 @@ import time
 from msgspec import Struct
 
 from icd.config import Settings
-from icd.core import counts, requests, state
+from icd.core import counts, requests, retention, state
 from icd.core.debounce import Recent
 from icd.db.connection import transaction
 from icd.db.database import Database
@@ -23,6 +23,9 @@ from icd.server import limits
 PATIENCE_SECONDS = 0.5
 CLOSING_SECONDS = 2.0
 REQUESTS_AT_ONCE = 1000
+# Where events are to be forgotten, a quiet database is looked at this often.
+RETENTION_MS = 3600 * 1000
+DAY_MS = 24 * 3600 * 1000
 # Rows of a larger file are not counted: whoever calls meanwhile would wait for a tenth of a second.
 COUNTED_BYTES = 256 * 1024 * 1024
 
@@ -75,10 +78,11 @@ class Upkeep:
         expired = self._next_ms is not None and self._next_ms <= now_ms
         if not (self.used or expired):
             return True
-        if _prune(conn, now_ms):
+        settings = self._database.settings
+        if _prune(conn, now_ms) | _prune_events(conn, settings, now_ms):
             return False
         conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        self._next_ms = state.next_expiry(conn)
+        self._next_ms = _next(conn, settings, now_ms)
         self.used = False
         return True
 
@@ -121,6 +125,24 @@ def _prune(conn: sqlite3.Connection, now_ms: int) -> bool:
         rows = state.prune_some(conn, now_ms=now_ms)
         ids = requests.prune(conn, limit=REQUESTS_AT_ONCE, now_ms=now_ms)
     return rows >= state.PRUNED_AT_ONCE or ids >= REQUESTS_AT_ONCE
+
+
+def _prune_events(conn: sqlite3.Connection, settings: Settings, now_ms: int) -> bool:
+    """What is to be forgotten, by the settings; whether there may be more."""
+    days, count = settings.events_keep_days, settings.events_keep_count
+    if not (days or count):
+        return False
+    rule = retention.Rule(now_ms - days * DAY_MS if days else None, count or None)
+    with transaction(conn):
+        return retention.prune_some(conn, rule, now_ms=now_ms) >= retention.PRUNED_AT_ONCE
+
+
+def _next(conn: sqlite3.Connection, settings: Settings, now_ms: int) -> int | None:
+    """When, in milliseconds, a row expires or an event may be old enough to be forgotten."""
+    moments = [state.next_expiry(conn)]
+    if settings.events_keep_days:
+        moments.append(now_ms + RETENTION_MS)
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def _size(path: str) -> int:

@@ -5,13 +5,15 @@ import sqlite3
 import pytest
 from msgspec import structs
 
-from icd.core import dumps, requests, sentinels, state
-from icd.core.dumps import Counter, End, Header, Migration, Request, Sentinel, State
+from icd.core import cursors, dumps, events, requests, retention, sentinels, state
+from icd.core.dumps import Counter, Cursor, End, Header, Migration, Request, Sentinel, State
 from icd.db import migrate
 from icd.errors import InvalidName, InvalidPayload, SchemaTooNew, SecretRefused, UnreadableInput
 
 NOW = 1_800_000_000_000
 ROW = State("k", "s", "1", 7, NOW // 1000, None, None, 41, "me")
+FACT = events.Fact("review", "seen", "r1", "f1", "a", "b", "why", "{}", "/p", "key")
+MIGRATIONS = len(migrate.pending(0))
 CLAIM = Sentinel("n", "s", NOW // 1000, NOW, 60_000, 0, NOW + 1, 60_000, "id")
 
 
@@ -21,6 +23,8 @@ def fill(conn):
     sentinels.check(conn, "n", "s", interval_s=60, request_id="id", now_ms=NOW)
     sentinels.check(conn, "once", "s", interval_s=0, now_ms=NOW)
     requests.record(conn, "r", method="state.set", digest=1, effect="{}", now_ms=NOW)
+    events.append(conn, FACT, actor=state.Writer(41, "me"), now_ms=NOW)
+    cursors.advance(conn, "c", "", 1, now_ms=NOW)
 
 
 def take(conn, *lines, now_ms=NOW):
@@ -49,13 +53,24 @@ def test_every_row_of_every_table_is_there(conn):
 
     tables = [kind.__struct_config__.tag for kind in map(type, lines)]
     assert tables == [
-        "migrations", "counters", "state", "state", "sentinels", "sentinels", "requests",
+        *["migrations"] * MIGRATIONS, "counters", "counters", "state", "state", "sentinels",
+        "sentinels", "requests", "events", "cursors",
     ]  # fmt: skip
-    assert structs.astuple(lines[2]) == ("k", "s", "1", 1, NOW // 1000, None, None, 41, "me")
+    assert structs.astuple(lines[MIGRATIONS + 2]) == (
+        "k",
+        "s",
+        "1",
+        1,
+        NOW // 1000,
+        None,
+        None,
+        41,
+        "me",
+    )
 
 
 def test_no_table_and_no_column_is_forgotten(conn):
-    tables = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
     columns = "SELECT name FROM pragma_table_info(?)"
     there = {
         table: [column for (column,) in conn.execute(columns, (table,))]
@@ -92,7 +107,7 @@ def test_what_was_exported_is_there_after_the_import(conn, elsewhere):
 
     written = take(elsewhere, *lines)
 
-    assert written == [None, None, True, True, True, True, True]
+    assert written == [None] * (MIGRATIONS + 2) + [True] * 7
     assert structs.replace(get(elsewhere), version=0) == structs.replace(get(conn), version=0)
     assert get(elsewhere, "t").expires_ms == NOW + 60_000
     assert sentinels.every(elsewhere) == sentinels.every(conn)
@@ -105,7 +120,7 @@ def test_a_second_time_nothing_is_left_to_do(conn, elsewhere):
     take(elsewhere, *lines)
     before = list(dumps.export(elsewhere))
 
-    assert take(elsewhere, *lines) == [None, None, False, False, False, False, False]
+    assert take(elsewhere, *lines) == [None] * (MIGRATIONS + 2) + [False] * 7
     assert list(dumps.export(elsewhere)) == before
 
 
@@ -210,8 +225,8 @@ def test_what_nobody_could_have_stored_is_refused(conn, line, error):
     "line, error, told",
     [
         (ROW, UnreadableInput, "no header"),
-        (Header("intercore-export", 1002, "9.9"), SchemaTooNew, "intercore 9.9"),
-        (Header("intercore-export", 1000, "0.1"), UnreadableInput, "v1000, not v1001"),
+        (Header("intercore-export", migrate.LATEST + 1, "9.9"), SchemaTooNew, "intercore 9.9"),
+        (Header("intercore-export", 1000, "0.1"), UnreadableInput, f"v1000, not v{migrate.LATEST}"),
     ],
 )
 def test_a_schema_that_is_not_known_is_refused(line, error, told):
@@ -223,3 +238,44 @@ def test_a_schema_that_is_not_known_is_refused(line, error, told):
 
 def test_our_own_header_is_accepted(conn):
     dumps.check_header(next(dumps.export(conn)))
+
+
+# --- the log --------------------------------------------------------------------------------
+
+
+def test_events_keep_their_numbers_and_only_what_goes_on_from_here_is_taken_in(conn, elsewhere):
+    for _ in range(3):
+        events.append(conn, events.Fact("ci", "theirs"), actor=state.Writer(), now_ms=NOW)
+    lines = list(dumps.export(conn))[1:-1]
+    events.append(elsewhere, events.Fact("ci", "ours"), actor=state.Writer(), now_ms=NOW)
+
+    take(elsewhere, *lines)
+
+    found = [(event.seq, event.type) for event in events.read(elsewhere, limit=9)]
+    assert found == [(1, "ours"), (2, "theirs"), (3, "theirs")]
+
+
+def test_where_everything_was_pruned_no_number_is_given_again(conn, elsewhere):
+    events.append(conn, FACT, actor=state.Writer(), now_ms=NOW)
+    cursors.advance(conn, "c", "", 1, now_ms=NOW)
+    retention.prune(conn, retention.Rule(keep=0), force=False, now_ms=NOW)
+
+    take(elsewhere, *list(dumps.export(conn))[1:-1])
+
+    assert events.append(elsewhere, FACT, actor=state.Writer(), now_ms=NOW) == 2
+    assert cursors.find(elsewhere, "c", "", now_ms=NOW).seq == 1
+
+
+@pytest.mark.parametrize("later, seq", [(-1, 2), (0, 2), (1, 1)])
+def test_of_two_cursors_the_one_that_moved_later_stays(conn, later, seq):
+    for _ in range(2):
+        events.append(conn, events.Fact("ci", "t"), actor=state.Writer(), now_ms=NOW)
+    cursors.advance(conn, "c", "", 2, now_ms=NOW)
+
+    take(conn, Cursor("c", "", 1, NOW // 1000, NOW + later, None))
+
+    assert cursors.find(conn, "c", "", now_ms=NOW).seq == seq
+
+
+def test_a_cursor_that_has_expired_is_not_taken_in(conn):
+    assert take(conn, Cursor("c", "", 0, 1, 1, NOW)) == [False]
