@@ -129,6 +129,11 @@ class InvalidTtl(IcError):
     hint = "use 1s or more, or leave it out to keep the row for ever"
 
 
+class TooManyRows(IcError):
+    code, name = -32049, "too_many_rows"
+    hint = "watch one scope"
+
+
 # --- finding and opening a database ---------------------------------------------------------
 
 
@@ -221,6 +226,13 @@ class ReloadRefused(IcError):
 
     code, name = -32046, "reload_refused"
     hint = "the daemon goes on as it is; see its log, or stop and start it"
+
+
+class SlowConsumer(IcError):
+    """What it did not read is where it was."""
+
+    code, name = -32048, "slow_consumer"
+    hint = "read faster, and go on where you were"
 
 
 class NoDaemon(IcError):

@@ -35,6 +35,13 @@ LARGE_BYTES = 64 * 1024
 GAP_SECONDS = 0.1
 # Between two questions of a stream: many changes at once are one piece of news.
 WATCH_GAP_SECONDS = 0.05
+# A database that somebody watches is looked at this often: others may write to it without us, and
+# that is to be noticed within a second.
+WATCH_LOOK_SECONDS = 0.5
+# A watcher that is sent what it asked for, and reads nothing for this long, is dropped.
+SLOW_SECONDS = 5.0
+# It may still read what it was sent, and why it was dropped, for this long.
+FAREWELL_SECONDS = 30.0
 # A mirror looks this often whether somebody wrote to its database without the daemon.
 LOOK_SECONDS = 5.0
 # A file that could not be written is tried again after this time.

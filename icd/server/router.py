@@ -17,8 +17,9 @@ from icd.db import paths
 from icd.db.paths import Where
 from icd.errors import DeadlineExceeded, Overloaded
 from icd.rpc.dispatch import failure
-from icd.rpc.method import Answer, Call, Clock
+from icd.rpc.method import Answer, Call, Clock, Topic
 from icd.server import limits
+from icd.server.ears import Ear
 from icd.server.store import Store
 
 Deliver = Callable[[list[Answer]], None]
@@ -73,10 +74,8 @@ class Router:
                 tasks.start_soon(self._ask_some, calls, indices, answers)
         return answers
 
-    def signal(self, where: Where) -> anyio.Event | None:
-        """An event that the next change of the database sets; None while it is not open."""
-        store = self.stores.get(self._known.get(where, ""))
-        return None if store is None else store.changes.signal()
+    def ear(self, where: Where, topic: Topic) -> Ear:
+        return Ear(lambda: self.stores.get(self._known.get(where, "")), topic)
 
     def obstacle(self) -> str:
         """The database that does not come to rest, if any."""

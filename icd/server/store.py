@@ -20,11 +20,14 @@ import msgspec
 
 from icd.config import Settings
 from icd.core.debounce import Recent
+from icd.core.state import Writer
 from icd.db import lock
 from icd.db.database import Database
+from icd.db.paths import Where
 from icd.errors import DeadlineExceeded, IcError, Locked, Overloaded, UnknownOutcome
 from icd.rpc.dispatch import failure, run_batch
-from icd.rpc.method import Answer, Call, Clock
+from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Clock
+from icd.rpc.methods.mirror import LOOK
 from icd.server import limits, upkeep
 from icd.server.changes import Changes
 from icd.server.lane import Lane
@@ -68,13 +71,14 @@ class Store:
         self.calls = 0
         self.batches = 0
         self.database = Database(path, settings, wait=lock.poll, careful=True)
-        self.changes = Changes()
+        self.changes = Changes(self._rouse)
         self._clock = clock
         self._forget = forget
         self._idle_seconds = settings.idle_seconds
         self._recent = Recent()
         self._queue: deque[_Waiting] = deque()
         self._in_flight: list[_Waiting] = []
+        self._looked_at = 0.0
         self._wake = anyio.Event()
         self._stopping = False
         self._closed = anyio.Event()
@@ -98,6 +102,9 @@ class Store:
             self.calls += len(calls)
         ticket = _Ticket(len(calls), deliver)
         self._queue.extend(_Waiting(call, ticket, index) for index, call in enumerate(calls))
+        self._rouse()
+
+    def _rouse(self) -> None:
         if not self._wake.is_set():
             self._wake.set()
 
@@ -162,10 +169,7 @@ class Store:
             if not self._queue:
                 if self._stopping:
                     return
-                self._wake = anyio.Event()
-                with anyio.move_on_after(max(0, idle_at - time.monotonic())) as idle:
-                    await self._wake.wait()
-                if idle.cancelled_caught:
+                if not await self._rest(idle_at):
                     idle_at = time.monotonic() + await self._look_after(lane)
                     if not self.database.is_open:
                         return
@@ -175,6 +179,32 @@ class Store:
                 idle_at = time.monotonic() + self._idle_seconds
             if not self.database.is_open and not self._queue:
                 return  # deleted: whoever asks next finds what is there by then
+
+    async def _rest(self, idle_at: float) -> bool:
+        """Wait until there is something to do; whether that was before `idle_at`.
+
+        For all who watch, one look: every batch notices what others wrote.
+        """
+        self._wake = anyio.Event()
+        now = time.monotonic()
+        is_watched = self.changes.is_watched
+        look_at = self._looked_at + limits.WATCH_LOOK_SECONDS if is_watched else math.inf
+        with anyio.move_on_after(max(0, min(idle_at, look_at) - now)) as rested:
+            await self._wake.wait()
+        if rested.cancelled_caught and look_at < idle_at:
+            self.submit([self._look()], lambda _: None)
+            return True
+        return not rested.cancelled_caught
+
+    def _look(self) -> Call:
+        return Call(
+            method=LOOK,
+            params=LOOK.params(),
+            where=Where("", self.path),
+            writer=Writer(),
+            deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
+            background=True,
+        )
 
     async def _gather(self) -> None:
         """Let everybody who is about to ask do so first.
@@ -205,6 +235,7 @@ class Store:
         if self.database.reopened != reopened:
             log.warning("database replaced, reopened", extra={"path": self.path})
         self._in_flight = []
+        self._looked_at = time.monotonic()
         self.batches += 1
         self._hand_out(batch, answers)
         self.changes.after(calls, self.database.foreign)

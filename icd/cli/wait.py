@@ -1,0 +1,91 @@
+"""`icctl wait`"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from icd.cli import render
+from icd.cli.invocation import Ask, Output, World
+from icd.cli.types import Whole
+from icd.core.state import INT64
+from icd.errors import Usage
+from icd.rpc.method import Answer, Look, Params
+from icd.rpc.methods import state
+
+NUMBER = Whole(0, INT64 - 1)
+
+# What the news of a look are shown as; None: it has not happened yet.
+Show = Callable[[Any], Output | None]
+
+
+@click.command("wait", add_help_option=False, short_help="Block until something happens.")
+@click.option("--state", "row", nargs=2, metavar="KEY SCOPE", help="Wait for this row of state.")
+@click.option("--since", type=NUMBER, metavar="N", help="Only what has a version after N.")
+def wait(world: World, *, row: tuple[str, str] | None, since: int | None) -> Ask:
+    """Block until a row of state is there, and print its payload.
+
+    With --timeout, exit 1 when the time is up; without, it waits for as long as it takes.
+    With --since, a row that is there already counts only if its version is later than N.
+
+    \b
+    Examples:
+      icctl wait --state ready "$SESSION" --timeout=30s
+      icctl wait --state leader build --since=7
+    """
+    if row is None:
+        raise Usage("say what to wait for: --state KEY SCOPE")
+    ends_at = None if world.timeout_ms is None else time.monotonic() + world.timeout_ms / 1000
+    return _wait("state.watch", state.Watch(*row), _row(world, since or 0), ends_at)
+
+
+def _row(world: World, since: int) -> Show:
+    def show(news: state.Changed) -> Output | None:
+        found = [row for row in news.rows if row.version > since]
+        if not found:
+            return None
+        return (
+            render.to_json(found[0]) if world.json else Output(0, bytes(found[0].payload) + b"\n")
+        )
+
+    return show
+
+
+class _Place(msgspec.Struct):
+    """Where a waiting is by now: the moment of its end stays what it was."""
+
+    params: msgspec.Raw
+    ends_at: float | None
+
+
+def _wait(
+    method: str, params: Params, show: Show, ends_at: float | None, patience_ms: int | None = 0
+) -> Ask:
+    def follow(answer: Answer) -> Ask | None:
+        is_over = ends_at is not None and time.monotonic() >= ends_at
+        if answer.error is not None or is_over or show(answer.result.news) is not None:
+            return None
+        look: Look = answer.result
+        return _wait(method, look.following, show, ends_at, look.patience_ms)
+
+    def resume(place: bytes) -> Ask:
+        left = msgspec.json.decode(place, type=_Place)
+        again = msgspec.json.decode(left.params, type=type(params))
+        return _wait(method, again, show, left.ends_at)
+
+    return Ask(
+        method,
+        params,
+        lambda look: show(look.news) or Output(1),
+        follow=follow,
+        patience=None if patience_ms is None else patience_ms / 1000,
+        ends_at=ends_at,
+        cut_short=2,
+        place=msgspec.json.encode(_Place(msgspec.Raw(msgspec.json.encode(params)), ends_at)),
+        resume=resume,
+    )
+
+
+COMMANDS = [wait]
