@@ -129,8 +129,29 @@ class InvalidTtl(IcError):
     hint = "use 1s or more, or leave it out to keep the row for ever"
 
 
+class CursorBehind(IcError):
+    """What comes next was pruned; `oldest` is the first event that is still there."""
+
+    code, name = -32017, "cursor_behind"
+
+    def __init__(self, message: str, *, oldest: int, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.oldest = oldest
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return super().data | {"oldest": self.oldest}
+
+
+class CursorAhead(IcError):
+    """The log has never been that long: it is another one by now."""
+
+    code, name = -32018, "cursor_ahead"
+    hint = "the database was replaced, such as by a restore; start from the sequence that it is at"
+
+
 class TooManyRows(IcError):
-    code, name = -32049, "too_many_rows"
+    code, name = -32019, "too_many_rows"
     hint = "watch one scope"
 
 

@@ -49,6 +49,7 @@ class Changes:
     def __init__(self, watched: Callable[[], None] = lambda: None) -> None:
         self._watched = watched
         self._listeners: list[Listener] = []
+        self._readers: list[Callable[[], None]] = []
         self._signals: dict[Topic, set[Signal]] = {}
         self._foreign = 0
 
@@ -60,6 +61,10 @@ class Changes:
     def listen(self, listener: Listener) -> None:
         """Have every change of state told, from now on."""
         self._listeners.append(listener)
+
+    def listen_to_log(self, reader: Callable[[], None]) -> None:
+        """Have it told, from now on, that events may have been appended."""
+        self._readers.append(reader)
 
     def add(self, signal: Signal) -> None:
         first = not self._signals
@@ -77,7 +82,7 @@ class Changes:
     def after(self, calls: list[Call], foreign: int) -> None:
         """A batch has been committed; `foreign` counts the commits of others that were noticed."""
         unknown, self._foreign = foreign != self._foreign, foreign
-        if not (self._listeners or self._signals):
+        if not (self._listeners or self._readers or self._signals):
             return
         if unknown:
             self.tell()
@@ -86,11 +91,16 @@ class Changes:
         if touched is None or touched:
             self._tell_rows(touched)
         if any(call.method.appends for call in calls):
-            self._tell_topic(EVENTS)
+            self._tell_log()
 
     def tell(self) -> None:
         """Anything may have changed."""
         self._tell_rows(None)
+        self._tell_log()
+
+    def _tell_log(self) -> None:
+        for reader in self._readers:
+            reader()
         self._tell_topic(EVENTS)
 
     def _tell_rows(self, touched: Touched) -> None:

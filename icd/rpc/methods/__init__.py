@@ -6,6 +6,7 @@ from icd.rpc.method import Method
 
 NOUNS = {
     "state": "state",
+    "events": "events",
     "sentinel": "sentinels",
     "compat": "compat",
     "statusline": "statusline",

@@ -1,0 +1,5 @@
+"""events.*: the log."""
+
+from icd.rpc.methods.watches import WATCH
+
+METHODS = [WATCH]
