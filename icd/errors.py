@@ -250,10 +250,18 @@ class ReloadRefused(IcError):
 
 
 class SlowConsumer(IcError):
-    """What it did not read is where it was."""
+    """`seq`: the last event that was sent; what comes after it is in the log."""
 
     code, name = -32048, "slow_consumer"
-    hint = "read faster, and go on where you were"
+    hint = "watch again, from where you were"
+
+    def __init__(self, message: str, *, seq: int | None = None) -> None:
+        super().__init__(message)
+        self.seq = seq
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return super().data | ({} if self.seq is None else {"seq": self.seq})
 
 
 class NoDaemon(IcError):

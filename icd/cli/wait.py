@@ -13,7 +13,7 @@ from icd.cli.types import Whole
 from icd.core.state import INT64
 from icd.errors import Usage
 from icd.rpc.method import Answer, Look, Params
-from icd.rpc.methods import state
+from icd.rpc.methods import state, watches
 
 NUMBER = Whole(0, INT64 - 1)
 
@@ -22,23 +22,49 @@ Show = Callable[[Any], Output | None]
 
 
 @click.command("wait", add_help_option=False, short_help="Block until something happens.")
+@click.option("--event", "kind", metavar="TYPE", help="Wait for an event of this type.")
+@click.option("--source", metavar="S", help="Only an event of this source.")
+@click.option("--run", "run_id", metavar="RUN", help="Only an event of this run.")
 @click.option("--state", "row", nargs=2, metavar="KEY SCOPE", help="Wait for this row of state.")
-@click.option("--since", type=NUMBER, metavar="N", help="Only what has a version after N.")
-def wait(world: World, *, row: tuple[str, str] | None, since: int | None) -> Ask:
-    """Block until a row of state is there, and print its payload.
+@click.option("--since", type=NUMBER, metavar="N", help="Also what happened after N; see below.")
+def wait(
+    world: World,
+    *,
+    kind: str | None,
+    source: str | None,
+    run_id: str | None,
+    row: tuple[str, str] | None,
+    since: int | None,
+) -> Ask:
+    """Block until an event is recorded or a row of state is there, and print it.
 
     With --timeout, exit 1 when the time is up; without, it waits for as long as it takes.
-    With --since, a row that is there already counts only if its version is later than N.
+    An event counts from now on; with --since, all events after that sequence number count.
+    A row counts also if it is there already; with --since, if its version is later than that.
+    An event is printed as a line of JSON, a row as its payload (--json: all that is known of it).
 
     \b
     Examples:
+      icctl wait --event=advance --run="$RUN" --timeout=10m
       icctl wait --state ready "$SESSION" --timeout=30s
       icctl wait --state leader build --since=7
     """
-    if row is None:
-        raise Usage("say what to wait for: --state KEY SCOPE")
     ends_at = None if world.timeout_ms is None else time.monotonic() + world.timeout_ms / 1000
-    return _wait("state.watch", state.Watch(*row), _row(world, since or 0), ends_at)
+    if (kind is None) == (row is None):
+        raise Usage("say what to wait for: either --event TYPE or --state KEY SCOPE")
+    if row is not None:
+        if source is not None or run_id is not None:
+            raise Usage("--source and --run go with --event")
+        return _wait("state.watch", state.Watch(*row), _row(world, since or 0), ends_at)
+    wanted = watches.Watch(since=since, run_id=run_id or "", source=source, type=kind)
+    return _wait("events.watch", wanted, _event, ends_at)
+
+
+def _event(news: watches.Appended) -> Output | None:
+    if not news.events:
+        return None
+    line = msgspec.json.encode(news.events[0])
+    return Output(0, line.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
 
 
 def _row(world: World, since: int) -> Show:

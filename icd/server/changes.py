@@ -8,6 +8,7 @@ A change is told to those whom it concerns: a thousand watchers of other rows co
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 import anyio
 
@@ -16,6 +17,14 @@ from icd.rpc.method import EVENTS, STATE, Call, Topic
 # The rows of state that may have changed; None: nobody can tell which.
 Touched = set[tuple[str, str]] | None
 Listener = Callable[[Touched], None]
+
+
+class Told(Protocol):
+    """Who is told of a topic."""
+
+    topic: Topic
+
+    def set(self) -> None: ...
 
 
 class Signal:
@@ -50,7 +59,7 @@ class Changes:
         self._watched = watched
         self._listeners: list[Listener] = []
         self._readers: list[Callable[[], None]] = []
-        self._signals: dict[Topic, set[Signal]] = {}
+        self._signals: dict[Topic, set[Told]] = {}
         self._foreign = 0
 
     @property
@@ -66,13 +75,13 @@ class Changes:
         """Have it told, from now on, that events may have been appended."""
         self._readers.append(reader)
 
-    def add(self, signal: Signal) -> None:
+    def add(self, signal: Told) -> None:
         first = not self._signals
         self._signals.setdefault(signal.topic, set()).add(signal)
         if first:
             self._watched()
 
-    def remove(self, signal: Signal) -> None:
+    def remove(self, signal: Told) -> None:
         found = self._signals.get(signal.topic)
         if found is not None:
             found.discard(signal)
@@ -108,7 +117,7 @@ class Changes:
             listener(touched)
         self._tell_topic(STATE)
         if touched is None:
-            for topic in self._signals:
+            for topic in list(self._signals):
                 if topic[:1] == STATE:
                     self._tell_topic(topic)
             return
@@ -117,7 +126,7 @@ class Changes:
             self._tell_topic((*STATE, key, scope_id))
 
     def _tell_topic(self, topic: Topic) -> None:
-        for signal in self._signals.get(topic, ()):
+        for signal in list(self._signals.get(topic, ())):
             signal.set()
 
 

@@ -20,10 +20,11 @@ from icd.db.paths import Where
 from icd.errors import IcError, Internal, InvalidRequest, NoDatabase
 from icd.rpc.dispatch import failure
 from icd.rpc.method import STATE, Answer, Call, Method, Params
-from icd.rpc.methods import daemon
+from icd.rpc.methods import daemon, watches
 from icd.server import callers, limits
 from icd.server.about import About
 from icd.server.ears import Ear
+from icd.server.followers import Follower
 from icd.server.jsonrpc import Id
 from icd.server.logs import log
 from icd.server.reload import Reload
@@ -154,6 +155,9 @@ class Desk:
     async def watch(self, call: Call, request_id: Id) -> Answer:
         """Carry out a typed stream; what its final response says is returned."""
         with self._subscribed():
+            if isinstance(call.params, watches.Watch):
+                feed = partial(self._router.feed, call.where)
+                return await Follower(self.outlet, self.ask, feed, request_id).run(call)
             return await Watch(self.outlet, self.ask, self._ear, request_id).run(call)
 
     def _ear(self, call: Call) -> Ear:

@@ -20,6 +20,7 @@ from icd.rpc.dispatch import failure
 from icd.rpc.method import Answer, Call, Clock, Topic
 from icd.server import limits
 from icd.server.ears import Ear
+from icd.server.feed import Feed
 from icd.server.store import Store
 
 Deliver = Callable[[list[Answer]], None]
@@ -46,6 +47,7 @@ class Router:
         self._tasks = tasks
         self._opened = opened
         self._known: dict[Where, str] = {}
+        self._feeds: dict[Store, Feed] = {}
         self._closing = False
 
     def submit(self, calls: list[Call], deliver: Deliver) -> None:
@@ -75,7 +77,19 @@ class Router:
         return answers
 
     def ear(self, where: Where, topic: Topic) -> Ear:
-        return Ear(lambda: self.stores.get(self._known.get(where, "")), topic)
+        return Ear(lambda: self._open_store(where), topic)
+
+    def feed(self, where: Where) -> Feed | None:
+        """What is new in the log of a database; None while it is not open."""
+        store = self._open_store(where)
+        if store is None:
+            return None
+        if store not in self._feeds:
+            self._feeds[store] = Feed(store)
+        return self._feeds[store]
+
+    def _open_store(self, where: Where) -> Store | None:
+        return self.stores.get(self._known.get(where, ""))
 
     def obstacle(self) -> str:
         """The database that does not come to rest, if any."""
@@ -165,6 +179,7 @@ class Router:
     def _forget(self, store: Store) -> None:
         if self.stores.get(store.path) is store:
             del self.stores[store.path]
+        self._feeds.pop(store, None)
 
 
 def _find(

@@ -53,6 +53,10 @@ class Outlet:
     def is_streaming(self) -> bool:
         return self._scope is not None
 
+    @property
+    def has_room(self) -> bool:
+        return self._room is None
+
     def pause(self) -> None:
         if self._room is None:
             self._room = anyio.Event()

@@ -21,6 +21,8 @@ from icd.server.ears import Ear
 from icd.server.jsonrpc import Id
 from icd.server.streams import Outlet
 
+Asking = Callable[[list[Call]], Awaitable[list[Answer]]]
+
 
 class Watch:
     """One typed stream, for one peer."""
@@ -28,7 +30,7 @@ class Watch:
     def __init__(
         self,
         outlet: Outlet,
-        ask: Callable[[list[Call]], Awaitable[list[Answer]]],
+        ask: Asking,
         ear: Callable[[Call], Ear],
         request_id: Id,
     ) -> None:
@@ -57,7 +59,7 @@ class Watch:
             asked_at = time.monotonic()
             await ear.wait(None if look.patience_ms is None else look.patience_ms / 1000)
             await anyio.sleep(max(0.0, asked_at + limits.WATCH_GAP_SECONDS - time.monotonic()))
-            if not await self._has_room():
+            if not await has_room(self._outlet):
                 self._outlet.drop()
                 return Answer(error=SlowConsumer("the watcher does not read what it asked for"))
             ear.listen()
@@ -73,11 +75,12 @@ class Watch:
             else:
                 return answer
 
-    async def _has_room(self) -> bool:
-        """Whether the peer reads; it may take its time."""
-        with anyio.move_on_after(limits.SLOW_SECONDS) as waited:
-            await self._outlet.room()
-        return not waited.cancelled_caught
-
     def _send(self, call: Call, look: Look) -> None:
         self._outlet.write(jsonrpc.notification(call.method.notifies, self._id, look.news))
+
+
+async def has_room(outlet: Outlet) -> bool:
+    """Whether the peer reads; it may take its time."""
+    with anyio.move_on_after(limits.SLOW_SECONDS) as waited:
+        await outlet.room()
+    return not waited.cancelled_caught
