@@ -143,10 +143,15 @@ class CursorBehind(IcError):
         return super().data | {"oldest": self.oldest}
 
 
+class NoSuchEvent(IcError):
+    code, name = -32018, "no_such_event"
+    hint = "give the seq of an event that was shown to you"
+
+
 class CursorAhead(IcError):
     """The log has never been that long: it is another one by now."""
 
-    code, name = -32018, "cursor_ahead"
+    code, name = -32050, "cursor_ahead"
     hint = "the database was replaced, such as by a restore; start from the sequence that it is at"
 
 

@@ -240,6 +240,8 @@ def take_in(conn: sqlite3.Connection, line: Line, *, now_ms: int) -> bool | None
             return _take_cursor(conn, line, now_ms=now_ms)
         case Counter():
             conn.execute(_COUNT, (line.name, line.value))
+            if line.name == "events_pruned":  # cursors over there have read that far
+                events.go_on_after(conn, line.value)
             return None
         case Migration():
             return None  # this database has a history of its own

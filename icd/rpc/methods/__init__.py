@@ -8,6 +8,8 @@ NOUNS = {
     "state": "state",
     "events": "events",
     "sentinel": "sentinels",
+    "events": "events",
+    "cursor": "cursors",
     "compat": "compat",
     "statusline": "statusline",
     "db": "database",

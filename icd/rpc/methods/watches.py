@@ -5,17 +5,14 @@ from typing import Annotated
 from msgspec import Meta, structs
 
 from icd.core import events, names
-from icd.core.events import Event
+from icd.core.events import Event, Wanted
 from icd.core.state import INT64
 from icd.errors import CursorAhead
 from icd.rpc.method import EVENTS, Context, Ended, Look, Method, Params, Topic
 from icd.rpc.results import Result
 
-# What one look brings; what is more comes with the next, or a look could fill the memory.
+# What one look brings; what is more comes with the next.
 EVENTS_AT_ONCE = 100
-BYTES_AT_ONCE = 1024 * 1024
-# Read in one go: each of them may hold a megabyte.
-PART = 10
 
 BEHIND = "go on from an event that is still there, and know that those before it are lost"
 
@@ -43,7 +40,10 @@ def watch(ctx: Context, p: Watch) -> Look:
     if p.since > head:
         raise CursorAhead(f"there is no event {p.since}; the log is at {head}")
     events.require_kept(ctx.conn, p.since, hint=BEHIND)
-    found, more = _read(ctx, p, p.since)
+    wanted = Wanted(
+        since=p.since, limit=EVENTS_AT_ONCE, run_id=p.run_id, source=p.source, type=p.type
+    )
+    found, more = events.page(ctx.conn, wanted)
     return _look(p, found, found[-1].seq if more else head, more=more)
 
 
@@ -56,26 +56,12 @@ def _look(p: Watch, found: list[Event], seq: int, *, more: bool) -> Look:
     )
 
 
-def _read(ctx: Context, p: Watch, since: int) -> tuple[list[Event], bool]:
-    """A page of the log, and whether there may be more of it."""
-    found: list[Event] = []
-    size = 0
-    while len(found) < EVENTS_AT_ONCE and size < BYTES_AT_ONCE:
-        part = events.read(
-            ctx.conn, since=since, limit=PART, run_id=p.run_id, source=p.source, type=p.type
-        )
-        found += part
-        if len(part) < PART:
-            return found, False
-        since = part[-1].seq
-        size += sum(len(event.reason) + len(bytes(event.payload or b"")) for event in part)
-    return found, True
-
-
 def matches(p: Watch, event: Event) -> bool:
-    """What the log itself says of a search: whether the event is one that is looked for."""
+    """Whether the log, if it were asked, would show the event."""
+    # A discovery of no run is shown with its own id instead.
+    is_own = event.source == "discovery" and event.run_id == event.subject_id
     return (
-        (not p.run_id or event.run_id == p.run_id)
+        (not p.run_id or (event.run_id == p.run_id and not is_own))
         and (p.source is None or event.source == p.source)
         and (p.type is None or event.type == p.type)
     )
@@ -89,7 +75,8 @@ def check_watch(p: Watch) -> None:
         names.check_name(p.type)
 
 
-def _topic(_p: Watch) -> Topic:
+def log(_params: Params) -> Topic:
+    """For methods whose answers change with the log only."""
     return EVENTS
 
 
@@ -99,6 +86,6 @@ WATCH = Method(
     Ended,
     watch,
     check=check_watch,
-    hears=_topic,
+    hears=log,
     notifies="events.appended",
 )
