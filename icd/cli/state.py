@@ -208,4 +208,4 @@ def _meta(row: methods.Document) -> Output:
     return render.text(*(f"{name}\t{'' if value is None else value}" for name, value in fields))
 
 
-COMMANDS = [set_, get, watch, delete, incr, list_, prune]
+COMMANDS = [set_, get, delete, incr, list_, prune, watch]

@@ -6,7 +6,6 @@ from icd.rpc.method import Method
 
 NOUNS = {
     "state": "state",
-    "events": "events",
     "sentinel": "sentinels",
     "events": "events",
     "cursor": "cursors",
