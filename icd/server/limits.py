@@ -38,8 +38,8 @@ WATCH_GAP_SECONDS = 0.05
 # A database that somebody watches is looked at this often: others may write to it without us, and
 # that is to be noticed within a second.
 WATCH_LOOK_SECONDS = 0.5
-# Between two looks at the log for those who follow it: events that come at once are read at once.
-FEED_GAP_SECONDS = 0.005
+# Between two looks at the log for those who follow it: under load, events are read several at once.
+FEED_GAP_SECONDS = 0.001
 # A watcher that is sent what it asked for, and reads nothing for this long, is dropped.
 SLOW_SECONDS = 5.0
 # It may still read what it was sent, and why it was dropped, for this long.
