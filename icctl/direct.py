@@ -7,6 +7,7 @@ import os
 import time
 
 from icctl import hot
+from icctl.following import following
 from icd import __version__, config
 from icd.cli.invocation import LOOK_AGAIN_SECONDS, Ask, Errand, Invocation, Need, Output, Plan
 from icd.cli.main import advance, plan, run_errand
@@ -43,8 +44,13 @@ def execute(request: hot.Request, limit: float) -> Output:
             return planned
         if isinstance(planned, Need):
             request.attach((planned.what.encode(), planned.limit, os.fsencode(planned.path)))
-        else:
-            return _carry_out(request, planned, invocation.env.get("HOME"))
+            continue
+        output = _carry_out(request, planned, invocation.env.get("HOME"))
+        if not output.then:
+            return output
+        if not request.deliver(output.stdout, output.stderr):
+            return Output(0)
+        request = following(request, output.then)
 
 
 def _carry_out(request: hot.Request, planned: Plan | Errand, home: str | None) -> Output:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import Meta, Raw, field
 
 from icd.core import cursors, events, names, payloads, retention, sources
 from icd.core.events import Event, Fact, Marks, Wanted
@@ -15,6 +15,7 @@ from icd.rpc.results import Result
 # Events in one answer; a reply is put together in memory, and others wait meanwhile.
 MOST = 10_000
 LIMIT = 100
+NOTHING = Raw(b"null")
 
 Seq = Annotated[int, Meta(ge=0, le=INT64 - 1)]
 Limit = Annotated[int, Meta(ge=1, le=MOST)]
@@ -29,7 +30,7 @@ _START_OVER = (
 class Record(Params):
     source: str
     type: str
-    payload: Raw | UnsetType = UNSET
+    payload: Raw = field(default_factory=lambda: NOTHING)  # a default could not be described
     run_id: str = ""
     subject_id: str = ""
     from_state: str = ""
@@ -57,6 +58,8 @@ class Consume(Params):
     limit: Limit = LIMIT
     source: str | None = None
     type: str | None = None
+    since: Seq | None = None
+    marks: Marks = Marks()
     acked: Seq | None = None
 
 
@@ -100,22 +103,15 @@ def record(ctx: Context, p: Record) -> Recorded:
 def tail(ctx: Context, p: Tail) -> Batch:
     if p.since:  # zero asks for whatever there is
         events.require_kept(ctx.conn, p.since, hint="read on from the oldest, with since 0")
-    wanted = Wanted(
-        since=p.since,
-        limit=p.limit,
-        run_id=p.run_id,
-        source=p.source,
-        type=p.type,
-        subject_id=p.subject_id,
-        marks=p.marks,
-    )
-    return _batch(ctx, wanted)
+    return _batch(ctx, p)
 
 
 def consume(ctx: Context, p: Consume) -> Batch:
     if p.acked is not None:
         cursors.advance(ctx.conn, p.consumer, p.run_id, p.acked, now_ms=ctx.now_ms)
     cursor = cursors.use(ctx.conn, p.consumer, p.run_id, now_ms=ctx.now_ms)
+    if p.since is not None or p.marks != Marks():
+        return tail(ctx, _from(p, p.since or 0))
     if cursor is not None:
         hint = _START_OVER.format(cursor.key, cursor.key)
         events.require_kept(ctx.conn, cursor.seq, hint=hint)
@@ -124,9 +120,7 @@ def consume(ctx: Context, p: Consume) -> Batch:
             f"the cursor of {p.consumer} had not been used for a day and is gone: it starts again "
             f"at the oldest event; 'icctl events cursor register {p.consumer} --durable' keeps it"
         )
-    since = cursor.seq if cursor else 0
-    wanted = Wanted(since=since, limit=p.limit, run_id=p.run_id, source=p.source, type=p.type)
-    return _batch(ctx, wanted)
+    return _batch(ctx, _from(p, cursor.seq if cursor else 0))
 
 
 def prune(ctx: Context, p: Prune) -> Pruned:
@@ -139,7 +133,7 @@ def prune(ctx: Context, p: Prune) -> Pruned:
 
 def check_record(p: Record) -> None:
     """Judge it outside the lock: a megabyte takes its time."""
-    if p.payload is not UNSET:
+    if p.payload is not NOTHING:
         p.payload = Raw(payloads.check(bytes(p.payload)))
     fact = sources.complete(_fact(p))
     events.check(fact)
@@ -170,15 +164,30 @@ def _fact(p: Record) -> Fact:
         from_state=p.from_state,
         to_state=p.to_state,
         reason=p.reason,
-        payload=None if p.payload is UNSET else bytes(p.payload).decode(),
+        payload=None if bytes(p.payload) == bytes(NOTHING) else bytes(p.payload).decode(),
         project_dir=p.project_dir,
         idempotency_key=p.idempotency_key,
     )
 
 
-def _batch(ctx: Context, wanted: Wanted) -> Batch:
+def _from(p: Consume, since: int) -> Tail:
+    return Tail(
+        since=since, limit=p.limit, run_id=p.run_id, source=p.source, type=p.type, marks=p.marks
+    )
+
+
+def _batch(ctx: Context, p: Tail) -> Batch:
+    wanted = Wanted(
+        since=p.since,
+        limit=p.limit,
+        run_id=p.run_id,
+        source=p.source,
+        type=p.type,
+        subject_id=p.subject_id,
+        marks=p.marks,
+    )
     found, more = events.page(ctx.conn, wanted)
-    through = found[-1].seq if more else max(wanted.since, events.head(ctx.conn))
+    through = found[-1].seq if more else max(p.since, events.head(ctx.conn))
     return Batch(found, through, more)
 
 
