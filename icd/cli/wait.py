@@ -61,10 +61,7 @@ def wait(
 
 
 def _event(news: watches.Appended) -> Output | None:
-    if not news.events:
-        return None
-    line = msgspec.json.encode(news.events[0])
-    return Output(0, line.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
+    return render.lines(news.events[:1]) if news.events else None
 
 
 def _row(world: World, since: int) -> Show:
