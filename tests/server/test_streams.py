@@ -24,7 +24,7 @@ from icd.server.desk import Desk
 from icd.server.ears import Ear
 from icd.server.keyhole import chunk
 from icd.server.session import Session
-from icd.server.streams import CLOSED, Outlet, Stream
+from icd.server.streams import CLOSED, RELOADING, Outlet, Stream
 from tests.processes import BIN, CLEAN, PATIENCE, Daemon, icctl, read_all, read_line, running, until
 
 DIRECT = {"INTERCORE_MODE": "direct"}
@@ -303,6 +303,21 @@ def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last() -> 
 
 def chunk_of(text: str) -> bytes:
     return f"+ {len(text)} 0\n{text}".encode()
+
+
+def test_after_a_reload_that_was_refused_streams_may_begin_again() -> None:
+    async def scene() -> list[bool]:
+        outlet = Outlet(lambda _: None)
+        ended = []
+        outlet.end(RELOADING)
+        for _ in range(2):
+            with anyio.move_on_after(0.1) as patience, outlet.until_end():
+                await anyio.sleep_forever()
+            ended.append(not patience.cancelled_caught)
+            outlet.reopen()
+        return ended
+
+    assert anyio.run(scene) == [True, False]
 
 
 async def _eventually(condition) -> None:
