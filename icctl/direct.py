@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from icctl import hot
 from icctl.following import following
 from icd import __version__, config
-from icd.cli.invocation import LOOK_AGAIN_SECONDS, Errand, Invocation, Need, Output, Plan
+from icd.cli.invocation import LOOK_AGAIN_SECONDS, Ask, Errand, Invocation, Need, Output, Plan
 from icd.cli.main import advance, plan, run_errand
 from icd.db import paths
 from icd.db.database import Database
@@ -68,10 +68,16 @@ def _carry_out(request: hot.Request, planned: Plan | Errand, home: str | None) -
     while following is not None:
         if not request.deliver(output.stdout, output.stderr):
             return Output(0)
-        if _stdout_is_closed(LOOK_AGAIN_SECONDS):
+        if _stdout_is_closed(_patience(following.ask)):
             return Output(0)
         output, following = advance(following, answer_here(following.call, home))
     return output
+
+
+def _patience(ask: Ask) -> float:
+    """Until the next look: nobody tells us of changes."""
+    found = LOOK_AGAIN_SECONDS if ask.patience is None else min(ask.patience, LOOK_AGAIN_SECONDS)
+    return found if ask.ends_at is None else max(0.0, min(found, ask.ends_at - time.monotonic()))
 
 
 def _stdout_is_closed(within: float) -> bool:

@@ -153,6 +153,18 @@ class NoSuchEvent(IcError):
     hint = "give the seq of an event that was shown to you"
 
 
+class CursorAhead(IcError):
+    """The log has never been that long: it is another one by now."""
+
+    code, name = -32047, "cursor_ahead"
+    hint = "the database was replaced, such as by a restore; start from the sequence that it is at"
+
+
+class TooManyRows(IcError):
+    code, name = -32019, "too_many_rows"
+    hint = "watch one scope"
+
+
 # --- finding and opening a database ---------------------------------------------------------
 
 
@@ -250,6 +262,21 @@ class ReloadRefused(IcError):
 
     code, name = -32046, "reload_refused"
     hint = "the daemon goes on as it is; see its log, or stop and start it"
+
+
+class SlowConsumer(IcError):
+    """`seq`: the last event that was sent; what comes after it is in the log."""
+
+    code, name = -32048, "slow_consumer"
+    hint = "watch again, from where you were"
+
+    def __init__(self, message: str, *, seq: int | None = None) -> None:
+        super().__init__(message)
+        self.seq = seq
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return super().data | ({} if self.seq is None else {"seq": self.seq})
 
 
 class NoDaemon(IcError):

@@ -25,6 +25,7 @@ SINGLES = {
     "restore": "backups",
     "export": "dumps",
     "import": "dumps",
+    "wait": "wait",
     "statusline": "statusline",
     "ping": "daemon",
     "status": "daemon",

@@ -124,7 +124,8 @@ def _ask(world: World, reading: Reading) -> Ask:
         return _ask(world, msgspec.structs.replace(reading, acked=None, since=since))
 
     method, params = _question(reading)
-    return Ask(method, params, show, follow=follow if reading.follow else None)
+    # Nothing but a write brings events, and whoever waits is told of writes.
+    return Ask(method, params, show, follow=follow if reading.follow else None, patience=None)
 
 
 def _question(reading: Reading) -> tuple[str, methods.Tail | methods.Consume]:

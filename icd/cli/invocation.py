@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # A command that goes on asks again whenever the database has changed, and this often in any case:
 # others may have written to it, a row may have expired, a process may have ended.
 LOOK_AGAIN_SECONDS = 1.0
+# What could not be asked, because the database was held, is asked again after this time.
+SOON_SECONDS = 0.05
 # A payload's limit, and room for white space around it.
 INPUT_BYTES = 1024 * 1024 + 64 * 1024
 
@@ -85,6 +87,15 @@ class Ask(msgspec.Struct):
     render_error: Callable[[IcError], Output | None] | None = None
     # For commands that go on: what to ask when the database has changed; None ends it.
     follow: Callable[[Answer], "Ask | None"] | None = None
+    # Ask again after this long though nobody has written; None: there is no need to.
+    patience: float | None = LOOK_AGAIN_SECONDS
+    # The moment, monotonic, at which it is asked for the last time.
+    ends_at: float | None = None
+    # The exit status if it is ended before its time, such as by a daemon that stops.
+    cut_short: int = 0
+    # Where it is by now, and how to go on from there: for the daemon after this one.
+    place: bytes = b""
+    resume: Callable[[bytes], "Ask"] | None = None
     # Where to look for the database, if not in the caller's directory.
     cwd: str | None = None
     # A missing database is an answer, not a failure.
@@ -149,6 +160,7 @@ class World(msgspec.Struct):
     json: bool
     verbose: bool = False
     db: str | None = None
+    timeout_ms: int | None = None
 
     @property
     def where(self) -> Where:

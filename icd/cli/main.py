@@ -15,6 +15,7 @@ import msgspec
 from icd.cli import commands, texts, versions
 from icd.cli.flags import Flags, strip
 from icd.cli.invocation import (
+    SOON_SECONDS,
     UNAVAILABLE,
     Ask,
     Errand,
@@ -72,7 +73,7 @@ def _plan(invocation: Invocation) -> Plan | Errand | Need | Output:
             return _unknown(invocation.program, words[0])
         if flags.help:
             return Output(0, texts.command(invocation.program, context, command))
-        world = World(invocation, flags.json, flags.verbose, flags.db)
+        world = World(invocation, flags.json, flags.verbose, flags.db, flags.timeout_ms)
         wanted = _parse(command, context, words, world)
         if isinstance(wanted, Output):
             return wanted
@@ -125,13 +126,23 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
 def advance(plan: Plan, answer: Answer) -> tuple[Output, Plan | None]:
     """For commands that go on: what to print now, and what to ask next; None at the end."""
     if plan.call.background and answer.error is not None and answer.error.retryable:
-        return Output(0), _again(plan, plan.ask)  # it was not executed: it will be, soon
+        ends_at = plan.ask.ends_at
+        if ends_at is None or time.monotonic() < ends_at:
+            soon = msgspec.structs.replace(plan.ask, patience=SOON_SECONDS)
+            return Output(0), _again(plan, soon)  # it was not executed: it will be
     output = finish(plan, answer)
     try:
         ask = None if plan.ask.follow is None else plan.ask.follow(answer)
         return output, None if ask is None else _again(plan, ask)
     except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
         return _bug(exc, plan.program, plan.context), None
+
+
+def resume(plan: Plan, place: bytes) -> Plan:
+    """Go on where another host left off."""
+    if not (place and plan.ask.resume):
+        return plan
+    return _again(plan, plan.ask.resume(place))
 
 
 def _again(plan: Plan, ask: Ask) -> Plan:

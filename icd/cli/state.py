@@ -6,6 +6,7 @@ from msgspec import Raw
 from icd.cli import render
 from icd.cli.invocation import Ask, Output, World
 from icd.cli.types import DURATION, Whole
+from icd.cli.watches import watch
 from icd.core.state import INT64, Name
 from icd.errors import Usage
 from icd.rpc.methods import state as methods
@@ -207,4 +208,4 @@ def _meta(row: methods.Document) -> Output:
     return render.text(*(f"{name}\t{'' if value is None else value}" for name, value in fields))
 
 
-COMMANDS = [set_, get, delete, incr, list_, prune]
+COMMANDS = [set_, get, delete, incr, list_, prune, watch]

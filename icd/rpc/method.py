@@ -20,6 +20,12 @@ Progress = Callable[[int, int], None]
 RequestId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
+# What a change is about: the first words of a topic stand for all that begin with them.
+Topic = tuple[str, ...]
+STATE: Topic = ("state",)  # then the key, then the scope
+EVENTS: Topic = ("events",)
+
+
 class Clock:
     """The two clocks of the machine; tests bring their own."""
 
@@ -67,6 +73,24 @@ class Whole(msgspec.Struct, gc=False):
     deadline: float
 
 
+class Look(msgspec.Struct, gc=False):
+    """What somebody who watches has found, and how to look next."""
+
+    news: Any
+    # Nothing that the watcher did not know.
+    is_empty: bool
+    following: "Params"
+    # Look again after this long, though nobody has written: 0, there is more; None, no need to.
+    patience_ms: int | None = None
+
+
+class Ended(msgspec.Struct, omit_defaults=True, gc=False):
+    """How a typed stream came to its end, and the sequence after which to go on."""
+
+    reason: str
+    seq: int | None = None
+
+
 class Method(msgspec.Struct, frozen=True):
     """One verb: how it is called, what it runs, what it answers."""
 
@@ -88,6 +112,10 @@ class Method(msgspec.Struct, frozen=True):
     touches: Callable[[Any], tuple[tuple[str, str], ...]] | None = None
     # A call may append to the log of events.
     appends: bool = False
+    # For methods that are asked again and again: what concerns them; None: all of state.
+    hears: Callable[[Any], Topic] | None = None
+    # For a typed stream: the notification that brings what each `Look` of `run` has found.
+    notifies: str = ""
     # Works on the database as a whole: alone, and given a Whole.
     whole: bool = False
     # Touches files that the caller names, so it runs in the caller's own process only: a daemon

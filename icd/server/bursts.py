@@ -13,13 +13,15 @@ from msgspec import UNSET
 
 from icd.cli.invocation import Invocation, Need, Output
 from icd.core.requests import MAX_DEADLINE_MS
-from icd.errors import IcError, InvalidParams
+from icd.errors import IcError, InvalidParams, InvalidRequest
 from icd.rpc import methods
 from icd.rpc.method import Answer, Call, Method, Params
 from icd.rpc.methods import daemon
 from icd.server import jsonrpc, limits
 from icd.server.desk import Desk, off_the_loop
 from icd.server.jsonrpc import Id, Request
+
+ALONE = "send it outside a batch, and with an id"
 
 
 class _Slot:
@@ -126,6 +128,10 @@ def _prepare(desk: Desk, item: Request | IcError, size: int, *, batch: bool) -> 
             slot.later = partial(_command, desk, params, size, frame)
         elif isinstance(params, daemon.Reload):
             slot.later = partial(desk.reload_early, method)
+        elif method.notifies:
+            if batch or slot.silent:
+                raise InvalidRequest("a stream needs a line and an id of its own", hint=ALONE)
+            slot.later = partial(_watch, desk, method, params, slot.id)
         elif method.run is None:
             slot.settle(desk.ask_daemon(method, params))
         elif size > limits.LARGE_BYTES:
@@ -136,6 +142,10 @@ def _prepare(desk: Desk, item: Request | IcError, size: int, *, batch: bool) -> 
         desk.refuse("method" if methods.find(item.method) is None else item.method, exc)
         slot.settle(Answer(error=exc))
     return slot
+
+
+async def _watch(desk: Desk, method: Method, params: Params, request_id: Id) -> Answer:
+    return await desk.watch(_call(desk, method, params), request_id)
 
 
 async def _large_call(desk: Desk, method: Method, params: Params, size: int) -> Call:

@@ -6,7 +6,8 @@ until its answer is handed over.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeGuard, TypeVar
 
@@ -18,14 +19,18 @@ from icd.core.state import Writer
 from icd.db.paths import Where
 from icd.errors import IcError, Internal, InvalidRequest, NoDatabase
 from icd.rpc.dispatch import failure
-from icd.rpc.method import Answer, Call, Method, Params
-from icd.rpc.methods import daemon
+from icd.rpc.method import STATE, Answer, Call, Method, Params
+from icd.rpc.methods import daemon, watches
 from icd.server import callers, limits, threads
 from icd.server.about import About
+from icd.server.ears import Ear
+from icd.server.followers import Follower
+from icd.server.jsonrpc import Id
 from icd.server.logs import log
 from icd.server.reload import Reload
 from icd.server.router import Router
 from icd.server.streams import Outlet, Stream
+from icd.server.watches import Watch
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -141,14 +146,31 @@ class Desk:
 
     async def stream(self, planned: Plan, frame: Callable[[Output], bytes]) -> Output:
         """Carry out a command that goes on; its final reply is returned."""
-        stream = Stream(self.outlet, self.ask, self._router.signal, frame)
-        self._about.subscribers += 1
-        try:
+        stream = Stream(self.outlet, self.ask, self._ear, frame)
+        with self._subscribed():
             output = await stream.run(planned)
-        finally:
-            self._about.subscribers -= 1
         _logged(output)
         return output
+
+    async def watch(self, call: Call, request_id: Id) -> Answer:
+        """Carry out a typed stream; what its final response says is returned."""
+        with self._subscribed():
+            if isinstance(call.params, watches.Watch):
+                feed = partial(self._router.feed, call.where)
+                return await Follower(self.outlet, self.ask, feed, request_id).run(call)
+            return await Watch(self.outlet, self.ask, self._ear, request_id).run(call)
+
+    def _ear(self, call: Call) -> Ear:
+        hears = call.method.hears
+        return self._router.ear(call.where, STATE if hears is None else hears(call.params))
+
+    @contextmanager
+    def _subscribed(self) -> Iterator[None]:
+        self._about.subscribers += 1
+        try:
+            yield
+        finally:
+            self._about.subscribers -= 1
 
     async def command(
         self, invocation: Invocation, *, size: int, frame: Callable[[Output], bytes] | None

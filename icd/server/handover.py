@@ -31,7 +31,8 @@ class Connection(msgspec.Struct):
     """A peer in the middle of its conversation.
 
     `unsent`: what it did not read of our replies yet; `unread`: what it sent and nobody looked at;
-    `again`: the frame of a command that goes on, to be carried out again, and what it showed last.
+    `again`: the frame of a command that goes on, to be carried out again, what it showed last, and
+    the place from which to go on.
     """
 
     fd: int
@@ -40,6 +41,7 @@ class Connection(msgspec.Struct):
     unread: bytes = b""
     again: bytes = b""
     shown: bytes = b""
+    place: bytes = b""
 
 
 class Estate(msgspec.Struct):

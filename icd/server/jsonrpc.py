@@ -45,6 +45,12 @@ class _Notification(Struct):
     jsonrpc: str = "2.0"
 
 
+class _News(Struct):
+    method: str
+    params: Raw
+    jsonrpc: str = "2.0"
+
+
 _request = msgspec.json.Decoder(Request)
 _items = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
@@ -124,6 +130,12 @@ def output(id_: Id, printed: Output) -> bytes:
     """A part of what the command of `cli.run` prints, while it goes on."""
     stdout, stderr = (text.decode("utf-8", "replace") for text in (printed.stdout, printed.stderr))
     return _line(_Notification("cli.output", _Chunk(id_, stdout, stderr))) + b"\n"
+
+
+def notification(method: str, id_: Id, news: Struct) -> bytes:
+    """A part of a typed stream: the fields of `news`, beside the id of the request."""
+    params = Raw(b'{"id":' + _encoder.encode(id_) + b"," + _encoder.encode(news)[1:])
+    return _line(_News(method, params)) + b"\n"
 
 
 def _line(response: Struct) -> bytes:

@@ -32,8 +32,6 @@ HUNG_SECONDS = 6.0
 # A hundred databases at rest must not be noticed.
 LOOK_SECONDS = 5.0
 REST_SECONDS = 60.0
-# Whoever follows a database asks at least once in this time; meanwhile it stays open.
-FOLLOWED_SECONDS = 3.0
 # Threads that look for the database of the same caller; more of them would find the same.
 LOOKUPS_AT_ONCE = 4
 # All threads that look for databases: a hung mount keeps its own.
@@ -46,6 +44,15 @@ LARGE_BYTES = 64 * 1024
 GAP_SECONDS = 0.1
 # Between two questions of a stream: many changes at once are one piece of news.
 WATCH_GAP_SECONDS = 0.05
+# A database that somebody watches is looked at this often: others may write to it without us, and
+# that is to be noticed within a second.
+WATCH_LOOK_SECONDS = 0.5
+# Between two looks at the log for those who follow it: under load, events are read several at once.
+FEED_GAP_SECONDS = 0.001
+# A watcher that is sent what it asked for, and reads nothing for this long, is dropped.
+SLOW_SECONDS = 5.0
+# It may still read what it was sent, and why it was dropped, for this long.
+FAREWELL_SECONDS = 30.0
 # A file that could not be written is tried again after this time.
 RETRY_SECONDS = 5.0
 # Mirrors may take this long to write their last files when the daemon stops.

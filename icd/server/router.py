@@ -15,9 +15,11 @@ from icd.core.state import Writer
 from icd.db.paths import Where
 from icd.errors import Overloaded
 from icd.rpc.dispatch import failure
-from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Clock
+from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Clock, Topic
 from icd.rpc.methods import mirror
 from icd.server import limits
+from icd.server.ears import Ear
+from icd.server.feed import Feed
 from icd.server.lookups import Lookups
 from icd.server.store import Store
 
@@ -45,6 +47,7 @@ class Router:
         self._tasks = tasks
         self._opened = opened
         self._known: dict[Where, str] = {}
+        self._feeds: dict[Store, Feed] = {}
         self._closing = False
 
     def submit(self, calls: list[Call], deliver: Deliver) -> None:
@@ -73,10 +76,20 @@ class Router:
                 tasks.start_soon(self._ask_some, calls, indices, answers)
         return answers
 
-    def signal(self, where: Where) -> anyio.Event | None:
-        """An event that the next change of the database sets; None while it is not open."""
-        store = self.stores.get(self._known.get(where, ""))
-        return None if store is None else store.changes.signal()
+    def ear(self, where: Where, topic: Topic) -> Ear:
+        return Ear(lambda: self._open_store(where), topic)
+
+    def feed(self, where: Where) -> Feed | None:
+        """What is new in the log of a database; None while it is not open."""
+        store = self._open_store(where)
+        if store is None:
+            return None
+        if store not in self._feeds:
+            self._feeds[store] = Feed(store)
+        return self._feeds[store]
+
+    def _open_store(self, where: Where) -> Store | None:
+        return self.stores.get(self._known.get(where, ""))
 
     @property
     def needed(self) -> list[str]:
@@ -181,3 +194,4 @@ class Router:
     def _forget(self, store: Store) -> None:
         if self.stores.get(store.path) is store:
             del self.stores[store.path]
+        self._feeds.pop(store, None)

@@ -20,7 +20,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from icd.cli.invocation import Errand, Invocation, Need, Output, Plan, line
-from icd.cli.main import plan
+from icd.cli.main import plan, resume
 from icd.errors import DeadlineExceeded, IcError
 from icd.rpc.method import DEFAULT_DEADLINE_MS
 from icd.server import jsonrpc, keyhole, limits
@@ -29,10 +29,7 @@ from icd.server.desk import Desk, goes_on, off_the_loop, waits_for_reload
 from icd.server.handover import Connection
 from icd.server.inbox import Inbox
 from icd.server.logs import log
-from icd.server.streams import Outlet
-
-STOPPING = b"icctl: the daemon is stopping; ask again\n"
-RELOADING = b"icctl: the daemon is being reloaded; ask again\n"
+from icd.server.streams import CLOSED, RELOADING, STOPPING, Outlet
 
 
 class Session(asyncio.Protocol):
@@ -48,7 +45,7 @@ class Session(asyncio.Protocol):
         self.ended = anyio.Event()
         self._desk = desk
         self._desk.failed = self._abort
-        self._desk.outlet = self._outlet = Outlet(self._write)
+        self._desk.outlet = self._outlet = Outlet(self._write, self._drop)
         self._tasks = tasks
         self._left = left
         self._inbox = Inbox()
@@ -80,7 +77,7 @@ class Session(asyncio.Protocol):
 
         Not for a stream: one who left looks the same from here, and would be followed for ever.
         """
-        self._outlet.end()
+        self._outlet.end(CLOSED)
         self.stop()
         return True
 
@@ -97,7 +94,7 @@ class Session(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._closing = True
-        self._outlet.end()
+        self._outlet.end(CLOSED)
         self._stop_waiting()
         self._inbox.close()
         self.ended.set()
@@ -153,6 +150,7 @@ class Session(asyncio.Protocol):
             unread=self._inbox.unread,
             again=self._again,
             shown=self._outlet.shown,
+            place=self._outlet.place,
         )
 
     def let_go(self) -> None:
@@ -163,6 +161,7 @@ class Session(asyncio.Protocol):
     def _take_up(self, conversation: Connection) -> None:
         self._inbox.go_on(conversation.unread, is_keyhole=conversation.is_keyhole)
         self._outlet.shown = conversation.shown
+        self._outlet.place = conversation.place
         if conversation.unsent:
             self._write(conversation.unsent)
         if conversation.again:
@@ -217,6 +216,8 @@ class Session(asyncio.Protocol):
 
     def _carry_out(self, planned: Plan | Errand | Need | Output, frame: bytes) -> None:
         if goes_on(planned):
+            if self._is_again:
+                planned = resume(planned, self._outlet.place)
             self._again = frame
             self._tasks.start_soon(self._handle_stream, planned)
         elif waits_for_reload(planned):
@@ -309,6 +310,13 @@ class Session(asyncio.Protocol):
     def _fail(self) -> None:
         log.exception("a session failed")
         self._abort()
+
+    def _drop(self) -> None:
+        """A peer that does not read: it may find out why, but not keep us waiting for ever."""
+        self._closing = True
+        self._stop_waiting()
+        loop = asyncio.get_running_loop()
+        self._patience = loop.call_later(limits.FAREWELL_SECONDS, self._abort)
 
     def _abort(self) -> None:
         self._transport.abort()

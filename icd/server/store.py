@@ -19,11 +19,14 @@ import anyio
 
 from icd.config import Settings
 from icd.core.debounce import Recent
+from icd.core.state import Writer
 from icd.db import lock
 from icd.db.database import Database
+from icd.db.paths import Where
 from icd.errors import Locked, Overloaded
 from icd.rpc.dispatch import failure, run_batch
-from icd.rpc.method import Answer, Call, Clock
+from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Clock
+from icd.rpc.methods.mirror import LOOK
 from icd.server import limits, upkeep
 from icd.server.changes import Changes
 from icd.server.lane import Lane
@@ -46,7 +49,7 @@ class Store:
         self.batches = 0
         self.largest_batch = 0
         self.database = Database(path, settings, wait=lock.poll, careful=True)
-        self.changes = Changes()
+        self.changes = Changes(self._rouse)
         self._clock = clock
         self._forget = forget
         self._settings = settings
@@ -56,6 +59,7 @@ class Store:
         self._watch = Watch(path, self._settle_overdue)
         self._needs: list[Callable[[], bool]] = []
         self._used_at = time.monotonic()
+        self._looked_at = 0.0
         self._wake = anyio.Event()
         self._stopping = False
         self._closed = anyio.Event()
@@ -87,7 +91,7 @@ class Store:
     @property
     def is_needed(self) -> bool:
         """Somebody follows it, or files have to be kept up to date, although nobody asks."""
-        return self.changes.is_followed or any(is_needed() for is_needed in self._needs)
+        return self.changes.is_watched or any(is_needed() for is_needed in self._needs)
 
     def keep_while(self, is_needed: Callable[[], bool]) -> None:
         """Have the database stay open as long as this is so."""
@@ -102,6 +106,9 @@ class Store:
         if not calls[0].background:
             self.calls += len(calls)
         self._waiting.add(calls, deliver)
+        self._rouse()
+
+    def _rouse(self) -> None:
         if not self._wake.is_set():
             self._wake.set()
 
@@ -161,10 +168,7 @@ class Store:
             if not self._waiting:
                 if self._stopping:
                     return
-                self._wake = anyio.Event()
-                with anyio.move_on_after(max(0, look_at - time.monotonic())) as idle:
-                    await self._wake.wait()
-                if idle.cancelled_caught:
+                if not await self._rest(look_at):
                     look_at = time.monotonic() + await self._look_after(lane)
             if self._waiting:
                 await self._gather()
@@ -172,6 +176,32 @@ class Store:
                     look_at = time.monotonic() + self._settings.idle_seconds
             if not (self.database.is_open or self._waiting):
                 return  # closed, or deleted: whoever asks next finds what is there by then
+
+    async def _rest(self, idle_at: float) -> bool:
+        """Wait until there is something to do; whether that was before `idle_at`.
+
+        For all who watch, one look: every batch notices what others wrote.
+        """
+        self._wake = anyio.Event()
+        now = time.monotonic()
+        is_watched = self.changes.is_watched
+        look_at = self._looked_at + limits.WATCH_LOOK_SECONDS if is_watched else math.inf
+        with anyio.move_on_after(max(0, min(idle_at, look_at) - now)) as rested:
+            await self._wake.wait()
+        if rested.cancelled_caught and look_at < idle_at:
+            self.submit([self._look()], lambda _: None)
+            return True
+        return not rested.cancelled_caught
+
+    def _look(self) -> Call:
+        return Call(
+            method=LOOK,
+            params=LOOK.params(),
+            where=Where("", self.path),
+            writer=Writer(),
+            deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
+            background=True,
+        )
 
     async def _gather(self) -> None:
         """Let everybody who is about to ask do so first.
@@ -195,6 +225,7 @@ class Store:
             answers = await self._hop(lane, work)
         except Exception as exc:  # noqa: BLE001 -- the lane outlives every batch
             answers = [Answer(error=failure(exc)) for _ in calls]
+        self._looked_at = time.monotonic()
         self.batches += asked > 0
         self.largest_batch = max(self.largest_batch, asked)
         self._waiting.hand_out(answers)

@@ -6,7 +6,7 @@ marked `miss` are beyond the limit that the project set itself; the exit status 
 
 import sys
 
-from tests.bench import databases, launch, library, scale, statusline, throughput
+from tests.bench import databases, launch, library, push, scale, statusline, throughput
 from tests.bench.table import Table
 
 
@@ -18,6 +18,7 @@ def main() -> int:
         "library": library,
         "statusline": statusline,
         "throughput": throughput,
+        "push": push,
         "scale": scale,
         "databases": databases,
     }

@@ -147,7 +147,7 @@ def test_two_command_lines_that_are_alike_are_told_apart(invoke):
 
 def test_a_noun_without_a_verb_names_the_verbs(invoke):
     assert invoke("state").stderr == (
-        b"icctl: state: missing subcommand (set, get, delete, incr, list, prune)\n"
+        b"icctl: state: missing subcommand (set, get, delete, incr, list, prune, watch)\n"
     )
 
 

@@ -6,9 +6,8 @@ import pytest
 from icd.core.state import Writer
 from icd.db.paths import Where
 from icd.rpc import methods
-from icd.rpc.method import Call
-from icd.server import limits
-from icd.server.changes import Changes
+from icd.rpc.method import EVENTS, STATE, Call
+from icd.server.changes import Changes, Signal
 
 
 def call(name, /, **params):
@@ -52,28 +51,61 @@ def test_a_commit_of_somebody_else_concerns_all_once(told):
     assert told(SET, foreign=1) == [None, {("k", "s")}]
 
 
-def test_a_signal_is_set_by_the_next_change_and_not_before():
+EVERY_ROW, KEY, ROW = STATE, (*STATE, "k"), (*STATE, "k", "s")
+ELSEWHERE = [(*STATE, "k", "t"), (*STATE, "other"), (*STATE, "other", "s")]
+
+
+@pytest.mark.parametrize(
+    ("calls", "foreign", "concerned"),
+    [
+        ([GET, CHECK], 0, []),
+        ([SET], 0, [EVERY_ROW, KEY, ROW]),
+        ([SET, DELETE_ALL], 0, [EVERY_ROW, KEY, ROW, *ELSEWHERE]),
+        ([GET], 1, [EVERY_ROW, KEY, ROW, *ELSEWHERE, EVENTS]),
+    ],
+)
+def test_a_signal_is_set_by_a_change_that_concerns_it_and_by_no_other(calls, foreign, concerned):
     async def scene():
         changes = Changes()
-        first = changes.signal()
-        assert changes.signal() is first
-        changes.after([GET], 0)
-        assert not first.is_set()
-        changes.after([SET], 0)
-        assert first.is_set()
-        assert not changes.signal().is_set()
+        signals = [Signal(topic) for topic in (EVERY_ROW, KEY, ROW, *ELSEWHERE, EVENTS)]
+        for signal in signals:
+            changes.add(signal)
+
+        changes.after(calls, foreign)
+
+        assert [signal.topic for signal in signals if signal.is_set] == concerned
 
     anyio.run(scene)
 
 
-def test_a_database_is_followed_while_somebody_asks_for_the_next_change(monkeypatch):
+def test_a_signal_stays_set_until_it_is_renewed():
     async def scene():
-        changes = Changes()
-        assert not changes.is_followed
-        changes.signal()
-        assert changes.is_followed
-        monkeypatch.setattr(limits, "FOLLOWED_SECONDS", 0.0)
-        assert not changes.is_followed
+        changes, signal = Changes(), Signal(STATE)
+        changes.add(signal)
+        changes.after([SET], 0)
+        changes.after([GET], 0)
+        assert signal.is_set
+
+        signal.renew()
+
+        assert not signal.is_set
+
+    anyio.run(scene)
+
+
+def test_whoever_needs_the_first_signal_is_told_and_forgotten_with_the_last():
+    async def scene():
+        told = []
+        changes = Changes(lambda: told.append(1))
+        signals = [Signal(STATE), Signal(STATE), Signal(EVENTS)]
+        for signal in signals:
+            changes.add(signal)
+        assert (told, changes.is_watched) == ([1], True)
+
+        for signal in signals:
+            changes.remove(signal)
+
+        assert not changes.is_watched
 
     anyio.run(scene)
 

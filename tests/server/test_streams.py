@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Self
 
 import anyio
@@ -16,12 +17,14 @@ import pytest
 from icd.cli.invocation import LOOK_AGAIN_SECONDS, Invocation
 from icd.cli.main import plan
 from icd.core.statusline import Lane, Statusline
-from icd.rpc.method import Answer
+from icd.rpc.method import STATE, Answer
 from icd.server import limits
+from icd.server.changes import Changes
 from icd.server.desk import Desk
+from icd.server.ears import Ear
 from icd.server.keyhole import chunk
 from icd.server.session import Session
-from icd.server.streams import Outlet, Stream
+from icd.server.streams import CLOSED, RELOADING, Outlet, Stream
 from tests.processes import BIN, CLEAN, PATIENCE, Daemon, icctl, read_all, read_line, running, until
 
 DIRECT = {"INTERCORE_MODE": "direct"}
@@ -271,7 +274,7 @@ def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last() -> 
     async def scene() -> tuple[list[bytes], int]:
         written: list[bytes] = []
         asked = 0
-        changed = anyio.Event()
+        store = SimpleNamespace(changes=Changes())
 
         async def ask(_calls):
             nonlocal asked
@@ -280,16 +283,16 @@ def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last() -> 
 
         outlet = Outlet(written.append)
         async with anyio.create_task_group() as tasks:
-            stream = Stream(outlet, ask, lambda _where: changed, chunk)
+            stream = Stream(outlet, ask, lambda _call: Ear(lambda: store, STATE), chunk)
             tasks.start_soon(stream.run, planned)
             await _eventually(lambda: written)
             outlet.pause()
-            changed.set()
+            store.changes.tell()
             await anyio.sleep(0.5)
             without_room = (len(written), asked)
             outlet.resume()
             await _eventually(lambda: len(written) > 1)
-            outlet.end()
+            outlet.end(CLOSED)
         assert without_room == (1, 1)
         return written, asked
 
@@ -300,6 +303,21 @@ def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last() -> 
 
 def chunk_of(text: str) -> bytes:
     return f"+ {len(text)} 0\n{text}".encode()
+
+
+def test_after_a_reload_that_was_refused_streams_may_begin_again() -> None:
+    async def scene() -> list[bool]:
+        outlet = Outlet(lambda _: None)
+        ended = []
+        outlet.end(RELOADING)
+        for _ in range(2):
+            with anyio.move_on_after(0.1) as patience, outlet.until_end():
+                await anyio.sleep_forever()
+            ended.append(not patience.cancelled_caught)
+            outlet.open_again()
+        return ended
+
+    assert anyio.run(scene) == [True, False]
 
 
 async def _eventually(condition) -> None:

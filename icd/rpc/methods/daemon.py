@@ -16,6 +16,7 @@ BUCKET_EXPONENTS = range(8, 24)
 BUCKETS_MS = [2**exponent / 1000 for exponent in BUCKET_EXPONENTS]
 CAPABILITIES = [
     "batch", "keyhole", "request_id", "state", "sentinel", "events", "statusline", "stream",
+    "watch",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from icd.core.events import Event, Fact, Marks, Wanted
 from icd.core.state import INT64, Writer
 from icd.rpc.method import Context, Method, Params, no_rows
 from icd.rpc.methods.state import Milliseconds
+from icd.rpc.methods.watches import WATCH, log
 from icd.rpc.results import Result
 
 # Events in one answer; a reply is put together in memory, and others wait meanwhile.
@@ -201,7 +202,8 @@ METHODS = [
         touches=no_rows,
         appends=True,
     ),
-    Method("events.tail", Tail, Batch, tail, check=check_tail),
+    Method("events.tail", Tail, Batch, tail, check=check_tail, hears=log),
+    WATCH,
     # Asking again does no harm: what was acknowledged stays so, and what was not is shown again.
     Method(
         "events.consume",
@@ -212,6 +214,7 @@ METHODS = [
         writes=True,
         keeps_effects=False,
         touches=no_rows,
+        hears=log,
     ),
     Method("events.prune", Prune, Pruned, prune, writes=True, touches=no_rows),
 ]

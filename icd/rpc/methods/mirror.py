@@ -1,4 +1,7 @@
-"""What the mirror asks of a database.  Not in the table: the daemon asks it for itself."""
+"""What the daemon asks of a database for itself: for its mirror, and for those who watch.
+
+Not in the table: nobody else may ask it.
+"""
 
 from icd.core import state
 from icd.core.state import Row
@@ -35,5 +38,10 @@ def versions(ctx: Context, p: Versions) -> Page:
     )
 
 
+def look(_ctx: Context, _p: Params) -> None:
+    """Every call notices what others wrote: this one does nothing else."""
+
+
+LOOK = Method("watch.look", Params, None, look)
 ROWS = Method("mirror.rows", Rows, list[Row | None], rows)
 VERSIONS = Method("mirror.versions", Versions, Page, versions)

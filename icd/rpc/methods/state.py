@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, field, structs
 
-from icd.core import names, payloads, state
+from icd.core import differences, names, payloads, state
 from icd.core.names import iso
 from icd.core.state import INT64, Name, Row
-from icd.errors import InvalidName, InvalidParams, InvalidTtl
-from icd.rpc.method import Context, Method, Params
+from icd.errors import InvalidName, InvalidParams, InvalidTtl, TooManyRows
+from icd.rpc.method import STATE, Context, Ended, Look, Method, Params, Topic
 from icd.rpc.results import Result
 
 # A century: beyond it, arithmetic in milliseconds would no longer be safe.
@@ -58,6 +58,14 @@ class Prune(Params):
     pass
 
 
+class Watch(Params):
+    """`known`: the versions, by scope, that the watcher has already."""
+
+    key: str
+    scope_id: str | None = None
+    known: dict[str, Version] = field(default_factory=dict)
+
+
 class Document(Result):
     """A row with everything that is known about it."""
 
@@ -95,10 +103,20 @@ class Pruned(Result):
     pruned: int
 
 
+class Changed(Result):
+    """What a watcher has not seen; `gone` are scopes."""
+
+    key: str
+    rows: list[Document]
+    gone: list[str]
+
+
 def get(ctx: Context, p: Get) -> Document | None:
     row = state.get(ctx.conn, p.key, p.scope_id, now_ms=ctx.now_ms)
-    if row is None:
-        return None
+    return None if row is None else _document(row)
+
+
+def _document(row: Row) -> Document:
     return Document(
         key=row.key,
         scope_id=row.scope_id,
@@ -172,6 +190,20 @@ def prune(ctx: Context, _p: Prune) -> Pruned:
     return Pruned(state.prune(ctx.conn, now_ms=ctx.now_ms))
 
 
+def watch(ctx: Context, p: Watch) -> Look:
+    found = differences.find(ctx.conn, p.key, p.scope_id, p.known, now_ms=ctx.now_ms)
+    known = p.known | {row.scope_id: row.version for row in found.rows}
+    for scope_id in found.gone:
+        del known[scope_id]
+    patience_ms = None if found.expires_ms is None else found.expires_ms - ctx.now_ms
+    return Look(
+        Changed(p.key, [_document(row) for row in found.rows], found.gone),
+        is_empty=not (found.rows or found.gone),
+        following=structs.replace(p, known=known),
+        patience_ms=0 if found.more else patience_ms,
+    )
+
+
 def check_row(p: Get | Delete) -> None:
     names.check_key(p.key)
     names.check_scope(p.scope_id)
@@ -200,6 +232,14 @@ def check_set(p: Set) -> None:
 
 def check_delete_all(p: DeleteAll) -> None:
     names.check_key(p.key)
+
+
+def check_watch(p: Watch) -> None:
+    names.check_key(p.key)
+    if p.scope_id is not None:
+        names.check_scope(p.scope_id)
+    if len(p.known) > differences.WATCHED_ROWS:
+        raise TooManyRows(f"known has more than {differences.WATCHED_ROWS} scopes")
 
 
 def check_list(p: List) -> None:
@@ -234,6 +274,10 @@ def _row(p: Set | Incr | Delete) -> tuple[tuple[str, str], ...]:
     return ((p.key, p.scope_id),)
 
 
+def _topic(p: Watch) -> Topic:
+    return (*STATE, p.key) if p.scope_id is None else (*STATE, p.key, p.scope_id)
+
+
 def _iso(seconds: int | None) -> str | None:
     return None if seconds is None else iso(seconds)
 
@@ -246,4 +290,13 @@ METHODS = [
     Method("state.delete_all", DeleteAll, Deleted, delete_all, check=check_delete_all, writes=True),
     Method("state.list", List, list[Name], list_, check=check_list),
     Method("state.prune", Prune, Pruned, prune, writes=True),
+    Method(
+        "state.watch",
+        Watch,
+        Ended,
+        watch,
+        check=check_watch,
+        hears=_topic,
+        notifies="state.changed",
+    ),
 ]
