@@ -129,6 +129,20 @@ class InvalidTtl(IcError):
     hint = "use 1s or more, or leave it out to keep the row for ever"
 
 
+class CursorBehind(IcError):
+    """What comes next was pruned; `oldest` is the first event that is still there."""
+
+    code, name = -32017, "cursor_behind"
+
+    def __init__(self, message: str, *, oldest: int, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.oldest = oldest
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return super().data | {"oldest": self.oldest}
+
+
 # --- finding and opening a database ---------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ import pytest
 from icctl import hot
 from icctl.durations import go_duration
 from icd.cli.types import milliseconds
+from icd.db import migrate
 from icd.server import sockets
 from tests import processes
 from tests.processes import BIN, CLEAN, PATIENCE, Daemon, icctl, running, until
@@ -424,7 +425,7 @@ def test_ten_inits_at_once_make_one_database(mode: str, project: Path) -> None:
         outputs = [process.communicate(timeout=PATIENCE)[0] for process in started]
 
     assert [process.returncode for process in started] == [0] * 10
-    assert set(outputs) == {b"initialized .clavain/intercore.db (schema v1001)\n"}
+    assert set(outputs) == {b"initialized .clavain/intercore.db (schema v%d)\n" % migrate.LATEST}
     assert [p.name for p in (project / ".clavain").glob("*.backup-*")] == []
 
 

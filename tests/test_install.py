@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from icd.db import migrate
 from tests.processes import Daemon, icctl
 
 ROOT = Path(__file__).parent.parent
@@ -91,7 +92,11 @@ def _use(commands: Path, project: Path, env: dict[str, str]) -> str:
         done = icctl(*words, cwd=project, env=env, stdin=stdin, program=commands / name)
         return done.returncode, done.stdout, done.stderr
 
-    assert call("init") == (0, b"initialized .clavain/intercore.db (schema v1001)\n", b"")
+    assert call("init") == (
+        0,
+        b"initialized .clavain/intercore.db (schema v%d)\n" % migrate.LATEST,
+        b"",
+    )
     assert call("sentinel", "check", "stop", "s", "--interval=0") == (0, b"allowed\n", b"")
     assert call("sentinel", "check", "stop", "s", "--interval=0", name="ic") == (
         1,

@@ -5,7 +5,9 @@ Invariants
     - of two rows of one name the later one wins, of two as late the one that is there; a sentinel
       that was claimed once and for all wins over any other claim;
     - a row that has expired is not taken in;
-    - a version never repeats: rows of state get new ones, above those of both databases.
+    - a version never repeats: rows of state get new ones, above those of both databases;
+    - an event keeps its number and is taken in only beyond the end of the log: what consumers have
+      read stays as they have read it.
 
 Callers run these inside a transaction; the tables are listed in the order that this needs.
 """
@@ -17,7 +19,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, structs
 
 from icd import __version__
-from icd.core import names, payloads, sentinels, state
+from icd.core import events, names, payloads, sentinels, state
 from icd.db import migrate
 from icd.errors import SchemaTooNew, UnreadableInput
 
@@ -47,7 +49,7 @@ class Migration(_Line, tag="migrations"):
 
 
 class Counter(_Line, tag="counters"):
-    name: Literal["state"]
+    name: Literal["state", "events_pruned"]
     value: _Count
 
 
@@ -83,11 +85,42 @@ class Request(_Line, tag="requests"):
     at_ms: _Milliseconds
 
 
+class Event(_Line, tag="events"):
+    seq: _Count
+    source: str
+    type: str
+    run_id: str
+    subject_id: str
+    from_state: str
+    to_state: str
+    reason: str
+    payload: str | None
+    at: _Seconds
+    at_ms: _Milliseconds
+    actor_pid: _Int | None
+    actor_uid: _Int | None
+    actor_session: str | None
+    trace_id: str | None
+    span_id: str | None
+    project_dir: str | None
+    source_id: _Count | None
+    idempotency_key: str | None
+
+
+class Cursor(_Line, tag="cursors"):
+    consumer: str
+    run_id: str
+    seq: _Count
+    updated_at: _Seconds
+    updated_ms: _Milliseconds
+    expires_ms: _Milliseconds | None
+
+
 class End(_Line, tag="end"):
     """Always the last line: what ends without it was cut off."""
 
 
-Line = Header | Migration | Counter | State | Sentinel | Request | End
+Line = Header | Migration | Counter | State | Sentinel | Request | Event | Cursor | End
 
 _STATE = """
 SELECT key, scope_id, payload, version, updated_at, expires_at, expires_ms,
@@ -98,6 +131,16 @@ _SENTINELS = """
 SELECT name, scope_id, last_fired, fired_ms, interval_ms, once, prune_ms, claim_ms, request_id
 FROM sentinels ORDER BY name, scope_id
 """
+_EVENTS = """
+SELECT seq, source, type, run_id, subject_id, from_state, to_state, reason, payload, at, at_ms,
+       actor_pid, actor_uid, actor_session, trace_id, span_id, project_dir, source_id,
+       idempotency_key
+FROM events ORDER BY seq
+"""
+_CURSORS = """
+SELECT consumer, run_id, seq, updated_at, updated_ms, expires_ms
+FROM cursors ORDER BY consumer, run_id
+"""
 # Counters before state: what is taken in must not get a version that was in use over there.
 TABLES: list[tuple[type[_Line], str]] = [
     (Migration, "SELECT version, program, applied_at FROM migrations ORDER BY version"),
@@ -105,12 +148,15 @@ TABLES: list[tuple[type[_Line], str]] = [
     (State, _STATE),
     (Sentinel, _SENTINELS),
     (Request, "SELECT id, method, digest, effect, at_ms FROM requests ORDER BY id"),
+    (Event, _EVENTS),
+    (Cursor, _CURSORS),
 ]
 
 _ROWS = """
 SELECT (SELECT count(*) FROM migrations) + (SELECT count(*) FROM counters)
      + (SELECT count(*) FROM state) + (SELECT count(*) FROM sentinels)
-     + (SELECT count(*) FROM requests)
+     + (SELECT count(*) FROM requests) + (SELECT count(*) FROM events)
+     + (SELECT count(*) FROM cursors)
 """
 _COUNT = """
 INSERT INTO counters (name, value) VALUES (?, ?)
@@ -130,6 +176,21 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 _PUT_REQUEST = """
 INSERT INTO requests (id, method, digest, effect, at_ms) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING
+"""
+_PUT_EVENT = """
+INSERT INTO events (seq, source, type, run_id, subject_id, from_state, to_state, reason, payload,
+                    at, at_ms, actor_pid, actor_uid, actor_session, trace_id, span_id,
+                    project_dir, source_id, idempotency_key)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+"""
+_PUT_CURSOR = """
+INSERT INTO cursors (consumer, run_id, seq, updated_at, updated_ms, expires_ms)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (consumer, run_id) DO UPDATE SET
+    seq = excluded.seq, updated_at = excluded.updated_at, updated_ms = excluded.updated_ms,
+    expires_ms = excluded.expires_ms
+WHERE excluded.updated_ms > cursors.updated_ms
 """
 
 
@@ -173,6 +234,10 @@ def take_in(conn: sqlite3.Connection, line: Line, *, now_ms: int) -> bool | None
             return _take_sentinel(conn, line)
         case Request():
             return conn.execute(_PUT_REQUEST, structs.astuple(line)).rowcount > 0
+        case Event():
+            return _take_event(conn, line)
+        case Cursor():
+            return _take_cursor(conn, line, now_ms=now_ms)
         case Counter():
             conn.execute(_COUNT, (line.name, line.value))
             return None
@@ -205,3 +270,21 @@ def _take_sentinel(conn: sqlite3.Connection, line: Sentinel) -> bool:
         return False
     conn.execute(_PUT_SENTINEL, structs.astuple(line))
     return True
+
+
+def _take_event(conn: sqlite3.Connection, line: Event) -> bool:
+    fact = events.Fact(line.source, line.type, line.run_id, line.subject_id)
+    events.check(fact)
+    if line.payload is not None:
+        payloads.check(line.payload.encode())
+    if line.seq <= events.head(conn):
+        return False
+    return conn.execute(_PUT_EVENT, structs.astuple(line)).rowcount > 0
+
+
+def _take_cursor(conn: sqlite3.Connection, line: Cursor, *, now_ms: int) -> bool:
+    names.check_name(line.consumer)
+    names.check_scope(line.run_id)
+    if line.expires_ms is not None and line.expires_ms <= now_ms:
+        return False
+    return conn.execute(_PUT_CURSOR, structs.astuple(line)).rowcount > 0

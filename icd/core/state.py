@@ -21,10 +21,12 @@ PRUNED_AT_ONCE = 1000
 
 
 class Writer(Struct, frozen=True):
-    """Who asks: the process that ran the client, and its session."""
+    """Who asks: the process that ran the client, its session, and what it works on."""
 
     pid: int | None = None
     session: str | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
 
 
 class Row(Struct, frozen=True):

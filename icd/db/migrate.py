@@ -13,7 +13,7 @@ from icd.db.connection import transaction
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
-LATEST = 1001
+LATEST = 1002
 DIRECTORY = os.path.join(os.path.dirname(__file__), "migrations")
 
 
@@ -71,6 +71,8 @@ def apply(conn: sqlite3.Connection, *, now_ms: int) -> None:
             conn.execute(statement)
         if takes_over and number == _FIRST:
             original.bring_over(conn)
+        if number == _EVENTS:
+            original.bring_events(conn)
         conn.execute(
             "INSERT INTO migrations (version, program, applied_at) VALUES (?, ?, ?)",
             (number, __version__, now_ms // 1000),
@@ -80,6 +82,8 @@ def apply(conn: sqlite3.Connection, *, now_ms: int) -> None:
 
 
 _FIRST = 1001
+# A database that was taken over before there was a log still has the original's events.
+_EVENTS = 1002
 
 
 def pending(start: int) -> list[tuple[int, str]]:

@@ -1,13 +1,16 @@
 """Databases of the original Go program, schema v1 to v9: taken over in place.
 
 The caller has made a backup and is inside a transaction.  `state` and `sentinels` are rebuilt in
-our shape; every other table of the original stays as it is until the nouns it belongs to arrive.
+our shape, and events are copied into the log; every other table of the original stays as it is
+until the nouns it belongs to arrive.
 
 What the original did not store, we assume on the safe side: an unknown interval is never pruned,
 and a claim that was recorded as second S may have happened at its very end.
 """
 
+import json
 import sqlite3
+from collections.abc import Iterator
 
 LAST_SCHEMA = 9
 
@@ -56,3 +59,87 @@ def bring_over(conn: sqlite3.Connection) -> None:
     conn.execute("DROP TABLE original_state")
     conn.execute("DROP TABLE original_sentinels")
     conn.execute("DROP TABLE IF EXISTS _migrate_lock")
+
+
+# Each as: id, type, run, subject, from, to, reason, payload, session, project, at.
+# A payload is two names with their values, or a value without a name: it is JSON already.
+_EVENTS = {
+    "phase_events": """
+        SELECT id, event_type, run_id, '', from_phase, to_phase, reason,
+               'gate_result', gate_result, 'gate_tier', gate_tier, NULL, NULL, created_at
+        FROM phase_events
+    """,
+    "dispatch_events": """
+        SELECT id, event_type, run_id, dispatch_id, from_status, to_status, reason,
+               NULL, NULL, NULL, NULL, NULL, NULL, created_at
+        FROM dispatch_events
+    """,
+    "interspect_events": """
+        SELECT id, event_type, run_id, agent_name, '', '', override_reason,
+               'agent_name', agent_name, 'context_json', context_json, session_id, project_dir,
+               created_at
+        FROM interspect_events
+    """,
+    "discovery_events": """
+        SELECT id, event_type, '', discovery_id, from_status, to_status, '',
+               NULL, payload, NULL, NULL, NULL, NULL, created_at
+        FROM discovery_events
+    """,
+}
+_KEEP_EVENT = """
+INSERT INTO events (source, source_id, type, run_id, subject_id, from_state, to_state, reason,
+                    payload, actor_session, project_dir, at, at_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# Later events must be later for whoever counts by the original's ids, too.
+_GO_ON_AFTER = """
+UPDATE sqlite_sequence SET seq = max(seq, (SELECT max(source_id) FROM events))
+WHERE name = 'events'
+"""
+
+
+def bring_events(conn: sqlite3.Connection) -> None:
+    """Copy the events of the original into the log, in the order in which it showed them."""
+    rows = [row for table in _EVENTS for row in _events(conn, table)]
+    rows.sort(key=lambda row: (row[-2], row[0], row[1]))
+    conn.executemany(_KEEP_EVENT, rows)
+    if rows:
+        conn.execute(_GO_ON_AFTER)
+
+
+def _events(conn: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
+    found = conn.execute(
+        "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)
+    ).fetchone()
+    for row in conn.execute(_EVENTS[table]) if found else ():
+        number, *words, a, first, b, second, session, project, at = row
+        pairs = {str(name): _text(value) for name, value in ((a, first), (b, second)) if name}
+        told = {name: value for name, value in pairs.items() if value}
+        payload = (json.dumps(told) if told else None) if a else _json(_text(first))
+        seconds = int(at)
+        yield (
+            table.removesuffix("_events"),
+            number,
+            *map(_text, words),
+            payload,
+            _text(session) or None,
+            _text(project) or None,
+            seconds,
+            seconds * 1000,
+        )
+
+
+def _json(text: str) -> str | None:
+    """What is no JSON after all becomes a string."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return json.dumps(text) if text else None
+    return text
+
+
+def _text(value: object) -> str:
+    """The original's columns hold whatever was put into them."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from icd.cli.invocation import Errand, Plan
+from icd.db import migrate
 
 STAMP = "20270115-080000"
 
@@ -57,7 +58,7 @@ def test_restore_tells_what_it_kept(stdout, one):
     told = stdout("restore", "mine")
 
     assert told == (
-        "restored .clavain/intercore.db (schema v1001)\n"
+        f"restored .clavain/intercore.db (schema v{migrate.LATEST})\n"
         f"kept .clavain/intercore.db.backup-{STAMP}\n"
     )
     assert stdout("state", "get", "k", "s") == "1\n"
@@ -68,7 +69,7 @@ def test_restore_as_json(stdout, one, database):
 
     assert json.loads(stdout("restore", "mine", "--json")) == {
         "path": database.path,
-        "schema": 1001,
+        "schema": migrate.LATEST,
         "kept": f"{database.path}.backup-{STAMP}",
     }
 
@@ -78,7 +79,9 @@ def test_restore_where_nothing_is_left_keeps_nothing(stdout, one, project, datab
     database.close()
     (project / ".clavain" / "intercore.db").unlink()
 
-    assert stdout("restore", "mine") == "restored .clavain/intercore.db (schema v1001)\n"
+    assert (
+        stdout("restore", "mine") == f"restored .clavain/intercore.db (schema v{migrate.LATEST})\n"
+    )
 
 
 def test_what_is_no_backup_is_refused(ic, project):

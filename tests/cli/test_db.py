@@ -3,6 +3,7 @@
 import json
 
 from icd.cli.invocation import Errand
+from icd.db import migrate
 
 
 def test_a_sound_database_is_ok(stdout):
@@ -36,7 +37,7 @@ def test_findings_as_json_exit_with_2_as_well(ic, conn, database):
     assert output.exit == 2
     assert json.loads(output.stdout) == {
         "path": database.path,
-        "schema": 1001,
+        "schema": migrate.LATEST,
         "ok": False,
         "findings": ["the index state_by_scope is missing"],
     }

@@ -211,7 +211,7 @@ def test_what_nobody_could_have_stored_is_refused(conn, line, error):
     [
         (ROW, UnreadableInput, "no header"),
         (Header("intercore-export", 1002, "9.9"), SchemaTooNew, "intercore 9.9"),
-        (Header("intercore-export", 1000, "0.1"), UnreadableInput, "v1000, not v1001"),
+        (Header("intercore-export", 1000, "0.1"), UnreadableInput, f"v1000, not v{migrate.LATEST}"),
     ],
 )
 def test_a_schema_that_is_not_known_is_refused(line, error, told):

@@ -114,7 +114,7 @@ def test_a_database_that_is_current_is_left_alone(empty, path):
 
     migrate.migrate(empty, path, keep=5, now_ms=NOW_MS + 1000)
 
-    assert empty.execute("SELECT count(*) FROM migrations").fetchone() == (1,)
+    assert empty.execute("SELECT count(*) FROM migrations").fetchone() == (len(migrate.pending(0)),)
     assert migrate.is_current(empty)
 
 

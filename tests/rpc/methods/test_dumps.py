@@ -7,6 +7,7 @@ import stat
 
 import pytest
 
+from icd.db import migrate
 from icd.errors import BadPath, DeadlineExceeded, InvalidName, SchemaTooNew, UnreadableInput
 from icd.rpc import methods
 from icd.rpc.methods import dumps
@@ -88,7 +89,10 @@ def cut(text):
         (lambda text: "text\n" + text, ":1: "),
         (lambda text: text.partition("\n")[2], ":1: the first line is no header"),
         (lambda text: text.replace("intercore-export", "other"), ":1: "),
-        (lambda text: text.replace('"schema":1001', '"schema":1000'), ":1: it has schema v1000"),
+        (
+            lambda text: text.replace(f'"schema":{migrate.LATEST}', '"schema":1000'),
+            ":1: it has schema v1000",
+        ),
         (lambda text: text.replace('"scope_id":"s"', '"scope":"s"'), ":4: "),
         (lambda text: text.replace('"version":1,', '"version":-1,'), ":4: "),
         (lambda text: text.replace('"kind":"counters"', '"kind":"tokens"'), ":3: "),
@@ -134,7 +138,9 @@ def test_the_largest_payload_survives(result, tmp_path):
 
 
 def test_a_header_of_a_later_intercore_is_told_from_nonsense(ask, file):
-    text = file.read_text("utf-8").replace('"schema":1001', '"schema":1002,"compressed":false')
+    text = file.read_text("utf-8").replace(
+        f'"schema":{migrate.LATEST}', '"schema":9999,"compressed":false'
+    )
     file.write_text(text, "utf-8")
 
     assert isinstance(ask("dump.import", file=str(file)).error, SchemaTooNew)
