@@ -9,6 +9,7 @@ GROUPS = {
     "state": ("state", "small JSON documents by key and scope"),
     "sentinel": ("sentinels", "throttle guards: one claim per interval"),
     "compat": ("compat", "the way over from legacy temporary files"),
+    "hooks": ("hooks", "programs of the project that run after a commit"),
     "config": ("config", "the settings"),
     "db": ("db", "the database file itself"),
 }

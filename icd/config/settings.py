@@ -87,6 +87,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exit_idle_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_622_400)] = 3600.0
     # A call that takes longer gets a line in the daemon's log; of the daemon, not of a project.
     slow_ms: Annotated[int, msgspec.Meta(ge=1, le=86_400_000)] = 250
+    # A hook that takes longer is killed.  Of the user, not of a project: it may be a stranger's.
+    hook_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=300)] = 5.0
     mirror: Mirror = Mirror()
 
 

@@ -132,7 +132,7 @@ class _Watch:
         self._reading = reading
         self._stop = stop
         self._is_closed = False
-        os.set_blocking(reading, False)  # noqa: FBT003
+        os.set_blocking(reading, False)
 
     def wait(self, pid: int, seconds: float) -> str:
         """Until the process ends; or why it has to."""

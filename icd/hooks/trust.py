@@ -17,9 +17,7 @@ import hashlib
 import os
 import shutil
 import stat
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from icd.db import lock
 from icd.errors import HookRefused, NoHook, from_os
@@ -56,9 +54,11 @@ class Trust:
     def grant(self, name: str) -> Found:
         """Trust a hook with the content that it has now, and no longer with any before."""
         try:
-            with files.opened_directory(self.looks.directory) as directory_fd:
-                with files.opened(name, directory_fd) as fd:
-                    sha256 = self._keep(name, fd)
+            with (
+                files.opened_directory(self.looks.directory) as directory_fd,
+                files.opened(name, directory_fd) as fd,
+            ):
+                sha256 = self._keep(name, fd)
         except FileNotFoundError as exc:
             raise NoHook(f"there is no {name} in {self.looks.directory}") from exc
         except Unfit as exc:
@@ -73,14 +73,12 @@ class Trust:
         """Whether it was trusted."""
         return self._forget(name)
 
-    @contextmanager
-    def exclusively(self, deadline: float | None = None) -> Iterator[None]:
+    def acquire(self, deadline: float) -> None:
         """Be the only one who runs hooks of this project, or raise Locked at the deadline."""
-        self._lock.acquire(time.monotonic() if deadline is None else deadline)
-        try:
-            yield
-        finally:
-            self._lock.close()
+        self._lock.acquire(deadline)
+
+    def release(self) -> None:
+        self._lock.close()
 
     def _copy(self, found: Found) -> str:
         """The path of what was trusted, if the hook still has that content; else nothing."""

@@ -86,6 +86,8 @@ class Method(msgspec.Struct, frozen=True):
     atomic: bool = False
     # The rows of state, by key and scope, that a call may change; None: nobody can tell.
     touches: Callable[[Any], tuple[tuple[str, str], ...]] | None = None
+    # A call may append to the log of events.
+    appends: bool = False
     # Works on the database as a whole: alone, and given a Whole.
     whole: bool = False
     # Touches files that the caller names, so it runs in the caller's own process only: a daemon

@@ -21,12 +21,17 @@ class Changes:
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self._readers: list[Callable[[], None]] = []
         self._signal: anyio.Event | None = None
         self._foreign = 0
 
     def listen(self, listener: Listener) -> None:
         """Have every change told, from now on."""
         self._listeners.append(listener)
+
+    def listen_to_log(self, reader: Callable[[], None]) -> None:
+        """Have it told, from now on, that events may have been appended."""
+        self._readers.append(reader)
 
     def signal(self) -> anyio.Event:
         """An event that the next change sets.  Get it before you read, or you may miss one."""
@@ -37,6 +42,8 @@ class Changes:
     def after(self, calls: list[Call], foreign: int) -> None:
         """A batch has been committed; `foreign` counts the commits of others that were noticed."""
         unknown, self._foreign = foreign != self._foreign, foreign
+        if unknown or any(call.method.appends for call in calls):
+            self._tell_readers()
         if not (self._listeners or self._signal):
             return
         touched: Touched = None if unknown else _touched(calls)
@@ -49,6 +56,15 @@ class Changes:
             self._signal = None
         for listener in self._listeners:
             listener(touched)
+
+    def tell_all(self) -> None:
+        """Anything may have changed, or will not change here any more."""
+        self.tell()
+        self._tell_readers()
+
+    def _tell_readers(self) -> None:
+        for reader in self._readers:
+            reader()
 
 
 def _touched(calls: list[Call]) -> Touched:

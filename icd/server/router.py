@@ -6,7 +6,7 @@ remembered, and checked again by the lane at every use.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import anyio
@@ -27,7 +27,7 @@ MOVES = 3  # how often a caller's database may move away while it is being asked
 
 
 class Router:
-    """All open databases of this daemon; `opened` is told of each that is about to be opened.
+    """All open databases of this daemon; `opened` are told of each that is about to be opened.
 
     `settings` reads what holds for the project with that file of settings.
     """
@@ -37,7 +37,7 @@ class Router:
         settings: Callable[[str], config.Settings],
         clock: Clock,
         tasks: TaskGroup,
-        opened: Callable[[Store, config.Settings], None],
+        opened: Sequence[Callable[[Store, config.Settings], None]] = (),
     ) -> None:
         self.stores: dict[str, Store] = {}
         self._settings = settings
@@ -158,7 +158,8 @@ class Router:
             self._known[where] = path
             if path not in self.stores:
                 self.stores[path] = Store(path, settings, self._clock, self._forget)
-                self._opened(self.stores[path], settings)
+                for opened in self._opened:
+                    opened(self.stores[path], settings)
                 self._tasks.start_soon(self.stores[path].run)
             return self.stores[path]
         raise DeadlineExceeded(f"looking for a database in {where.cwd} takes too long")

@@ -266,4 +266,4 @@ class Store:
 
     def _end(self) -> None:
         self._closed.set()
-        self.changes.tell()  # whoever waits for a change here must look elsewhere
+        self.changes.tell_all()  # whoever waits for a change here must look elsewhere

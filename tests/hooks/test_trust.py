@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -243,12 +244,14 @@ def test_hooks_of_a_project_are_run_by_one_at_a_time(trust, hook, project, tmp_p
     trust.grant("on-event")
     other = Trust(str(tmp_path / "home"), str(project))
 
-    with trust.exclusively():
-        with pytest.raises(Locked), other.exclusively():
-            pass
+    trust.acquire(time.monotonic())
 
-    with other.exclusively():
-        pass
+    with pytest.raises(Locked):
+        other.acquire(time.monotonic())
+
+    trust.release()
+    other.acquire(time.monotonic())
+    other.release()
 
 
 def test_only_a_database_of_a_project_has_hooks():
