@@ -143,6 +143,11 @@ class CursorBehind(IcError):
         return super().data | {"oldest": self.oldest}
 
 
+class NoSuchEvent(IcError):
+    code, name = -32018, "no_such_event"
+    hint = "give the seq of an event that was shown to you"
+
+
 # --- finding and opening a database ---------------------------------------------------------
 
 

@@ -252,6 +252,7 @@ def schema() -> dict[str, list[str]]:
         for statement in migrate.statements(file):
             conn.execute(statement)
     tables = [name for (name,) in conn.execute("SELECT name FROM sqlite_schema WHERE type='table'")]
+    tables.remove("sqlite_sequence")
     columns = "SELECT name FROM pragma_table_info(?)"
     found = {table: [name for (name,) in conn.execute(columns, (table,))] for table in tables}
     conn.close()

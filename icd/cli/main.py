@@ -212,7 +212,7 @@ def _where(invocation: Invocation, flags: Flags, ask: Ask) -> Where:
     return Where(ask.cwd, flags.db)
 
 
-def _session(given: str | None) -> str | None:
+def _word(given: str | None) -> str | None:
     """The environment may hold any bytes; the database holds text."""
     return given.encode("utf-8", "backslashreplace").decode()[:200] if given else None
 
@@ -246,7 +246,12 @@ def _call(invocation: Invocation, flags: Flags, ask: Ask) -> Call:
         method=method,
         params=params,
         where=_where(invocation, flags, ask),
-        writer=Writer(invocation.pid, _session(env.get("CLAUDE_SESSION_ID"))),
+        writer=Writer(
+            invocation.pid,
+            _word(env.get("CLAUDE_SESSION_ID")),
+            _word(env.get("IC_TRACE_ID")),
+            _word(env.get("IC_SPAN_ID")),
+        ),
         deadline=deadline,
         verbose=flags.verbose,
         if_database=flags.if_database,

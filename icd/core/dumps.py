@@ -257,6 +257,8 @@ def take_in(conn: sqlite3.Connection, line: Line, *, now_ms: int) -> bool | None
             return conn.execute(_PUT_HOOK_POSITION, position).rowcount > 0
         case Counter():
             conn.execute(_COUNT, (line.name, line.value))
+            if line.name == "events_pruned":  # cursors over there have read that far
+                events.go_on_after(conn, line.value)
             return None
         case Migration():
             return None  # this database has a history of its own

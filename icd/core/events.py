@@ -15,11 +15,14 @@ import os
 import re
 import sqlite3
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
 from icd.core.names import check_name, check_scope, iso, shown
 from icd.core.state import Writer
 from icd.errors import CursorBehind, InvalidName
+
+# Payloads in one answer; the last may go beyond it, so that there is always one.
+BATCH_CHARACTERS = 8 * 1024 * 1024
 
 SOURCE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
@@ -114,6 +117,7 @@ FROM events
 # What narrows a search further is looked at row by row.
 _REST = """
   AND (:type IS NULL OR type = :type)
+  AND (:subject_id IS NULL OR subject_id = :subject_id)
   AND NOT (source = 'phase' AND coalesce(source_id, seq) <= :phase)
   AND NOT (source = 'dispatch' AND coalesce(source_id, seq) <= :dispatch)
   AND NOT (source = 'discovery' AND coalesce(source_id, seq) <= :discovery)
@@ -127,6 +131,8 @@ OF_RUN = (
     f"AND (:source IS NULL OR +source = :source) {_REST}"
 )
 _HEAD = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
+_RAISE_HEAD = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'events'"
+_SET_HEAD = "INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)"
 _OLDEST = "SELECT seq FROM events ORDER BY seq LIMIT 1"
 _PRUNED = "SELECT value FROM counters WHERE name = 'events_pruned'"
 
@@ -163,6 +169,18 @@ def append(conn: sqlite3.Connection, fact: Fact, *, actor: Writer, now_ms: int) 
     return added.lastrowid
 
 
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Which events somebody asks for; what is left out does not matter."""
+
+    since: int = 0
+    limit: int
+    run_id: str = ""
+    source: str | None = None
+    type: str | None = None
+    subject_id: str | None = None
+    marks: Marks = Marks()
+
+
 def read(
     conn: sqlite3.Connection,
     *,
@@ -171,29 +189,38 @@ def read(
     run_id: str = "",
     source: str | None = None,
     type: str | None = None,  # noqa: A002 -- the field's name
-    marks: Marks | None = None,
 ) -> list[Event]:
-    """Events after `since`, in order: at most `limit` of them."""
-    marks = marks or Marks()
-    wanted = {
-        "since": since,
-        "limit": limit,
-        "run_id": run_id,
-        "source": source,
-        "type": type,
-        "phase": marks.phase,
-        "dispatch": marks.dispatch,
-        "discovery": marks.discovery,
-        "interspect": marks.interspect,
-    }
-    statement = OF_RUN if run_id else OF_SOURCE if source is not None else ALL
-    return [_event(_Row(*row)) for row in conn.execute(statement, wanted)]
+    """Events after `since`, in order: at most `limit`, and fewer where payloads are large."""
+    wanted = Wanted(since=since, limit=limit, run_id=run_id, source=source, type=type)
+    return page(conn, wanted)[0]
+
+
+def page(conn: sqlite3.Connection, wanted: Wanted) -> tuple[list[Event], bool]:
+    """The same, and whether there may be more."""
+    statement = OF_RUN if wanted.run_id else ALL if wanted.source is None else OF_SOURCE
+    values = structs.asdict(wanted) | structs.asdict(wanted.marks)
+    del values["marks"]
+    found: list[Event] = []
+    size = 0
+    for columns in conn.execute(statement, values):
+        row = _Row(*columns)
+        found.append(_event(row))
+        size += len(row.payload or "") + len(row.reason)
+        if size >= BATCH_CHARACTERS:
+            return found, True
+    return found, len(found) >= wanted.limit
 
 
 def head(conn: sqlite3.Connection) -> int:
     """The sequence number of the last event that was ever recorded."""
     row = conn.execute(_HEAD).fetchone()
     return int(row[0]) if row else 0
+
+
+def go_on_after(conn: sqlite3.Connection, seq: int) -> None:
+    """Give no number up to this one to any later event."""
+    if not conn.execute(_RAISE_HEAD, (seq,)).rowcount:
+        conn.execute(_SET_HEAD, (seq,))
 
 
 def oldest(conn: sqlite3.Connection) -> int:

@@ -47,7 +47,7 @@ class Changes:
         if not (self._listeners or self._signal):
             return
         touched: Touched = None if unknown else _touched(calls)
-        if touched is None or touched:
+        if touched is None or touched or any(call.method.appends for call in calls):
             self.tell(touched)
 
     def tell(self, touched: Touched = None) -> None:

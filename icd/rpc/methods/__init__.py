@@ -7,6 +7,8 @@ from icd.rpc.method import Method
 NOUNS = {
     "state": "state",
     "sentinel": "sentinels",
+    "events": "events",
+    "cursor": "cursors",
     "compat": "compat",
     "statusline": "statusline",
     "db": "database",
