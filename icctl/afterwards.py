@@ -16,7 +16,6 @@ from icd.db.paths import Where
 from icd.errors import IcError
 from icd.hooks import files
 from icd.hooks.environment import HOOK
-from icd.hooks.process import NotStarted, Outcome
 from icd.hooks.trust import Trust
 from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Method, Params
 from icd.rpc.methods import hooks as methods
@@ -33,67 +32,83 @@ def run_hooks(database: str, settings: Settings, home: str, answer: Ask) -> None
     project = files.project(database)
     if project is None or HOOK in os.environ:
         return  # a hook that records events leaves them to whoever runs it
-    trust = Trust(home, project)
-    until = time.monotonic() + settings.hook_seconds
     try:
-        programs = trust.runnable()
-        if programs and _ask(answer, database, methods.PENDING, methods.Pending([*programs])):
-            trust.acquire(until)
-            try:
-                _deliver(database, trust, settings, home, answer, until)
-            finally:
-                trust.release()
-    except (IcError, OSError, NotStarted):
+        _Round(database, settings, home, Trust(home, project), answer).run()
+    except (IcError, OSError):
         return  # the position says what is still to be delivered
 
 
-def _deliver(
-    database: str, trust: Trust, settings: Settings, home: str, answer: Ask, until: float
-) -> None:
-    from icd.hooks.delivery import deliver, done
+class _Round:
+    """What one process delivers of one database."""
 
-    last: Done | None = None
-    while True:
-        programs = trust.runnable() if time.monotonic() < until else {}
-        step = methods.Step([*programs], last)
-        delivery: Delivery | None = _ask(answer, database, methods.STEP, step)
-        if delivery is None:
-            return
+    def __init__(
+        self, database: str, settings: Settings, home: str, trust: Trust, answer: Ask
+    ) -> None:
+        self._database = database
+        self._seconds = settings.hook_seconds
+        self._home = home
+        self._trust = trust
+        self._answer = answer
+
+    def run(self) -> None:
+        until = time.monotonic() + self._seconds
+        programs = self._trust.runnable()
+        if programs and self._ask(methods.PENDING, methods.Pending([*programs])):
+            self._trust.acquire(until)
+            try:
+                self._deliver(until)
+            finally:
+                self._trust.release()
+
+    def _deliver(self, until: float) -> None:
+        last: Done | None = None
+        while True:
+            programs = self._trust.runnable() if time.monotonic() < until else {}
+            delivery: Delivery | None = self._ask(methods.STEP, methods.Step([*programs], last))
+            if delivery is None:
+                return
+            last = self._run_one(delivery, programs[delivery.hook])
+
+    def _run_one(self, delivery: Delivery, program: str) -> Done:
+        from icd.hooks.delivery import deliver, done  # only who has something to deliver pays
+
         outcome = deliver(
             delivery,
-            programs[delivery.hook],
-            project=trust.project,
-            database=database,
+            program,
+            project=self._trust.project,
+            database=self._database,
             own=os.environ,
-            seconds=settings.hook_seconds,
+            seconds=self._seconds,
         )
-        last = done(delivery, outcome)
         if outcome.output or outcome.problem:
-            _log(home, trust.project, delivery, outcome)
+            clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            verdict = outcome.problem or "ran"
+            line = f"--- {clock} {self._trust.project}: {delivery.hook} {verdict}"
+            _log(self._home, os.fsencode(f"{line}, event {delivery.seq}\n") + outcome.output)
+        return done(delivery, outcome)
+
+    def _ask(self, method: Method, params: Params) -> Any:
+        call = Call(
+            method=method,
+            params=params,
+            where=Where("", self._database),
+            writer=Writer(os.getppid()),
+            deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
+        )
+        found = self._answer(call)
+        if found.error is not None:
+            raise found.error
+        return found.result
 
 
-def _ask(answer: Ask, database: str, method: Method, params: Params) -> Any:
-    call = Call(
-        method=method,
-        params=params,
-        where=Where("", database),
-        writer=Writer(os.getppid()),
-        deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
-    )
-    found = answer(call)
-    if found.error is not None:
-        raise found.error
-    return found.result
-
-
-def _log(home: str, project: str, delivery: Delivery, outcome: Outcome) -> None:
+def _log(home: str, entry: bytes) -> None:
     path = os.path.join(home, LOG)
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "ab") as log:
-        if log.tell() > LOG_BYTES:
-            os.replace(path, f"{path}.1")
-        clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        verdict = outcome.problem or "ran"
-        line = f"--- {clock} {project}: {delivery.hook} {verdict}, event {delivery.seq}\n"
-        log.write(os.fsencode(line) + outcome.output)
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(os.open(path, flags, 0o600), "ab") as log:
+            log.write(entry)
+            if log.tell() > LOG_BYTES:
+                os.replace(path, f"{path}.1")
+    except OSError:
+        return  # the failure itself is an event

@@ -52,7 +52,7 @@ def list_(world: World) -> Local:
         ]
         if world.json:
             return render.to_json(found)
-        return render.text(*("\t".join([e.name, e.state, e.problem]).rstrip() for e in found))
+        return render.text(*(f"{e.name}\t{e.state}\t{e.problem}".rstrip() for e in found))
 
     return Local(run)
 

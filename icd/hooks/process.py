@@ -48,7 +48,7 @@ class Outcome(Struct, frozen=True):
     is_stopped: bool = False  # through no fault of its own: it shall run again
 
 
-class NotStarted(Exception):
+class NotStarted(OSError):
     """The machine had no room for a process; try again later."""
 
 
