@@ -58,7 +58,7 @@ def list_(world: World) -> Local:
 
 
 @click.command("trust", add_help_option=False, short_help="Have hooks run from now on.")
-@click.argument("name", required=False, metavar="[NAME]")
+@click.argument("name", required=False, metavar="[NAME]", type=click.Choice(NAMES))
 def trust(world: World, *, name: str | None) -> Local:
     """Trust the hook NAME, or all hooks of this project, with the content that they have now.
 
@@ -72,7 +72,7 @@ def trust(world: World, *, name: str | None) -> Local:
       icctl hooks trust
       icctl hooks trust on-phase-advance
     """
-    wanted = _wanted(name)
+    wanted = [name] if name else [*NAMES]
 
     def run(ask: Caller) -> Output:
         trust = _trust(world)
@@ -89,7 +89,7 @@ def trust(world: World, *, name: str | None) -> Local:
 
 
 @click.command("untrust", add_help_option=False, short_help="Have hooks run no longer.")
-@click.argument("name", required=False, metavar="[NAME]")
+@click.argument("name", required=False, metavar="[NAME]", type=click.Choice(NAMES))
 def untrust(world: World, *, name: str | None) -> Local:
     """Trust the hook NAME, or any hook of this project, no longer; also one that is gone by now.
 
@@ -100,7 +100,7 @@ def untrust(world: World, *, name: str | None) -> Local:
       icctl hooks untrust
       icctl hooks untrust on-event
     """
-    wanted = _wanted(name)
+    wanted = [name] if name else [*NAMES]
 
     def run(_ask: Caller) -> Output:
         trust = _trust(world)
@@ -110,13 +110,6 @@ def untrust(world: World, *, name: str | None) -> Local:
         return render.text(*gone, exit_code=0 if gone else 1)
 
     return Local(run)
-
-
-def _wanted(name: str | None) -> list[str]:
-    if name is None:
-        return [*NAMES]
-    methods.check_name(name)
-    return [name]
 
 
 def _told(world: World, found: list[files.Found]) -> Output:

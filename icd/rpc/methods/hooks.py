@@ -5,7 +5,8 @@ Only `hook.begin` is in the table.  The rest is asked by whoever runs hooks, for
 
 from icd.core import hooks
 from icd.core.hooks import NAMES, Delivery, Done
-from icd.errors import NoHook
+from icd.core.names import shown
+from icd.errors import InvalidName
 from icd.rpc.method import Context, Method, Params, no_rows
 from icd.rpc.results import Result
 
@@ -33,12 +34,9 @@ class Step(Params):
 
 def check(params: Begin) -> None:
     for hook in params.hooks:
-        check_name(hook)
-
-
-def check_name(hook: str) -> None:
-    if hook not in NAMES:
-        raise NoHook(f"{hook!r} is not the name of a hook", hint=f"use one of {', '.join(NAMES)}")
+        if hook not in NAMES:
+            hint = f"use one of {', '.join(NAMES)}"
+            raise InvalidName(f"{shown(hook)} is not the name of a hook", hint=hint)
 
 
 def begin(ctx: Context, p: Begin) -> Begun:
