@@ -7,6 +7,7 @@ import os
 import time
 
 from icctl import hot
+from icctl.following import following
 from icd import __version__, config
 from icd.cli.invocation import LOOK_AGAIN_SECONDS, Errand, Invocation, Need, Output, Plan
 from icd.cli.main import advance, plan, run_errand
@@ -49,8 +50,13 @@ def execute(request: hot.Request, limit: float, owed: Owed) -> Output:
             return planned
         if isinstance(planned, Need):
             request.attach((planned.what.encode(), planned.limit, os.fsencode(planned.path)))
-        else:
-            return _carry_out(request, planned, invocation.env.get("HOME"), owed)
+            continue
+        output = _carry_out(request, planned, invocation.env.get("HOME"), owed)
+        if not output.then:
+            return output
+        if not request.deliver(output.stdout, output.stderr):
+            return Output(0)
+        request = following(request, output.then)
 
 
 def _carry_out(

@@ -112,6 +112,8 @@ class Kept(hot.Request):
             while not isinstance(answer := hot.ask(self, self.deadline), int):
                 if answer is None:
                     return "a"
+                if isinstance(answer, hot.Request):
+                    return "n"  # we did not say that we know how
                 if answer[0] != b"stdin" or not has_stdin:
                     return "-"  # the shell can read it
                 self.attach(answer)

@@ -23,10 +23,8 @@ ABSENT = (ENOENT, ECONNREFUSED, ENOTDIR)
 FORBIDDEN = (EPERM, EACCES, EAFNOSUPPORT)
 # Reading or writing failed because the peer closed before it had read our request.
 NOT_EXECUTED = (EPIPE, ECONNRESET, ENOTCONN)
-
 # Whoever was to read our output has left, and did not want it.
 GONE = (EPIPE, EBADF)
-
 NOT_SENT = False
 DEFAULT_MS = 5000
 MARGIN = 0.05
@@ -51,8 +49,12 @@ def main(argv: list[str], program: str) -> int:
 
         handed = accept()
         program = handed.program if handed else program
+    for fd in (0, 1, 2):  # what is closed would be given to the next file, and written into
+        try:
+            posix.fstat(fd)
+        except OSError:
+            posix.open("/dev/null", posix.O_RDWR)
     try:
-        fill_standard_descriptors()
         if argv[:1] == ["--helper"]:
             from icctl.helper import serve
 
@@ -89,12 +91,14 @@ class Request:
         encoding = sys.getfilesystemencoding()
         self.argv = argv
         self.program = program
+        self.world = world
         self.id = posix.urandom(12).hex()
         self.inputs: list[Input] = []
         self.fields = [
             b"n" + program.encode(encoding, "surrogateescape"),
             b"r" + __version__.encode(),
             b"y" + b"".join(b"1" if posix.isatty(fd) else b"0" for fd in (0, 1, 2)),
+            b"c1" if self.streams else b"c0",
             *world,
             *(b"a" + word.encode(encoding, "surrogateescape") for word in argv),
         ]
@@ -137,6 +141,10 @@ class Request:
             site.main()
             from icctl.direct import run_here
         return run_here(self, limit)
+
+
+# An exit status, a need for input, the request to go on with, or None for "run it there".
+Answer = int | Need | Request | None
 
 
 def world() -> list[bytes]:
@@ -184,18 +192,19 @@ def insist(
                 raise GiveUp("no daemon") from None
             raise GiveUp("unknown" if unknown or exc.args[0] else "late", limit) from None
         else:
-            if answer is None:
-                return request.run_here(limit)
-            if isinstance(answer, int):
-                return answer
-            request.attach(answer)
+            if answer is None or isinstance(answer, int):
+                return request.run_here(limit) if answer is None else answer
+            if isinstance(answer, Request):
+                request, unknown = answer, False
+            else:
+                request.attach(answer)
             deadline = time.monotonic() + limit  # reading the input was the caller's own time
             continue
         time.sleep(0.005)
 
 
-def ask(request: Request, deadline: float) -> int | Need | None:
-    """One attempt, one connection: an exit status, a need for input, or None for "run it there"."""
+def ask(request: Request, deadline: float) -> Answer:
+    """One attempt, one connection."""
     sock = connect(deadline)
     try:
         sent = False
@@ -225,19 +234,23 @@ class Reply:
         self.streaming = False
         self.buffer = b""
 
-    def read(self) -> int | Need | None:
+    def read(self) -> Answer:
         try:
             return self.parse()
         except (ValueError, TypeError):
             raise GiveUp("nonsense") from None
 
-    def parse(self) -> int | Need | None:
+    def parse(self) -> Answer:
         while True:
             head, *words = line = self.line().split(b" ")
             if line == [b"!", b"local"]:
                 return None
             if head == b"?":
                 return self.need(*words)
+            if head == b"&":
+                from icctl.following import go_on
+
+                return go_on(self, *words)
             exit_status = -1 if head == b"+" else number(head, most=255)
             if exit_status < 0:
                 self.stream()
@@ -324,7 +337,8 @@ def connect_once(deadline: float) -> socket:
         try:
             sock.settimeout(left(deadline, sent=False))
             sock.connect(path)
-            if peer_uid(sock) == posix.geteuid():
+            uid = sock.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)[4:8]
+            if int.from_bytes(uid, sys.byteorder) == posix.geteuid():
                 return sock
             say(f"icctl: the socket {path} belongs to another user and is not used\n")
         except BlockingIOError:
@@ -348,10 +362,6 @@ def sockets() -> list[str]:
         return [given.decode("utf-8", "surrogateescape")]
     uid = posix.geteuid()
     return [f"/run/user/{uid}/intercore/icd.sock", f"/tmp/intercore-{uid}/icd.sock"]
-
-
-def peer_uid(sock: socket) -> int:
-    return int.from_bytes(sock.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)[4:8], sys.byteorder)
 
 
 def timeout_ms(argv: list[str]) -> float:
@@ -388,12 +398,3 @@ def write(fd: int, data: bytes) -> int:
 
 def say(text: str) -> None:
     write(2, text.encode(sys.getfilesystemencoding(), "surrogateescape"))
-
-
-def fill_standard_descriptors() -> None:
-    """What was closed would be given to the next file we open, and our output written into it."""
-    for fd in (0, 1, 2):
-        try:
-            posix.fstat(fd)
-        except OSError:
-            posix.open("/dev/null", posix.O_RDWR)

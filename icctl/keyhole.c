@@ -137,9 +137,10 @@ static void frame(struct call *c, FILE *f)
     /* The daemon is told to be done a little before we stop listening: its "no" still arrives. */
     int64_t margin = (c->deadline - now()) / 10;
     int64_t deadline = c->deadline - (margin < MARGIN_MS ? margin : MARGIN_MS);
-    fprintf(f, "ic1 %d%ci%s%cn%s%c", c->count + c->inputs + 7, 0, c->id, 0, c->program, 0);
+    fprintf(f, "ic1 %d%ci%s%cn%s%c", c->count + c->inputs + 8, 0, c->id, 0, c->program, 0);
     fprintf(f, "v%s%cp%d%ct%lld%c", c->door, 0, (int)c->parent, 0, (long long)deadline, 0);
     fprintf(f, "y%d%d%d%cr%s%c", isatty(0), isatty(1), isatty(2), 0, INTERCORE_VERSION, 0);
+    fprintf(f, "c%d%c", !c->keeps, 0);
     append(f, &c->fields);
     append(f, &c->heads);
     append(f, &c->tail);
@@ -282,6 +283,23 @@ static bool is(const char *line, const char *word, size_t *numbers, size_t count
     return true;
 }
 
+/* The same caller with other arguments, each ended by NUL. */
+static enum outcome follow(struct call *c, const char *words, size_t size)
+{
+    struct bytes before = c->fields;
+    if (!size || words[size - 1]) return NONSENSE;
+    start(&c->fields);
+    fwrite(before.data, 1, c->world, c->fields.file);
+    for (const char *word = words; word < words + size; word += strlen(word) + 1)
+        fprintf(c->fields.file, "a%s%c", word, 0);
+    fflush(c->fields.file);
+    stop(&before);
+    c->count = 0;
+    for (const char *at = c->fields.data; at < c->fields.data + c->fields.size; at += strlen(at) + 1)
+        c->count++;
+    return FOLLOWED;
+}
+
 static enum outcome read_reply(struct call *c, struct reply *r)
 {
     for (bool more = true, gone = false; more && !gone;) {
@@ -294,6 +312,12 @@ static enum outcome read_reply(struct call *c, struct reply *r)
         if (c->needs_file || is(line, "? stdin ", n, 1)) {
             c->needs = n[0];
             return (ended = hear(c, r, n[1], 0)) ? ended : NEEDED;
+        }
+        if (!c->keeps && is(line, "& ", n, 3)) {
+            if ((ended = hear(c, r, n[0] + n[1], n[2]))) return ended;
+            c->out = n[0], c->err = n[1];
+            if ((ended = print(c, &gone)) || gone) return c->exit = 0, ended;
+            return follow(c, c->said + n[0] + n[1], n[2]);
         }
         more = is(line, "+ ", n + 1, 2);
         if (!more && (!is(line, "", n, 3) || n[0] > 255)) return NONSENSE;
@@ -329,7 +353,8 @@ static enum outcome ask(struct call *c)
     r.sent = ended == ANSWERED;
     if (ended != LATE) ended = read_reply(c, &r);
     stop(&f);
-    c->line = ended == NEEDED || (ended == ANSWERED && c->keeps) ? r.fd : 0;
+    bool keeps = ended == NEEDED || ended == FOLLOWED || (ended == ANSWERED && c->keeps);
+    c->line = keeps ? r.fd : 0;
     if (!c->line) close(r.fd);
     return kept && ended == ABSENT ? ask(c) : ended;
 }
@@ -338,8 +363,11 @@ static enum outcome ask(struct call *c)
 enum outcome insist(struct call *c)
 {
     fflush(c->fields.file);
+    stop(&c->heads);
+    stop(&c->tail);
     start(&c->heads);
     start(&c->tail);
+    c->inputs = 0;
     enum outcome ended = begin(c) ? ask(c) : UNTRIED;
     for (; ended == NEEDED; ended = ask(c)) {
         if (c->keeps && (c->needs_file || !c->has_stdin)) return UNTRIED; /* the shell can read it */
@@ -403,8 +431,23 @@ static bool look_around(struct call *c, char **argv)
         const char *value = getenv(names[i]);
         if (value) c->count++, fprintf(c->fields.file, "e%s=%s%c", names[i], value, 0);
     }
+    fflush(c->fields.file);
+    c->world = c->fields.size;
     for (; *argv; argv++) c->count++, fprintf(c->fields.file, "a%s%c", *argv, 0);
     return true;
+}
+
+/* The arguments of a call that followed another, for whoever takes over. */
+static char **arguments(const struct call *c, char *program)
+{
+    static char **argv;
+    free(argv);
+    if (!(argv = calloc((size_t)c->count + 2, sizeof *argv))) fail("no memory");
+    size_t n = 0;
+    argv[n++] = program;
+    for (char *at = c->fields.data + c->world; at < c->fields.data + c->fields.size; at += strlen(at) + 1)
+        argv[n++] = at + 1;
+    return argv;
 }
 
 int main(int argc, char **argv)
@@ -423,6 +466,7 @@ int main(int argc, char **argv)
     if (helper && argc == 3 && help(&c, atoi(argv[2]))) return 0;
     bool ours = !helper && !getenv("INTERCORE_HANDOVER") && look_around(&c, argv + (argc > 0));
     enum outcome ended = ours ? insist(&c) : UNTRIED;
+    while (ended == FOLLOWED) argv = arguments(&c, argv[0]), ended = insist(&c);
     if (ended != ANSWERED) hand_over(&c, ended, argv);
     return c.exit;
 }

@@ -15,6 +15,7 @@
 /* How a call ended; the Python client is told the letter (icctl/handover.py). */
 enum outcome {
     ANSWERED,
+    FOLLOWED,         /* all was written, and another call is to follow */
     NEEDED,           /* nothing was done: once more, with the input that was asked for */
     UNTRIED = '-',    /* not for us */
     ABSENT = 'a',     /* no daemon executed it */
@@ -41,6 +42,7 @@ struct call {
     int64_t limit, deadline;          /* in milliseconds, as all times here */
     struct bytes fields, heads, tail; /* the caller's; of the input asked for; that input itself */
     int count, inputs;                /* the number of fields of either kind */
+    size_t world;                     /* fields before the arguments, in bytes */
     bool has_stdin;                   /* a helper's call: there is input that may be asked for */
     bool needs_file;                  /* asked for is the file `said`, else stdin */
     size_t needs;                     /* at most so many bytes of it */

@@ -91,6 +91,11 @@ class NoCommonProtocol(IcError):
     )
 
 
+class ClientTooOld(IcError):
+    code, name = -32005, "client_too_old"
+    hint = "upgrade icctl; from the bash library, use its functions"
+
+
 # --- payloads -------------------------------------------------------------------------------
 
 

@@ -4,10 +4,14 @@ from importlib import import_module
 
 import click
 
-# Nouns with verbs below them, then commands that stand alone; in the order of the usage text.
+# Nouns with verbs or other nouns below them, then commands that stand alone; in the order of the
+# usage text.
 GROUPS = {
     "state": ("state", "small JSON documents by key and scope"),
     "sentinel": ("sentinels", "throttle guards: one claim per interval"),
+    "events": ("events", "the log of everything that happened"),
+    "events cursor": ("cursors", "how far consumers of events have read"),
+    "interspect": ("interspect", "events about agents"),
     "compat": ("compat", "the way over from legacy temporary files"),
     "hooks": ("hooks", "programs of the project that run after a commit"),
     "config": ("config", "the settings"),
@@ -30,9 +34,19 @@ SINGLES = {
 }
 
 
+def noun(words: list[str]) -> str | None:
+    """The noun that a command line begins with, the longer one if there are two."""
+    return next((n for n in (" ".join(words[:2]), words[0]) if n in GROUPS), None)
+
+
 def verbs(noun: str) -> dict[str, click.Command]:
     """The commands below a noun, by name."""
     return _commands(GROUPS[noun][0])
+
+
+def below(noun: str) -> list[str]:
+    """The nouns that stand below another one, by their last word."""
+    return [name.rpartition(" ")[2] for name in GROUPS if name.rpartition(" ")[0] == noun]
 
 
 def single(name: str) -> click.Command:

@@ -30,6 +30,7 @@ class Invocation(msgspec.Struct):
     program: str = "icctl"
     door: str = "json-rpc"  # which client the caller used
     client_version: str = ""  # unknown
+    continues: bool = True  # whether the client knows `Output.then`
     is_terminal: bool = False  # whether a person reads what goes to stderr
     host: Literal["daemon", "direct"] = "daemon"
     env: dict[str, str] = {}
@@ -55,6 +56,8 @@ class Output(msgspec.Struct):
     stderr: bytes = b""
     bug: IcError | None = None  # for the host's log
     refused: Refusal | None = None
+    # Once all of it has been written, the caller runs this, and its exit status is what counts.
+    then: list[str] = []
 
 
 class Need(msgspec.Struct):
@@ -157,6 +160,11 @@ class World(msgspec.Struct):
         if isinstance(content, str):
             raise UnreadableInput(f"cannot read {path}: {content}")
         return content
+
+    def directory(self, given: str | None) -> str:
+        """The directory that is meant, as text that can be stored."""
+        path = os.path.normpath(os.path.join(self.invocation.cwd, given or ""))
+        return path.encode("utf-8", "backslashreplace").decode()
 
     def path(self, file: str) -> str:
         """A file as the caller names it, seen from anywhere."""

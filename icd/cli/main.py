@@ -62,12 +62,12 @@ def _plan(invocation: Invocation) -> Plan | Errand | Need | Output:
         if words[0] in commands.SINGLES:
             context, words = words[0], words[1:]
             command = commands.single(context)
-        elif words[0] in commands.GROUPS:
-            context = words[0]
-            if flags.help and len(words) == 1:
-                return Output(0, texts.noun(invocation.program, context))
-            command = _verb(context, words[1:])
-            context, words = f"{context} {command.name}", words[2:]
+        elif noun := commands.noun(words):
+            context, words = noun, words[noun.count(" ") + 1 :]
+            if flags.help and not words:
+                return Output(0, texts.noun(invocation.program, noun))
+            command = _verb(noun, words)
+            context, words = f"{noun} {command.name}", words[1:]
         else:
             return _unknown(invocation.program, words[0])
         if flags.help:
@@ -179,10 +179,11 @@ def _unknown(program: str, word: str) -> Output:
 
 def _verb(noun: str, words: list[str]) -> click.Command:
     verbs = commands.verbs(noun)
+    known = ", ".join([*verbs, *commands.below(noun)])
     if not words:
-        raise Usage(f"missing subcommand ({', '.join(verbs)})")
+        raise Usage(f"missing subcommand ({known})")
     if words[0] not in verbs:
-        raise Usage(f"unknown subcommand: {words[0]}", hint=f"use one of {', '.join(verbs)}")
+        raise Usage(f"unknown subcommand: {words[0]}", hint=f"use one of {known}")
     return verbs[words[0]]
 
 

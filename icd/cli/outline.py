@@ -48,14 +48,17 @@ def everywhere() -> list[Option]:
 
 def beginnings() -> list[tuple[str, str]]:
     """The first words of a command line, with what each is about."""
-    nouns = [(noun, about) for noun, (_, about) in commands.GROUPS.items()]
+    nouns = [(noun, about) for noun, (_, about) in commands.GROUPS.items() if " " not in noun]
     singles = [(leaf.name, leaf.about) for leaf in leaves() if " " not in leaf.name]
     return [*nouns, *singles, ("help", "help for a command")]
 
 
 def verbs(noun: str) -> list[tuple[str, str]]:
-    below = (leaf for leaf in leaves() if leaf.name.startswith(f"{noun} "))
-    return [(leaf.name.partition(" ")[2], leaf.about) for leaf in below]
+    """What may follow a noun: verbs, and other nouns."""
+    found = [(leaf.name, leaf.about) for leaf in leaves()]
+    found += [(name, about) for name, (_, about) in commands.GROUPS.items()]
+    split = ((*name.rpartition(" "), about) for name, about in found)
+    return [(word, about) for above, _, word, about in split if above == noun]
 
 
 def _leaf(name: str, command: click.Command) -> Leaf:

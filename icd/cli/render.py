@@ -1,6 +1,7 @@
 """How results look: plain lines for scripts and people, or the original's JSON style."""
 
 import os
+from collections.abc import Sequence
 
 import msgspec
 
@@ -23,9 +24,20 @@ def to_json(value: object, exit_code: int = 0) -> Output:
         data = msgspec.json.encode(value, order="sorted")
     except UnicodeEncodeError:
         data = msgspec.json.encode(_readable(msgspec.to_builtins(value)), order="sorted")
-    # These three and line breaks stand only inside strings or between tokens of a stored payload.
-    data = data.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
-    return Output(exit_code, data.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
+    # Line breaks stand only between the tokens of a stored payload.
+    return Output(exit_code, _escaped(data).replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
+
+
+def lines(values: Sequence[object]) -> Output:
+    """JSON lines, with the fields in the order in which they are declared."""
+    encoded = (msgspec.json.encode(value).replace(b"\n", b" ") for value in values)
+    data = b"".join(line.replace(b"\r", b" ") + b"\n" for line in encoded)
+    return Output(0, _escaped(data))
+
+
+def _escaped(data: bytes) -> bytes:
+    """These three stand only inside strings."""
+    return data.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
 
 
 def _readable(value: object) -> object:

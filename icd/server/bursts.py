@@ -195,5 +195,6 @@ async def _command(
         exit=output.exit,
         stdout=output.stdout.decode("utf-8", "replace"),
         stderr=output.stderr.decode("utf-8", "replace"),
+        then=output.then or None,
     )
     return Answer(result=ran)

@@ -3,10 +3,12 @@
 Request   `ic1 N` NUL, then N fields, each a letter and a value and NUL, then attachments:
           i request id · t deadline in milliseconds of CLOCK_MONOTONIC · n program ·
           v which client sends this · r its version · d directory · p parent's pid ·
-          y which of 0 1 2 are terminals · e NAME=VALUE · a argument ·
+          c whether it knows `&` · y which of 0 1 2 are terminals · e NAME=VALUE · a argument ·
           s LENGTH: (stdin follows) · f LENGTH:PATH (a file follows) · x ERRNO:PATH (unreadable)
 Reply     `EXIT OUT ERR` newline and OUT + ERR raw bytes;
           `+ OUT ERR` newline and bytes: more follows;
+          `& OUT ERR LENGTH` newline and bytes, then LENGTH bytes of arguments, each ended by NUL:
+          once all is written, send a new request with these;
           `? stdin LIMIT` or `? file LIMIT LENGTH` newline and PATH: send this and ask again;
           `! local`: run it in your own process.
 
@@ -58,6 +60,7 @@ def invocation(frame: bytes) -> Invocation:
     assert whole is not None, "the inbox hands out complete frames only"
     fields, attachments, _ = whole
     found = Invocation(argv=[], cwd="/", deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000)
+    found.continues = False
     for field in fields:
         letter, value = field[:1], field[1:]
         if letter == b"a":
@@ -88,6 +91,8 @@ def _set(found: Invocation, letter: bytes, value: bytes) -> None:
         found.door = value.decode("utf-8", "backslashreplace").replace("-", " ")[:64]
     elif letter == b"r":
         found.client_version = _version(value)
+    elif letter == b"c":
+        found.continues = value == b"1"
     elif letter == b"y":
         found.is_terminal = value[2:3] == b"1"
     elif letter == b"d":
@@ -102,6 +107,10 @@ def _set(found: Invocation, letter: bytes, value: bytes) -> None:
 
 
 def reply(answer: Output | Need) -> bytes:
+    if isinstance(answer, Output) and answer.then:
+        words = b"".join(os.fsencode(word) + b"\0" for word in answer.then)
+        head = f"& {len(answer.stdout)} {len(answer.stderr)} {len(words)}\n"
+        return head.encode() + answer.stdout + answer.stderr + words
     if isinstance(answer, Output):
         head = f"{answer.exit} {len(answer.stdout)} {len(answer.stderr)}\n"
         return head.encode() + answer.stdout + answer.stderr

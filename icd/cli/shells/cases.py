@@ -31,11 +31,11 @@ def valued() -> str:
 
 def places(found: list[Leaf]) -> list[tuple[str, str]]:
     """What the next word makes of a place, by `place:word`; an unknown one leads nowhere."""
-    ways = [(f":{noun}", noun) for noun in GROUPS]
-    for leaf in found:
-        noun, _, verb = leaf.name.rpartition(" ")
-        ways.append((f"{noun}:{verb}", leaf.name))
-    return [*ways, *((f"{noun}:*", NOWHERE) for noun in ["", *GROUPS])]
+    ways = []
+    for name in [*GROUPS, *(leaf.name for leaf in found)]:
+        above, _, word = name.rpartition(" ")
+        ways.append((f"{_place(above)}:{word}", name))
+    return [*ways, *((f"{_place(noun)}:*", NOWHERE) for noun in ["", *GROUPS])]
 
 
 def values(found: list[Leaf]) -> list[tuple[str, Offer]]:
@@ -57,7 +57,7 @@ def options(found: list[Leaf]) -> list[tuple[str, Offer]]:
 def arguments(found: list[Leaf]) -> list[tuple[str, Offer]]:
     """Nouns, verbs, and the arguments of a command that are no words of the caller's own."""
     offers = [("''", Offer(tuple(beginnings())))]
-    offers += [(noun, Offer(tuple(verbs(noun)))) for noun in GROUPS]
+    offers += [(quote(noun), Offer(tuple(verbs(noun)))) for noun in GROUPS]
     offers += [(quote(leaf.name), _offer(slot)) for leaf in found for slot in leaf.slots]
     return [(place, offer) for place, offer in offers if offer != Offer()]
 
@@ -83,6 +83,10 @@ def fill(
         options=cases(20, options(found), add),
         arguments=cases(20, arguments(found), assign),
     )
+
+
+def _place(noun: str) -> str:
+    return quote(noun) if noun else ""
 
 
 def _offer(slot: Slot) -> Offer:

@@ -199,6 +199,7 @@ class Ran(Result):
     stderr: str = ""
     need: str | None = None
     path: str | None = None
+    then: list[str] | None = None
 
 
 def no_common_protocol(offered: list[int]) -> NoCommonProtocol:

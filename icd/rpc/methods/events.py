@@ -56,6 +56,8 @@ class Consume(Params):
     limit: Limit = LIMIT
     source: str | None = None
     type: str | None = None
+    since: Seq | None = None
+    marks: Marks = Marks()
     acked: Seq | None = None
 
 
@@ -99,22 +101,15 @@ def record(ctx: Context, p: Record) -> Recorded:
 def tail(ctx: Context, p: Tail) -> Batch:
     if p.since:  # zero asks for whatever there is
         events.require_kept(ctx.conn, p.since, hint="read on from the oldest, with since 0")
-    wanted = Wanted(
-        since=p.since,
-        limit=p.limit,
-        run_id=p.run_id,
-        source=p.source,
-        type=p.type,
-        subject_id=p.subject_id,
-        marks=p.marks,
-    )
-    return _batch(ctx, wanted)
+    return _batch(ctx, p)
 
 
 def consume(ctx: Context, p: Consume) -> Batch:
     if p.acked is not None:
         cursors.advance(ctx.conn, p.consumer, p.run_id, p.acked, now_ms=ctx.now_ms)
     cursor = cursors.use(ctx.conn, p.consumer, p.run_id, now_ms=ctx.now_ms)
+    if p.since is not None or p.marks != Marks():
+        return tail(ctx, _from(p, p.since or 0))
     if cursor is not None:
         hint = _START_OVER.format(cursor.key, cursor.key)
         events.require_kept(ctx.conn, cursor.seq, hint=hint)
@@ -123,9 +118,7 @@ def consume(ctx: Context, p: Consume) -> Batch:
             f"the cursor of {p.consumer} had not been used for a day and is gone: it starts again "
             f"at the oldest event; 'icctl events cursor register {p.consumer} --durable' keeps it"
         )
-    since = cursor.seq if cursor else 0
-    wanted = Wanted(since=since, limit=p.limit, run_id=p.run_id, source=p.source, type=p.type)
-    return _batch(ctx, wanted)
+    return _batch(ctx, _from(p, cursor.seq if cursor else 0))
 
 
 def prune(ctx: Context, p: Prune) -> Pruned:
@@ -175,9 +168,24 @@ def _fact(p: Record) -> Fact:
     )
 
 
-def _batch(ctx: Context, wanted: Wanted) -> Batch:
+def _from(p: Consume, since: int) -> Tail:
+    return Tail(
+        since=since, limit=p.limit, run_id=p.run_id, source=p.source, type=p.type, marks=p.marks
+    )
+
+
+def _batch(ctx: Context, p: Tail) -> Batch:
+    wanted = Wanted(
+        since=p.since,
+        limit=p.limit,
+        run_id=p.run_id,
+        source=p.source,
+        type=p.type,
+        subject_id=p.subject_id,
+        marks=p.marks,
+    )
     found, more = events.page(ctx.conn, wanted)
-    through = found[-1].seq if more else max(wanted.since, events.head(ctx.conn))
+    through = found[-1].seq if more else max(p.since, events.head(ctx.conn))
     return Batch(found, through, more)
 
 
