@@ -63,6 +63,10 @@ NEXT = "SELECT seq FROM events WHERE seq > ? AND source <> 'hook' ORDER BY seq L
 NEXT_OF_SOURCE = "SELECT seq FROM events WHERE source = ? AND seq > ? ORDER BY seq LIMIT 1"
 
 
+# Line breaks stand only between the tokens of a stored payload, the others only inside strings.
+_ONE_LINE = str.maketrans({"\n": " ", "\r": " ", "<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
 def begin(conn: sqlite3.Connection, hooks: Sequence[str]) -> int:
     """Have the hooks start with the next event; the last one that they do not get is returned."""
     head = events.head(conn)
@@ -144,5 +148,5 @@ def _next_of(conn: sqlite3.Connection, hook: str) -> int | None:
 
 def _json(event: events.Event, *, redelivery: bool) -> str:
     """The line of `events tail`, and at its end whether it may have been delivered before."""
-    line = msgspec.json.encode(event).decode()
+    line = msgspec.json.encode(event).decode().translate(_ONE_LINE)
     return f'{line[:-1]},"redelivery":true}}' if redelivery else line

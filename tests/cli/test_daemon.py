@@ -176,7 +176,7 @@ def test_a_measured_database_shows_its_size_and_one_that_hangs_is_marked(shown):
     lines = status(shown, structs.replace(WELL, databases=[database]))
 
     assert lines[0].endswith(": 1 marked with ! below")
-    assert lines[-6:-1] == [
+    assert lines[-7:-2] == [
         "database /p/x.db",
         "  7 calls in 5 batches (mean 1.40, largest 3), 1 waiting",
         "  2 048 KiB, log 17 bytes, 13 rows",
