@@ -286,14 +286,17 @@ static bool is(const char *line, const char *word, size_t *numbers, size_t count
 /* The same caller with other arguments, each ended by NUL. */
 static enum outcome follow(struct call *c, const char *words, size_t size)
 {
-    struct bytes before = c->fields;
+    struct bytes world = {0};
     if (!size || words[size - 1]) return NONSENSE;
+    start(&world);
+    fwrite(c->fields.data, 1, c->world, world.file);
+    stop(&c->fields);
     start(&c->fields);
-    fwrite(before.data, 1, c->world, c->fields.file);
+    append(c->fields.file, &world);
+    stop(&world);
     for (const char *word = words; word < words + size; word += strlen(word) + 1)
         fprintf(c->fields.file, "a%s%c", word, 0);
     fflush(c->fields.file);
-    stop(&before);
     c->count = 0;
     for (const char *at = c->fields.data; at < c->fields.data + c->fields.size; at += strlen(at) + 1)
         c->count++;

@@ -2,7 +2,7 @@
 
 import click
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from icd.cli import render
 from icd.cli.invocation import Ask, Output, World
@@ -198,7 +198,7 @@ def _record(world: World, source: str, given: dict[str, str | None]) -> Ask:
     params = methods.Record(
         source,
         given["kind"] or "",
-        UNSET if raw is None else Raw(raw),
+        methods.NOTHING if raw is None else Raw(raw),
         run_id=given["run"] or "",
         subject_id=given["subject"] or "",
         from_state=given["from_state"] or "",
@@ -216,7 +216,7 @@ def _record(world: World, source: str, given: dict[str, str | None]) -> Ask:
 
 
 @click.command("record", add_help_option=False, short_help="Record an event.")
-@click.option("--source", required=True, metavar="S", help="Who records: review, intent, deploy…")
+@click.option("--source", required=True, metavar="S", help="Who records, such as review or deploy.")
 def record(world: World, *, source: str, **given: str | None) -> Ask:
     """Record an event and print its id; of coordination and intent, ok.
 
@@ -229,8 +229,8 @@ def record(world: World, *, source: str, **given: str | None) -> Ask:
 
     \b
     Examples:
-      icctl events record --source=deploy --type=finished --payload='{"version":"1.2"}'
-      icctl events record --source=ci --type=failed --idempotency-key="$BUILD" --run="$RUN"
+      icctl events record --source=deploy --type=done --payload='{"n":1}'
+      icctl events record --source=ci --type=failed --idempotency-key="$BUILD"
     """
     return _record(world, source, given)
 

@@ -48,7 +48,7 @@ def record(
 
     \b
     Example:
-      icctl interspect record --agent=reviewer --type=override --reason="false alarm"
+      icctl interspect record --agent=reviewer --type=override --reason=noise
     """
     said = {"agent_name": agent} | ({} if context is None else {"context_json": context})
     params = methods.Record(

@@ -87,6 +87,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exit_idle_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_622_400)] = 3600.0
     # A call that takes longer gets a line in the daemon's log; of the daemon, not of a project.
     slow_ms: Annotated[int, msgspec.Meta(ge=1, le=86_400_000)] = 250
+    # Events older than this, and all but the last so many, are pruned when the daemon looks after a
+    # database; 0: never.  A century, and more than fits on a disk.
+    events_keep_days: Annotated[int, msgspec.Meta(ge=0, le=36_600)] = 0
+    events_keep_count: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
     # A hook that takes longer is killed.  Of the user, not of a project: it may be a stranger's.
     hook_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=300)] = 5.0
     mirror: Mirror = Mirror()

@@ -46,9 +46,9 @@ def rows(output):
 def test_show_tells_every_setting_with_its_value(run):
     found = rows(run("show"))
 
-    assert found[:5] == [
+    assert found[:7] == [
         ["durability", '"normal"'], ["idle_seconds", "2.0"], ["backups_kept", "5"], ["exit_idle_seconds", "3600.0"],
-        ["slow_ms", "250"],
+        ["slow_ms", "250"], ["events_keep_days", "0"], ["events_keep_count", "0"],
     ]  # fmt: skip
     assert ["mirror.channels.lane.retention_seconds", "86400"] in found
 

@@ -267,7 +267,8 @@ def test_what_follows_two_dashes_belongs_to_the_command(invoke):
 def test_every_command_can_be_found(name):
     words = name.split()
 
-    found = commands.single(name) if len(words) == 1 else commands.verbs(words[0])[words[1]]
+    noun = commands.noun(words)
+    found = commands.verbs(noun)[words[-1]] if noun else commands.single(name)
 
     assert found is commands.every()[name]
 

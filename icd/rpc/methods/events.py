@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import Meta, Raw, field
 
 from icd.core import cursors, events, names, payloads, retention, sources
 from icd.core.events import Event, Fact, Marks, Wanted
@@ -14,6 +14,7 @@ from icd.rpc.results import Result
 # Events in one answer; a reply is put together in memory, and others wait meanwhile.
 MOST = 10_000
 LIMIT = 100
+NOTHING = Raw(b"")  # no JSON, so nobody can mean it
 
 Seq = Annotated[int, Meta(ge=0, le=INT64 - 1)]
 Limit = Annotated[int, Meta(ge=1, le=MOST)]
@@ -28,7 +29,7 @@ _START_OVER = (
 class Record(Params):
     source: str
     type: str
-    payload: Raw | UnsetType = UNSET
+    payload: Raw = field(default_factory=lambda: NOTHING)  # a default could not be described
     run_id: str = ""
     subject_id: str = ""
     from_state: str = ""
@@ -131,7 +132,7 @@ def prune(ctx: Context, p: Prune) -> Pruned:
 
 def check_record(p: Record) -> None:
     """Judge it outside the lock: a megabyte takes its time."""
-    if p.payload is not UNSET:
+    if bytes(p.payload):
         p.payload = Raw(payloads.check(bytes(p.payload)))
     fact = sources.complete(_fact(p))
     events.check(fact)
@@ -162,7 +163,7 @@ def _fact(p: Record) -> Fact:
         from_state=p.from_state,
         to_state=p.to_state,
         reason=p.reason,
-        payload=None if p.payload is UNSET else bytes(p.payload).decode(),
+        payload=bytes(p.payload).decode() or None,
         project_dir=p.project_dir,
         idempotency_key=p.idempotency_key,
     )
