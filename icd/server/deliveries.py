@@ -125,7 +125,10 @@ class Deliveries:
     async def _catch_up(self) -> None:
         """Deliver whatever is to be delivered."""
         programs = await self._in_thread(self._trust.runnable)
-        if not programs or not await self._ask(methods.PENDING, methods.Pending([*programs])):
+        if not programs:  # most projects: whoever records many events does not pay for looking
+            await anyio.sleep(limits.HOOK_RETRY_SECONDS)
+            return
+        if not await self._ask(methods.PENDING, methods.Pending([*programs])):
             return
         await self._in_thread(partial(self._trust.acquire, time.monotonic()))
         self._resting = anyio.Event()

@@ -43,7 +43,8 @@ RETRY_SECONDS = 5.0
 FLUSH_SECONDS = 2.0
 # Hooks of all projects that run at once: they share the machine with those who wait for us.
 HOOKS_AT_ONCE = 4
-# Hooks that could not be run, or that somebody else is running, are tried again after this time.
+# Hooks that could not be run, or that somebody else is running, are tried again after this time;
+# and a project without hooks is looked at no more often.
 HOOK_RETRY_SECONDS = 0.5
 # Before the daemon stops or reloads, hooks that run may take this long to end: their own limit, and
 # a second for what is killed then.

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from icd.server import limits
 from tests.processes import Daemon, icctl, read_line, until
 
 # Appends in one write, so that lines never mix.
@@ -462,3 +463,46 @@ def test_events_that_writers_record_at_once_are_delivered_in_their_order(project
         thread.join()
 
     until(lambda: project.seqs() == list(range(1, 41)))
+
+
+def test_of_all_projects_together_a_few_hooks_run_at_once(daemon, tmp_path):
+    running = tmp_path / "running"
+    running.mkdir()
+    count = f"""#!/bin/sh
+mkdir {running}/$$
+ls {running} | wc -l >>{tmp_path}/counts
+sleep 0.3
+rmdir {running}/$$
+"""
+    for number in range(limits.HOOKS_AT_ONCE + 3):
+        path = tmp_path / str(number)
+        (path / ".git").mkdir(parents=True)
+        Project(path, daemon.home).hook("on-event", count)
+
+    for number in range(limits.HOOKS_AT_ONCE + 3):
+        for _ in range(2):
+            daemon.call("events.record", source="x", type="t", cwd=str(tmp_path / str(number)))
+
+    until(lambda: report(daemon)["delivered"] == 2 * (limits.HOOKS_AT_ONCE + 3))
+    counts = [int(line) for line in (tmp_path / "counts").read_text().split()]
+    assert len(counts) == 2 * (limits.HOOKS_AT_ONCE + 3)
+    assert 1 < max(counts) <= limits.HOOKS_AT_ONCE
+
+
+@pytest.mark.parametrize("daemon", [60], indirect=True)
+def test_a_hook_that_takes_longer_than_a_daemon_that_stops_is_killed_and_runs_again(
+    project, daemon, record
+):
+    script = f"{NOTE}[ -e fine ] || sleep 1000 &\nwait\n"
+    project.hook("on-event", script)
+    record()
+    until(project.had)
+
+    assert daemon.stop() == 0
+    (project.path / "fine").touch()
+    daemon.start()
+    record()
+
+    until(lambda: project.seqs() == [1, 1, 2])
+    assert [event.get("redelivery") for event in project.had()] == [None, True, None]
+    assert failures(daemon, project) == []
