@@ -13,6 +13,8 @@ def go_on(reply: hot.Reply, out: bytes, err: bytes, size: bytes) -> hot.Answer:
     """Write the rest of a reply; the request that follows, or 0 if nobody reads any more."""
     sizes = [hot.number(digits) for digits in (out, err, size)]
     stdout, stderr, words = map(reply.take, sizes)
+    if words[-1:] != b"\0":
+        raise ValueError
     if not reply.request.deliver(stdout, stderr):
         return 0
     encoding = sys.getfilesystemencoding()

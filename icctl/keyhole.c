@@ -287,7 +287,6 @@ static bool is(const char *line, const char *word, size_t *numbers, size_t count
 static enum outcome follow(struct call *c, const char *words, size_t size)
 {
     struct bytes world = {0};
-    if (!size || words[size - 1]) return NONSENSE;
     start(&world);
     fwrite(c->fields.data, 1, c->world, world.file);
     stop(&c->fields);
@@ -319,6 +318,7 @@ static enum outcome read_reply(struct call *c, struct reply *r)
         if (!c->keeps && is(line, "& ", n, 3)) {
             if ((ended = hear(c, r, n[0] + n[1], n[2]))) return ended;
             c->out = n[0], c->err = n[1];
+            if (!n[2] || c->said[n[0] + n[1] + n[2] - 1]) return NONSENSE;
             if ((ended = print(c, &gone)) || gone) return c->exit = 0, ended;
             return follow(c, c->said + n[0] + n[1], n[2]);
         }

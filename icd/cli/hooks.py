@@ -102,9 +102,11 @@ def untrust(world: World, *, name: str | None) -> Local:
     """
     wanted = [name] if name else [*NAMES]
 
-    def run(_ask: Caller) -> Output:
+    def run(ask: Caller) -> Output:
         trust = _trust(world)
         gone = [each for each in wanted if trust.revoke(each)]
+        if gone:  # the log need not be kept for them
+            ask("hook.end", methods.End(hooks=gone))
         if world.json:
             return render.to_json(gone, 0 if gone else 1)
         return render.text(*gone, exit_code=0 if gone else 1)

@@ -57,6 +57,8 @@ _BEGIN = """
 INSERT INTO hook_positions (hook, seq, started) VALUES (?, ?, 0)
 ON CONFLICT (hook) DO UPDATE SET seq = excluded.seq, started = 0
 """
+_END = "DELETE FROM hook_positions WHERE hook = ?"
+_FLOOR = "SELECT min(started) - 1 FROM hook_positions WHERE started > seq"
 _START = "UPDATE hook_positions SET started = ? WHERE hook = ?"
 _DONE = "UPDATE hook_positions SET seq = max(seq, ?), started = 0 WHERE hook = ?"
 NEXT = "SELECT seq FROM events WHERE seq > ? AND source <> 'hook' ORDER BY seq LIMIT 1"
@@ -72,6 +74,20 @@ def begin(conn: sqlite3.Connection, hooks: Sequence[str]) -> int:
     head = events.head(conn)
     conn.executemany(_BEGIN, [(hook, head) for hook in hooks])
     return head
+
+
+def end(conn: sqlite3.Connection, hooks: Sequence[str]) -> None:
+    """Forget how far the hooks have come: they are owed nothing any more."""
+    conn.executemany(_END, [(hook,) for hook in hooks])
+
+
+def floor(conn: sqlite3.Connection) -> int | None:
+    """The last event that no hook needs any more; None: nothing is being delivered.
+
+    What is being delivered is the first of all that are still to be delivered.
+    """
+    (found,) = conn.execute(_FLOOR).fetchone()
+    return found if found is None else int(found)
 
 
 def is_pending(conn: sqlite3.Connection, hooks: Sequence[str]) -> bool:

@@ -5,8 +5,18 @@ import sqlite3
 import pytest
 from msgspec import structs
 
-from icd.core import cursors, dumps, events, hooks, requests, sentinels, state
-from icd.core.dumps import Counter, End, Header, HookPosition, Migration, Request, Sentinel, State
+from icd.core import cursors, dumps, events, hooks, requests, retention, sentinels, state
+from icd.core.dumps import (
+    Counter,
+    Cursor,
+    End,
+    Header,
+    HookPosition,
+    Migration,
+    Request,
+    Sentinel,
+    State,
+)
 from icd.db import migrate
 from icd.errors import InvalidName, InvalidPayload, SchemaTooNew, SecretRefused, UnreadableInput
 
@@ -239,6 +249,47 @@ def test_a_schema_that_is_not_known_is_refused(line, error, told):
 
 def test_our_own_header_is_accepted(conn):
     dumps.check_header(next(dumps.export(conn)))
+
+
+# --- the log --------------------------------------------------------------------------------
+
+
+def test_events_keep_their_numbers_and_only_what_goes_on_from_here_is_taken_in(conn, elsewhere):
+    for _ in range(3):
+        events.append(conn, events.Fact("ci", "theirs"), actor=state.Writer(), now_ms=NOW)
+    lines = list(dumps.export(conn))[1:-1]
+    events.append(elsewhere, events.Fact("ci", "ours"), actor=state.Writer(), now_ms=NOW)
+
+    take(elsewhere, *lines)
+
+    found = [(event.seq, event.type) for event in events.read(elsewhere, limit=9)]
+    assert found == [(1, "ours"), (2, "theirs"), (3, "theirs")]
+
+
+def test_where_everything_was_pruned_no_number_is_given_again(conn, elsewhere):
+    events.append(conn, FACT, actor=state.Writer(), now_ms=NOW)
+    cursors.advance(conn, "c", "", 1, now_ms=NOW)
+    retention.prune(conn, retention.Rule(keep=0), force=False, now_ms=NOW)
+
+    take(elsewhere, *list(dumps.export(conn))[1:-1])
+
+    assert events.append(elsewhere, FACT, actor=state.Writer(), now_ms=NOW) == 2
+    assert cursors.find(elsewhere, "c", "", now_ms=NOW).seq == 1
+
+
+@pytest.mark.parametrize("later, seq", [(-1, 2), (0, 2), (1, 1)])
+def test_of_two_cursors_the_one_that_moved_later_stays(conn, later, seq):
+    for _ in range(2):
+        events.append(conn, events.Fact("ci", "t"), actor=state.Writer(), now_ms=NOW)
+    cursors.advance(conn, "c", "", 2, now_ms=NOW)
+
+    take(conn, Cursor("c", "", 1, NOW // 1000, NOW + later, None))
+
+    assert cursors.find(conn, "c", "", now_ms=NOW).seq == seq
+
+
+def test_a_cursor_that_has_expired_is_not_taken_in(conn):
+    assert take(conn, Cursor("c", "", 0, 1, 1, NOW)) == [False]
 
 
 # --- hooks ----------------------------------------------------------------------------------

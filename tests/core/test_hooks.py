@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icd.core import events, hooks
+from icd.core import events, hooks, retention
 from icd.core.events import Fact
 from icd.core.hooks import NAMES, Delivery, Done
 from icd.core.state import Writer
@@ -134,6 +134,34 @@ def test_what_was_pruned_is_skipped(conn):
     conn.execute("DELETE FROM events WHERE seq = 1")
 
     assert deliver_all(conn, ["on-event"]) == [(2, "on-event")]
+
+
+def test_what_is_on_its_way_to_a_hook_is_not_pruned(conn):
+    hooks.begin(conn, NAMES)
+    for _ in range(3):
+        record(conn)
+    rule = retention.Rule(keep=0)
+    assert hooks.floor(conn) is None
+    delivery = hooks.start_next(conn, NAMES)
+    assert delivery is not None
+
+    retention.prune(conn, rule, force=False, now_ms=NOW_MS)
+
+    assert events.oldest(conn) == 1
+    finish(conn, delivery)
+    assert deliver_all(conn)[-1] == (3, "on-event")
+    assert retention.prune(conn, rule, force=False, now_ms=NOW_MS).pruned == 3
+
+
+def test_a_hook_that_is_trusted_no_longer_holds_nothing(conn):
+    hooks.begin(conn, NAMES)
+    record(conn)
+    hooks.start_next(conn, NAMES)
+    assert hooks.floor(conn) == 0
+
+    hooks.end(conn, NAMES)
+
+    assert hooks.floor(conn) is None
 
 
 @pytest.mark.parametrize(

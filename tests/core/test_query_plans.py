@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from icd.core import compat, requests, sentinels, state, statusline
+from icd.core import compat, cursors, events, requests, retention, sentinels, state, statusline
 
 # `sentinels._PRUNE`, `_LIST` and `state`'s empty prefix read everything because they are asked to.
 HOT = {
@@ -31,6 +31,16 @@ HOT = {
     "state._PAGE_END": state._PAGE_END,
     "statusline._OF_SESSION": statusline._OF_SESSION,
     "statusline._COUNT": statusline._COUNT,
+    "events._BY_KEY": events._BY_KEY,
+    "events.OF_RUN": events.OF_RUN,
+    "events.OF_SOURCE": events.OF_SOURCE,
+    "events.ALL": events.ALL,
+    "cursors._FIND": cursors._FIND,
+    "cursors._FORGET": cursors._FORGET,
+    "cursors._UNSEEN": cursors._UNSEEN,
+    "cursors._LAST_OF": cursors._LAST_OF,
+    "retention._COUNT": retention._COUNT,
+    "retention._DELETE": retention._DELETE,
     "requests._FIND": requests._FIND,
     "requests._RECORD": requests._RECORD,
     "requests._PRUNE": requests._PRUNE,
@@ -40,7 +50,8 @@ INSERTS = {"sentinels._CLAIM", "sentinels._ADOPT", "state._PUT", "requests._RECO
 
 def plan(conn, statement):
     numbers = [int(number) for number in re.findall(r"\?(\d+)", statement)]
-    values = [None] * (max(numbers) if numbers else statement.count("?"))
+    names = re.findall(r":(\w+)", statement)
+    values = dict.fromkeys(names) or [None] * (max(numbers) if numbers else statement.count("?"))
     return [detail for *_, detail in conn.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from icd.core import sentinels, state
+from icd.core import cursors, events, sentinels, state
 from icd.core.state import Name
 from icd.db import migrate
 from icd.errors import SchemaTooNew
@@ -213,6 +213,109 @@ def test_texts_that_were_stored_as_bytes_become_text(opened, path):
     conn = opened(path).connection()
 
     assert state.get(conn, "k", "s", now_ms=NOW_MS).payload == "[1]"
+
+
+# --- events ---
+
+
+def test_events_enter_the_log_in_the_order_in_which_they_were_shown_with_their_ids(opened, path):
+    with closing(original.create(path, 9, rows=False)) as theirs:
+        theirs.execute("INSERT INTO runs (id, project_dir, goal) VALUES ('r1', '/p', 'x')")
+        theirs.executemany(
+            "INSERT INTO phase_events (run_id, from_phase, to_phase, gate_result, created_at)"
+            " VALUES ('r1', 'a', 'b', ?, ?)",
+            [("pass", 20), (None, 10)],  # the clock was set back
+        )
+        theirs.execute(
+            "INSERT INTO dispatch_events (id, dispatch_id, from_status, to_status, reason, created_at)"
+            " VALUES (40, 'd1', 'spawned', 'running', 'why', 20)"
+        )
+        theirs.execute(
+            "INSERT INTO interspect_events (run_id, agent_name, event_type, override_reason,"
+            " context_json, session_id, project_dir, created_at)"
+            " VALUES ('r1', 'a', 'override', 'noise', 'not json', 's', '/p', 30)"
+        )
+        theirs.execute(
+            "INSERT INTO discovery_events (discovery_id, event_type, to_status, payload, created_at)"
+            " VALUES ('x1', 'discovery.submitted', 'new', '{\"id\":\"x1\"}', 30)"
+        )
+
+    conn = opened(path).connection()
+
+    found = events.read(conn, limit=10)
+    assert [(e.seq, e.source, e.id, e.type) for e in found] == [
+        (1, "phase", 2, "advance"),
+        (2, "dispatch", 40, "status_change"),
+        (3, "phase", 1, "advance"),
+        (4, "discovery", 1, "discovery.submitted"),
+        (5, "interspect", 1, "override"),
+    ]
+    assert [bytes(e.payload).decode() for e in found[2:]] == [
+        '{"gate_result": "pass"}',
+        '{"id":"x1"}',
+        '{"agent_name": "a", "context_json": "not json"}',
+    ]
+    assert (found[1].subject_id, found[1].reason, found[1].run_id) == ("d1", "why", "")
+    assert (found[4].session, found[4].project_dir, found[4].reason) == ("s", "/p", "noise")
+
+
+def test_later_events_are_later_for_whoever_counts_by_the_originals_ids(opened, path):
+    with closing(original.create(path, 9, rows=False)) as theirs:
+        theirs.execute(
+            "INSERT INTO dispatch_events VALUES (40, 'd', NULL, 'a', 'b', 't', NULL, 20)"
+        )
+
+    conn = opened(path).connection()
+    seq = events.append(conn, events.Fact("dispatch", "t"), actor=state.Writer(), now_ms=NOW_MS)
+
+    assert seq == 41
+    wanted = events.Wanted(limit=9, marks=events.Marks(dispatch=40))
+    assert [event.seq for event in events.page(conn, wanted)[0]] == [41]
+
+
+def test_an_old_cursor_goes_on_where_it_was(opened, path):
+    with closing(original.create(path, 9, rows=False)) as theirs:
+        theirs.execute("INSERT INTO runs (id, project_dir, goal) VALUES ('r1', '/p', 'x')")
+        for at in (10, 20, 30):
+            theirs.execute(
+                "INSERT INTO phase_events (run_id, from_phase, to_phase, created_at)"
+                " VALUES ('r1', 'a', 'b', ?)", (at,),
+            )  # fmt: skip
+            theirs.execute(
+                "INSERT INTO dispatch_events (dispatch_id, from_status, to_status, created_at)"
+                " VALUES ('d', 'a', 'b', ?)", (at,),
+            )  # fmt: skip
+        theirs.execute(
+            "INSERT INTO state (key, scope_id, payload) VALUES ('cursor', 'c',"
+            ' \'{"phase":2,"dispatch":2,"interspect":0,"discovery":0}\')'
+        )
+
+    conn = opened(path).connection()
+    cursor = cursors.find(conn, "c", "", now_ms=NOW_MS)
+
+    rest = events.read(conn, since=cursor.seq, limit=9)
+    assert [(event.source, event.id) for event in rest] == [("dispatch", 3), ("phase", 3)]
+    assert cursor.expires_ms is None
+
+
+def test_events_of_a_database_that_was_taken_over_before_there_was_a_log_enter_it(opened, path):
+    original.write(path, 9)
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        conn.execute("BEGIN")
+        migrate.apply(conn, now_ms=NOW_MS)
+        for table in ("events", "cursors", "hook_positions"):
+            conn.execute(f"DROP TABLE {table}")
+        conn.execute("DELETE FROM migrations WHERE version > 1001")
+        conn.execute("DELETE FROM counters WHERE name = 'events_pruned'")
+        conn.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
+        conn.execute("PRAGMA user_version = 1001")
+        conn.execute("COMMIT")
+
+    found = events.read(opened(path).connection(), limit=9)
+
+    assert sorted(event.source for event in found) == [
+        "discovery", "dispatch", "interspect", "phase",
+    ]  # fmt: skip
 
 
 # --- what is refused ------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from icd.rpc.results import Result
 # Events in one answer; a reply is put together in memory, and others wait meanwhile.
 MOST = 10_000
 LIMIT = 100
-NOTHING = Raw(b"")  # no JSON, so nobody can mean it
+NOTHING = Raw(b"null")
 
 Seq = Annotated[int, Meta(ge=0, le=INT64 - 1)]
 Limit = Annotated[int, Meta(ge=1, le=MOST)]
@@ -132,7 +132,7 @@ def prune(ctx: Context, p: Prune) -> Pruned:
 
 def check_record(p: Record) -> None:
     """Judge it outside the lock: a megabyte takes its time."""
-    if bytes(p.payload):
+    if p.payload is not NOTHING:
         p.payload = Raw(payloads.check(bytes(p.payload)))
     fact = sources.complete(_fact(p))
     events.check(fact)
@@ -163,7 +163,7 @@ def _fact(p: Record) -> Fact:
         from_state=p.from_state,
         to_state=p.to_state,
         reason=p.reason,
-        payload=bytes(p.payload).decode() or None,
+        payload=None if bytes(p.payload) == bytes(NOTHING) else bytes(p.payload).decode(),
         project_dir=p.project_dir,
         idempotency_key=p.idempotency_key,
     )

@@ -1,6 +1,7 @@
 """hook.*: how far the hooks of a project have come.
 
-Only `hook.begin` is in the table.  The rest is asked by whoever runs hooks, for itself.
+Only `hook.begin` and `hook.end` are in the table; the rest is asked by whoever runs hooks, for
+itself.
 """
 
 from icd.core import hooks
@@ -21,6 +22,14 @@ class Begun(Result):
     seq: int
 
 
+class End(Params):
+    hooks: list[str]
+
+
+class Ended(Result):
+    hooks: list[str]
+
+
 class Pending(Params):
     hooks: list[str]
 
@@ -32,7 +41,7 @@ class Step(Params):
     done: Done | None = None
 
 
-def check(params: Begin) -> None:
+def check(params: Begin | End) -> None:
     for hook in params.hooks:
         if hook not in NAMES:
             hint = f"use one of {', '.join(NAMES)}"
@@ -41,6 +50,11 @@ def check(params: Begin) -> None:
 
 def begin(ctx: Context, p: Begin) -> Begun:
     return Begun(hooks.begin(ctx.conn, p.hooks))
+
+
+def end(ctx: Context, p: End) -> Ended:
+    hooks.end(ctx.conn, p.hooks)
+    return Ended(p.hooks)
 
 
 def pending(ctx: Context, p: Pending) -> bool:
@@ -55,7 +69,10 @@ def step(ctx: Context, p: Step) -> Delivery | None:
 
 METHODS = [
     # Local: a caller in a sandbox must not make others skip what they are owed.
-    Method("hook.begin", Begin, Begun, begin, check=check, writes=True, touches=no_rows, local=True)
+    Method(
+        "hook.begin", Begin, Begun, begin, check=check, writes=True, touches=no_rows, local=True
+    ),
+    Method("hook.end", End, Ended, end, check=check, writes=True, touches=no_rows, local=True),
 ]
 PENDING = Method("hooks.pending", Pending, bool, pending)
 STEP = Method("hooks.step", Step, Delivery | None, step, writes=True, touches=no_rows, appends=True)
