@@ -14,7 +14,9 @@ PROTOCOLS_SHOWN = 8  # of those a client offers; a sentence is not a dump
 # Bounds of how long calls took: powers of two of a microsecond, from 0.256 ms to 8.4 s.
 BUCKET_EXPONENTS = range(8, 24)
 BUCKETS_MS = [2**exponent / 1000 for exponent in BUCKET_EXPONENTS]
-CAPABILITIES = ["batch", "keyhole", "request_id", "state", "sentinel", "statusline", "stream"]
+CAPABILITIES = [
+    "batch", "keyhole", "request_id", "state", "sentinel", "events", "statusline", "stream",
+]  # fmt: skip
 
 
 class Ping(Params):
