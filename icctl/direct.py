@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
 LOG = ".local/state/intercore/icctl.log"
 FAILURES = (2, 3)
+# Databases in which events were recorded, with what holds there: their hooks are still to run.
+Owed = dict[str, config.Settings]
+
 MOVES = 3  # how often the database may move away while it is being opened
 
 
 def run_here(request: hot.Request, limit: float) -> int:
     """Run a command line and print what it says; the exit status is returned."""
-    output = execute(request, limit)
+    owed: Owed = {}
+    output = execute(request, limit, owed)
     if output.bug is not None:
         _record(output.bug, os.environ.get("HOME"))
     request.deliver(output.stdout, output.stderr)
@@ -40,10 +44,12 @@ def run_here(request: hot.Request, limit: float) -> int:
         from icctl.sentences import context
 
         note(context(request.argv))
+    if owed:
+        _run_hooks(owed, os.environ.get("HOME"))
     return output.exit
 
 
-def execute(request: hot.Request, limit: float) -> Output:
+def execute(request: hot.Request, limit: float, owed: Owed) -> Output:
     while True:
         invocation = _invocation(request, limit)
         planned = plan(invocation)
@@ -52,7 +58,7 @@ def execute(request: hot.Request, limit: float) -> Output:
         if isinstance(planned, Need):
             request.attach((planned.what.encode(), planned.limit, os.fsencode(planned.path)))
             continue
-        output = _carry_out(request, planned, invocation.env.get("HOME"))
+        output = _carry_out(request, planned, invocation.env.get("HOME"), owed)
         if not output.then:
             return output
         if not request.deliver(output.stdout, output.stderr):
@@ -60,17 +66,19 @@ def execute(request: hot.Request, limit: float) -> Output:
         request = following(request, output.then)
 
 
-def _carry_out(request: hot.Request, planned: Plan | Errand, home: str | None) -> Output:
+def _carry_out(
+    request: hot.Request, planned: Plan | Errand, home: str | None, owed: Owed
+) -> Output:
     """Most commands are done after one answer; others print, and look again after a while."""
     if isinstance(planned, Errand):
-        return run_errand(planned, lambda call: answer_here(call, home))
-    output, following = advance(planned, answer_here(planned.call, home))
+        return run_errand(planned, lambda call: answer_here(call, home, owed))
+    output, following = advance(planned, answer_here(planned.call, home, owed))
     while following is not None:
         if not request.deliver(output.stdout, output.stderr):
             return Output(0)
         if _stdout_is_closed(_patience(following.ask)):
             return Output(0)
-        output, following = advance(following, answer_here(following.call, home))
+        output, following = advance(following, answer_here(following.call, home, owed))
     return output
 
 
@@ -89,12 +97,12 @@ def _stdout_is_closed(within: float) -> bool:
     return bool(poll.poll(within * 1000))
 
 
-def answer_here(call: Call, home: str | None) -> Answer:
+def answer_here(call: Call, home: str | None, owed: Owed) -> Answer:
     """One call, one transaction, and out again."""
     if call.method.run is None:
         return Answer(error=NoDaemon("no daemon is running"))
     try:
-        answer = _run(call, home)
+        answer = _run(call, home, owed)
     except Exception as exc:  # noqa: BLE001 -- a hook author never sees a traceback
         answer = Answer(error=failure(exc))
     if isinstance(answer.error, Internal):
@@ -102,22 +110,33 @@ def answer_here(call: Call, home: str | None) -> Answer:
     return answer
 
 
-def _run(call: Call, home: str | None) -> Answer:
+def _run(call: Call, home: str | None, owed: Owed) -> Answer:
     for _ in range(MOVES):
-        answer = _run_once(call, home)
+        answer = _run_once(call, home, owed)
         if not answer.moved:
             return answer
     return Answer(error=Overloaded("the database keeps moving"))
 
 
-def _run_once(call: Call, home: str | None) -> Answer:
+def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
     find = paths.target if call.method.creates else paths.resolve
     path = paths.canonical(find(call.where))
     given = config.from_environment(os.environ)
     settings = config.load(config.user_file(home), config.project_file(path), given)
     database = Database(path, settings)
     (answer,) = run_batch(database, [call], clock=Clock(), close=True)
+    if call.method.appends and answer is not None and answer.error is None:
+        owed[path] = settings
     return answer or Answer(moved=True)  # its directory vanished under an init: once more
+
+
+def _run_hooks(owed: Owed, home: str | None) -> None:
+    """Only where there are any: nobody else pays for it."""
+    for path, settings in owed.items():
+        if home and os.path.isdir(os.path.join(os.path.dirname(path), "hooks")):
+            from icctl.afterwards import run_hooks
+
+            run_hooks(path, settings, home, lambda call: answer_here(call, home, {}))
 
 
 def _invocation(request: hot.Request, limit: float) -> Invocation:

@@ -307,6 +307,19 @@ class ServiceFailed(IcError):
     hint = "see 'icctl service status' and 'icctl service logs'"
 
 
+# --- hooks ----------------------------------------------------------------------------------
+
+
+class NoHook(IcError):
+    code, name, exit = -32070, "no_hook", 1
+    hint = "see 'icctl hooks list'"
+
+
+class HookRefused(IcError):
+    code, name = -32071, "hook_refused"
+    hint = "only a file that nobody but you can change can be trusted"
+
+
 # --- what SQLite and the operating system say -----------------------------------------------
 
 _SQLITE: dict[int, tuple[type[IcError], str]] = {

@@ -69,6 +69,17 @@ def _link(project: Path) -> None:
     (project / ".clavain").symlink_to(project / "elsewhere")
 
 
+def _hook(project: Path) -> None:
+    (project / ".clavain" / "hooks").mkdir(mode=0o755)
+    hook = project / ".clavain" / "hooks" / "on-event"
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+
+
+def _change_hook(project: Path) -> None:
+    (project / ".clavain" / "hooks" / "on-event").write_text("#!/bin/sh\nfalse\n")
+
+
 INIT = run("init")
 
 SCRIPTS: dict[str, list[Step]] = {
@@ -618,6 +629,29 @@ SCRIPTS: dict[str, list[Step]] = {
         other("service logs --lines=0", 3),
         other("service logs --lines=some", 3),
         other("service logs --since", 3),
+    ],
+    "hooks": [
+        other("hooks", 3),
+        other("hooks bogus", 3),
+        other("hooks list", 2),
+        other("hooks trust", 2),
+        other("hooks untrust --if-database", 69),
+        INIT,
+        other("hooks list"),
+        other("hooks trust", 1),
+        other("hooks trust on-event", 1),
+        other("hooks trust on-nothing", 3),
+        other("hooks trust --help"),
+        other("hooks list extra", 3),
+        other("hooks list", before=_hook),
+        other("hooks list --json", cwd="sub"),
+        other("hooks trust"),
+        other("hooks trust --json on-event"),
+        other("hooks list"),
+        other("hooks list", before=_change_hook),
+        other("hooks untrust"),
+        other("hooks untrust on-event", 1),
+        other("hooks trust", 2, before=lambda p: (p / ".clavain/hooks/on-event").chmod(0o777)),
     ],
     "config": [
         other("config", 3),

@@ -33,7 +33,13 @@ def metrics(world: World) -> Ask:
 
 
 def show(report: methods.Report) -> Output:
-    families = [*_daemon(report), *_calls(report), *_databases(report), *_mirror(report.mirror)]
+    families = [
+        *_daemon(report),
+        *_calls(report),
+        *_databases(report),
+        *_mirror(report.mirror),
+        *_hooks(report.hooks),
+    ]
     text = "\n".join([*families, "# EOF"]) + "\n"
     return Output(0, text.encode("utf-8", "backslashreplace"))
 
@@ -108,6 +114,13 @@ def _mirror(mirror: methods.MirrorReport) -> Iterator[str]:
     ]
     yield from _family("mirror_files", "counter", "What was done to mirrored files.", done)
     yield from _gauge("mirror_waiting", "Rows that wait for their files.", mirror.waiting)
+
+
+def _hooks(hooks: methods.HooksReport) -> Iterator[str]:
+    done: list[Sample] = [
+        ({"outcome": name}, getattr(hooks, name)) for name in ("delivered", "redelivered", "failed")
+    ]
+    yield from _family("hook_deliveries", "counter", "Events that hooks have got.", done)
 
 
 def _gauge(name: str, text: str, value: float, *, unit: str = "") -> Iterator[str]:

@@ -19,6 +19,7 @@ def lines(report: methods.Report) -> list[str]:
         *_methods(report),
         *(line for database in report.databases for line in _database(database)),
         *_mirror(report.mirror),
+        *_hooks(report.hooks),
     ]
     marked = sum(line.startswith("!") for line in body)
     verdict = f"{marked} marked with ! below" if marked else "all is well"
@@ -110,3 +111,13 @@ def _mirror(mirror: methods.MirrorReport) -> Iterator[str]:
     )
     if mirror.last_error:
         yield f"    last error: {mirror.last_error}"
+
+
+def _hooks(hooks: methods.HooksReport) -> Iterator[str]:
+    mark = "! " if hooks.last_error else ""
+    yield (
+        f"{mark}hooks: {hooks.delivered} delivered, {hooks.redelivered} of them again,"
+        f" {hooks.failed} failed"
+    )
+    if hooks.last_error:
+        yield f"    last error: {hooks.last_error}"

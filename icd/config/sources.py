@@ -18,8 +18,8 @@ PROJECT_FILE = "intercore.toml"
 # What the environment can set, too; `icd serve` has a flag for each.
 VARIABLES = {"durability": "INTERCORE_DURABILITY", "idle_seconds": "INTERCORE_IDLE_SECONDS"}
 
-# Settings of the one daemon, not of a database.
-OF_THE_DAEMON = {"exit_idle_seconds", "slow_ms"}
+# Settings of the one daemon, or of the user, not of a database.
+OF_THE_DAEMON = {"exit_idle_seconds", "slow_ms", "hook_seconds"}
 
 Given = dict[str, object]  # values by setting, judged
 

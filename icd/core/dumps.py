@@ -116,11 +116,19 @@ class Cursor(_Line, tag="cursors"):
     expires_ms: _Milliseconds | None
 
 
+class HookPosition(_Line, tag="hook_positions"):
+    hook: str
+    seq: _Count
+    started: _Count
+
+
 class End(_Line, tag="end"):
     """Always the last line: what ends without it was cut off."""
 
 
-Line = Header | Migration | Counter | State | Sentinel | Request | Event | Cursor | End
+Line = (
+    Header | Migration | Counter | State | Sentinel | Request | Event | Cursor | HookPosition | End
+)
 
 _STATE = """
 SELECT key, scope_id, payload, version, updated_at, expires_at, expires_ms,
@@ -150,13 +158,14 @@ TABLES: list[tuple[type[_Line], str]] = [
     (Request, "SELECT id, method, digest, effect, at_ms FROM requests ORDER BY id"),
     (Event, _EVENTS),
     (Cursor, _CURSORS),
+    (HookPosition, "SELECT hook, seq, started FROM hook_positions ORDER BY hook"),
 ]
 
 _ROWS = """
 SELECT (SELECT count(*) FROM migrations) + (SELECT count(*) FROM counters)
      + (SELECT count(*) FROM state) + (SELECT count(*) FROM sentinels)
      + (SELECT count(*) FROM requests) + (SELECT count(*) FROM events)
-     + (SELECT count(*) FROM cursors)
+     + (SELECT count(*) FROM cursors) + (SELECT count(*) FROM hook_positions)
 """
 _COUNT = """
 INSERT INTO counters (name, value) VALUES (?, ?)
@@ -191,6 +200,11 @@ ON CONFLICT (consumer, run_id) DO UPDATE SET
     seq = excluded.seq, updated_at = excluded.updated_at, updated_ms = excluded.updated_ms,
     expires_ms = excluded.expires_ms
 WHERE excluded.updated_ms > cursors.updated_ms
+"""
+# What hooks had over there is not delivered here again, as far as its events were taken in.
+_PUT_HOOK_POSITION = """
+INSERT INTO hook_positions (hook, seq, started) VALUES (?, ?, 0)
+ON CONFLICT (hook) DO UPDATE SET seq = excluded.seq WHERE excluded.seq > seq
 """
 
 
@@ -238,6 +252,9 @@ def take_in(conn: sqlite3.Connection, line: Line, *, now_ms: int) -> bool | None
             return _take_event(conn, line)
         case Cursor():
             return _take_cursor(conn, line, now_ms=now_ms)
+        case HookPosition():
+            position = line.hook, min(line.seq, events.head(conn))
+            return conn.execute(_PUT_HOOK_POSITION, position).rowcount > 0
         case Counter():
             conn.execute(_COUNT, (line.name, line.value))
             if line.name == "events_pruned":  # cursors over there have read that far

@@ -2,14 +2,14 @@
 
 Only ever a beginning: an event that is older than its neighbours, because the clock was wrong,
 goes with them, and one that seems younger keeps those after it.  Nothing goes that a durable
-cursor has yet to read, unless that is asked for.
+cursor has yet to read, or that is on its way to a hook, unless that is asked for.
 """
 
 import sqlite3
 
 from msgspec import Struct
 
-from icd.core import cursors, events
+from icd.core import cursors, events, hooks
 
 PRUNED_AT_ONCE = 5000
 
@@ -67,8 +67,8 @@ def _end(conn: sqlite3.Connection, rule: Rule) -> int:
 
 
 def _allowed(conn: sqlite3.Connection, end: int, *, now_ms: int) -> int:
-    floor = cursors.floor(conn, now_ms=now_ms)
-    return end if floor is None else min(end, floor)
+    floors = (cursors.floor(conn, now_ms=now_ms), hooks.floor(conn))
+    return min([end, *(floor for floor in floors if floor is not None)])
 
 
 def _delete(conn: sqlite3.Connection, end: int) -> int:

@@ -13,7 +13,7 @@ from icd.db.connection import transaction
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
-LATEST = 1002
+LATEST = 1003
 DIRECTORY = os.path.join(os.path.dirname(__file__), "migrations")
 
 

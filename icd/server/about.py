@@ -16,6 +16,7 @@ from icd.rpc.discover import document
 from icd.rpc.method import Answer, Call, Params
 from icd.rpc.methods import daemon
 from icd.server import startups
+from icd.server.hooks import Hooks
 from icd.server.mirrors import Mirrors
 from icd.server.router import Router
 from icd.server.slow import Slow
@@ -36,12 +37,15 @@ SQLITE_NOTE = (
 class About:
     """Facts and counts since the start."""
 
-    def __init__(self, socket: str, router: Router, mirrors: Mirrors, slow_ms: int) -> None:
+    def __init__(
+        self, socket: str, router: Router, mirrors: Mirrors, hooks: Hooks, slow_ms: int
+    ) -> None:
         self.sessions = 0
         self.subscribers = 0
         self.socket = socket
         self._router = router
         self._mirrors = mirrors
+        self._hooks = hooks
         self._started = time.monotonic()
         self._started_at = int(time.time())
         self._tally = Tally(self._started)
@@ -148,6 +152,7 @@ class About:
             start_up_errors=self._start_up_errors(),
             databases=[_database(store, now) for store in self._router.stores.values()],
             mirror=self._mirrors.report(),
+            hooks=self._hooks.report(),
         )
 
 

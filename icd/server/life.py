@@ -18,6 +18,7 @@ from icd.server import limits, watchdog
 from icd.server.about import About
 from icd.server.door import LOOK_SECONDS, Door
 from icd.server.handover import Connection
+from icd.server.hooks import Hooks
 from icd.server.listener import Listener
 from icd.server.logs import log
 from icd.server.reload import Reload
@@ -35,6 +36,7 @@ class Life:
         *,
         door: Door,
         router: Router,
+        hooks: Hooks,
         about: About,
         reload: Reload,
         exit_idle_seconds: float,
@@ -43,6 +45,7 @@ class Life:
         self._tasks = tasks
         self._door = door
         self._router = router
+        self._hooks = hooks
         self._about = about
         self._reload = reload
         self._exit_idle_seconds = exit_idle_seconds
@@ -100,6 +103,9 @@ class Life:
 
     async def _quiesce(self) -> str:
         """Make everything ready for the next daemon; what is in the way, if anything is."""
+        if not await self._hooks.pause():  # before anybody has to wait for us
+            self._hooks.go_on()
+            return "a hook does not come to an end"
         self._is_quiet = True
         self._listener.stop()
         await self._listener.ended.wait()
@@ -112,6 +118,7 @@ class Life:
         if obstacle:
             self._door.go_on()
             self._listen()
+            self._hooks.go_on()
             self._is_quiet = False
         return obstacle
 

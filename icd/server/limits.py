@@ -57,6 +57,14 @@ FAREWELL_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 # Mirrors may take this long to write their last files when the daemon stops.
 FLUSH_SECONDS = 2.0
+# Hooks of all projects that run at once: they share the machine with those who wait for us.
+HOOKS_AT_ONCE = 4
+# Hooks that could not be run, or that somebody else is running, are tried again after this time;
+# and a project without hooks is looked at no more often.
+HOOK_RETRY_SECONDS = 0.5
+# Before the daemon stops or reloads, hooks that run may take this long to end: their own limit, and
+# a second for what is killed then.
+HOOK_REST_SECONDS = 6.0
 # Replies that a slow peer has not read are remembered; more than that are put together.
 WRITES = 64
 # The daemon looks this often whether its socket is still where clients look for it.

@@ -5,7 +5,7 @@ What was found is remembered, and checked again by the lane at every use.
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import anyio
 from anyio.abc import TaskGroup
@@ -29,7 +29,7 @@ MOVES = 3  # how often a caller's database may move away while it is being asked
 
 
 class Router:
-    """All open databases of this daemon; `opened` is told of each that is about to be opened.
+    """All open databases of this daemon; `opened` are told of each that is about to be opened.
 
     `settings` reads what holds for the project with that file of settings.
     """
@@ -39,7 +39,7 @@ class Router:
         settings: Callable[[str], config.Settings],
         clock: Clock,
         tasks: TaskGroup,
-        opened: Callable[[Store, config.Settings], None],
+        opened: Sequence[Callable[[Store, config.Settings], None]] = (),
     ) -> None:
         self.stores: dict[str, Store] = {}
         self._lookups = Lookups(settings)
@@ -187,7 +187,8 @@ class Router:
         self._known[where] = path
         if path not in self.stores:
             self.stores[path] = Store(path, settings, self._clock, self._forget)
-            self._opened(self.stores[path], settings)
+            for opened in self._opened:
+                opened(self.stores[path], settings)
             self._tasks.start_soon(self.stores[path].run)
         return self.stores[path]
 

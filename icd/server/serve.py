@@ -22,6 +22,7 @@ from icd.server.about import About
 from icd.server.desk import Desk
 from icd.server.door import Door
 from icd.server.handover import Estate
+from icd.server.hooks import Hooks, home
 from icd.server.life import Life
 from icd.server.logs import log
 from icd.server.mirrors import Mirrors
@@ -75,8 +76,9 @@ async def serve(
         handover.release_signals()
         async with anyio.create_task_group() as lanes:
             mirrors = Mirrors(interband_root(), Clock(), lanes)
-            router = Router(settings, Clock(), lanes, mirrors.attach)
-            about = About(claim.path, router, mirrors, settings().slow_ms)
+            hooks = Hooks(home(), lambda: claim.path, lanes)
+            router = Router(settings, Clock(), lanes, (mirrors.attach, hooks.attach))
+            about = About(claim.path, router, mirrors, hooks, settings().slow_ms)
             reload = Reload(directory, estate)
             async with anyio.create_task_group() as tasks:
                 door = Door(tasks, about, lambda pid: Desk(pid, router, about, reload))
@@ -85,6 +87,7 @@ async def serve(
                     tasks,
                     door=door,
                     router=router,
+                    hooks=hooks,
                     about=about,
                     reload=reload,
                     exit_idle_seconds=settings().exit_idle_seconds,
@@ -100,6 +103,7 @@ async def serve(
                     await door.close()
                 tasks.cancel_scope.cancel()
             databases = router.needed
+            await hooks.close()
             await _close(claim, mirrors, router, hand_over=left is not None)
             if left is not None:
                 handover.hold_signals()

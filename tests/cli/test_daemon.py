@@ -10,6 +10,7 @@ from icd.cli.invocation import Output
 from icd.errors import NoDaemon
 from icd.rpc.methods.daemon import (
     FailuresByCaller,
+    HooksReport,
     LastError,
     MethodReport,
     MirrorReport,
@@ -64,6 +65,7 @@ REPORT = Report(
         OpenDatabase(path="/p/x.db", calls=7, batches=5, mean_batch=1.4, waiting=1, reopened=0)
     ],
     mirror=MirrorReport(written=9, removed=2, kept=1, waiting=3, failed=0, last_error=None),
+    hooks=HooksReport(delivered=8, redelivered=1, failed=0, last_error=None),
 )  # fmt: skip
 WELL = structs.replace(
     REPORT, failures_by_caller=[], failures={}, missed={}, start_up_errors=[], last_error=None
@@ -130,6 +132,7 @@ def test_status_sums_up_what_the_daemon_does(shown):
         "database /p/x.db",
         "  7 calls in 5 batches (mean 1.40), 1 waiting",
         "mirror: 9 written, 2 removed, 1 kept, 3 waiting, 0 failed",
+        "hooks: 8 delivered, 1 of them again, 0 failed",
     ]
 
 
@@ -173,7 +176,7 @@ def test_a_measured_database_shows_its_size_and_one_that_hangs_is_marked(shown):
     lines = status(shown, structs.replace(WELL, databases=[database]))
 
     assert lines[0].endswith(": 1 marked with ! below")
-    assert lines[-6:-1] == [
+    assert lines[-7:-2] == [
         "database /p/x.db",
         "  7 calls in 5 batches (mean 1.40, largest 3), 1 waiting",
         "  2 048 KiB, log 17 bytes, 13 rows",
@@ -195,9 +198,20 @@ def test_status_says_why_a_mirror_failed(shown):
 
     lines = status(shown, structs.replace(REPORT, mirror=broken))
 
-    assert lines[-2:] == [
+    assert lines[-3:-1] == [
         "! mirror: 9 written, 2 removed, 1 kept, 3 waiting, 4 failed",
         "    last error: bead s1: No space left",
+    ]
+
+
+def test_status_says_why_a_hook_failed(shown):
+    broken = structs.replace(REPORT.hooks, failed=2, last_error="/p/x.db: on-event exited with 1")
+
+    lines = status(shown, structs.replace(REPORT, hooks=broken))
+
+    assert lines[-2:] == [
+        "! hooks: 8 delivered, 1 of them again, 2 failed",
+        "    last error: /p/x.db: on-event exited with 1",
     ]
 
 

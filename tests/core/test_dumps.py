@@ -5,8 +5,18 @@ import sqlite3
 import pytest
 from msgspec import structs
 
-from icd.core import cursors, dumps, events, requests, retention, sentinels, state
-from icd.core.dumps import Counter, Cursor, End, Header, Migration, Request, Sentinel, State
+from icd.core import cursors, dumps, events, hooks, requests, retention, sentinels, state
+from icd.core.dumps import (
+    Counter,
+    Cursor,
+    End,
+    Header,
+    HookPosition,
+    Migration,
+    Request,
+    Sentinel,
+    State,
+)
 from icd.db import migrate
 from icd.errors import InvalidName, InvalidPayload, SchemaTooNew, SecretRefused, UnreadableInput
 
@@ -25,6 +35,7 @@ def fill(conn):
     requests.record(conn, "r", method="state.set", digest=1, effect="{}", now_ms=NOW)
     events.append(conn, FACT, actor=state.Writer(41, "me"), now_ms=NOW)
     cursors.advance(conn, "c", "", 1, now_ms=NOW)
+    hooks.begin(conn, ["on-event"])
 
 
 def take(conn, *lines, now_ms=NOW):
@@ -54,7 +65,7 @@ def test_every_row_of_every_table_is_there(conn):
     tables = [kind.__struct_config__.tag for kind in map(type, lines)]
     assert tables == [
         *["migrations"] * MIGRATIONS, "counters", "counters", "state", "state", "sentinels",
-        "sentinels", "requests", "events", "cursors",
+        "sentinels", "requests", "events", "cursors", "hook_positions",
     ]  # fmt: skip
     assert structs.astuple(lines[MIGRATIONS + 2]) == (
         "k",
@@ -107,7 +118,7 @@ def test_what_was_exported_is_there_after_the_import(conn, elsewhere):
 
     written = take(elsewhere, *lines)
 
-    assert written == [None] * (MIGRATIONS + 2) + [True] * 7
+    assert written == [None] * (MIGRATIONS + 2) + [True] * 8
     assert structs.replace(get(elsewhere), version=0) == structs.replace(get(conn), version=0)
     assert get(elsewhere, "t").expires_ms == NOW + 60_000
     assert sentinels.every(elsewhere) == sentinels.every(conn)
@@ -120,7 +131,7 @@ def test_a_second_time_nothing_is_left_to_do(conn, elsewhere):
     take(elsewhere, *lines)
     before = list(dumps.export(elsewhere))
 
-    assert take(elsewhere, *lines) == [None] * (MIGRATIONS + 2) + [False] * 7
+    assert take(elsewhere, *lines) == [None] * (MIGRATIONS + 2) + [False] * 8
     assert list(dumps.export(elsewhere)) == before
 
 
@@ -279,3 +290,27 @@ def test_of_two_cursors_the_one_that_moved_later_stays(conn, later, seq):
 
 def test_a_cursor_that_has_expired_is_not_taken_in(conn):
     assert take(conn, Cursor("c", "", 0, 1, 1, NOW)) == [False]
+
+
+# --- hooks ----------------------------------------------------------------------------------
+
+
+def test_what_hooks_had_elsewhere_they_do_not_get_here(conn, elsewhere):
+    fill(conn)
+    lines = list(dumps.export(conn))[1:-1]
+    hooks.begin(elsewhere, ["on-event"])
+
+    take(elsewhere, *lines)
+
+    assert not hooks.is_pending(elsewhere, ["on-event"])
+
+
+def test_no_hook_is_taken_beyond_the_end_of_the_log(conn):
+    fill(conn)
+
+    take(conn, HookPosition("on-event", 2**60, 2**60))
+
+    events.append(conn, events.Fact("x", "y"), actor=state.Writer(), now_ms=NOW)
+    delivery = hooks.start_next(conn, ["on-event"])
+    assert delivery is not None
+    assert (delivery.seq, delivery.redelivery) == (2, False)

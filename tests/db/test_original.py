@@ -67,7 +67,7 @@ def test_sentinels_are_kept(upgraded, schema):
 def test_every_other_table_is_untouched(upgraded, path, schema):
     conn = upgraded(schema)
 
-    ours = {"migrations", "counters", "requests", "events", "cursors"}
+    ours = {"migrations", "counters", "requests", "events", "cursors", "hook_positions"}
     found = {name: what for name, what in original.others(conn).items() if name not in ours}
 
     with closing(sqlite3.connect(backups(path)[0])) as before:
@@ -303,7 +303,7 @@ def test_events_of_a_database_that_was_taken_over_before_there_was_a_log_enter_i
     with closing(sqlite3.connect(path, isolation_level=None)) as conn:
         conn.execute("BEGIN")
         migrate.apply(conn, now_ms=NOW_MS)
-        for table in ("events", "cursors"):
+        for table in ("events", "cursors", "hook_positions"):
             conn.execute(f"DROP TABLE {table}")
         conn.execute("DELETE FROM migrations WHERE version > 1001")
         conn.execute("DELETE FROM counters WHERE name = 'events_pruned'")

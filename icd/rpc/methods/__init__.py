@@ -14,6 +14,7 @@ NOUNS = {
     "db": "database",
     "backup": "backups",
     "dump": "dumps",
+    "hook": "hooks",
     "icd": "daemon",
     "rpc": "daemon",
     "cli": "daemon",

@@ -149,6 +149,15 @@ class MirrorReport(Result):
     last_error: str | None
 
 
+class HooksReport(Result):
+    """Events that hooks have got since the start; `redelivered`: possibly for a second time."""
+
+    delivered: int
+    redelivered: int
+    failed: int
+    last_error: str | None
+
+
 class Report(Result):
     version: str
     protocol: int
@@ -162,6 +171,7 @@ class Report(Result):
     missed: dict[str, int]
     databases: list[OpenDatabase]
     mirror: MirrorReport
+    hooks: HooksReport
     started_at: int
     started_at_iso: str
     subscribers: int

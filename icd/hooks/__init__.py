@@ -1,0 +1,1 @@
+"""Executables of a project that run after a commit, if the user trusts them."""

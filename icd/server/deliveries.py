@@ -1,0 +1,219 @@
+"""The hooks of one database: every event that was committed is brought to those that are trusted.
+
+After the commit, and level-triggered: a change only says that the log may have grown; what is to be
+delivered is what the log has and the positions have not.
+
+Promises
+    - one event at a time, in the order of the log; and nobody else runs hooks of this project
+      meanwhile, which a lock outside the project sees to;
+    - nothing here holds up the lane or the loop: files and processes are the business of a thread;
+    - an event is delivered again only if nobody could note that it was, and is marked then.
+"""
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+
+from icd.core.hooks import Delivery, Done
+from icd.core.state import Writer
+from icd.db.paths import Where
+from icd.errors import IcError, Locked, NoDatabase
+from icd.hooks import delivery as deliveries
+from icd.hooks.process import NotStarted, Outcome
+from icd.hooks.trust import Trust
+from icd.rpc.method import DEFAULT_DEADLINE_MS, Call, Method, Params
+from icd.rpc.methods import hooks as methods
+from icd.server import limits
+from icd.server.logs import log
+from icd.server.store import Store
+
+T = TypeVar("T")
+
+
+class Tally:
+    """What was delivered since the start."""
+
+    def __init__(self) -> None:
+        self.delivered = 0
+        self.redelivered = 0
+        self.failed = 0
+        self.last_error = ""
+
+    def add(self, delivery: Delivery, outcome: Outcome) -> None:
+        self.delivered += 1
+        self.redelivered += delivery.redelivery
+        if outcome.problem:
+            self.failed += 1
+
+
+class Common:
+    """What the hooks of all databases share.  `stop` becomes readable to end what is running."""
+
+    def __init__(self, socket: Callable[[], str]) -> None:
+        self.tally = Tally()
+        self.slots = anyio.CapacityLimiter(limits.HOOKS_AT_ONCE)
+        self.stop = os.eventfd(0, os.EFD_CLOEXEC)
+        self.is_paused = False
+        self._socket = socket
+
+    def environment(self) -> dict[str, str]:
+        """Hooks find the daemon that runs them."""
+        return {**os.environ, "INTERCORE_SOCKET": self._socket()}
+
+
+class Deliveries:
+    """What is delivered of one database, from its first call until it is closed."""
+
+    def __init__(self, store: Store, trust: Trust, seconds: float, common: Common) -> None:
+        self._store = store
+        self._trust = trust
+        self._seconds = seconds
+        self._common = common
+        self._thread = anyio.CapacityLimiter(1)
+        self._unrecorded: Done | None = None
+        self._retry = False
+        self._wake = anyio.Event()
+        self._resting = anyio.Event()
+        self._resting.set()
+        store.changes.listen_to_log(self.wake)
+        store.keep_while(lambda: self.is_needed)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the database must stay open: there is something to deliver, or may be."""
+        return self._wake.is_set() or self._retry or not self._resting.is_set()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def rest(self) -> None:
+        """Until nothing is running any more; who wants that pauses first."""
+        await self._resting.wait()
+
+    async def run(self) -> None:
+        while not self._store.is_closed:
+            with anyio.move_on_after(limits.HOOK_RETRY_SECONDS if self._retry else None):
+                await self._wake.wait()
+            self._wake = anyio.Event()
+            self._retry = False
+            if not (self._common.is_paused or self._store.is_closed):
+                await self._try(self._catch_up)
+
+    async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except (Locked, NotStarted):
+            self._retry = True  # others are at it; or the machine has no room at the moment
+        except IcError as exc:
+            if self._store.database.is_open:
+                self._retry = True
+                if not exc.retryable:
+                    self._complain(exc.message)
+        except Exception as exc:  # noqa: BLE001 -- hooks go on with the next event
+            log.exception("hooks failed", extra={"path": self._store.path})
+            self._common.tally.last_error = f"{self._store.path}: {exc!r}"
+
+    def _complain(self, sentence: str) -> None:
+        message = f"{self._store.path}: {sentence}"
+        if self._common.tally.last_error != message:
+            log.warning("hooks cannot be run", extra={"path": self._store.path, "why": sentence})
+        self._common.tally.last_error = message
+
+    async def _catch_up(self) -> None:
+        """Deliver whatever is to be delivered."""
+        programs = await self._in_thread(self._trust.runnable)
+        if not programs:  # most projects: whoever records many events does not pay for looking
+            await anyio.sleep(limits.HOOK_RETRY_SECONDS)
+            return
+        if not await self._ask(methods.PENDING, methods.Pending([*programs])):
+            return
+        await self._in_thread(partial(self._trust.acquire, time.monotonic()))
+        self._resting = anyio.Event()
+        try:
+            while await self._deliver_next():
+                pass
+        finally:
+            self._trust.release()
+            self._resting.set()
+
+    async def _deliver_next(self) -> bool:
+        """Note what was delivered, and deliver what is next; whether there was something."""
+        async with self._common.slots:
+            programs = await self._in_thread(self._trust.runnable)
+            hooks = [] if self._common.is_paused else [*programs]
+            step = methods.Step(hooks, self._unrecorded)
+            delivery: Delivery | None = await self._ask(methods.STEP, step)
+            self._unrecorded = None
+            if delivery is None:
+                return False
+            outcome = await self._run(delivery, programs[delivery.hook])
+        if outcome.is_stopped:
+            return False
+        self._unrecorded = deliveries.done(delivery, outcome)
+        self._note(delivery, outcome)
+        return True
+
+    async def _run(self, delivery: Delivery, program: str) -> Outcome:
+        deliver = partial(
+            deliveries.deliver,
+            delivery,
+            program,
+            project=self._trust.project,
+            database=self._store.path,
+            own=self._common.environment(),
+            seconds=self._seconds,
+            stop=self._common.stop,
+        )
+        while True:
+            try:
+                return await self._in_thread(deliver)
+            except NotStarted as exc:
+                # It is noted as started: who leaves it now would mark it as a redelivery.
+                self._complain(f"{delivery.hook} cannot be started: {exc}")
+                await anyio.sleep(limits.HOOK_RETRY_SECONDS)
+
+    def _note(self, delivery: Delivery, outcome: Outcome) -> None:
+        self._common.tally.add(delivery, outcome)
+        facts: dict[str, object] = {
+            "path": self._store.path,
+            "hook": delivery.hook,
+            "seq": delivery.seq,
+        }
+        if outcome.output:
+            facts["output"] = outcome.output.decode("utf-8", "backslashreplace")
+            facts["is_cut"] = outcome.is_cut
+        if outcome.problem:
+            log.warning("hook failed", extra={**facts, "problem": outcome.problem})
+            sentence = f"{delivery.hook} {outcome.problem}"
+            self._common.tally.last_error = f"{self._store.path}: {sentence}"
+        elif outcome.output:
+            log.info("hook said", extra=facts)
+
+    async def _ask(self, method: Method, params: Params) -> Any:
+        """Through the lane, like everybody else."""
+        if self._store.is_closed:
+            raise NoDatabase(f"{self._store.path} was closed")
+        call = Call(
+            method=method,
+            params=params,
+            where=Where("", self._store.path),
+            writer=Writer(),
+            deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
+            background=True,
+        )
+        (answer,) = await self._store.ask([call])
+        if answer.moved:
+            raise NoDatabase(f"{self._store.path} was closed")
+        if answer.error is not None:
+            raise answer.error
+        return answer.result
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        """Abandoned if we are cancelled: a file system that hangs must not keep the daemon."""
+        return await anyio.to_thread.run_sync(
+            function, limiter=self._thread, abandon_on_cancel=True
+        )
