@@ -10,6 +10,8 @@ COUNTS = {
     "state": "SELECT count(*) FROM state",
     "sentinels": "SELECT count(*) FROM sentinels",
     "requests": "SELECT count(*) FROM requests",
+    "events": "SELECT count(*) FROM events",
+    "cursors": "SELECT count(*) FROM cursors",
 }
 
 

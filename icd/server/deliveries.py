@@ -27,7 +27,7 @@ from icd.hooks.process import NotStarted, Outcome
 from icd.hooks.trust import Trust
 from icd.rpc.method import DEFAULT_DEADLINE_MS, Call, Method, Params
 from icd.rpc.methods import hooks as methods
-from icd.server import limits
+from icd.server import limits, threads
 from icd.server.logs import log
 from icd.server.store import Store
 
@@ -214,6 +214,5 @@ class Deliveries:
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         """Abandoned if we are cancelled: a file system that hangs must not keep the daemon."""
-        return await anyio.to_thread.run_sync(
-            function, limiter=self._thread, abandon_on_cancel=True
-        )
+        async with self._thread:
+            return await threads.start(function)

@@ -4,6 +4,7 @@ A reload that cannot be done without losing a call is not done: new code that do
 database that does not answer, leave everything as it was, and whoever asked is told why.
 """
 
+import asyncio
 import os
 import subprocess
 import time
@@ -17,7 +18,7 @@ from icd import __version__
 from icd.errors import ReloadRefused
 from icd.rpc.method import Answer
 from icd.rpc.methods.daemon import Reloaded
-from icd.server import handover, limits, systemd
+from icd.server import handover, limits, systemd, threads
 from icd.server.logs import log
 
 Deliver = Callable[[Answer], None]
@@ -124,26 +125,17 @@ class Reload:
 
 async def _unless(hung: Callable[[], list[str]], start: Callable[[], Done]) -> Done:
     """In a thread: until a child has become another program, its parent waits for it."""
-    done: Done | Exception | None = None
-
-    async def run() -> None:
-        nonlocal done
-        try:
-            done = await anyio.to_thread.run_sync(start, abandon_on_cancel=True)
-        except (OSError, subprocess.TimeoutExpired) as exc:
-            done = exc
-        tasks.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run)
-        while not hung():  # noqa: ASYNC110 -- for as long as the child takes
-            await anyio.sleep(limits.GRACE_SECONDS)
-        tasks.cancel_scope.cancel()
-    if done is None:
-        raise ReloadRefused(f"{hung()[0]} does not answer")
-    if isinstance(done, Exception):
-        raise ReloadRefused(f"the new code does not start: {done}") from done
-    return done
+    started = threads.start(start)
+    try:
+        while not started.done():
+            if hung():
+                raise ReloadRefused(f"{hung()[0]} does not answer")
+            await asyncio.wait([started], timeout=limits.GRACE_SECONDS)
+        return started.result()
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise ReloadRefused(f"the new code does not start: {exc}") from exc
+    finally:
+        started.cancel()
 
 
 def _start(command: list[str], directory: str, env: dict[str, str]) -> Done:
