@@ -142,6 +142,7 @@ class World(msgspec.Struct):
     json: bool
     verbose: bool = False
     db: str | None = None
+    timeout_ms: int | None = None
 
     @property
     def where(self) -> Where:

@@ -72,7 +72,7 @@ def _plan(invocation: Invocation) -> Plan | Errand | Need | Output:
             return _unknown(invocation.program, words[0])
         if flags.help:
             return Output(0, texts.command(invocation.program, context, command))
-        world = World(invocation, flags.json, flags.verbose, flags.db)
+        world = World(invocation, flags.json, flags.verbose, flags.db, flags.timeout_ms)
         wanted = _parse(command, context, words, world)
         if isinstance(wanted, Output):
             return wanted
