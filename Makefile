@@ -21,7 +21,7 @@ CLANG := $(shell command -v clang)
 FUZZ_SECONDS ?= 60
 SOURCES := pyproject.toml $(shell find icd icctl -type f -not -path '*/__pycache__/*')
 
-.PHONY: run test lint check bench fuzz clean
+.PHONY: run test stress lint check bench fuzz clean
 .DEFAULT_GOAL := test
 
 KEYHOLE := icctl/build.py icctl/bin/icctl-python icctl/keyhole.c icctl/keyhole.h icctl/helper.c
@@ -73,6 +73,9 @@ run: $(INSTALLED)  ## Start the daemon here, in the foreground.
 test: $(INSTALLED) $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/.made $(DOORS)/fuzz  ## Run every test.
 	$(BIN)/python -m coverage run -m pytest
 	$(BIN)/python -m coverage report
+
+stress: $(INSTALLED)  ## The consumers' promise at its full size: 8 writers, 10,000 events each.
+	INTERCORE_STRESS=1 $(BIN)/python -m pytest tests/server/test_events.py -k restarted
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -168,6 +168,10 @@ def test_every_method_is_documented_with_its_parameters_and_results(method: Meth
         described += section(text("protocol.md"), "state.set")
     if "the results of `sentinel.check`" in described:
         described += section(text("protocol.md"), "sentinel.check")
+    if "an event of `events.tail`" in described:
+        described += section(text("protocol.md"), "events.tail")
+    if "object of `cursor.list`" in described:
+        described += section(text("protocol.md"), "cursor.list")
     for name in results:
         assert f"`{name}`" in described, name
 

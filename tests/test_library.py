@@ -84,7 +84,7 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
     ("intercore_events_tail run-1",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_events_tail",
-     {AVAILABLE: (3, "", LINE), UNAVAILABLE: (3, "", LINE), BROKEN: (3, "", LINE)}),
+     {AVAILABLE: (3, "", LINE), UNAVAILABLE: (0, "", ""), BROKEN: (3, "", LINE)}),
     ("intercore_events_cursor_get c",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_events_cursor_set c 0 0",
@@ -95,7 +95,7 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
      {AVAILABLE: (0, '{"phase":0,"dispatch":0,"interspect":0,"discovery":0\n', ""),
       UNAVAILABLE: (0, "\n", ""), BROKEN: (0, "\n", "")}),
     ("intercore_events_cursor_set c x 0",
-     {AVAILABLE: (3, "", LINE), UNAVAILABLE: (3, "", LINE), BROKEN: (3, "", LINE)}),
+     {AVAILABLE: (3, "", LINE), UNAVAILABLE: (0, "", ""), BROKEN: (3, "", LINE)}),
     ("intercore_events_cursor_reset c",
      {AVAILABLE: (0, "reset\n", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_events_cursor_reset c",
@@ -724,3 +724,19 @@ def test_a_storm_of_stop_hooks_has_one_winner_per_session_while_the_daemon_resta
 
     assert err == b""
     assert sorted(out.decode().split()) == sorted(f"session-{n}" for n in range(1, 21))
+
+
+def test_events_come_once_and_the_cursor_tells_where(place: Place) -> None:
+    for kind in ("one", "two"):
+        icctl("events", "record", "--source=ci", f"--type={kind}", cwd=place.project, env=place.env)
+
+    said = place.say(
+        """
+        intercore_events_tail_all --consumer=c --limit=1 | grep -o '"type":"[a-z]*"'
+        intercore_events_tail_all --consumer=c | grep -o '"type":"[a-z]*"'
+        intercore_events_tail_all --consumer=c; echo "$?"
+        intercore_events_cursor_get c | grep -o '"seq":[0-9]*'
+        """
+    )
+
+    assert said == ['"type":"one"', '"type":"two"', "0", '"seq":2']

@@ -4,7 +4,7 @@ import itertools
 import random
 import time
 
-from icd.core import sentinels, state
+from icd.core import events, sentinels, state
 from tests.bench import setting as place
 from tests.bench.table import Table
 
@@ -62,6 +62,11 @@ def _grow(setting: place.Setting, rows: int) -> None:
             " VALUES ('bench', ?, ?, ?, 3600000, 0, ?)",
             ((f"s{i:07}", now_ms // 1000, now_ms, week) for i in range(rows)),
         )
+        conn.executemany(
+            "INSERT INTO events (source, type, run_id, subject_id, from_state, to_state, reason,"
+            " payload, at, at_ms) VALUES ('bench', 't', ?, '', 'a', 'b', '', '{\"i\":1}', ?, ?)",
+            ((f"r{i % 100}", now_ms // 1000, now_ms) for i in range(rows)),
+        )
         conn.execute("COMMIT")
         conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         database.close()
@@ -85,6 +90,12 @@ def _measure(database: place.Database, rows: int) -> dict[str, float]:
                 conn, "bench", s, interval_s=1, now_ms=next(later)
             ),
             "sentinel auto-prune": lambda s: sentinels.auto_prune(conn, now_ms=now_ms),
+            "events.tail, 10 events from the middle": lambda s: events.read(
+                conn, since=rows // 2 + int(s[1:]) % 100, limit=10
+            ),
+            "events.tail of a run, 5 events from the middle": lambda s: events.read(
+                conn, since=rows // 2, limit=5, run_id=f"r{int(s[1:]) % 100}"
+            ),
             "state prune when nothing expired": lambda s: state.prune_some(conn, now_ms=now_ms),
         }
         found = {}

@@ -15,15 +15,9 @@ PROTOCOLS_SHOWN = 8  # of those a client offers; a sentence is not a dump
 BUCKET_EXPONENTS = range(8, 24)
 BUCKETS_MS = [2**exponent / 1000 for exponent in BUCKET_EXPONENTS]
 CAPABILITIES = [
-    "batch",
-    "keyhole",
-    "request_id",
-    "state",
-    "sentinel",
-    "statusline",
-    "stream",
+    "batch", "keyhole", "request_id", "state", "sentinel", "events", "statusline", "stream",
     "watch",
-]
+]  # fmt: skip
 
 
 class Ping(Params):
