@@ -154,6 +154,7 @@ def _then(world: World, reading: Reading, batch: methods.Batch) -> list[str]:
     """What the caller runs once it has written the batch."""
     last = batch.events[-1].seq
     chosen = [] if world.db is None else ["--db", world.db]
+    chosen += [] if world.timeout_ms is None else [f"--timeout={world.timeout_ms}ms"]
     if not reading.follow:
         if not reading.moves:
             return []

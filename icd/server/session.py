@@ -271,6 +271,7 @@ class Session(asyncio.Protocol):
             return
         self._write(data)
         self._busy = False
+        self._outlet.shown = self._outlet.place = b""  # the next stream begins anew
         self._again = b""
         self._conversation = None
         if len(self._inbox) or self._closing:

@@ -122,8 +122,9 @@ def test_a_consumer_acknowledges_after_it_has_written(ic, record):
     assert ic("events", "tail", "--all", "--consumer=c").then == [
         "events", "cursor", "ack", "--", "c", "2",
     ]  # fmt: skip
-    assert ic("events", "tail", "r1", "--consumer=-c", "--db=.clavain/intercore.db").then == [
-        "--db", ".clavain/intercore.db", "events", "cursor", "ack", "--run=r1", "--", "-c", "2",
+    chosen = ["--db=.clavain/intercore.db", "--timeout=2s"]
+    assert ic("events", "tail", "r1", "--consumer=-c", *chosen).then == [
+        "--db", ".clavain/intercore.db", "--timeout=2000ms", "events", "cursor", "ack", "--run=r1", "--", "-c", "2",
     ]  # fmt: skip
 
 

@@ -151,6 +151,19 @@ def test_whoever_follows_is_shown_what_there_is_and_then_what_happens(
             until(lambda: json.loads(run("events", "cursor", "get", "c"))["seq"] == acknowledged)
 
 
+def test_whoever_follows_may_wait_longer_than_any_deadline(run, initialized: Path, host) -> None:
+    record(initialized, host)
+    with Follower(initialized, host, "--all", "--timeout=500ms") as follower:
+        shown = [follower.seq()]
+        for _ in range(2):
+            with pytest.raises(subprocess.TimeoutExpired):
+                follower.process.wait(1.0)
+            record(initialized, host)
+            shown.append(follower.seq())
+
+        assert shown == [1, 2, 3]
+
+
 def test_whoever_follows_ends_when_the_daemon_stops(
     daemon: Daemon, initialized: Path, door: Path
 ) -> None:

@@ -397,6 +397,25 @@ def test_idle_watchers_cost_the_database_nothing(served: Project) -> None:
         assert 1 <= looks <= took / limits.WATCH_LOOK_SECONDS + 2
 
 
+def test_idle_commands_that_go_on_cost_the_database_nothing_either(served: Project) -> None:
+    env = {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": served.daemon.socket}
+    commands = [
+        ["events", "tail", "--all", "--follow"], ["wait", "--event=x"], ["state", "watch", "k"],
+    ]  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        for argv in commands * 3:
+            stack.enter_context(command(*argv, cwd=served.root, env=env))
+        until(lambda: served.daemon.call("icd.status")["subscribers"] == 9)
+
+        def rests() -> bool:
+            before, began = served.batches, time.monotonic()
+            time.sleep(4 * limits.WATCH_LOOK_SECONDS)
+            looks, took = served.batches - before, time.monotonic() - began
+            return looks <= took / limits.WATCH_LOOK_SECONDS + 2
+
+        until(rests)
+
+
 def test_an_event_is_read_once_for_many_who_do_not_want_it(served: Project) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(50):

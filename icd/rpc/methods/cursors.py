@@ -1,10 +1,12 @@
 """cursor.*: how far consumers of events have read."""
 
+from functools import partial
+
 from icd.core import cursors, events, names
 from icd.core.cursors import Cursor
 from icd.core.events import Marks
 from icd.core.names import iso
-from icd.rpc.method import Context, Method, Params
+from icd.rpc.method import Context, Method, Params, no_rows
 from icd.rpc.methods.events import Seq
 from icd.rpc.results import Result
 
@@ -126,22 +128,16 @@ def _place(ctx: Context, cursor: Cursor) -> Place:
     )
 
 
+_READS = partial(Method, writes=True, keeps_effects=False, touches=no_rows)
+_MOVES = partial(Method, check=check_names, writes=True, touches=no_rows)
+
 # Those that only look may find a cursor of the original, and take it over.
 METHODS = [
-    Method("cursor.list", List, list[Place], list_, writes=True, keeps_effects=False),
-    Method(
-        "cursor.get", Get, Place | None, get, check=check_names, writes=True, keeps_effects=False
-    ),
-    Method(
-        "cursor.register",
-        Register,
-        Place,
-        register,
-        check=check_names,
-        writes=True,
-        keeps_effects=False,
-    ),
-    Method("cursor.set", Set, Place, set_, check=check_names, writes=True),
-    Method("cursor.ack", Ack, Place, ack, check=check_names, writes=True, keeps_effects=False),
-    Method("cursor.reset", Reset, ResetCount, reset, check=check_names, writes=True),
+    _READS("cursor.list", List, list[Place], list_),
+    _READS("cursor.get", Get, Place | None, get, check=check_names),
+    _MOVES("cursor.register", Register, Place, register, keeps_effects=False),
+    _MOVES("cursor.set", Set, Place, set_),
+    # Repeated, it changes nothing.
+    _MOVES("cursor.ack", Ack, Place, ack, keeps_effects=False),
+    _MOVES("cursor.reset", Reset, ResetCount, reset),
 ]
