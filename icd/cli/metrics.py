@@ -105,6 +105,12 @@ def _databases(report: methods.Report) -> Iterator[str]:
         for table, count in sorted((one.rows or {}).items())
     ]
     yield from _family("database_rows", "gauge", "Rows by table.", rows)
+    lags: list[Sample] = [
+        ({"database": one.path, "consumer": consumer}, lag)
+        for one in found
+        for consumer, lag in (one.lags or {}).items()
+    ]
+    yield from _family("database_consumer_lag", "gauge", "Events not acknowledged yet.", lags)
 
 
 def _mirror(mirror: methods.MirrorReport) -> Iterator[str]:

@@ -97,6 +97,8 @@ def _database(database: methods.OpenDatabase) -> Iterator[str]:
     if database.size_bytes is not None:
         rows = sum((database.rows or {}).values())
         yield f"  {size(database.size_bytes)}, log {size(database.wal_bytes or 0)}, {rows} rows"
+    for consumer, lag in (database.lags or {}).items():
+        yield f"  consumer {consumer}: {lag} events behind"
     if database.reopened:
         yield f"  replaced and reopened {database.reopened} times"
     if database.hung_seconds is not None:

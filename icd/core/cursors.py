@@ -51,6 +51,10 @@ _LIST = """
 SELECT consumer, run_id, seq, updated_at, expires_ms FROM cursors
 WHERE expires_ms IS NULL OR expires_ms > ? ORDER BY consumer, run_id
 """
+_BEHIND = """
+SELECT consumer, run_id, seq, updated_at, expires_ms FROM cursors
+WHERE expires_ms IS NULL OR expires_ms > ? ORDER BY seq LIMIT ?
+"""
 _PUT = """
 INSERT INTO cursors (consumer, run_id, seq, updated_at, updated_ms, expires_ms)
 VALUES (?, ?, ?, ?, ?, ?)
@@ -105,6 +109,13 @@ def expired(conn: sqlite3.Connection, consumer: str, run_id: str, *, now_ms: int
 def every(conn: sqlite3.Connection, *, now_ms: int) -> list[Cursor]:
     _adopt_all(conn, now_ms=now_ms)
     return [Cursor(*row) for row in conn.execute(_LIST, (now_ms,))]
+
+
+def lags(conn: sqlite3.Connection, *, limit: int, now_ms: int) -> dict[str, int]:
+    """How many events were written since each consumer's last; those furthest behind first."""
+    head = events.head(conn)
+    found = [Cursor(*row) for row in conn.execute(_BEHIND, (now_ms, limit))]
+    return {cursor.key: max(0, head - cursor.seq) for cursor in found}
 
 
 def locate(conn: sqlite3.Connection, key: str, *, now_ms: int) -> tuple[str, str]:

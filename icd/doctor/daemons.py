@@ -63,6 +63,11 @@ def _troubles(report: dict[str, Any]) -> Iterator[Finding]:
     if mirror.get("failed"):
         told = f"files could not be mirrored: {mirror.get('last_error')}"
         yield note("mirror", told, "see docs/mirror.md")
+    hooks = report.get("hooks") or {}
+    if hooks.get("failed"):
+        told = f"hooks failed since the daemon started: {hooks.get('failed')}; the last one: "
+        hint = "see 'icctl events tail --all --source=hook', and docs/hooks.md"
+        yield note("hooks", f"{told}{hooks.get('last_error')}", hint)
 
 
 def _failures(report: dict[str, Any], now: int) -> Iterator[Finding]:

@@ -176,6 +176,7 @@ def _database(store: Store, now: float) -> daemon.OpenDatabase:
             facts.wal_bytes,
             facts.rows,
         )
+        found.lags = facts.lags
         found.measured_at = facts.at_ms // 1000
         found.measured_at_iso = iso(found.measured_at)
     return found

@@ -11,7 +11,7 @@ import time
 from msgspec import Struct
 
 from icd.config import Settings
-from icd.core import counts, requests, retention, state
+from icd.core import counts, cursors, requests, retention, state
 from icd.core.debounce import Recent
 from icd.db.connection import transaction
 from icd.db.database import Database
@@ -28,6 +28,8 @@ RETENTION_MS = 3600 * 1000
 DAY_MS = 24 * 3600 * 1000
 # Rows of a larger file are not counted: whoever calls meanwhile would wait for a tenth of a second.
 COUNTED_BYTES = 256 * 1024 * 1024
+# Consumers whose lag is told: those furthest behind.
+LAGS = 50
 
 
 class Facts(Struct, frozen=True):
@@ -36,6 +38,7 @@ class Facts(Struct, frozen=True):
     size_bytes: int
     wal_bytes: int
     rows: dict[str, int]
+    lags: dict[str, int]  # of consumers, in events
     at_ms: int
 
 
@@ -89,12 +92,15 @@ class Upkeep:
     def _note(self, conn: sqlite3.Connection, now_ms: int) -> None:
         """Rows are counted anew only if something was written since."""
         path = self._database.path
-        size, rows = _size(path), {} if self.facts is None else self.facts.rows
+        size, known = _size(path), self.facts
         written = (conn.total_changes, self._database.foreign)
-        if written != self._counted:
+        if known is None or written != self._counted:
             rows = counts.rows(conn) if size <= COUNTED_BYTES else {}
+            lags = cursors.lags(conn, limit=LAGS, now_ms=now_ms)
             self._counted = written
-        self.facts = Facts(size, _size(f"{path}-wal"), rows, now_ms)
+        else:
+            rows, lags = known.rows, known.lags
+        self.facts = Facts(size, _size(f"{path}-wal"), rows, lags, now_ms)
 
 
 def rest(settings: Settings, *, now: float, idle: float, due: float | None) -> float:

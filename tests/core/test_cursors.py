@@ -262,3 +262,13 @@ def test_reset_forgets_cursors_of_the_original_too(conn, log):
 
     assert cursors.reset(conn, "c", now_ms=NOW) == 2
     assert cursors.every(conn, now_ms=NOW) == []
+
+
+def test_those_who_are_furthest_behind_are_told_first(conn, log):
+    log("ci", "ci", "ci")
+    advance(conn, 3, "quick")
+    advance(conn, 1, "slow", "r1")
+    advance(conn, 2, "gone", now_ms=NOW - 2 * DAY_MS)
+
+    assert cursors.lags(conn, limit=50, now_ms=NOW) == {"slow:r1": 2, "quick": 0}
+    assert cursors.lags(conn, limit=1, now_ms=NOW) == {"slow:r1": 2}

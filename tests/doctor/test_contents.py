@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from icd.core import sentinels, state
+from icd.db import migrate
 from icd.db.database import CAREFUL_BYTES
 from icd.db.lock import FileLock, poll
 from icd.doctor import processes
@@ -81,7 +82,7 @@ def test_an_older_schema_is_worth_a_note(judged, closed):
     ((check, severity, message),) = judged()
 
     assert (check, severity) == ("schema", "note")
-    assert message == "the schema is v1000; the next use makes it v1001"
+    assert message == f"the schema is v1000; the next use makes it v{migrate.LATEST}"
 
 
 def test_a_database_of_the_original_is_worth_a_note(scene, tmp_path, told):

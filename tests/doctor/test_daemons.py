@@ -50,6 +50,7 @@ def test_an_old_sqlite_is_fine_and_the_reason_is_told():
             "a 1; the last one: disk full",
         ),
         ({"mirror": {"failed": 2, "last_error": "no room"}}, "mirror", "note", "no room"),
+        ({"hooks": {"failed": 2, "last_error": "exited with 3"}}, "hooks", "note", "exited with 3"),
         ({"databases": [{"path": "/p", "reopened": 1}]}, "replaced", "note", "/p was replaced"),
         ({"databases": [{"path": "/p", "hung_seconds": 9}]}, "hung", "error", "stuck in /p"),
     ],

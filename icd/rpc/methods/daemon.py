@@ -85,6 +85,7 @@ class OpenDatabase(Result):
     size_bytes: int | None = None
     wal_bytes: int | None = None
     rows: dict[str, int] | None = None
+    lags: dict[str, int] | None = None  # consumer to events that it has not acknowledged
     measured_at: int | None = None
     measured_at_iso: str | None = None
     hung_seconds: float | None = None
