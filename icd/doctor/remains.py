@@ -1,8 +1,6 @@
 """What interrupted programs and earlier times left behind."""
 
-import glob
 import os
-import re
 from collections.abc import Iterator
 
 from icd.db import paths
@@ -13,16 +11,14 @@ from icd.legacy.reading import is_mirrored
 
 # A backup of the largest database is made in less; what is older is nobody's work any more.
 UNFINISHED_SECONDS = 3600
-# The journal of SQLite beside a copy means that the copy was never finished.
-_COPY = re.compile(r"\.(restore|backup-\d{8}-\d{6}(-\d+)?)(-journal)?")
+# What copies are called until they are complete; whatever is called a backup is one.
+_COPIES = [f".{name}{end}" for name in ("unfinished", "restore") for end in ("", "-journal")]
 
 
 def unfinished(scene: Scene, path: str) -> Iterator[Finding]:
     """Copies whose maker died over them."""
-    names = [
-        name for name in glob.glob(f"{glob.escape(path)}.*") if _COPY.fullmatch(name, len(path))
-    ]
-    dead = [name for name in sorted(names) if _is_dead(name, scene.now_ms // 1000)]
+    names = [path + ending for ending in _COPIES]
+    dead = [name for name in names if _is_dead(name, scene.now_ms // 1000)]
     for name in dead:
         yield note("unfinished", f"{name} was never finished", FIX, Repair("remove", name))
     if not dead:
@@ -31,12 +27,9 @@ def unfinished(scene: Scene, path: str) -> Iterator[Finding]:
 
 def _is_dead(name: str, now: int) -> bool:
     try:
-        found = os.lstat(name)
+        return os.lstat(name).st_mtime < now - UNFINISHED_SECONDS
     except FileNotFoundError:
         return False
-    stem = name.removesuffix("-journal")
-    broken = found.st_size == 0 or stem.endswith(".restore") or os.path.exists(f"{stem}-journal")
-    return broken and found.st_mtime < now - UNFINISHED_SECONDS
 
 
 def gitignore(_scene: Scene, path: str) -> Iterator[Finding]:

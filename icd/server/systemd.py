@@ -24,7 +24,7 @@ def notify(*lines: str) -> None:
         address = "\0" + address[1:]
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.settimeout(0)
-        sock.sendto("\n".join(lines).encode(), address)
+        sock.sendto("\n".join(line.replace("\n", " ") for line in lines).encode(), address)
 
 
 def passed_socket() -> socket.socket | None:

@@ -29,19 +29,19 @@ def repairs(findings):
 
 def test_a_copy_that_was_never_finished_can_be_removed(scene, database, beside):
     dead = [
-        beside(".backup-20260101-000000"),
-        beside(".backup-20260102-000000", b"x"),
-        beside(".backup-20260102-000000-journal", b"x"),
+        beside(".unfinished", b"x"),
+        beside(".unfinished-journal", b"x"),
         beside(".restore", b"x"),
     ]
 
     found = repairs(unfinished(scene(), database.path))
 
-    assert found == [Repair("remove", name) for name in sorted(dead)]
+    assert found == [Repair("remove", name) for name in dead]
 
 
 def test_what_is_complete_or_young_or_a_persons_stays(scene, database, beside):
     beside(".backup-20260101-000000", b"complete")
+    beside(".backup-20260101-000000-journal", b"of whoever opened it")
     beside(".restore", b"x", at=NOW_MS // 1000 - 60)
     beside(".backup-of-mine")
     beside(".lock")
