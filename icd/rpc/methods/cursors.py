@@ -99,6 +99,10 @@ def check_names(p: Get | Register | Set | Ack | Reset) -> None:
     names.check_scope(getattr(p, "run_id", ""))
 
 
+def _touched(p: Get | Register | Set | Ack) -> tuple[tuple[str, str], ...]:
+    return (cursors.original(p.consumer, getattr(p, "run_id", "")),)
+
+
 def _names(ctx: Context, p: Get | Set | Ack) -> tuple[str, str]:
     if p.run_id:
         return p.consumer, p.run_id
@@ -130,7 +134,14 @@ def _place(ctx: Context, cursor: Cursor) -> Place:
 METHODS = [
     Method("cursor.list", List, list[Place], list_, writes=True, keeps_effects=False),
     Method(
-        "cursor.get", Get, Place | None, get, check=check_names, writes=True, keeps_effects=False
+        "cursor.get",
+        Get,
+        Place | None,
+        get,
+        check=check_names,
+        writes=True,
+        keeps_effects=False,
+        touches=_touched,
     ),
     Method(
         "cursor.register",
@@ -140,8 +151,18 @@ METHODS = [
         check=check_names,
         writes=True,
         keeps_effects=False,
+        touches=_touched,
     ),
-    Method("cursor.set", Set, Place, set_, check=check_names, writes=True),
-    Method("cursor.ack", Ack, Place, ack, check=check_names, writes=True, keeps_effects=False),
+    Method("cursor.set", Set, Place, set_, check=check_names, writes=True, touches=_touched),
+    Method(
+        "cursor.ack",
+        Ack,
+        Place,
+        ack,
+        check=check_names,
+        writes=True,
+        keeps_effects=False,
+        touches=_touched,
+    ),
     Method("cursor.reset", Reset, ResetCount, reset, check=check_names, writes=True),
 ]
