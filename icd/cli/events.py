@@ -265,7 +265,7 @@ for _option in reversed(_RECORDING):
 def prune(world: World, *, older_than: int | None, keep: int | None, force: bool) -> Ask:
     """Delete the oldest events: those that --older-than or --keep lets go of.
 
-    What a durable cursor has yet to read is kept, unless --force is given.
+    What a durable cursor has yet to read, or a hook to get, is kept, unless --force is given.
 
     \b
     Examples:
@@ -279,8 +279,8 @@ def prune(world: World, *, older_than: int | None, keep: int | None, force: bool
         output = render.text(f"{result.pruned} pruned")
         if result.held:
             program = world.invocation.program
-            told = f"{program}: events prune: warning: {result.held} more wait for durable cursors"
-            output.stderr = f"{told}; --force deletes them, too\n".encode()
+            told = f"{program}: events prune: warning: {result.held} more wait for"
+            output.stderr = f"{told} durable cursors or hooks; --force deletes them, too\n".encode()
         return output
 
     params = methods.Prune(older_than_ms=older_than, keep=keep, force=force)

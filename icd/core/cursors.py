@@ -119,11 +119,15 @@ def lags(conn: sqlite3.Connection, *, limit: int, now_ms: int) -> dict[str, int]
 
 
 def locate(conn: sqlite3.Connection, key: str, *, now_ms: int) -> tuple[str, str]:
-    """Consumer and run that a word names: `C`, or `C:RUN` as the original has it."""
+    """Consumer and run that a word names: `C`, or `C:RUN` as the original has it.
+
+    Names of consumers may have a colon themselves, so what follows it must be known as a run.
+    """
     consumer, colon, run_id = key.rpartition(":")
     if not colon or find(conn, key, "", now_ms=now_ms):
         return key, ""
-    known = _RUN_ID.fullmatch(run_id) or find(conn, consumer, run_id, now_ms=now_ms)
+    happened = _RUN_ID.fullmatch(run_id) and events.has_run(conn, run_id)
+    known = happened or find(conn, consumer, run_id, now_ms=now_ms)
     return (consumer, run_id) if consumer and known else (key, "")
 
 
@@ -224,9 +228,13 @@ def _require_event(conn: sqlite3.Connection, seq: int) -> None:
 # --- cursors of the original ---
 
 
+def original(consumer: str, run_id: str) -> tuple[str, str]:
+    """The row of state, by key and scope, that vanishes when the cursor is taken over."""
+    return STATE_KEY, f"{consumer}:{run_id}" if run_id else consumer
+
+
 def _adopt(conn: sqlite3.Connection, consumer: str, run_id: str, *, now_ms: int) -> None:
-    key = f"{consumer}:{run_id}" if run_id else consumer
-    row = state.get(conn, STATE_KEY, key, now_ms=now_ms)
+    row = state.get(conn, *original(consumer, run_id), now_ms=now_ms)
     if row is None:
         return
     seq = from_marks(conn, _marks(row.payload), run_id)
@@ -237,7 +245,7 @@ def _adopt(conn: sqlite3.Connection, consumer: str, run_id: str, *, now_ms: int)
         durable = row.expires_ms is None
     expires_ms = None if durable else row.expires_ms or now_ms + DAY_MS
     conn.execute(_PUT, (consumer, run_id, seq, now_ms // 1000, now_ms, expires_ms))
-    state.delete(conn, STATE_KEY, key, now_ms=now_ms)
+    state.delete(conn, *original(consumer, run_id), now_ms=now_ms)
 
 
 def _adopt_all(conn: sqlite3.Connection, *, now_ms: int) -> None:

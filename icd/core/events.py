@@ -19,7 +19,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
 from icd.core.names import check_name, check_scope, iso, shown
 from icd.core.state import Writer
-from icd.errors import CursorBehind, InvalidName
+from icd.errors import CursorAhead, CursorBehind, InvalidName
 
 # Payloads in one answer; the last may go beyond it, so that there is always one.
 BATCH_CHARACTERS = 8 * 1024 * 1024
@@ -130,6 +130,7 @@ OF_RUN = (
     f"{_COLUMNS} WHERE run_id = :run_id AND run_id <> '' AND seq > :since "
     f"AND (:source IS NULL OR +source = :source) {_REST}"
 )
+_HAS_RUN = "SELECT 1 FROM events WHERE run_id = ? AND run_id <> '' LIMIT 1"
 _HEAD = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
 _RAISE_HEAD = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'events'"
 _SET_HEAD = "INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)"
@@ -223,6 +224,11 @@ def go_on_after(conn: sqlite3.Connection, seq: int) -> None:
         conn.execute(_SET_HEAD, (seq,))
 
 
+def has_run(conn: sqlite3.Connection, run_id: str) -> bool:
+    """Whether anything is known to have happened in that run."""
+    return conn.execute(_HAS_RUN, (run_id,)).fetchone() is not None
+
+
 def oldest(conn: sqlite3.Connection) -> int:
     """The first sequence number that can be read; of an empty log, that of the next event."""
     row = conn.execute(_OLDEST).fetchone()
@@ -235,7 +241,12 @@ def pruned_through(conn: sqlite3.Connection) -> int:
 
 
 def require_kept(conn: sqlite3.Connection, since: int, *, hint: str) -> None:
-    """Whoever goes on from `since` must not skip what was pruned without knowing it."""
+    """Whoever goes on from `since` must not skip what was pruned, or recorded since the log went
+    back, without knowing it.
+    """
+    last = head(conn)
+    if since > last:
+        raise CursorAhead(f"there is no event {since}; the log is at {last}")
     if since < pruned_through(conn):
         first = oldest(conn)
         raise CursorBehind(

@@ -58,9 +58,10 @@ INSERT INTO hook_positions (hook, seq, started) VALUES (?, ?, 0)
 ON CONFLICT (hook) DO UPDATE SET seq = excluded.seq, started = 0
 """
 _END = "DELETE FROM hook_positions WHERE hook = ?"
-_FLOOR = "SELECT min(started) - 1 FROM hook_positions WHERE started > seq"
+_ALL = "SELECT hook FROM hook_positions"
 _START = "UPDATE hook_positions SET started = ? WHERE hook = ?"
-_DONE = "UPDATE hook_positions SET seq = max(seq, ?), started = 0 WHERE hook = ?"
+# Only what was noted as started: after a restore the number may be another event's.
+_DONE = "UPDATE hook_positions SET seq = started, started = 0 WHERE hook = ? AND started = ?"
 NEXT = "SELECT seq FROM events WHERE seq > ? AND source <> 'hook' ORDER BY seq LIMIT 1"
 NEXT_OF_SOURCE = "SELECT seq FROM events WHERE source = ? AND seq > ? ORDER BY seq LIMIT 1"
 
@@ -82,12 +83,12 @@ def end(conn: sqlite3.Connection, hooks: Sequence[str]) -> None:
 
 
 def floor(conn: sqlite3.Connection) -> int | None:
-    """The last event that no hook needs any more; None: nothing is being delivered.
+    """The last event that no hook needs any more; None: they have had everything.
 
-    What is being delivered is the first of all that are still to be delivered.
+    Also what nobody delivers at the moment: the daemon may have stopped in the middle.
     """
-    (found,) = conn.execute(_FLOOR).fetchone()
-    return found if found is None else int(found)
+    found = _next(conn, [hook for (hook,) in conn.execute(_ALL) if hook in SOURCES])
+    return None if found is None else found[0] - 1
 
 
 def is_pending(conn: sqlite3.Connection, hooks: Sequence[str]) -> bool:
@@ -120,7 +121,7 @@ def start_next(conn: sqlite3.Connection, hooks: Sequence[str]) -> Delivery | Non
 
 def finish(conn: sqlite3.Connection, done: Done, *, actor: Writer, now_ms: int) -> None:
     """Note that a delivery is over; a failure is an event of its own."""
-    conn.execute(_DONE, (done.seq, done.hook))
+    conn.execute(_DONE, (done.hook, done.seq))
     if done.problem:
         about = {"hook": done.hook, "seq": done.seq, "status": done.status}
         fact = events.Fact(

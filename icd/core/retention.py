@@ -2,7 +2,7 @@
 
 Only ever a beginning: an event that is older than its neighbours, because the clock was wrong,
 goes with them, and one that seems younger keeps those after it.  Nothing goes that a durable
-cursor has yet to read, or that is on its way to a hook, unless that is asked for.
+cursor has yet to read, or a hook to get, unless that is asked for.
 """
 
 import sqlite3
@@ -22,7 +22,7 @@ class Rule(Struct, frozen=True):
 
 
 class Pruned(Struct, frozen=True):
-    """`held`: how many more would have gone if no durable cursor needed them."""
+    """`held`: how many more would have gone if no durable cursor or hook needed them."""
 
     pruned: int
     through: int

@@ -76,6 +76,7 @@ class Deliveries:
         self._thread = anyio.CapacityLimiter(1)
         self._unrecorded: Done | None = None
         self._retry = False
+        self._was_told = False  # of something new, while hooks were paused
         self._wake = anyio.Event()
         self._resting = anyio.Event()
         self._resting.set()
@@ -84,8 +85,12 @@ class Deliveries:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the database must stay open: there is something to deliver, or may be."""
-        return self._wake.is_set() or self._retry or not self._resting.is_set()
+        """Whether the database must stay open: there is something to deliver, or may be.
+
+        After a reload, too: nobody else would open it for the rest.
+        """
+        is_told = self._wake.is_set() or self._was_told
+        return is_told or self._retry or not self._resting.is_set()
 
     def wake(self) -> None:
         self._wake.set()
@@ -100,7 +105,8 @@ class Deliveries:
                 await self._wake.wait()
             self._wake = anyio.Event()
             self._retry = False
-            if not (self._common.is_paused or self._store.is_closed):
+            self._was_told = self._common.is_paused
+            if not (self._was_told or self._store.is_closed):
                 await self._try(self._catch_up)
 
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:

@@ -77,7 +77,6 @@ class Outlet:
     def open_again(self) -> None:
         """For streams that are still to come."""
         self._is_over = False
-        self.farewell = b""
 
     async def room(self) -> None:
         while self._room is not None:

@@ -235,7 +235,7 @@ def test_prune_tells_what_waits_for_durable_cursors(ic, stdout, record):
     output = ic("events", "prune", "--keep=1")
 
     assert (output.exit, output.stdout) == (0, b"0 pruned\n")
-    assert b"2 more wait for durable cursors; --force" in output.stderr
+    assert b"2 more wait for durable cursors or hooks; --force" in output.stderr
     assert stdout("events", "prune", "--keep=1", "--force") == "2 pruned\n"
     assert stdout("events", "prune", "--older-than=1h") == "0 pruned\n"
     assert ic("events", "prune").exit == 3

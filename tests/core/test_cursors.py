@@ -180,10 +180,11 @@ def test_reset_of_one_run_leaves_the_others(conn, log):
 
 @pytest.mark.parametrize(
     "key, found", [("c", ("c", "")), ("c:r1", ("c", "r1")), ("a:b", ("a:b", "")),
-                   ("x:abcd1234", ("x", "abcd1234")), (":r", (":r", "")), ("z:r1", ("z:r1", ""))],
+                   ("x:abcd1234", ("x", "abcd1234")), (":r", (":r", "")), ("z:r1", ("z:r1", "")),
+                   ("team:notifier", ("team:notifier", ""))],
 )  # fmt: skip
 def test_a_word_names_a_consumer_or_one_of_its_runs(conn, log, key, found):
-    log("ci@r1")
+    log("ci@r1", "ci@abcd1234")
     advance(conn, 1, run_id="r1")
     advance(conn, 1, "a:b")
 

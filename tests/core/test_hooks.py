@@ -141,7 +141,6 @@ def test_what_is_on_its_way_to_a_hook_is_not_pruned(conn):
     for _ in range(3):
         record(conn)
     rule = retention.Rule(keep=0)
-    assert hooks.floor(conn) is None
     delivery = hooks.start_next(conn, NAMES)
     assert delivery is not None
 
@@ -151,6 +150,36 @@ def test_what_is_on_its_way_to_a_hook_is_not_pruned(conn):
     finish(conn, delivery)
     assert deliver_all(conn)[-1] == (3, "on-event")
     assert retention.prune(conn, rule, force=False, now_ms=NOW_MS).pruned == 3
+
+
+def test_what_a_hook_is_owed_is_not_pruned_while_nobody_delivers_it(conn):
+    hooks.begin(conn, ["on-event"])
+    for _ in range(3):
+        record(conn)
+    delivery = hooks.start_next(conn, ["on-event"])
+    assert delivery is not None
+    finish(conn, delivery)
+
+    pruned = retention.prune(conn, retention.Rule(keep=0), force=False, now_ms=NOW_MS)
+
+    assert (pruned.pruned, pruned.held) == (1, 2)
+    assert deliver_all(conn, ["on-event"]) == [(2, "on-event"), (3, "on-event")]
+
+
+def test_a_hook_that_nothing_concerns_holds_nothing(conn):
+    hooks.begin(conn, ["on-discovery"])
+    record(conn, "phase")
+
+    assert hooks.floor(conn) is None
+
+
+def test_what_was_not_started_here_does_not_end_here(conn):
+    hooks.begin(conn, ["on-event"])
+    record(conn)
+
+    finish(conn, Delivery("on-event", 7, "phase", "advance", "", "{}"))
+
+    assert deliver_all(conn, ["on-event"]) == [(1, "on-event")]
 
 
 def test_a_hook_that_is_trusted_no_longer_holds_nothing(conn):

@@ -51,6 +51,13 @@ def test_a_commit_of_somebody_else_concerns_all_once(told):
     assert told(SET, foreign=1) == [None, {("k", "s")}]
 
 
+def test_a_cursor_that_moves_concerns_the_row_that_it_may_have_been(told):
+    acked = call("cursor.ack", consumer="c", seq=1)
+    consumed = call("events.consume", consumer="c", run_id="r1")
+
+    assert told(acked, consumed) == [{("cursor", "c"), ("cursor", "c:r1")}]
+
+
 EVERY_ROW, KEY, ROW = STATE, (*STATE, "k"), (*STATE, "k", "s")
 ELSEWHERE = [(*STATE, "k", "t"), (*STATE, "other"), (*STATE, "other", "s")]
 

@@ -109,6 +109,22 @@ def test_with_manual_acknowledgement_the_same_comes_until_it_is_given(
     assert seqs(run(*manual, "--acked=2")) == []
 
 
+@pytest.mark.parametrize("name", ["team:notifier", "team:abcd1234"])
+def test_a_consumer_with_a_colon_in_its_name_is_shown_an_event_once(
+    run, initialized: Path, host, name: str
+) -> None:
+    record(initialized, host, 2)
+    run("events", "record", "--source=ci", "--type=built", "--run=abcd1234")
+    tail = ["events", "tail", "--all", f"--consumer={name}"]
+
+    first = [seqs(run(*tail, "--ack=manual")) for _ in range(2)]
+    run("events", "cursor", "ack", name, "1")
+    second = [seqs(run(*tail)) for _ in range(2)]
+
+    assert first == [[1, 2, 3], [1, 2, 3]]
+    assert second == [[2, 3], []]
+
+
 class Follower:
     """`icctl events tail -f`, whose lines are read as they come."""
 

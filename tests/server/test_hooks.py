@@ -435,6 +435,39 @@ def test_a_reload_waits_for_the_hook_that_runs_and_nothing_is_delivered_twice(
     assert not any("redelivery" in event for event in project.had())
 
 
+def test_what_a_reload_leaves_is_delivered_although_nobody_calls(project, daemon, record):
+    project.hook("on-event", f"{NOTE}sleep 0.1\n")
+    for _ in range(30):
+        record()
+    until(project.had)
+
+    daemon.process.send_signal(signal.SIGHUP)
+
+    until(lambda: len(logged(daemon, "listening")) == 2)
+    until(lambda: project.seqs() == list(range(1, 31)))
+    assert not any("redelivery" in event for event in project.had())
+
+
+def test_a_hook_that_outlives_a_restore_skips_nothing_of_the_restored_log(project, daemon, record):
+    waits = f'[ "$INTERCORE_EVENT_SEQ" = 3 ] && {{ : >began; {WAIT}}}\n'
+    project.hook("on-event", f"#!/bin/sh\n{waits}{NOTE[10:]}")
+    record()
+    until(lambda: project.seqs() == [1])
+    project.run("backup", "earlier.db")
+    record()
+    record()
+    until((project.path / "began").exists)
+
+    project.run("restore", "earlier.db")
+    (project.path / "open").touch()
+    until(lambda: project.seqs() == [1, 2, 3])
+    until(lambda: daemon.call("icd.status")["hooks"]["delivered"] == 3)
+    record()
+    record()
+
+    until(lambda: project.seqs() == [1, 2, 3, 2, 3])
+
+
 def test_hooks_of_several_projects_run_at_once_each_in_its_order(daemon, tmp_path):
     found = []
     for name in ("a", "b", "c"):

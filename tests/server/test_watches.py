@@ -170,6 +170,18 @@ def test_a_direct_write_and_an_expiry_are_news(served: Project) -> None:
         assert watcher.news()["gone"] == ["s"]
 
 
+def test_a_cursor_of_the_original_that_is_taken_over_is_gone_for_its_watchers(
+    served: Project,
+) -> None:
+    row = {"cwd": str(served.root), "key": "cursor", "scope_id": "c"}
+    served.daemon.call("state.set", **row, payload={"phase": 0})
+    with served.watch("state.watch", key="cursor") as watcher:
+        watcher.news()
+        served.daemon.call("events.consume", cwd=str(served.root), consumer="c")
+
+        assert watcher.news()["gone"] == ["c"]
+
+
 def test_a_watch_of_a_database_that_is_not_there_is_refused(daemon: Daemon, project: Path) -> None:
     with Project(daemon, project).watch("state.watch", key="k") as watcher:
         assert watcher.read()["error"]["data"]["name"] == "no_database"
@@ -481,6 +493,21 @@ def test_state_watch_prints_the_same_in_both_hosts(
         third = watcher.stdout.readline()
 
     assert (first, second, third) == (b"\n", b'{"a": 1}\n', b"\n")
+
+
+def test_a_tail_that_follows_is_told_that_the_log_went_back(
+    served: Project, host: dict[str, str], door: Path
+) -> None:
+    backup = served.root / "earlier.db"
+    assert icctl("backup", str(backup), cwd=served.root, env=DIRECT).returncode == 0
+    served.record()
+    with command("events", "tail", "--all", "-f", cwd=served.root, env=host) as follower:
+        assert follower.stdout is not None
+        assert json.loads(follower.stdout.readline())["seq"] == 1
+        assert icctl("restore", str(backup), cwd=served.root, env=DIRECT).returncode == 0
+        _, told = follower.communicate(timeout=PATIENCE)
+
+    assert (follower.returncode, b"the log is at 0" in told) == (2, True)
 
 
 def test_wait_ends_with_what_it_waited_for(

@@ -6,7 +6,7 @@ from icd.core import cursors, events, names
 from icd.core.cursors import Cursor
 from icd.core.events import Marks
 from icd.core.names import iso
-from icd.rpc.method import Context, Method, Params, no_rows
+from icd.rpc.method import Context, Method, Params
 from icd.rpc.methods.events import Seq
 from icd.rpc.results import Result
 
@@ -101,6 +101,10 @@ def check_names(p: Get | Register | Set | Ack | Reset) -> None:
     names.check_scope(getattr(p, "run_id", ""))
 
 
+def _touched(p: Get | Register | Set | Ack) -> tuple[tuple[str, str], ...]:
+    return (cursors.original(p.consumer, getattr(p, "run_id", "")),)
+
+
 def _names(ctx: Context, p: Get | Set | Ack) -> tuple[str, str]:
     if p.run_id:
         return p.consumer, p.run_id
@@ -128,16 +132,16 @@ def _place(ctx: Context, cursor: Cursor) -> Place:
     )
 
 
-_READS = partial(Method, writes=True, keeps_effects=False, touches=no_rows)
-_MOVES = partial(Method, check=check_names, writes=True, touches=no_rows)
+_READS = partial(Method, writes=True, keeps_effects=False)
+_MOVES = partial(Method, check=check_names, writes=True)
 
 # Those that only look may find a cursor of the original, and take it over.
 METHODS = [
     _READS("cursor.list", List, list[Place], list_),
-    _READS("cursor.get", Get, Place | None, get, check=check_names),
-    _MOVES("cursor.register", Register, Place, register, keeps_effects=False),
-    _MOVES("cursor.set", Set, Place, set_),
+    _READS("cursor.get", Get, Place | None, get, check=check_names, touches=_touched),
+    _MOVES("cursor.register", Register, Place, register, keeps_effects=False, touches=_touched),
+    _MOVES("cursor.set", Set, Place, set_, touches=_touched),
     # Repeated, it changes nothing.
-    _MOVES("cursor.ack", Ack, Place, ack, keeps_effects=False),
+    _MOVES("cursor.ack", Ack, Place, ack, keeps_effects=False, touches=_touched),
     _MOVES("cursor.reset", Reset, ResetCount, reset),
 ]

@@ -107,15 +107,18 @@ def tail(ctx: Context, p: Tail) -> Batch:
 
 
 def consume(ctx: Context, p: Consume) -> Batch:
+    place = p.consumer, p.run_id
+    if not p.run_id:  # as whoever acknowledges will call it
+        place = cursors.locate(ctx.conn, p.consumer, now_ms=ctx.now_ms)
     if p.acked is not None:
-        cursors.advance(ctx.conn, p.consumer, p.run_id, p.acked, now_ms=ctx.now_ms)
-    cursor = cursors.use(ctx.conn, p.consumer, p.run_id, now_ms=ctx.now_ms)
+        cursors.advance(ctx.conn, *place, p.acked, now_ms=ctx.now_ms)
+    cursor = cursors.use(ctx.conn, *place, now_ms=ctx.now_ms)
     if p.since is not None or p.marks != Marks():
         return tail(ctx, _from(p, p.since or 0))
     if cursor is not None:
         hint = _START_OVER.format(cursor.key, cursor.key)
         events.require_kept(ctx.conn, cursor.seq, hint=hint)
-    elif cursors.expired(ctx.conn, p.consumer, p.run_id, now_ms=ctx.now_ms):
+    elif cursors.expired(ctx.conn, *place, now_ms=ctx.now_ms):
         ctx.warnings.append(
             f"the cursor of {p.consumer} had not been used for a day and is gone: it starts again "
             f"at the oldest event; 'icctl events cursor register {p.consumer} --durable' keeps it"
@@ -147,6 +150,10 @@ def check_tail(p: Tail) -> None:
 def check_consume(p: Consume) -> None:
     names.check_name(p.consumer)
     _check_filters(p)
+
+
+def _touched(p: Consume) -> tuple[tuple[str, str], ...]:
+    return (cursors.original(p.consumer, p.run_id),)
 
 
 def _check_filters(p: Tail | Consume) -> None:
@@ -187,7 +194,7 @@ def _batch(ctx: Context, p: Tail) -> Batch:
         marks=p.marks,
     )
     found, more = events.page(ctx.conn, wanted)
-    through = found[-1].seq if more else max(p.since, events.head(ctx.conn))
+    through = found[-1].seq if more else events.head(ctx.conn)
     return Batch(found, through, more)
 
 
@@ -213,8 +220,9 @@ METHODS = [
         check=check_consume,
         writes=True,
         keeps_effects=False,
-        touches=no_rows,
+        touches=_touched,
         hears=log,
     ),
-    Method("events.prune", Prune, Pruned, prune, writes=True, touches=no_rows),
+    # Looks at all cursors, and takes those of the original over.
+    Method("events.prune", Prune, Pruned, prune, writes=True),
 ]

@@ -7,7 +7,6 @@ from msgspec import Meta, structs
 from icd.core import events, names
 from icd.core.events import Event, Wanted
 from icd.core.state import INT64
-from icd.errors import CursorAhead
 from icd.rpc.method import EVENTS, Context, Ended, Look, Method, Params, Topic
 from icd.rpc.results import Result
 
@@ -37,8 +36,6 @@ def watch(ctx: Context, p: Watch) -> Look:
     head = events.head(ctx.conn)
     if p.since is None:
         return _look(p, [], head, more=False)
-    if p.since > head:
-        raise CursorAhead(f"there is no event {p.since}; the log is at {head}")
     events.require_kept(ctx.conn, p.since, hint=BEHIND)
     wanted = Wanted(
         since=p.since, limit=EVENTS_AT_ONCE, run_id=p.run_id, source=p.source, type=p.type
