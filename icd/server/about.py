@@ -162,6 +162,7 @@ def _database(store: Store, now: float) -> daemon.OpenDatabase:
         path=store.path,
         calls=store.calls,
         batches=store.batches,
+        own_batches=store.own_batches,
         mean_batch=round(store.calls / max(1, store.batches), 2),
         largest_batch=store.largest_batch,
         waiting=store.waiting,

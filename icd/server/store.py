@@ -47,6 +47,7 @@ class Store:
         self.path = path
         self.calls = 0
         self.batches = 0
+        self.own_batches = 0  # of calls that only the daemon made
         self.largest_batch = 0
         self.database = Database(path, settings, wait=lock.poll, careful=True)
         self.changes = Changes(self._rouse)
@@ -227,6 +228,7 @@ class Store:
             answers = [Answer(error=failure(exc)) for _ in calls]
         self._looked_at = time.monotonic()
         self.batches += asked > 0
+        self.own_batches += not asked
         self.largest_batch = max(self.largest_batch, asked)
         self._waiting.hand_out(answers)
         self.changes.after(calls, self.database.foreign)

@@ -195,9 +195,9 @@ def test_a_peer_that_leaves_is_not_followed_any_more(daemon: Daemon, initialized
             watcher.line()
 
     until(lambda: daemon.call("icd.status")["sessions"] == 1)
-    batches = daemon.call("icd.status")["databases"][0]["batches"]
+    batches = daemon.call("icd.status")["databases"][0]["own_batches"]
     time.sleep(LOOK_AGAIN_SECONDS * 1.5)  # five watchers would ask as often, at least
-    assert daemon.call("icd.status")["databases"][0]["batches"] <= batches + 2
+    assert daemon.call("icd.status")["databases"][0]["own_batches"] <= batches + 2
     assert "session failed" not in daemon.log.read_text()
 
 

@@ -70,14 +70,16 @@ class Welcome(Result):
 
 
 class OpenDatabase(Result):
-    """`mean_batch`: calls to a batch; the rest of the optional fields as it was at `measured_at`.
+    """The optional fields are as they were at `measured_at`.
 
+    `own_batches`: of what only the daemon asked; `mean_batch`: calls to one of the other batches.
     `hung_seconds`: for how long its thread has been busy with one and the same thing.
     """
 
     path: str
     calls: int
     batches: int
+    own_batches: int
     mean_batch: float
     waiting: int
     reopened: int
