@@ -19,15 +19,14 @@ from typing import Any, TypeVar
 import anyio
 
 from icd.core.hooks import Delivery, Done
-from icd.core.state import Writer
-from icd.db.paths import Where
-from icd.errors import IcError, Locked, NoDatabase
+from icd.errors import IcError, Locked
 from icd.hooks import delivery as deliveries
 from icd.hooks.process import NotStarted, Outcome
 from icd.hooks.trust import Trust
-from icd.rpc.method import DEFAULT_DEADLINE_MS, Call, Method, Params
+from icd.rpc.method import Method, Params
 from icd.rpc.methods import hooks as methods
 from icd.server import limits, threads
+from icd.server.inquiries import inquiry
 from icd.server.logs import log
 from icd.server.store import Store
 
@@ -200,23 +199,7 @@ class Deliveries:
             log.info("hook said", extra=facts)
 
     async def _ask(self, method: Method, params: Params) -> Any:
-        """Through the lane, like everybody else."""
-        if self._store.is_closed:
-            raise NoDatabase(f"{self._store.path} was closed")
-        call = Call(
-            method=method,
-            params=params,
-            where=Where("", self._store.path),
-            writer=Writer(),
-            deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
-            background=True,
-        )
-        (answer,) = await self._store.ask([call])
-        if answer.moved:
-            raise NoDatabase(f"{self._store.path} was closed")
-        if answer.error is not None:
-            raise answer.error
-        return answer.result
+        return await self._store.inquire(inquiry(self._store.path, method, params))
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         """Abandoned if we are cancelled: a file system that hangs must not keep the daemon."""

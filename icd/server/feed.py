@@ -15,11 +15,10 @@ import time
 from typing import Protocol
 
 from icd.core.events import Event
-from icd.core.state import Writer
-from icd.db.paths import Where
-from icd.rpc.method import DEFAULT_DEADLINE_MS, EVENTS, Answer, Call
+from icd.rpc.method import EVENTS, Answer
 from icd.rpc.methods.watches import WATCH, Appended, Watch
 from icd.server import limits
+from icd.server.inquiries import inquiry
 from icd.server.logs import log
 from icd.server.store import Store
 
@@ -84,14 +83,7 @@ class Feed:
             self._is_reading = False
             self._send_all_away()
             return
-        call = Call(
-            method=WATCH,
-            params=Watch(since=self._position),
-            where=Where("", self._store.path),
-            writer=Writer(),
-            deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
-            background=True,
-        )
+        call = inquiry(self._store.path, WATCH, Watch(since=self._position))
         self._store.submit([call], self._deliver)
 
     def _deliver(self, answers: list[Answer]) -> None:

@@ -20,15 +20,14 @@ from typing import Any, TypeVar
 import anyio
 
 from icd.core.interband import Channel
-from icd.core.state import Writer
 from icd.db import database
-from icd.db.paths import Where
-from icd.errors import IcError, NoDatabase
-from icd.rpc.method import Call, Clock, Method, Params
+from icd.errors import IcError
+from icd.rpc.method import Clock, Method, Params
 from icd.rpc.methods import mirror as methods
 from icd.server import limits, threads
 from icd.server.changes import Touched
 from icd.server.copies import Copies, Name, Outcome, Tally
+from icd.server.inquiries import inquiry
 from icd.server.logs import log
 from icd.server.store import Store
 
@@ -202,23 +201,9 @@ class Mirror:
             self._retry_at = time.monotonic() + limits.RETRY_SECONDS
 
     async def _ask(self, method: Method, params: Params) -> Any:
-        """Read through the lane, like everybody else."""
-        if self._store.is_closed:
-            raise NoDatabase(f"{self._store.path} was closed")
-        call = Call(
-            method=method,
-            params=params,
-            where=Where("", self._store.path),
-            writer=Writer(),
-            deadline=time.monotonic() + ASK_SECONDS,
-            background=True,
+        return await self._store.inquire(
+            inquiry(self._store.path, method, params, seconds=ASK_SECONDS)
         )
-        (answer,) = await self._store.ask([call])
-        if answer.moved:
-            raise NoDatabase(f"{self._store.path} was closed")
-        if answer.error is not None:
-            raise answer.error
-        return answer.result
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         """Abandoned if we are cancelled: a file system that hangs must not keep the daemon."""

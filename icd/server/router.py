@@ -4,22 +4,21 @@ What was found is remembered, and checked again by the lane at every use.
 """
 
 import os
-import time
 from collections.abc import Callable, Sequence
 
 import anyio
 from anyio.abc import TaskGroup
 
 from icd import config
-from icd.core.state import Writer
 from icd.db.paths import Where
 from icd.errors import Overloaded
 from icd.rpc.dispatch import failure
-from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Clock, Topic
+from icd.rpc.method import Answer, Call, Clock, Topic
 from icd.rpc.methods import mirror
 from icd.server import limits
 from icd.server.ears import Ear
 from icd.server.feed import Feed
+from icd.server.inquiries import inquiry
 from icd.server.lookups import Lookups
 from icd.server.store import Store
 
@@ -99,14 +98,8 @@ class Router:
     def open_again(self, paths: list[str]) -> None:
         """Go on with what the daemon before us kept open; whoever needs it does the rest."""
         for path in paths:
-            call = Call(
-                method=mirror.ROWS,
-                params=mirror.Rows([]),
-                where=Where(os.path.dirname(path), path),
-                writer=Writer(),
-                deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
-                background=True,
-            )
+            call = inquiry(path, mirror.ROWS, mirror.Rows([]))
+            call.where = Where(os.path.dirname(path), path)  # it has to be found first
             self._tasks.start_soon(self.ask, [call])
 
     def obstacle(self) -> str:

@@ -13,22 +13,21 @@ import sqlite3
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
 from icd.config import Settings
 from icd.core.debounce import Recent
-from icd.core.state import Writer
 from icd.db import lock
 from icd.db.database import Database
-from icd.db.paths import Where
-from icd.errors import Locked, Overloaded
+from icd.errors import Locked, NoDatabase, Overloaded
 from icd.rpc.dispatch import failure, run_batch
-from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Clock
+from icd.rpc.method import Answer, Call, Clock
 from icd.rpc.methods.mirror import LOOK
 from icd.server import limits, upkeep
 from icd.server.changes import Changes
+from icd.server.inquiries import inquiry
 from icd.server.lane import Lane
 from icd.server.logs import log
 from icd.server.upkeep import Facts, Upkeep
@@ -123,6 +122,16 @@ class Store:
         self.submit(calls, deliver)
         return await done
 
+    async def inquire(self, question: Call) -> Any:
+        """Ask something for the daemon itself; what goes wrong is raised."""
+        if not self.is_closed:
+            (answer,) = await self.ask([question])
+            if answer.error is not None:
+                raise answer.error
+            if not answer.moved:
+                return answer.result
+        raise NoDatabase(f"{self.path} was closed")
+
     async def run(self) -> None:
         """The life of the lane: open, drain, rest, close."""
         await self._wake.wait()
@@ -190,19 +199,9 @@ class Store:
         with anyio.move_on_after(max(0, min(idle_at, look_at) - now)) as rested:
             await self._wake.wait()
         if rested.cancelled_caught and look_at < idle_at:
-            self.submit([self._look()], lambda _: None)
+            self.submit([inquiry(self.path, LOOK, LOOK.params())], lambda _: None)
             return True
         return not rested.cancelled_caught
-
-    def _look(self) -> Call:
-        return Call(
-            method=LOOK,
-            params=LOOK.params(),
-            where=Where("", self.path),
-            writer=Writer(),
-            deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
-            background=True,
-        )
 
     async def _gather(self) -> None:
         """Let everybody who is about to ask do so first.
