@@ -1,6 +1,7 @@
 """Backup and repair with a real daemon: what one process does, the others must not suffer from."""
 
 import os
+import re
 import sqlite3
 import subprocess
 import time
@@ -291,4 +292,4 @@ def test_a_bar_is_drawn_at_a_terminal_and_wiped_afterwards(initialized: Path, ve
 
 
 def test_nothing_is_drawn_where_there_is_no_terminal(initialized: Path, through) -> None:
-    assert through("export", "file", cwd=initialized) == b"exported 2 rows\n"
+    assert re.fullmatch(rb"exported \d+ rows\n", through("export", "file", cwd=initialized))

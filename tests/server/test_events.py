@@ -276,7 +276,7 @@ from icctl.direct import execute
 name, count = sys.argv[1], int(sys.argv[2])
 for i in range(count):
     argv = ["events", "record", "--source=w", "--type=t", f"--idempotency-key={name}-{i}"]
-    output = execute(hot.Request(argv, "icctl", hot.world()), 60)
+    output = execute(hot.Request(argv, "icctl", hot.world()), 60, {})
     assert output.exit == 0, output
 """
 
@@ -324,6 +324,12 @@ def follow_manually(daemon: Daemon, cwd: Path, name: str, total: int, shown: lis
         time.sleep(0.01)
 
 
+def _has(shown: list[str], size: float, writers: "list[subprocess.Popen[bytes]]") -> bool:
+    """Unless a writer gave up: then there is nothing to wait for."""
+    assert not [writer.args for writer in writers if writer.poll()]
+    return len(shown) >= size
+
+
 @pytest.mark.timeout(1800 if EACH > 1000 else 240)
 @pytest.mark.parametrize("mode", ["daemon", "direct"])
 def test_consumers_see_everything_in_order_while_the_daemon_is_restarted(
@@ -353,7 +359,7 @@ def test_consumers_see_everything_in_order_while_the_daemon_is_restarted(
     for thread in threads:
         thread.start()
     for share in (0.2, 0.6):
-        until(lambda share=share: len(shown["a"]) >= share * total, PATIENCE * 30)
+        until(lambda share=share: _has(shown["a"], share * total, writers), PATIENCE * 30)
         daemon.stop()
         daemon.start()
     for thread in threads:
