@@ -62,7 +62,7 @@ REPORT = Report(
     ),
     start_up_errors=[StartUpError(at=NOW - 9, at_iso="2027-01-15T07:59:51Z", sentence="broken")],
     databases=[
-        OpenDatabase(path="/p/x.db", calls=7, batches=5, mean_batch=1.4, waiting=1, reopened=0)
+        OpenDatabase(path="/p/x.db", calls=7, batches=5, own_batches=2, mean_batch=1.4, waiting=1, reopened=0)
     ],
     mirror=MirrorReport(written=9, removed=2, kept=1, waiting=3, failed=0, last_error=None),
     hooks=HooksReport(delivered=8, redelivered=1, failed=0, last_error=None),
