@@ -169,7 +169,7 @@ def test_of_many_callers_that_fail_the_latest_are_shown(shown):
 
 def test_a_measured_database_shows_its_size_and_one_that_hangs_is_marked(shown):
     database = OpenDatabase(
-        path="/p/x.db", calls=7, batches=5, mean_batch=1.4, waiting=1, reopened=2, largest_batch=3,
+        path="/p/x.db", calls=7, batches=5, own_batches=2, mean_batch=1.4, waiting=1, reopened=2, largest_batch=3,
         size_bytes=2_097_152, wal_bytes=17, rows={"state": 12, "sentinels": 1}, hung_seconds=61.5,
     )  # fmt: skip
 

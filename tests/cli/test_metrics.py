@@ -64,7 +64,7 @@ def test_times_are_a_histogram_by_method(families):
 
 def test_a_database_that_was_measured_has_its_size_and_its_rows(families):
     database = OpenDatabase(
-        path="/p/x.db", calls=7, batches=5, mean_batch=1.4, waiting=1, reopened=2, largest_batch=3,
+        path="/p/x.db", calls=7, batches=5, own_batches=2, mean_batch=1.4, waiting=1, reopened=2, largest_batch=3,
         size_bytes=4096, wal_bytes=0, rows={"state": 12, "sentinels": 0}, hung_seconds=1.5,
     )  # fmt: skip
     found = families(structs.replace(REPORT, databases=[database]))
