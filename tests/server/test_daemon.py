@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from tests.processes import CLEAN, PATIENCE, Daemon, icctl, read_all, read_line,
 
 
 def serve(*arguments: str, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Where nobody looks, unless the test says where: a start that fails leaves a note there."""
     command = [sys.executable, "-m", "icd", "serve", *arguments]
-    return subprocess.run(
-        command, env={**CLEAN, **env}, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    with tempfile.TemporaryDirectory(prefix="icd-", dir="/tmp") as nowhere:
+        world = {**CLEAN, "INTERCORE_SOCKET": f"{nowhere}/icd.sock", **env}
+        return subprocess.run(
+            command, env=world, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
 
 
 def test_a_stopped_daemon_exits_with_0_and_leaves_no_socket(initialized: Path) -> None:
