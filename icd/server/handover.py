@@ -50,7 +50,6 @@ class Estate(msgspec.Struct):
     connections: list[Connection] = []
     databases: list[str] = []  # that must be open though nobody asks anything of them
     previous: str = ""  # version
-    reloads: int = 0
     failure: str = ""  # why there is no other code, after all
     path: str = ""
     passed: bool = False

@@ -36,7 +36,6 @@ class Reload:
     """`directory`: where the daemon was started, which relative paths on its command line mean."""
 
     def __init__(self, directory: str, estate: handover.Estate) -> None:
-        self.reloads = estate.reloads
         self._directory = directory
         self._estate = estate
         self._early: list[Deliver] = []

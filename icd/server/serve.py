@@ -110,7 +110,7 @@ async def serve(
                 await anyio.sleep(0.001)  # what arrived just before is heard now
                 handover.pass_on(life.too_late)
                 # From here: to wait for our own tasks is to wait for a database that hangs.
-                heirloom = Estate(left, databases, reloads=reload.reloads + 1)
+                heirloom = Estate(left, databases)
                 _become_new(claim, heirloom, directory)
             lanes.cancel_scope.cancel()  # whoever still looks for a database
     return None if left is None else heirloom
