@@ -320,6 +320,69 @@ class HookRefused(IcError):
     hint = "only a file that nobody but you can change can be trusted"
 
 
+# --- runs, gates, dispatches and leases -----------------------------------------------------
+
+
+class RunNotFound(IcError):
+    code, name, exit = -32054, "run_not_found", 1
+    hint = "see 'icctl run list'"
+
+
+class RunOver(IcError):
+    code, name, exit = -32055, "run_over", 1
+    hint = "what has ended stays so; 'icctl run create' starts another one"
+
+
+class RunTaken(IcError):
+    code, name, exit = -32056, "run_taken", 1
+    hint = "wait for it, or end it with 'icctl run abandon'; see --takeover-after"
+
+
+class PhaseRefused(IcError):
+    code, name, exit = -32057, "phase_refused", 1
+    hint = "see 'icctl run status'"
+
+
+class InvalidChain(IcError):
+    code, name, exit = -32058, "invalid_chain", 3
+    hint = 'give a JSON array of at least two names, such as ["plan", "work", "done"]'
+
+
+class InvalidGates(IcError):
+    code, name, exit = -32059, "invalid_gates", 3
+    hint = "see 'icctl gate rules --json' for the shape of rules"
+
+
+class AgentNotFound(IcError):
+    code, name, exit = -32060, "agent_not_found", 1
+    hint = "see 'icctl run agent list'"
+
+
+class DispatchNotFound(IcError):
+    code, name, exit = -32061, "dispatch_not_found", 1
+    hint = "see 'icctl dispatch list'"
+
+
+class DispatchOver(IcError):
+    code, name, exit = -32062, "dispatch_over", 1
+    hint = "what has ended stays so; see 'icctl dispatch status'"
+
+
+class SpawnFailed(IcError):
+    code, name = -32063, "spawn_failed"
+    hint = "see 'icctl dispatch status'"
+
+
+class LeaseHeld(IcError):
+    code, name, exit = -32064, "lease_held", 1
+    hint = "wait until it expires, or ask its owner to release it"
+
+
+class LeaseLost(IcError):
+    code, name, exit = -32065, "lease_lost", 1
+    hint = "stop the work that it guards, then acquire it again"
+
+
 # --- what SQLite and the operating system say -----------------------------------------------
 
 _SQLITE: dict[int, tuple[type[IcError], str]] = {

@@ -56,7 +56,7 @@ def _schema(conn: sqlite3.Connection) -> list[str]:
     if not migrate.is_current(conn):
         return [f"the schema is v{migrate.version(conn)}, not v{migrate.LATEST}"]
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
-        migrate.apply(fresh, now_ms=0)
+        migrate.apply(fresh, "", now_ms=0)
         expected = _objects(fresh)
     there = _objects(conn)
     missing = [name for name in expected if name not in there]

@@ -8,12 +8,12 @@ import os
 import sqlite3
 
 from icd import __version__
-from icd.db import original
+from icd.db import original, original_runs
 from icd.db.connection import transaction
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
-LATEST = 1003
+LATEST = 1004
 DIRECTORY = os.path.join(os.path.dirname(__file__), "migrations")
 
 
@@ -32,7 +32,7 @@ def migrate(conn: sqlite3.Connection, path: str, *, keep: int, now_ms: int) -> N
     if not _is_empty(conn):
         backup.beside(conn, path, keep=keep, now_ms=now_ms)
     with transaction(conn):
-        apply(conn, now_ms=now_ms)
+        apply(conn, path, now_ms=now_ms)
 
 
 def refuse_foreign(conn: sqlite3.Connection, path: str, *, create: bool) -> None:
@@ -59,7 +59,7 @@ def refuse_foreign(conn: sqlite3.Connection, path: str, *, create: bool) -> None
         raise NoDatabase(f"{path} is empty")
 
 
-def apply(conn: sqlite3.Connection, *, now_ms: int) -> None:
+def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     """Run the migrations that are pending.  The caller has begun a transaction."""
     start = version(conn)
     takes_over = original.is_original(_pragma(conn, "application_id"), start)
@@ -67,12 +67,16 @@ def apply(conn: sqlite3.Connection, *, now_ms: int) -> None:
         original.set_aside(conn)
         start = 0
     for number, file in pending(start):
+        if number == _RUNS:
+            original_runs.set_aside(conn)
         for statement in statements(file):
             conn.execute(statement)
         if takes_over and number == _FIRST:
             original.bring_over(conn)
         if number == _EVENTS:
             original.bring_events(conn)
+        if number == _RUNS:
+            original_runs.bring_over(conn, path, now_ms=now_ms)
         conn.execute(
             "INSERT INTO migrations (version, program, applied_at) VALUES (?, ?, ?)",
             (number, __version__, now_ms // 1000),
@@ -82,8 +86,10 @@ def apply(conn: sqlite3.Connection, *, now_ms: int) -> None:
 
 
 _FIRST = 1001
-# A database that was taken over before there was a log still has the original's events.
+# A database that was taken over before there was a log still has the original's events, and one
+# from before there were runs its runs.
 _EVENTS = 1002
+_RUNS = 1004
 
 
 def pending(start: int) -> list[tuple[int, str]]:

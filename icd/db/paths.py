@@ -184,6 +184,11 @@ def project_root(cwd: str) -> str:
     return marked or cwd
 
 
+def project_identity(directory: str) -> str:
+    """Which project a directory belongs to: one spelling for it and for all below it."""
+    return project_root(os.path.realpath(directory))
+
+
 def upward(cwd: str) -> Iterator[str]:
     while True:
         yield cwd

@@ -107,7 +107,7 @@ def test_the_number_of_rows_is_known_beforehand(conn):
 def elsewhere():
     """An empty database."""
     conn = sqlite3.connect(":memory:", isolation_level=None)
-    migrate.apply(conn, now_ms=NOW)
+    migrate.apply(conn, "", now_ms=NOW)
     yield conn
     conn.close()
 

@@ -214,7 +214,7 @@ STEPS = st.one_of(
 @given(st.lists(STEPS, max_size=40))
 def test_whatever_fails_or_crashes_each_hook_gets_each_of_its_events_in_order(steps):
     conn = sqlite3.connect(":memory:", isolation_level=None)
-    migrate.apply(conn, now_ms=NOW_MS)
+    migrate.apply(conn, "", now_ms=NOW_MS)
     hooks.begin(conn, NAMES)
     owed: dict[str, list[int]] = {name: [] for name in NAMES}
     had: dict[str, list[int]] = {name: [] for name in NAMES}

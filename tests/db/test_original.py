@@ -302,7 +302,7 @@ def test_events_of_a_database_that_was_taken_over_before_there_was_a_log_enter_i
     original.write(path, 9)
     with closing(sqlite3.connect(path, isolation_level=None)) as conn:
         conn.execute("BEGIN")
-        migrate.apply(conn, now_ms=NOW_MS)
+        migrate.apply(conn, str(path), now_ms=NOW_MS)
         for table in ("events", "cursors", "hook_positions"):
             conn.execute(f"DROP TABLE {table}")
         conn.execute("DELETE FROM migrations WHERE version > 1001")

@@ -1,0 +1,105 @@
+"""Runs: what an agent works on, and in which phase it is.
+
+Invariants
+    - at most one active run of a project has the same scope; a run without a scope limits nobody;
+    - a run that has ended never changes again, except that a completed one can be rolled back;
+    - `updated_ms` is its last sign of life: whatever is done for a run moves it.
+
+Callers run these inside a transaction.
+"""
+
+import sqlite3
+
+from msgspec import Struct
+
+from icd.core.processes import Process
+from icd.errors import RunNotFound
+
+
+class Run(Struct, frozen=True):
+    """A row; `phases`, `gates`, `metadata` and `actions` are text as it is stored."""
+
+    id: str
+    project_dir: str
+    goal: str
+    status: str
+    phase: str
+    complexity: int
+    force_full: bool
+    auto_advance: bool
+    auto_spawn: bool
+    scope_id: str | None
+    phases: str | None
+    gates: str | None
+    token_budget: int | None
+    budget_warn_pct: int
+    budget_told: int
+    metadata: str | None
+    actions: str | None
+    session: str | None
+    owner_pid: int | None
+    owner_start: int | None
+    owner_boot: str | None
+    owner_pidns: str | None
+    created_at: int
+    created_ms: int
+    updated_at: int
+    updated_ms: int
+    completed_at: int | None
+
+    @property
+    def owner(self) -> Process | None:
+        if self.owner_pid is None:
+            return None
+        return Process(
+            self.owner_pid, self.owner_start or 0, self.owner_boot or "", self.owner_pidns or ""
+        )
+
+
+_COLUMNS = """
+SELECT id, project_dir, goal, status, phase, complexity, force_full, auto_advance, auto_spawn,
+       scope_id, phases, gates, token_budget, budget_warn_pct, budget_told, metadata, actions,
+       session, owner_pid, owner_start, owner_boot, owner_pidns, created_at, created_ms,
+       updated_at, updated_ms, completed_at
+FROM runs
+"""
+_FIND = f"{_COLUMNS} WHERE id = ?"
+_MEANT = f"""
+{_COLUMNS} WHERE scope_id = ?
+ORDER BY status = 'active' DESC, created_ms DESC, rowid DESC LIMIT 1
+"""
+_TOUCH = "UPDATE runs SET updated_at = ?, updated_ms = ? WHERE id = ?"
+
+
+def find(conn: sqlite3.Connection, run_id: str) -> Run | None:
+    row = conn.execute(_FIND, (run_id,)).fetchone()
+    return made(row) if row else None
+
+
+def require(conn: sqlite3.Connection, run_id: str) -> Run:
+    found = find(conn, run_id)
+    if found is None:
+        raise RunNotFound(f"not found: {run_id}")
+    return found
+
+
+def meant(conn: sqlite3.Connection, word: str) -> Run | None:
+    """The run with this id, else the active, else the latest one with this scope."""
+    found = find(conn, word)
+    if found is None and word:
+        row = conn.execute(_MEANT, (word,)).fetchone()
+        found = made(row) if row else None
+    return found
+
+
+def touch(conn: sqlite3.Connection, run_id: str, *, now_ms: int) -> None:
+    """A sign of life."""
+    conn.execute(_TOUCH, (now_ms // 1000, now_ms, run_id))
+
+
+def made(row: tuple[object, ...]) -> Run:
+    """SQLite has no booleans."""
+    columns = list(row)
+    for position in (6, 7, 8):
+        columns[position] = bool(columns[position])
+    return Run(*columns)  # type: ignore[arg-type]
