@@ -19,6 +19,8 @@ SANITIZE := -DINTERCORE_VERSION='"$(VERSION)"' -std=c11 -g -O1 -Wall -Wextra -We
 CC := $(shell command -v cc || command -v gcc)
 CLANG := $(shell command -v clang)
 FUZZ_SECONDS ?= 60
+# Most tests wait for processes, so one more than there are processors keeps these busy.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
 .PHONY: run test stress lint check bench fuzz clean
@@ -71,7 +73,7 @@ run: $(INSTALLED)  ## Start the daemon here, in the foreground.
 	@$(BIN)/icd serve
 
 test: $(INSTALLED) $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/.made $(DOORS)/fuzz  ## Run every test.
-	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=
 	$(BIN)/python -m coverage report
 
 stress: $(INSTALLED)  ## The consumers' promise at its full size: 8 writers, 10,000 events each.

@@ -1,6 +1,7 @@
 """Fixtures: real SQLite, real files, real processes; the clock is passed in."""
 
 import os
+import signal
 import sqlite3
 import time
 from pathlib import Path
@@ -14,6 +15,12 @@ from tests import processes
 from tests.processes import CLEAN, DOORS, icctl, running
 
 NOW_MS = 1_800_000_000_000
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in the background deaf to SIGINT, and its children inherit it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

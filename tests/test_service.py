@@ -70,11 +70,13 @@ def installed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def analyze(*words: object, home: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        ["systemd-analyze", "--user", *map(str, words)],
-        env={**CLEAN, "HOME": str(home), "XDG_RUNTIME_DIR": str(home)},
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
+    """Its own sockets would not fit into the long name of a test's directory."""
+    with tempfile.TemporaryDirectory(prefix="run-", dir="/tmp") as runtime:
+        return subprocess.run(
+            ["systemd-analyze", "--user", *map(str, words)],
+            env={**CLEAN, "HOME": str(home), "XDG_RUNTIME_DIR": runtime},
+            capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("sandbox", [False, True])

@@ -440,7 +440,8 @@ def test_a_program_that_ignores_the_lock_makes_a_write_fail_by_name(batch, put, 
     conn.execute("PRAGMA busy_timeout = 1")
     stranger.execute("BEGIN IMMEDIATE")
 
-    answers = batch(put("1", "a"), put("2", "b"))
+    soon = time.monotonic() + 0.2
+    answers = batch(put("1", "a", deadline=soon), put("2", "b", deadline=soon + 0.2))
 
     assert [type(answer.error) for answer in answers] == [Locked, Locked]
     assert "does not use intercore" in answers[0].error.message
