@@ -383,6 +383,44 @@ class LeaseLost(IcError):
     hint = "stop the work that it guards, then acquire it again"
 
 
+# --- discoveries ----------------------------------------------------------------------------
+
+
+class DiscoveryNotFound(IcError):
+    code, name, exit = -32088, "discovery_not_found", 1
+    hint = "see 'icctl discovery list'"
+
+
+class DuplicateDiscovery(IcError):
+    code, name, exit = -32089, "duplicate_discovery", 1
+    hint = "nothing was changed; 'icctl discovery score' gives it another score"
+
+
+class DiscoveryRefused(IcError):
+    code, name, exit = -32090, "discovery_refused", 1
+    hint = "see 'icctl discovery status'"
+
+
+class InvalidScore(IcError):
+    code, name, exit = -32091, "invalid_score", 3
+    hint = "a score is a number from 0 to 1"
+
+
+class InvalidVector(IcError):
+    code, name = -32092, "invalid_vector"
+    hint = "an embedding is little-endian float32, at least one of them not zero"
+
+
+class DimensionMismatch(IcError):
+    code, name = -32093, "dimension_mismatch"
+    hint = "all embeddings of a source have the same dimension; use another source"
+
+
+class ProfileConflict(IcError):
+    code, name, exit = -32094, "profile_conflict", 1
+    hint = "read it again with 'icctl discovery profile --json', then try again"
+
+
 # --- what SQLite and the operating system say -----------------------------------------------
 
 _SQLITE: dict[int, tuple[type[IcError], str]] = {

@@ -13,7 +13,7 @@ from icd.db.connection import transaction
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
-LATEST = 1004
+LATEST = 1005
 DIRECTORY = os.path.join(os.path.dirname(__file__), "migrations")
 
 
