@@ -21,7 +21,7 @@ from icd.errors import InvalidGates, UnreadableGates
 
 # Each check is a statement inside the transaction of an advance, which may pass over every rule:
 # all of them together must stay within a few milliseconds.
-RULES = 256
+RULES = 100
 CHECKS_OF_A_RULE = 8
 RULES_BYTES = 64 * 1024  # room for all of these, with names of usual length
 
@@ -68,7 +68,7 @@ def of(run: Run) -> tuple[Rule, ...]:
     try:
         return _read(run.gates)
     except InvalidGates as exc:
-        raise UnreadableGates(f"the gate rules of run {run.id}: {exc.message}") from exc
+        raise UnreadableGates(f"run {run.id}: {exc.message}") from exc
 
 
 def met(rules: Collection[Rule], chain: Sequence[str], phase: str | None = None) -> list[Rule]:
@@ -127,6 +127,8 @@ def _entry(number: int, entry: object) -> Rule:
         rule = msgspec.convert(entry, Rule)
     except msgspec.ValidationError as exc:
         raise _wrong(number, str(exc)) from exc
+    except UnicodeError as exc:  # JSON can spell lone surrogates
+        raise _wrong(number, "holds what is not text") from exc
     for name in rule.transition:
         _check_name(number, name)
     if not rule.checks:

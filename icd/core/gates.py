@@ -86,11 +86,11 @@ def tier_of(priority: int) -> Tier:
 def next_phase(conn: sqlite3.Connection, run: Run) -> str:
     """Where an advance would take the run."""
     if run.status != "active":
-        raise RunOver(f"run {run.id} is already {run.status}")
+        raise RunOver(f"run is in a terminal status ({run.status})")
     skipped = {phase for (phase,) in conn.execute(_SKIPPED, (run.id,))}
     found = phases.ahead(phases.chain(run), run.phase, skipped)
     if found is None:
-        raise RunOver(f"run {run.id} is already in its last phase")
+        raise RunOver("run is already in terminal phase")
     return found
 
 
