@@ -38,9 +38,7 @@ SELECT count(*) FROM run_artifacts WHERE run_id = ? AND phase = ? AND status = '
 _AGENTS = "SELECT count(*) FROM run_agents WHERE run_id = ? AND status = 'active'"
 # Whatever else a verdict may say, nobody has to guess whether it means yes.
 _VERDICT = """
-SELECT EXISTS (
-    SELECT 1 FROM dispatches WHERE run_id = ? AND verdict_status IN ('pass', 'warn')
-)
+SELECT 1 FROM dispatches WHERE run_id = ? AND verdict_status IN ('pass', 'warn') LIMIT 1
 """
 
 
@@ -60,7 +58,7 @@ def agents_complete(conn: sqlite3.Connection, run_id: str, _phase: str) -> Condi
 
 def verdict_exists(conn: sqlite3.Connection, run_id: str, _phase: str) -> Condition:
     """A dispatch of the run has ended with a verdict that is not a no."""
-    (found,) = conn.execute(_VERDICT, (run_id,)).fetchone()
+    found = conn.execute(_VERDICT, (run_id,)).fetchone()
     return _condition("verdict_exists", None if found else "no passing verdict found")
 
 

@@ -54,6 +54,7 @@ HOT = {
     "retention._DELETE": retention._DELETE,
     "gate_checks._ARTIFACTS": gate_checks._ARTIFACTS,
     "gate_checks._AGENTS": gate_checks._AGENTS,
+    "gate_checks._VERDICT": gate_checks._VERDICT,
     "gates._SKIPPED": gates._SKIPPED,
     "requests._FIND": requests._FIND,
     "requests._RECORD": requests._RECORD,
