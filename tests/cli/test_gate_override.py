@@ -33,7 +33,7 @@ def test_an_override_is_recorded_as_a_hard_gate_that_failed(ic, conn):
         "polish",
         "because",
     )
-    assert json.loads(event.payload) == {"gate_result": "fail", "gate_tier": "hard"}
+    assert json.loads(bytes(event.payload)) == {"gate_result": "fail", "gate_tier": "hard"}
 
 
 def test_an_override_goes_to_the_very_next_phase_though_it_is_skipped(ic, conn):
