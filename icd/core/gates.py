@@ -51,8 +51,6 @@ class Verdict(Struct, frozen=True):
         return msgspec.json.encode(Evidence(self.evidence)).decode()
 
 
-UNCHECKED = Verdict("none", "none", [])
-
 _SKIPPED = "SELECT phase FROM run_skips WHERE run_id = ?"
 
 
@@ -62,7 +60,7 @@ def evaluate(
     """Whether the run may go from where it is to `to_phase`."""
     tier = tier_of(priority)
     if disabled or tier == "none":
-        return UNCHECKED
+        return Verdict("none", "none", [])
     way = [run.phase, *phases.between(phases.chain(run), run.phase, to_phase)]
     if len(way) == 1:  # no rule would be met: never take that for a pass
         raise PhaseRefused(f"{to_phase} is not ahead of {run.phase}")
