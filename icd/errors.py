@@ -353,6 +353,13 @@ class InvalidGates(IcError):
     hint = "see 'icctl gate rules --json' for the shape of rules"
 
 
+class UnreadableGates(IcError):
+    """Stored rules that this program does not understand: no gate opens by that."""
+
+    code, name = -32075, "unreadable_gates"
+    hint = "upgrade intercore if a newer one wrote them; 'icctl gate override' goes on without them"
+
+
 class AgentNotFound(IcError):
     code, name, exit = -32060, "agent_not_found", 1
     hint = "see 'icctl run agent list'"

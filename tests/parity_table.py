@@ -1,14 +1,19 @@
 """Command lines that cover the contract's sections 1 to 6, with the exit status of each."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
+
+from tests import rows
 
 BIG = b'"' + b"x" * 102_401 + b'"'
 DEEP = b"[" * 21 + b"]" * 21
 LONG = b"[" + b"{}," * 10_000 + b"{}]"
 REVIEW = b'{"finding_id":"f","agents":{},"resolution":"r","chosen_severity":"P1","impact":"i"}'
+OWN_RULES = '[{"from":"a","to":"b","checks":[{"check":"artifact_exists","phase":"a"}]}]'
 SECRET = b'{"note":"ghp_0123456789abcdefghijklmnopqrstuvwxyz"}'
 
 
@@ -79,6 +84,26 @@ def _hook(project: Path) -> None:
 def _change_hook(project: Path) -> None:
     (project / ".clavain" / "hooks" / "on-event").write_text("#!/bin/sh\nfalse\n")
 
+
+def _stored(*put: Callable[[sqlite3.Connection], object]) -> Callable[[Path], None]:
+    """Write rows into the database, as a release that knows more commands would."""
+
+    def stored(project: Path) -> None:
+        with closing(sqlite3.connect(project / ".clavain" / "intercore.db")) as conn, conn:
+            for each in put:
+                each(conn)
+
+    return stored
+
+
+_GATED = _stored(
+    lambda conn: rows.run(conn, "run00001", phase="review"),
+    lambda conn: rows.run(conn, "run00002", phase="executing", status="cancelled"),
+    lambda conn: rows.run(conn, "run00003", phase="a", phases='["a","b","c"]', gates=OWN_RULES),
+    lambda conn: rows.run(conn, "run00004", phase="a", phases='["a","b"]', gates="[7]"),
+)
+_PASSED = _stored(lambda conn: rows.dispatch(conn, "run00001", "pass"))
+_SKIPPED = _stored(lambda conn: rows.skip(conn, "run00001", "polish"))
 
 INIT = run("init")
 
@@ -688,5 +713,53 @@ SCRIPTS: dict[str, list[Step]] = {
         other("sentinel check-many a:b:-1", 3),
         other("sentinel check-many f:s:60 broken", 3),
         run("sentinel check-many f:s:60"),
+    ],
+    # gate
+    "gates": [
+        other("gate", 3),
+        other("gate bogus", 3),
+        other("gate --help"),
+        *(other(f"gate {verb} --help") for verb in ("check", "override", "rules")),
+        other("gate rules"),
+        other("gate rules --json"),
+        other("gate rules --phase=review", cwd="sub"),
+        other("gate rules --phase polish --json"),
+        other("gate rules --phase=nowhere"),
+        other("gate rules extra", 3),
+        run("gate rules --run=run00001", 2),
+        run("gate check run00001", 2),
+        other("gate check run00001 --if-database", 69),
+        INIT,
+        run("gate check run00001", 1),
+        run("gate check run00001 --json", 1, before=_GATED),
+        run("gate check run00001", 1),
+        run("gate check run00001 --priority=0", 1, before=_SKIPPED),
+        run("gate check run00001 --priority 0 --json", 1),
+        run("gate check run00001 --priority=4 --json"),
+        run("gate check run00001 --priority=-1", before=_PASSED),
+        run("gate check run00002", 1),
+        run("gate check run00003", 1),
+        run("gate check run00004", 2),
+        run("gate check run00004 --priority=9"),
+        run("gate rules --run=run00001 --phase=executing"),
+        run("gate rules --run=run00003 --json"),
+        run("gate rules --run=run00003"),
+        run("gate rules --run=nobody", 1),
+        other("gate check", 3),
+        other("gate check run00001 --priority=high", 3),
+        other("gate check run00001 --bogus", 3),
+        other("gate override run00001", 3),
+        other("gate override run00001 --reason=", 3),
+    ],
+    "gate override": [
+        run("gate override run00001 --reason=r", 2),
+        INIT,
+        run("gate override run00001 --reason=r", 1),
+        run("gate override run00001 --reason=r", before=_GATED),
+        run("gate check run00001"),
+        run("gate override run00001 --reason r --json"),
+        run("gate override run00002 --reason=r", 1),
+        run("gate override run00004 --reason=r"),
+        run("gate override run00004 --reason=r", 1),
     ],
 }  # fmt: skip

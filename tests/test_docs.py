@@ -20,6 +20,8 @@ from icd.__main__ import main as icd
 from icd.cli import commands, flags
 from icd.cli.statusline import PREFIX, SHOW
 from icd.config import CHANNELS, RETENTION_SECONDS, VARIABLES, Channel, Mirror, Settings
+from icd.core import gate_rules, gates
+from icd.core.gate_checks import CHECKS
 from icd.core.statusline import Statusline
 from icd.db import migrate
 from icd.legacy import patterns
@@ -153,6 +155,44 @@ def test_every_key_of_legacy_files_is_documented(key):
     assert f"`{key}`" in section(text("cli.md"), "compat")
 
 
+# --- gates ----------------------------------------------------------------------------------
+
+
+def test_the_default_rules_of_gates_are_documented_in_their_order():
+    described = section(text("gates.md"), "The default rules")
+    found = re.findall(r"^\| `([\w-]+)` \| `([\w-]+)` \| (.+) \|$", described, re.MULTILINE)
+
+    assert found == [
+        (
+            rule.from_phase,
+            rule.to_phase,
+            ", ".join(
+                f"`{c.check}`" + (f" of `{c.phase}`" if c.phase else "") for c in rule.checks
+            ),
+        )
+        for rule in gate_rules.DEFAULT
+    ]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_every_check_of_gates_is_documented(name):
+    assert row(section(text("gates.md"), "Checks"), name)
+
+
+def test_the_example_of_gate_rules_is_valid():
+    described = section(text("gates.md"), "Rules of a run's own")
+    (example,) = re.findall(r"^```json\n(.*?)^```$", described, re.MULTILINE | re.DOTALL)
+
+    gates.check_against(gates.parse(example), ["plan", "work", "done"])
+
+
+def test_the_limits_of_gate_rules_are_documented():
+    described = section(text("gates.md"), "Rules of a run's own")
+    limits = gate_rules.RULES, gate_rules.CHECKS_OF_A_RULE, gate_rules.RULES_BYTES // 1024
+
+    assert "At most {} rules with {} checks each, in {} KiB.".format(*limits) in described
+
+
 # --- the protocol ---------------------------------------------------------------------------
 
 
@@ -160,7 +200,9 @@ def test_every_key_of_legacy_files_is_documented(key):
 def test_every_method_is_documented_with_its_parameters_and_results(method: Method):
     described = section(text("protocol.md"), method.name)
     own = [name for name in method.params.__struct_fields__ if name not in Params.__struct_fields__]
-    results = [name for struct in structs(method.result) for name in struct.__struct_fields__]
+    results = [
+        name for struct in structs(method.result) for name in struct.__struct_encode_fields__
+    ]
 
     for name in own:
         assert f"`{name}`" in described, name

@@ -12,6 +12,7 @@ GROUPS = {
     "events": ("events", "the log of everything that happened"),
     "events cursor": ("cursors", "how far consumers of events have read"),
     "interspect": ("interspect", "events about agents"),
+    "gate": ("gates", "whether a run may go on to its next phase"),
     "compat": ("compat", "the way over from legacy temporary files"),
     "hooks": ("hooks", "programs of the project that run after a commit"),
     "config": ("config", "the settings"),

@@ -4,7 +4,18 @@ import re
 
 import pytest
 
-from icd.core import compat, cursors, events, requests, retention, sentinels, state, statusline
+from icd.core import (
+    compat,
+    cursors,
+    events,
+    gate_checks,
+    gates,
+    requests,
+    retention,
+    sentinels,
+    state,
+    statusline,
+)
 
 # `sentinels._PRUNE`, `_LIST` and `state`'s empty prefix read everything because they are asked to.
 HOT = {
@@ -41,6 +52,10 @@ HOT = {
     "cursors._LAST_OF": cursors._LAST_OF,
     "retention._COUNT": retention._COUNT,
     "retention._DELETE": retention._DELETE,
+    "gate_checks._ARTIFACTS": gate_checks._ARTIFACTS,
+    "gate_checks._AGENTS": gate_checks._AGENTS,
+    "gate_checks._VERDICT": gate_checks._VERDICT,
+    "gates._SKIPPED": gates._SKIPPED,
     "requests._FIND": requests._FIND,
     "requests._RECORD": requests._RECORD,
     "requests._PRUNE": requests._PRUNE,

@@ -9,6 +9,7 @@ NOUNS = {
     "sentinel": "sentinels",
     "events": "events",
     "cursor": "cursors",
+    "gate": "gates",
     "compat": "compat",
     "statusline": "statusline",
     "db": "database",
