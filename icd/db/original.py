@@ -35,33 +35,42 @@ def set_aside(conn: sqlite3.Connection) -> None:
     conn.execute("ALTER TABLE sentinels RENAME TO original_sentinels")
 
 
-# What we store as one name may have been two: a text, and bytes that spell it.
+# Its columns hold whatever was put into them; a text may even be no UTF-8, which we could not read.
 _STATE = """
-INSERT INTO state (key, scope_id, payload, version, updated_at, expires_at, expires_ms)
-SELECT CAST(key AS TEXT), CAST(scope_id AS TEXT), CAST(payload AS TEXT),
-       row_number() OVER (ORDER BY key, scope_id),
+SELECT key, scope_id, payload, row_number() OVER (ORDER BY key, scope_id),
        min(max(CAST(updated_at AS INTEGER), 0), :last),
        min(max(CAST(expires_at AS INTEGER), 0), :last),
        min(max(CAST(expires_at AS INTEGER), 0), :last) * 1000
-FROM original_state WHERE true ORDER BY key, scope_id
-ON CONFLICT (key, scope_id) DO NOTHING
+FROM original_state
 """
 _SENTINELS = """
+SELECT name, scope_id, min(max(CAST(last_fired AS INTEGER), 0), :last),
+       min(max(CAST(last_fired AS INTEGER), 0), :last) * 1000 + 999
+FROM original_sentinels
+"""
+# What we store as one name may have been two: a text, and bytes that spell it.
+_PUT_STATE = """
+INSERT INTO state (key, scope_id, payload, version, updated_at, expires_at, expires_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key, scope_id) DO NOTHING
+"""
+_PUT_SENTINEL = """
 INSERT INTO sentinels (name, scope_id, last_fired, fired_ms, interval_ms, once)
-SELECT CAST(name AS TEXT), CAST(scope_id AS TEXT), min(max(CAST(last_fired AS INTEGER), 0), :last),
-       min(max(CAST(last_fired AS INTEGER), 0), :last) * 1000 + 999, 0, 0
-FROM original_sentinels WHERE true
+VALUES (?, ?, ?, ?, 0, 0)
 ON CONFLICT (name, scope_id) DO NOTHING
 """
 
 
 def bring_over(conn: sqlite3.Connection) -> None:
     """Copy the rows that were set aside, then drop the old tables."""
-    conn.execute(_STATE, {"last": LAST_SECOND})
+    last = {"last": LAST_SECOND}
+    with lenient(conn):
+        state, sentinels = conn.execute(_STATE, last), conn.execute(_SENTINELS, last)
+        conn.executemany(_PUT_STATE, ((*map(text, row[:3]), *row[3:]) for row in state))
+        conn.executemany(_PUT_SENTINEL, ((*map(text, row[:2]), *row[2:]) for row in sentinels))
     conn.execute(
         "UPDATE counters SET value = (SELECT count(*) FROM original_state) WHERE name = 'state'"
     )
-    conn.execute(_SENTINELS, {"last": LAST_SECOND})
     conn.execute("DROP TABLE original_state")
     conn.execute("DROP TABLE original_sentinels")
     conn.execute("DROP TABLE IF EXISTS _migrate_lock")

@@ -241,11 +241,16 @@ def test_rows_that_no_program_of_ours_could_have_written_do_not_stop_the_upgrade
             "INSERT INTO sentinels VALUES (?, ?, ?)", [(b"n", "s", 2**62), ("n", "s", "long ago")]
         )
 
+        theirs.execute("INSERT INTO state VALUES ('u', 's', CAST(x'22ff22' AS TEXT), 1, NULL)")
+        theirs.execute("INSERT INTO sentinels VALUES (CAST(x'ff' AS TEXT), 's', 1)")
+
     conn = opened(path).connection()
 
     assert migrate.is_current(conn)
-    assert conn.execute("SELECT key, scope_id FROM state").fetchall() == [("k", "s")]
-    assert [(s.name, s.scope_id) for s in sentinels.every(conn)] == [("n", "s")]
+    assert conn.execute("SELECT key, scope_id, payload FROM state").fetchall() == [
+        ("k", "s", "2"), ("u", "s", '"\ufffd"'),
+    ]  # fmt: skip
+    assert [(s.name, s.scope_id) for s in sentinels.every(conn)] == [("n", "s"), ("\ufffd", "s")]
 
 
 # --- events ---
