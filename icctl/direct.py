@@ -39,7 +39,7 @@ def run_here(request: hot.Request, limit: float) -> int:
     for piece in output.more or ():
         if not request.deliver(piece, b""):
             break
-    if output.exit in FAILURES:
+    if output.exit in FAILURES and not output.borrowed:
         from icctl.failures import note
         from icctl.sentences import context
 

@@ -320,6 +320,24 @@ class HookRefused(IcError):
     hint = "only a file that nobody but you can change can be trusted"
 
 
+# --- locks ----------------------------------------------------------------------------------
+
+
+class LockHeld(IcError):
+    code, name, exit, retryable = -32080, "lock_held", 1, True
+    hint = "wait for it, or give more time with --timeout"
+
+
+class NotHolder(IcError):
+    code, name, exit = -32081, "not_holder", 1
+    hint = "see 'icctl lock list'"
+
+
+class CannotRun(IcError):
+    code, name = -32082, "cannot_run"
+    hint = "is it spelled correctly, and executable?"
+
+
 # --- what SQLite and the operating system say -----------------------------------------------
 
 _SQLITE: dict[int, tuple[type[IcError], str]] = {

@@ -67,6 +67,8 @@ class Output(msgspec.Struct):
     more: Iterator[bytes] | None = None
     # Once all of it has been written, the caller runs this, and its exit status is what counts.
     then: list[str] = []
+    # The exit status is that of a program that was run for the caller: no failure of ours.
+    borrowed: bool = False
 
 
 class Need(msgspec.Struct):
