@@ -367,8 +367,8 @@ intercore_lock() {
     local _intercore_status=127
     if _intercore_find; then
         _intercore_status=0
-        (_intercore_become lock acquire "--timeout=${3:-1s}" "--owner=$$:${HOSTNAME%%.*}" \
-            -- "${1-}" "${2-}") || _intercore_status=$?
+        (_intercore_become --if-database lock acquire "--timeout=${3:-1s}" \
+            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}") >/dev/null || _intercore_status=$?
     fi
     (( _intercore_status > 3 )) || return "$_intercore_status"
     (_intercore_lock_here "${1-}" "${2-}" "${3:-1s}") # no program, or one that does not start
@@ -380,8 +380,9 @@ intercore_unlock() {
     local _intercore_status=127 _intercore_err=''
     if _intercore_find; then
         _intercore_status=0
-        _intercore_err=$(_intercore_become lock release "--owner=$$:${HOSTNAME%%.*}" \
-            -- "${1-}" "${2-}" 2>&1 >/dev/null) || _intercore_status=$?
+        _intercore_err=$(_intercore_become --if-database lock release \
+            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}" 2>&1 >/dev/null) ||
+            _intercore_status=$?
     fi
     case $_intercore_status in
         0 | 1) ;; # not held, or by somebody else by now
@@ -397,7 +398,7 @@ intercore_lock_clean() {
     local _intercore_status=127
     if _intercore_find; then
         _intercore_status=0
-        (_intercore_become lock clean "--older-than=${1:-5s}") >/dev/null || _intercore_status=$?
+        (_intercore_become --if-database lock clean "--older-than=${1:-5s}") >/dev/null || _intercore_status=$?
     fi
     (( _intercore_status > 3 )) || return 0
     (_intercore_clean_here "${1:-5s}") || return 0
@@ -490,12 +491,20 @@ _intercore_mtime() {
 
 # --- locks without a program: the rules are those of icd/locks/locking.py; only for subshells ---
 
+# As `hostname -s`; $HOSTNAME may have come from elsewhere with the environment.
+_intercore_host() {
+    local _intercore_line=''
+    IFS= read -r _intercore_line 2>/dev/null </proc/sys/kernel/hostname
+    printf '%s' "${_intercore_line%%.*}"
+}
+
 # Sets what all of them need, and checks the words and the directories.
 _intercore_locks() {
     set +eu
     umask 077
-    base=${INTERCORE_LOCK_DIR:-/tmp/intercore/locks} name=$1 scope=$2 host=${HOSTNAME%%.*}
-    boot='' pidns='' start=''
+    base=${INTERCORE_LOCK_DIR:-/tmp/intercore/locks} name=$1 scope=$2
+    host='' boot='' pidns='' start=''
+    IFS= read -r host 2>/dev/null </proc/sys/kernel/hostname
     IFS= read -r boot 2>/dev/null </proc/sys/kernel/random/boot_id
     pidns=$(command readlink "/proc/$$/ns/pid" 2>/dev/null)
     _intercore_process "$$" && start=${process[19]}
@@ -571,8 +580,8 @@ _intercore_field() {
 
 # As `liveness` in icd/locks/owners.py: dead only if that is certain.
 _intercore_judge() {
-    [[ ${its_host%%.*} == "$host" ]] || return 0
-    [[ $its_host != *.* || $HOSTNAME != *.* || $its_host == "$HOSTNAME" ]] || return 0
+    [[ ${its_host%%.*} == "${host%%.*}" ]] || return 0
+    [[ $its_host != *.* || $host != *.* || $its_host == "$host" ]] || return 0
     if [[ -n $its_boot && -n $boot && $its_boot != "$boot" ]]; then
         liveness=dead
     elif [[ -n $its_pidns && $its_pidns != "$pidns" ]]; then
@@ -643,17 +652,19 @@ _intercore_lock_here() {
     _intercore_locks "$1" "$2" || return
     _intercore_uptime
     deadline=$(( uptime + ms ))
+    _intercore_own_all make "$name" || return 2
     while :; do
-        _intercore_own_all make "$name" || return 2
         if [[ ! -e $lock && ! -L $lock ]]; then
             printf -v now '%(%s)T' -1
             printf -v text '{"pid":%d,"host":"%s","owner":"%s","created":%d,"start":%d,"boot":"%s","pidns":"%s"}' \
-                "$$" "$host" "$$:$host" "$now" "$start" "$boot" "$pidns"
-            # Whole or not at all, and only to where nothing is; what has gone, has arrived.
+                "$$" "${host%%.*}" "$$:${host%%.*}" "$now" "$start" "$boot" "$pidns"
+            # Whole or not at all, and only to where nothing is: the status of mv does not tell.
             command mkdir -m 700 -- "$unique" && printf '%s' "$text" >"$unique/owner.json" || return 2
-            command mv -nT -- "$unique" "$lock" 2>/dev/null
-            [[ -e $unique ]] || return 0
+            if command mv -nT -- "$unique" "$lock" 2>/dev/null; [[ ! -e $unique ]]; then
+                _intercore_look "$lock" && _intercore_is_ours && return 0
+            fi
             command rm -rf -- "$unique"
+            [[ -d $base/$name ]] || _intercore_own_all make "$name"
         fi
         _intercore_uptime
         left=$(( deadline - uptime ))

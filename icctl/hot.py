@@ -32,6 +32,8 @@ MAX_MS = 300_000
 PART_BYTES = 1 << 28
 LINE_BYTES = 64
 HANDOVER = b"INTERCORE_HANDOVER"
+# No business of a daemon, and their --timeout is not about one: it is not even asked.
+LOCAL = {"lock", "hold"}
 ENVIRONMENT = (b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME")
 Need = tuple[bytes, int, bytes]  # kind, limit, path
 Input = tuple[bytes, bytes, bytes | int]  # kind, path, content or errno
@@ -161,9 +163,20 @@ def world() -> list[bytes]:
 def run(request: Request) -> int:
     mode = chosen_mode()
     limit = timeout_ms(request.argv) / 1000
-    if mode == b"direct" or "--no-daemon" in before_dashes(request.argv):
+    words = before_dashes(request.argv)
+    if mode == b"direct" or "--no-daemon" in words or verb(words) in LOCAL:
         return request.run_here(limit)
     return insist(request, limit, time.monotonic() + limit, alone=mode == b"daemon")
+
+
+def verb(words: list[str]) -> str:
+    """The first word that is neither a flag nor the value of one."""
+    before = ""
+    for word in words:
+        if word[:1] != "-" and before not in {"--db", "--timeout"}:
+            return word
+        before = word
+    return ""
 
 
 def chosen_mode() -> bytes:
