@@ -509,7 +509,7 @@ _intercore_locks() {
     pidns=$(command readlink "/proc/$$/ns/pid" 2>/dev/null)
     _intercore_process "$$" && start=${process[19]}
     if [[ -z $start ]]; then
-        printf '%s\n' "intercore: locks need /proc" >&2
+        printf '%s\n' "intercore: locks need /proc, and a shell that has not ended" >&2
         return 2
     fi
     local word

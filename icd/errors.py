@@ -333,6 +333,11 @@ class NotHolder(IcError):
     hint = "see 'icctl lock list'"
 
 
+class NoOwner(IcError):
+    code, name = -32083, "no_owner"
+    hint = "name a process that stays, with --owner=PID:HOST"
+
+
 class CannotRun(IcError):
     code, name = -32082, "cannot_run"
     hint = "is it spelled correctly, and executable?"

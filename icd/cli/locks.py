@@ -10,6 +10,7 @@ import click
 from icd.cli import render
 from icd.cli.invocation import Caller, Local, Output, World
 from icd.cli.types import DURATION
+from icd.errors import NoOwner
 from icd.locks import locking, owners, places
 from icd.locks.locking import Lock
 from icd.locks.owners import Owner
@@ -153,6 +154,8 @@ def _owner(world: World, given: str | None) -> Owner:
     now = int(time.time())
     if given:
         return owners.named(given, caller, where, now)
+    if owners.is_adopted(caller):
+        raise NoOwner("the process that called has ended, and nobody else would release the lock")
     return owners.of_process(caller, where, now)
 
 

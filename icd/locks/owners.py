@@ -48,6 +48,20 @@ def of_process(pid: int, place: Here, now: int) -> Owner:
     return named(f"{pid}:{place.host}", pid, place, now)
 
 
+def is_adopted(parent: int) -> bool:
+    """Whether the process that started us has ended, and another took us in its place.
+
+    Such a one is no owner: it never ends.  Whoever is pid 1 and started us, such as the shell of a
+    container, shares its session with us.
+    """
+    if parent != 1 and _line(f"/proc/{parent}/comm") != "systemd":
+        return start_of(parent) == 0
+    try:
+        return os.getsid(parent) != os.getsid(0)
+    except OSError:
+        return True
+
+
 def named(text: str, caller: int, place: Here, now: int) -> Owner:
     """The owner that a caller names: `PID:HOST`, or any word, which stands for the caller."""
     word, colon, host = text.partition(":")

@@ -65,6 +65,18 @@ def test_the_default_owner_is_the_parent_of_the_command(lock, project, env) -> N
         assert taken.returncode == 0
 
 
+def test_a_command_whose_caller_has_ended_takes_no_lock_for_whoever_adopted_it(
+    lock, project, env
+) -> None:
+    script = "(while [ -e /proc/$$/cwd ]; do sleep 0.01; done; exec icctl lock acquire n s) &"
+    with start(project, env, "setsid", "bash", "-c", script) as shell:
+        out, err = shell.communicate(timeout=PATIENCE)
+
+    assert out == b""
+    assert b"the process that called has ended" in err
+    assert lock("lock", "list").stdout == b""
+
+
 def test_an_owner_that_is_not_running_is_told_so(lock) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
