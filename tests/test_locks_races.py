@@ -1,7 +1,8 @@
 """Two implementations hammer one lock, and are killed at random: never two holders.
 
 Each holder appends `enter` and `leave` to a file; the kernel orders what is appended.  A holder that
-was killed does not leave: then, and only then, another may enter without that.
+was killed does not leave: then, and only then, another may enter without that.  Instead of
+releasing the lock, some often leave it to a dead owner, for all others to break at once.
 """
 
 import contextlib
@@ -23,6 +24,8 @@ SECONDS = 6.0
 # Every so often somebody is killed: at random, or whoever holds the lock.
 BETWEEN_KILLS = 0.12
 
+# An owner that is surely dead: no process can have this number.
+DEAD = f'{{"pid":4194304,"host":"{os.uname().nodename}","owner":"x","created":1}}'
 # The library without a program; the shell itself is the holder.
 LIBRARY = f"""
 INTERCORE_BIN=/nonexistent
@@ -30,13 +33,14 @@ source {ROOT / "lib-intercore.sh"}
 while :; do
     intercore_lock n s 20s || exit 4
     printf 'enter library %s\\n' $$ >>journal
+    sleep 0.0$(( RANDOM % 2 ))
     printf 'leave library %s\\n' $$ >>journal
     intercore_unlock n s
 done
 """
 # What icctl does, in one process: starting Python each time would leave no time for races.
 PYTHON = """
-import os, random, time
+import os, random, shutil, time
 from icd.locks import locking, owners
 from icd.locks.places import place
 here, pid = place(dict(os.environ)), os.getpid()
@@ -45,10 +49,14 @@ while True:
     owner = owners.of_process(pid, owners.here(), int(time.time()))
     locking.acquire(here, "n", "s", owner, seconds=20)
     os.write(journal, b"enter python %d\\n" % pid)
-    time.sleep(random.random() / 500)
+    time.sleep(random.random() / 100)
     os.write(journal, b"leave python %d\\n" % pid)
-    locking.release(here, "n", "s", owner)
-    time.sleep(random.random() / 100)  # others want it, too
+    if random.random() < 0.5:
+        locking.release(here, "n", "s", owner)
+    else:
+        shutil.copy("dead", f"{pid}.dead")
+        os.rename(f"{pid}.dead", "locks/n/s/owner.json")
+    time.sleep(random.random() / 10)  # others want it, too
 """
 # The command itself, for the shell that is its parent.
 COMMAND = """
@@ -122,6 +130,7 @@ def test_a_lock_never_has_two_holders_whoever_is_killed(
 ) -> None:
     chance = random.Random(seed)
     journal = project / "journal"
+    (project / "dead").write_text(DEAD)
     crew = Crew(project, env)
     try:
         until(lambda: journal.exists() and len(entered(journal)) > 20)
