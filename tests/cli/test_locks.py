@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -108,27 +107,6 @@ def test_a_lock_without_an_owner_has_empty_columns(lock, project) -> None:
 )
 def test_ages_are_written_as_go_does(seconds: int, text: str) -> None:
     assert locks._span(seconds) == text
-
-
-def test_waiting_ends_within_50_ms_of_the_timeout(project, env) -> None:
-    """Measured where the waiting happens: how long Python takes to start is another matter."""
-    from icd.errors import LockHeld
-    from icd.locks import locking, owners
-    from icd.locks.places import Place
-
-    place = Place(env["INTERCORE_LOCK_DIR"])
-    owner = owners.of_process(os.getpid(), owners.here(), 1)
-    locking.acquire(place, "n", "s", owner, seconds=0)
-    late = []
-
-    for _ in range(5):
-        started = time.monotonic()
-        with pytest.raises(LockHeld):
-            locking.acquire(place, "n", "s", owner, seconds=0.2)
-        late.append(time.monotonic() - started - 0.2)
-
-    assert min(late) >= 0
-    assert min(late) < 0.05  # the best of five: the machine may be busy
 
 
 # --- hold ---

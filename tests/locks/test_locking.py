@@ -219,6 +219,39 @@ def test_a_waiter_gets_the_lock_when_it_is_released(place: Place) -> None:
         assert waiter.wait(45) == 0
 
 
+class FakeTime:
+    """A clock on which only sleeping takes time."""
+
+    time = staticmethod(time.time)
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.naps: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.naps.append(seconds)
+        self.now += seconds
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.2, 3.0])
+def test_waiting_ends_with_the_timeout_without_a_busy_loop(
+    place: Place, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    take(place)
+    clock = FakeTime()
+    monkeypatch.setattr(locking, "time", clock)
+
+    with pytest.raises(LockHeld):
+        take(place, seconds=seconds)
+
+    assert clock.now == pytest.approx(1000 + seconds, abs=1e-6)
+    assert max(clock.naps) <= locking.LAST_PAUSE
+    assert len(clock.naps) <= 6 + seconds / locking.LAST_PAUSE
+
+
 @pytest.mark.parametrize("word", ["", ".", "..", "a..b", "a/b", "a\\b", "a\tb", "a\nb", "x" * 256])
 def test_words_that_are_no_names_of_directories_are_refused(place: Place, word: str) -> None:
     for name, scope in ((word, "s"), ("n", word), (".work", "s")):
