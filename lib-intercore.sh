@@ -555,7 +555,7 @@ _intercore_look() {
     local data='' created now its_host its_boot its_pidns its_start
     owner='' pid='' age=0 liveness=unknown
     [[ -e $1 || -L $1 ]] || return 1
-    IFS= read -r -d '' -n 8192 data 2>/dev/null <"$1/owner.json"
+    [[ ! -f $1/owner.json || -L $1/owner.json ]] || IFS= read -r -d '' -n 8192 data 2>/dev/null <"$1/owner.json"
     printf -v now '%(%s)T' -1
     _intercore_field owner owner '"([^"\\]*)"'
     _intercore_field pid pid '([0-9]{1,9})'
@@ -580,15 +580,19 @@ _intercore_field() {
 
 # As `liveness` in icd/locks/owners.py: dead only if that is certain.
 _intercore_judge() {
-    [[ ${its_host%%.*} == "${host%%.*}" ]] || return 0
-    [[ $its_host != *.* || $host != *.* || $its_host == "$host" ]] || return 0
+    if [[ -z $boot || -z $pidns || $its_boot != "$boot" || $its_pidns != "$pidns" ]]; then
+        [[ ${its_host%%.*} == "${host%%.*}" ]] || return 0
+        [[ $its_host != *.* || $host != *.* || $its_host == "$host" ]] || return 0
+    fi
     if [[ -n $its_boot && -n $boot && $its_boot != "$boot" ]]; then
         liveness=dead
     elif [[ -n $its_pidns && $its_pidns != "$pidns" ]]; then
         return 0
+    elif (( 10#$pid == 0 )); then
+        liveness=dead
     elif ! _intercore_process "$pid"; then
         [[ -e /proc/$pid ]] || kill -0 "$pid" 2>/dev/null || liveness=dead
-    elif [[ ${process[0]} == [ZX] ]]; then
+    elif [[ ${process[0]} == [ZX] ]] && (( process[17] <= 1 )); then
         liveness=dead
     elif [[ ${its_start:-0} != 0 && ${process[19]} != "$its_start" ]]; then
         liveness=dead
@@ -597,14 +601,18 @@ _intercore_judge() {
     fi
 }
 
-# _intercore_gone LOCK NAME CONDITION...: remove a lock if, under the flock, the condition holds.
+# _intercore_gone SECONDS LOCK NAME CONDITION...: remove a lock if, under the flock, which is waited
+# for so long, the condition holds.
 _intercore_gone() {
-    local path=$1 top=$base/$2 fd
-    shift 2
+    local wait=$1 path=$2 top=$base/$3 fd
+    shift 3
     command -v flock >/dev/null || return 1 # then nobody may remove anything
     while [[ -d $top ]]; do
         exec {fd}<"$top" || return 1
-        command flock -w 2 "$fd" || return 1
+        if ! command flock -w "$wait" "$fd"; then
+            exec {fd}<&-
+            return 1
+        fi
         if [[ /proc/self/fd/$fd -ef $top ]]; then
             _intercore_look "$path" && "$@" && command mv -T -- "$path" "$unique" 2>/dev/null
             set -- $?
@@ -647,19 +655,23 @@ _intercore_uptime() {
 
 _intercore_lock_here() {
     local base name scope host boot pidns start lock unique process owner pid age liveness
-    local ms uptime deadline text now left
+    local ms uptime deadline text now left tries=0 nap
     _intercore_milliseconds "$3" || return
     _intercore_locks "$1" "$2" || return
     _intercore_uptime
     deadline=$(( uptime + ms ))
     _intercore_own_all make "$name" || return 2
+    exec {nap}<> <(:) # a pipe that says nothing: to wait for it takes no process, as sleep would
     while :; do
         if [[ ! -e $lock && ! -L $lock ]]; then
             printf -v now '%(%s)T' -1
             printf -v text '{"pid":%d,"host":"%s","owner":"%s","created":%d,"start":%d,"boot":"%s","pidns":"%s"}' \
                 "$$" "${host%%.*}" "$$:${host%%.*}" "$now" "$start" "$boot" "$pidns"
             # Whole or not at all, and only to where nothing is: the status of mv does not tell.
-            command mkdir -m 700 -- "$unique" && printf '%s' "$text" >"$unique/owner.json" || return 2
+            if ! { command mkdir -m 700 -- "$unique" && printf '%s' "$text" >"$unique/owner.json"; }; then
+                command rm -rf -- "$unique"
+                return 2
+            fi
             if command mv -nT -- "$unique" "$lock" 2>/dev/null; [[ ! -e $unique ]]; then
                 _intercore_look "$lock" && _intercore_is_ours && return 0
             fi
@@ -669,24 +681,29 @@ _intercore_lock_here() {
         _intercore_uptime
         left=$(( deadline - uptime ))
         if _intercore_look "$lock"; then
-            if [[ $liveness == dead ]] && _intercore_gone "$lock" "$name" _intercore_is_dead; then
+            if [[ $liveness == dead ]] && _intercore_gone 0.01 "$lock" "$name" _intercore_is_dead; then
                 continue
             fi
             if (( left <= 0 )); then
                 printf '%s\n' "intercore: lock $name/$scope is held by process ${pid:-?} (owner ${owner:-unknown}) for $age s; liveness: $liveness" >&2
                 return 1
             fi
+            (( left < 20 )) || left=20
+            read -r -t "0.0$(( left / 10 ))$(( left % 10 ))" -u "$nap" _
+        elif (( left <= 0 && ++tries > 3 )); then
+            printf '%s\n' "intercore: lock $name/$scope goes from hand to hand" >&2
+            return 1
         fi
-        (( left > -2000 )) || return 1 # it goes from hand to hand
-        (( left < 20 )) || left=20
-        (( left <= 0 )) || command sleep "0.0$(( left / 10 ))$(( left % 10 ))"
     done
 }
 
 _intercore_unlock_here() {
     local base name scope host boot pidns start lock unique process owner pid age liveness
     _intercore_locks "$1" "$2" && _intercore_own_all look "$name" || return
-    _intercore_gone "$lock" "$name" _intercore_is_ours
+    _intercore_gone 2 "$lock" "$name" _intercore_is_ours && return
+    if _intercore_look "$lock" && _intercore_is_ours; then # there is no flock, or somebody keeps it
+        printf '%s\n' "intercore: lock $name/$scope could not be released; it ends with this shell" >&2
+    fi
 }
 
 _intercore_clean_here() {
@@ -697,6 +714,6 @@ _intercore_clean_here() {
     while IFS= read -r path; do
         name=${path%/*} name=${name##*/}
         _intercore_own "$base/$name" look && _intercore_look "$path" && _intercore_is_forsaken &&
-            _intercore_gone "$path" "$name" _intercore_is_forsaken
+            _intercore_gone 2 "$path" "$name" _intercore_is_forsaken
     done < <(command find "$base" -mindepth 2 -maxdepth 2 -type d ! -path "$base/.work/*" 2>/dev/null)
 }

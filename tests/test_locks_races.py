@@ -47,7 +47,7 @@ here, pid = place(dict(os.environ)), os.getpid()
 journal = os.open("journal", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 while True:
     owner = owners.of_process(pid, owners.here(), int(time.time()))
-    locking.acquire(here, "n", "s", owner, seconds=20)
+    locking.acquire(here, "n", "s", owner, deadline=time.monotonic() + 20)
     os.write(journal, b"enter python %d\\n" % pid)
     time.sleep(random.random() / 100)
     os.write(journal, b"leave python %d\\n" % pid)

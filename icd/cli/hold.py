@@ -32,8 +32,8 @@ def hold(world: World, *, name: str, scope: str, command: tuple[str, ...]) -> Lo
 
     def run(_ask: Caller) -> Output:
         place = places.place(world.invocation.env)
-        seconds = locks.patience(world)
-        status = holding.hold(place, name, scope, [*command], seconds=seconds)
+        deadline = locks.deadline(world)
+        status = holding.hold(place, name, scope, [*command], deadline=deadline)
         return Output(status, borrowed=True)
 
     return Local(run)

@@ -32,6 +32,7 @@ class Invocation(msgspec.Struct):
     argv: list[str]
     cwd: str
     deadline: float
+    began: float = 0.0  # when the caller's own process was started; only that process knows
     program: str = "icctl"
     door: str = "json-rpc"  # which client the caller used
     client_version: str = ""  # unknown

@@ -56,7 +56,7 @@ def acquire(world: World, *, name: str, scope: str, owner: str | None) -> Local:
     def run(_ask: Caller) -> Output:
         found = _owner(world, owner)
         place = places.place(world.invocation.env)
-        locking.acquire(place, name, scope, found, seconds=patience(world))
+        locking.acquire(place, name, scope, found, deadline=deadline(world))
         output = _told(world, name, scope, "acquired", found)
         if owners.liveness(found, owners.here()) == "dead":
             note = f"no process {found.pid} runs here: the next who asks gets the lock"
@@ -84,7 +84,8 @@ def release(world: World, *, name: str, scope: str, owner: str | None) -> Local:
 
     def run(_ask: Caller) -> Output:
         found = _owner(world, owner)
-        locking.release(places.place(world.invocation.env), name, scope, found)
+        seconds = max(0.0, deadline(world) - time.monotonic())
+        locking.release(places.place(world.invocation.env), name, scope, found, seconds=seconds)
         return _told(world, name, scope, "released", found)
 
     return Local(run)
@@ -144,8 +145,10 @@ def clean(world: World, *, older_than: int) -> Local:
     return Local(run)
 
 
-def patience(world: World) -> float:
-    return (PATIENCE_MS if world.timeout_ms is None else world.timeout_ms) / 1000
+def deadline(world: World) -> float:
+    """Starting this process took its part of the time."""
+    patience_ms = PATIENCE_MS if world.timeout_ms is None else world.timeout_ms
+    return (world.invocation.began or time.monotonic()) + patience_ms / 1000
 
 
 def _owner(world: World, given: str | None) -> Owner:

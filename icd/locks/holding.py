@@ -29,7 +29,7 @@ _IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)
 NOT_STARTED = 127
 
 
-def hold(place: Place, name: str, scope: str, command: list[str], *, seconds: float) -> int:
+def hold(place: Place, name: str, scope: str, command: list[str], *, deadline: float) -> int:
     """The exit status of the command; 128 and the number of the signal that ended it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else nobody would learn how it ended
     gate, go = os.pipe()
@@ -43,7 +43,7 @@ def hold(place: Place, name: str, scope: str, command: list[str], *, seconds: fl
     os.close(failed)
     owner = owners.of_process(child, owners.here(), int(time.time()))
     try:
-        locking.acquire(place, name, scope, owner, seconds=seconds)
+        locking.acquire(place, name, scope, owner, deadline=deadline)
     except BaseException:
         os.close(go)  # it ends by itself
         os.waitpid(child, 0)

@@ -25,25 +25,27 @@ What the original does is beyond this: it breaks any lock after five seconds.
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
 
 from icd.errors import Locked, LockHeld, NotHolder
 from icd.locks import owners, places
+from icd.locks.guards import guarded
 from icd.locks.owners import Here, Liveness, Owner
 from icd.locks.places import OWNER, Place
+from icd.locks.waiting import Watch
 
-# Between two looks at a lock that is held: the first is soon, for holders are mostly quick, and
-# the last adds little to what a waiter notices, at a thousandth of a processor.
-FIRST_PAUSE, LAST_PAUSE = 0.001, 0.02
 # The flock is held for microseconds; only a holder that is stopped makes anybody wait this long.
 FLOCK_SECONDS = 2.0
+# Whoever waits for a lock hears when it disappears, and need not wait for the flock as well.
+BREAKER_SECONDS = 0.01
+# How often a lock may be gone at a second look, and taken at the third, once the time is over.
+LAST_TRIES = 3
 # Whoever makes a lock by mkdir, as the original does, needs a moment to say who it is.
 NAMELESS_SECONDS = 5
 # What is made ready lives for microseconds, also in a namespace whose processes we do not see.
@@ -78,28 +80,33 @@ class Lock(Struct, frozen=True):
         )
 
 
-def acquire(place: Place, name: str, scope: str, owner: Owner, *, seconds: float) -> None:
-    """Take a lock, or raise LockHeld when the time is over; a dead holder's lock is broken."""
+def acquire(place: Place, name: str, scope: str, owner: Owner, *, deadline: float) -> None:
+    """Take a lock, or raise LockHeld at the deadline; a dead holder's lock is broken.
+
+    The deadline is a moment of the monotonic clock; at least one attempt is made.
+    """
     places.check_words(name, scope)
-    deadline = time.monotonic() + seconds
     where = owners.here()
-    pause = FIRST_PAUSE
     place.make(name)
-    while not _publish(place, name, scope, owner):
-        found = look(place, name, scope, where)
-        broken = found and _is_stale(found) and _remove(place, name, scope, _is_stale)
-        left = deadline - time.monotonic()
-        if found is not None and not broken and left <= 0:
-            raise LockHeld(str(found), hint=_advice(found))
-        if left <= -FLOCK_SECONDS:
-            raise LockHeld(f"lock {name}/{scope} goes from hand to hand", hint="try again")
-        if found is not None and not broken:
-            time.sleep(min(pause, left))
-            pause = min(pause * 2, LAST_PAUSE)
+    tries = 0
+    with Watch(place.name(name), scope) as watch:
+        while not _publish(place, name, scope, owner):
+            found = look(place, name, scope, where)
+            is_late = time.monotonic() >= deadline
+            if found is None:
+                tries += is_late
+                if tries > LAST_TRIES:
+                    raise LockHeld(f"lock {name}/{scope} goes from hand to hand", hint="try again")
+            elif not (_is_stale(found) and _break(place, name, scope)):
+                if is_late:
+                    raise LockHeld(str(found), hint=_advice(found))
+                watch.wait(found.owner if found.liveness == "alive" else None, deadline)
 
 
-def release(place: Place, name: str, scope: str, owner: Owner) -> None:
-    """Give a lock back, or raise NotHolder."""
+def release(
+    place: Place, name: str, scope: str, owner: Owner, *, seconds: float = FLOCK_SECONDS
+) -> None:
+    """Give a lock back, or raise NotHolder; Locked if somebody else decides all that time."""
     places.check_words(name, scope)
     there = place.check()
     seen: list[Lock] = []
@@ -108,7 +115,7 @@ def release(place: Place, name: str, scope: str, owner: Owner) -> None:
         seen.append(lock)
         return lock.owner is not None and owners.is_same(lock.owner, owner)
 
-    if there and _remove(place, name, scope, is_ours):
+    if there and _remove(place, name, scope, is_ours, seconds):
         return
     if seen:
         raise NotHolder(str(seen[-1]), hint=f"only its owner can release it, not {owner.owner}")
@@ -121,7 +128,7 @@ def every(place: Place) -> list[Lock]:
         return []
     where = owners.here()
     names = [name for name in _names(place.base) if name != places.WORK]
-    pairs = [(name, scope) for name in names for scope in _names(place.name(name))]
+    pairs = [(name, scope) for name in names for scope in _entries(place.name(name))]
     found = (look(place, name, scope, where) for name, scope in pairs)
     return [lock for lock in found if lock is not None]
 
@@ -139,8 +146,9 @@ def clean(place: Place, older_than_s: float) -> int:
     for lock in every(place):
         if is_forsaken(lock, older_than_s):
             gone += _remove(
-                place, lock.name, lock.scope, lambda found: is_forsaken(found, older_than_s)
-            )
+                place, lock.name, lock.scope, lambda found: is_forsaken(found, older_than_s),
+                FLOCK_SECONDS,
+            )  # fmt: skip
     _tidy(place)
     return gone
 
@@ -209,9 +217,18 @@ def _rename_to_nothing(source: str, target: str) -> bool:
     return True
 
 
-def _remove(place: Place, name: str, scope: str, judge: Callable[[Lock], bool]) -> bool:
+def _break(place: Place, name: str, scope: str) -> bool:
+    try:
+        return _remove(place, name, scope, _is_stale, BREAKER_SECONDS)
+    except Locked:
+        return False  # somebody else is about to
+
+
+def _remove(
+    place: Place, name: str, scope: str, judge: Callable[[Lock], bool], seconds: float
+) -> bool:
     """Rules 2 and 3; whether it was there and was judged to go."""
-    with _flock(place.name(name)) as there:
+    with guarded(place.name(name), seconds=seconds) as there:
         found = look(place, name, scope, owners.here()) if there else None
         if found is None or not judge(found):
             return False
@@ -226,44 +243,6 @@ def _remove(place: Place, name: str, scope: str, judge: Callable[[Lock], bool]) 
             raise places.failed(exc, f"remove the lock {place.lock(name, scope)}") from exc
     _discard(grave)
     return True
-
-
-@contextlib.contextmanager
-def _flock(path: str) -> Iterator[bool]:
-    """Rule 4; False if there is no such directory."""
-    deadline = time.monotonic() + FLOCK_SECONDS
-    while True:
-        if not places.check(path):
-            yield False
-            return
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            if not _lock_until(fd, deadline):
-                raise Locked(f"another process holds {path}", hint="see 'fuser' for who it is")
-            if _is_still(fd, path):
-                yield True
-                return
-        finally:
-            os.close(fd)
-
-
-def _lock_until(fd: int, deadline: float) -> bool:
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(FIRST_PAUSE)
-        else:
-            return True
-
-
-def _is_still(fd: int, path: str) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), os.lstat(path))
-    except FileNotFoundError:
-        return False
 
 
 def _tidy(place: Place) -> None:
@@ -297,16 +276,24 @@ def _discard(path: str) -> None:
 def _read(path: str) -> Owner | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return owners.decode(os.read(fd, owners.FILE_BYTES))
+        finally:
+            os.close(fd)
     except OSError:
         return None
-    with open(fd, "rb") as file:
-        return owners.decode(file.read(owners.FILE_BYTES))
 
 
 def _names(path: str) -> list[str]:
     """The directories below one that is ours."""
+    below = (f"{path}/{entry}" for entry in _entries(path))
+    return [os.path.basename(e) for e in below if os.path.isdir(e) and not os.path.islink(e)]
+
+
+def _entries(path: str) -> list[str]:
+    """Whatever is there: also a file or a link in the place of a lock keeps others out."""
     try:
-        return sorted(e.name for e in os.scandir(path) if e.is_dir(follow_symlinks=False))
+        return sorted(os.listdir(path))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as exc:
@@ -320,6 +307,8 @@ def _age(created: float) -> int:
 def _advice(found: Lock) -> str:
     if found.owner is None:
         return "if nobody needs it, remove it with 'icctl lock clean'"
+    if found.liveness == "dead":
+        return "another process is about to remove it; try again"
     if found.liveness == "unknown":
         return "ask its owner, or give more time with --timeout"
     return "wait for it, or give more time with --timeout"

@@ -16,7 +16,7 @@ Liveness = Literal["alive", "dead", "unknown"]
 
 # An owner's file is a few hundred bytes; more is not one of ours.
 FILE_BYTES = 8192
-_STATE, _START = 0, 19  # among the fields of /proc/PID/stat that follow the name
+_STATE, _THREADS, _START = 0, 17, 19  # among the fields of /proc/PID/stat that follow the name
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ def is_adopted(parent: int) -> bool:
 def named(text: str, caller: int, place: Here, now: int) -> Owner:
     """The owner that a caller names: `PID:HOST`, or any word, which stands for the caller."""
     word, colon, host = text.partition(":")
-    pid = int(word) if colon and _is_pid(word) else caller
+    pid = int(word) if _is_process(text) else caller
     host = host if colon and host else place.host
     if not same_host(host, place.host):
         return Owner(pid, host, text, now)
@@ -73,7 +73,12 @@ def named(text: str, caller: int, place: Here, now: int) -> Owner:
 
 
 def is_same(one: Owner, other: Owner) -> bool:
-    """Whether two records mean the same owner; a number that was given away again does not."""
+    """Whether two records mean the same owner; a number that was given away again does not.
+
+    A word that somebody chose is the owner, whichever of his processes says it.
+    """
+    if one.owner == other.owner and not _is_process(one.owner):
+        return True
     if one.start and other.start and (one.boot, one.start) != (other.boot, other.start):
         return False
     if one.owner == other.owner:
@@ -83,7 +88,10 @@ def is_same(one: Owner, other: Owner) -> bool:
 
 
 def liveness(owner: Owner, place: Here) -> Liveness:
-    if not same_host(owner.host, place.host):
+    # Hosts are renamed: the same boot and the same process ids are this one, whatever its name.
+    where = place.boot, place.pidns
+    is_here = all(where) and (owner.boot, owner.pidns) == where
+    if not is_here and not same_host(owner.host, place.host):
         return "unknown"
     if owner.boot and place.boot and owner.boot != place.boot:
         return "dead"
@@ -104,8 +112,8 @@ def _look(owner: Owner) -> Liveness:
     fields = _stat(owner.pid)
     if not fields:
         return "unknown"  # it ended just now, or /proc hides it: whoever asks again will know
-    if fields[_STATE] in {"Z", "X"}:
-        return "dead"
+    if fields[_STATE] in {"Z", "X"} and int(fields[_THREADS]) <= 1:
+        return "dead"  # else only its first thread has ended
     return "dead" if owner.start and int(fields[_START]) != owner.start else "alive"
 
 
@@ -127,6 +135,12 @@ def decode(data: bytes) -> Owner | None:
         return msgspec.json.decode(data, type=Owner)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def _is_process(owner: str) -> bool:
+    """Whether it is `PID:HOST`; else it is a word."""
+    word, colon, _ = owner.partition(":")
+    return bool(colon) and _is_pid(word)
 
 
 def _is_pid(word: str) -> bool:

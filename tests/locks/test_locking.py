@@ -1,11 +1,15 @@
 """Locks as directories: real files, real processes."""
 
+import contextlib
 import fcntl
 import json
 import os
+import resource
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -15,17 +19,18 @@ from icd.errors import IcError, InvalidName, Locked, LockHeld, NotHolder
 from icd.locks import locking, owners, places
 from icd.locks.owners import Owner
 from icd.locks.places import Place
+from tests.locks.test_waiting import watches
 from tests.processes import until
 
 HERE = owners.here()
 # Takes and releases the lock of a place, so many times.
 CHURN = """
-import os, sys
+import os, sys, time
 from icd.locks import locking, owners
 from icd.locks.places import Place
 owner = owners.of_process(os.getpid(), owners.here(), 1)
 for _ in range(int(sys.argv[2])):
-    locking.acquire(Place(sys.argv[1]), "n", "s", owner, seconds=30)
+    locking.acquire(Place(sys.argv[1]), "n", "s", owner, deadline=time.monotonic() + 40)
     locking.release(Place(sys.argv[1]), "n", "s", owner)
 """
 
@@ -52,7 +57,7 @@ def held(place: Place, name: str = "n", scope: str = "s") -> Path:
 
 
 def take(place: Place, owner: Owner | None = None, seconds: float = 0.0) -> None:
-    locking.acquire(place, "n", "s", owner or living(), seconds=seconds)
+    locking.acquire(place, "n", "s", owner or living(), deadline=time.monotonic() + seconds)
 
 
 def test_a_lock_is_a_private_directory_with_its_owner_in_it(place: Place) -> None:
@@ -178,7 +183,7 @@ def test_a_breaker_that_judged_too_early_leaves_the_fresh_lock_alone(place: Plac
     judged = locking.look(place, "n", "s", HERE)
     take(place)  # somebody was faster
 
-    removed = locking._remove(place, "n", "s", locking._is_stale)
+    removed = locking._break(place, "n", "s")
 
     assert judged is not None
     assert judged.liveness == "dead"
@@ -186,19 +191,45 @@ def test_a_breaker_that_judged_too_early_leaves_the_fresh_lock_alone(place: Plac
     assert held(place).is_dir()
 
 
-def test_nobody_removes_a_lock_while_another_decides(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(locking, "FLOCK_SECONDS", 0.05)
-    take(place, dead())
+@contextlib.contextmanager
+def stopped_decider(place: Place) -> Iterator[None]:
+    """Somebody was stopped between judging a lock and removing it."""
+    place.make("n")
     fd = os.open(place.name("n"), os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(fd)
 
-    with pytest.raises(Locked):
-        take(place)
-    os.close(fd)
+
+def test_nobody_removes_a_lock_while_another_decides(place: Place) -> None:
+    take(place, dead())
+    with stopped_decider(place):
+        with pytest.raises(LockHeld, match="which is dead"):
+            take(place, seconds=0.05)
+        with pytest.raises(Locked, match="keeps"):
+            locking.release(place, "n", "s", living(), seconds=0.05)
+
+        assert held(place).is_dir()
 
     take(place)
+
+
+def test_a_decider_that_is_stopped_keeps_nobody_from_a_free_lock(place: Place) -> None:
+    with stopped_decider(place):
+        take(place)
+
+    locking.release(place, "n", "s", living())
+
+
+def test_a_waiter_goes_on_when_a_stopped_decider_does(place: Place) -> None:
+    take(place, dead())
+    with stopped_decider(place):
+        waiter = subprocess.Popen([sys.executable, "-c", CHURN, place.base, "1"])
+        until(lambda: watches(waiter.pid))
+
+    assert waiter.wait(45) == 0
 
 
 def test_an_empty_directory_made_by_mkdir_is_not_replaced(place: Place) -> None:
@@ -211,59 +242,18 @@ def test_an_empty_directory_made_by_mkdir_is_not_replaced(place: Place) -> None:
     assert draft.is_dir()
 
 
-def test_a_waiter_gets_the_lock_when_it_is_released(place: Place) -> None:
-    take(place)
-    with subprocess.Popen([sys.executable, "-c", CHURN, place.base, "1"]) as waiter:
-        locking.release(place, "n", "s", living())
-
-        assert waiter.wait(45) == 0
-
-
-class FakeTime:
-    """A clock on which only sleeping takes time."""
-
-    time = staticmethod(time.time)
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.naps: list[float] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.naps.append(seconds)
-        self.now += seconds
-
-
-@pytest.mark.parametrize("seconds", [0.001, 0.2, 3.0])
-def test_waiting_ends_with_the_timeout_without_a_busy_loop(
-    place: Place, monkeypatch: pytest.MonkeyPatch, seconds: float
-) -> None:
-    take(place)
-    clock = FakeTime()
-    monkeypatch.setattr(locking, "time", clock)
-
-    with pytest.raises(LockHeld):
-        take(place, seconds=seconds)
-
-    assert clock.now == pytest.approx(1000 + seconds, abs=1e-6)
-    assert max(clock.naps) <= locking.LAST_PAUSE
-    assert len(clock.naps) <= 6 + seconds / locking.LAST_PAUSE
-
-
 @pytest.mark.parametrize("word", ["", ".", "..", "a..b", "a/b", "a\\b", "a\tb", "a\nb", "x" * 256])
 def test_words_that_are_no_names_of_directories_are_refused(place: Place, word: str) -> None:
     for name, scope in ((word, "s"), ("n", word), (".work", "s")):
         with pytest.raises(InvalidName):
-            locking.acquire(place, name, scope, living(), seconds=0)
+            locking.acquire(place, name, scope, living(), deadline=0)
         with pytest.raises(InvalidName):
             locking.release(place, name, scope, living())
 
 
 def test_odd_words_are_fine(place: Place) -> None:
     for scope in ("-rf", ".hidden", "ünïcödé", "with space", "x" * 255, "$(id)", "'"):
-        locking.acquire(place, "n", scope, living(), seconds=0)
+        locking.acquire(place, "n", scope, living(), deadline=0)
 
     assert len(locking.every(place)) == 7
 
@@ -303,9 +293,30 @@ def test_a_symbolic_link_in_the_place_of_a_lock_is_a_lock_that_nobody_follows(
 
     with pytest.raises(LockHeld):
         take(place)
-    locking.clean(place, 0)
+    os.utime(held(place), (1, 1), follow_symlinks=False)
+    gone = locking.clean(place, 0)
 
+    assert gone == 1
+    assert not os.path.lexists(held(place))
     assert (target / "file").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
+def test_an_owner_that_is_no_plain_file_is_none(place: Place, tmp_path: Path, kind: str) -> None:
+    take(place, dead())
+    record = held(place) / "owner.json"
+    content = record.read_bytes()
+    record.unlink()
+    if kind == "link":
+        (tmp_path / "record").write_bytes(content)
+        record.symlink_to(tmp_path / "record")
+    elif kind == "pipe":
+        os.mkfifo(record)
+    else:
+        record.mkdir()
+
+    with pytest.raises(LockHeld, match="no readable owner"):
+        take(place)
 
 
 def test_the_place_comes_from_the_environment_and_must_be_absolute() -> None:
@@ -330,3 +341,41 @@ def test_a_holder_that_is_killed_at_any_moment_leaves_nothing_that_lasts(place: 
 def _is_at_it(place: Place, pid: int) -> bool:
     found = locking.look(place, "n", "s", HERE)
     return found is not None and found.owner is not None and found.owner.pid == pid
+
+
+# --- what the file system may do to us ---
+
+
+def test_a_full_disk_is_told_and_leaves_neither_a_lock_nor_debris(place: Place) -> None:
+    """The limit of a file's size stands for the disk: the owner's record cannot be written."""
+    place.make("n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(IcError) as refused:
+            take(place)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert refused.value.exit == 2
+    assert os.listdir(place.work) == os.listdir(place.name("n")) == []
+
+
+def test_a_base_that_is_gone_is_made_again(place: Place) -> None:
+    take(place)
+    shutil.rmtree(place.base)
+
+    take(place)
+
+    assert held(place).is_dir()
+
+
+def test_a_draft_that_is_taken_away_is_made_again(place: Place) -> None:
+    """Whoever tidies up may take a maker for dead that was only stopped for long."""
+    take(place)
+    locking.release(place, "n", "s", living())
+    shutil.rmtree(place.work)
+
+    take(place)
+
+    assert held(place).is_dir()

@@ -2,12 +2,14 @@
 
 import os
 import subprocess
+import sys
 
 import msgspec
 import pytest
 
 from icd.locks import owners
 from icd.locks.owners import Owner
+from tests.processes import until
 
 NOW = 1_800_000_000
 HERE = owners.here()
@@ -31,7 +33,11 @@ def test_a_process_that_runs_is_alive() -> None:
         ({"start": OURS.start - 1}, "dead"),  # the number was given away again
         ({"boot": "another"}, "dead"),
         ({"pidns": "pid:[1]"}, "unknown"),
-        ({"host": "elsewhere"}, "unknown"),
+        ({"host": "elsewhere"}, "alive"),  # the host was renamed: same boot, same process ids
+        ({"host": "elsewhere", "boot": ""}, "unknown"),
+        ({"host": "elsewhere", "pidns": ""}, "unknown"),
+        ({"host": "elsewhere", "pidns": "pid:[1]"}, "unknown"),
+        ({"host": "elsewhere", "start": OURS.start - 1}, "dead"),
         ({"host": "elsewhere", "boot": "another"}, "unknown"),
         ({"host": f"{OURS.host.partition('.')[0]}"}, "alive"),
         ({"start": 0, "boot": "", "pidns": ""}, "alive"),  # as the original writes it
@@ -65,6 +71,27 @@ def test_a_zombie_is_dead() -> None:
     assert (before, after) == ("alive", "dead")
 
 
+def test_a_process_whose_first_thread_alone_has_ended_is_alive() -> None:
+    """It looks like a zombie; a lock of it must not be broken."""
+    script = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+print("ready", flush=True)
+ctypes.CDLL(None).syscall(60, 0)  # exit of this thread, not of the process
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        owner = owners.of_process(process.pid, HERE, NOW)
+        until(lambda: owners._stat(process.pid)[0] == "Z")
+
+        while_threads_run = owners.liveness(owner, HERE)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+        assert (while_threads_run, owners.liveness(owner, HERE)) == ("alive", "dead")
+
+
 @pytest.mark.parametrize(
     "text, pid, host",
     [
@@ -88,6 +115,14 @@ def test_the_same_number_at_another_time_is_another_owner() -> None:
 
     assert owners.is_same(OURS, OURS)
     assert not owners.is_same(OURS, later)
+
+
+def test_a_word_is_the_same_owner_whoever_says_it() -> None:
+    elsewhere = msgspec.structs.replace(OURS, pid=1, start=1)
+    one, other = (msgspec.structs.replace(each, owner="sprint") for each in (OURS, elsewhere))
+
+    assert owners.is_same(one, other)
+    assert not owners.is_same(one, OURS)
 
 
 def test_short_and_long_names_of_a_host_are_the_same_and_two_long_ones_are_not() -> None:
