@@ -7,7 +7,6 @@ can write to it: whoever could would be able to take any lock away.
 
 import os
 import re
-import secrets
 import stat
 
 from msgspec import Struct
@@ -57,7 +56,7 @@ class Place(Struct, frozen=True):
 
     def fresh(self, pid: int, start: int) -> str:
         """A name in the working directory that nobody else uses, and whose maker is known."""
-        return f"{self.work}/{pid}.{start}.{secrets.token_hex(8)}"
+        return f"{self.work}/{pid}.{start}.{os.urandom(8).hex()}"
 
 
 def place(env: dict[str, str]) -> Place:

@@ -4,13 +4,14 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from icd.cli import locks
 from icd.cli.invocation import Errand
-from tests.processes import CLEAN, PATIENCE, icctl, until
+from tests.processes import BIN, CLEAN, PATIENCE, icctl, until
 
 HOST = os.uname().nodename
 
@@ -86,6 +87,19 @@ def test_an_owner_that_is_not_running_is_told_so(lock) -> None:
     assert b"the next who asks gets the lock" in done.stderr
 
 
+def test_a_word_as_owner_is_enough_to_release_whoever_says_it(lock, project, env) -> None:
+    with start(
+        project, env, "bash", "-c", "icctl lock acquire n s --owner=sprint; read x"
+    ) as first:
+        until((project / "locks" / "n" / "s").exists)
+
+        wrong = lock("lock", "release", "n", "s", "--owner=else")
+        right = lock("lock", "release", "n", "s", "--owner=sprint")
+        first.communicate(timeout=PATIENCE)
+
+    assert (wrong.returncode, right.returncode) == (1, 0)
+
+
 def test_a_young_stale_lock_is_neither_listed_nor_cleaned_by_default(lock) -> None:
     lock("lock", "acquire", "n", "s", f"--owner=0:{HOST}")
 
@@ -107,6 +121,32 @@ def test_a_lock_without_an_owner_has_empty_columns(lock, project) -> None:
 )
 def test_ages_are_written_as_go_does(seconds: int, text: str) -> None:
     assert locks._span(seconds) == text
+
+
+@pytest.mark.usefixtures("door")
+def test_waiting_ends_within_50_ms_of_the_timeout_starting_included(lock) -> None:
+    lock("lock", "acquire", "n", "s", f"--owner={os.getpid()}:{HOST}")
+    late = []
+
+    while min(late, default=1.0) >= 0.05 and len(late) < 30:  # the machine may be busy
+        began = time.monotonic()
+        assert lock("lock", "acquire", "n", "s", "--timeout=300ms").returncode == 1
+        late.append(time.monotonic() - began - 0.3)
+
+    assert 0 <= min(late) < 0.05
+
+
+def test_the_time_counts_from_the_start_of_the_native_keyhole(lock, env) -> None:
+    lock("lock", "acquire", "n", "s", f"--owner={os.getpid()}:{HOST}")
+    began_ms = int(time.monotonic() * 1000) - 1_000_000
+    env["INTERCORE_HANDOVER"] = f"- id 5000 {began_ms + 5000} -1 native-keyhole icctl"
+
+    refused = icctl(
+        "lock", "acquire", "n", "s", "--timeout=1000s",
+        cwd=Path("/"), env=env, program=BIN / "icctl-python",
+    )  # fmt: skip
+
+    assert refused.returncode == 1  # at once: these seconds are over
 
 
 # --- hold ---
@@ -207,7 +247,27 @@ def test_what_a_command_returns_is_no_failure_of_ours(lock, tmp_path, env) -> No
     lock("hold", "n", "s", "--", "/nonexistent")
 
     assert not without
-    assert (tmp_path / "failures").read_text() == "hold.n\n"
+    assert (tmp_path / "failures").read_text() == "hold\n"
+
+
+def test_a_failure_is_counted_by_its_verb_alone_where_a_word_follows(lock, tmp_path, env) -> None:
+    env["INTERCORE_SOCKET"] = str(tmp_path / "icd.sock")
+
+    for words in ("hold a/b s -- true", "restore nowhere", "lock acquire a/b s"):
+        assert lock(*words.split()).returncode == 2
+
+    assert (tmp_path / "failures").read_text() == "hold\nrestore\nlock.acquire\n"
+
+
+def test_hold_in_a_directory_that_is_gone_is_counted_as_hold(project, tmp_path, env) -> None:
+    env["INTERCORE_SOCKET"] = str(tmp_path / "icd.sock")
+    script = "mkdir x; cd x; rmdir ../x; icctl hold n s -- true; echo $?"
+    with start(project, env, "bash", "-c", script) as shell:
+        out, err = shell.communicate(timeout=PATIENCE)
+
+    assert out == b"2\n"
+    assert b"icctl: hold: the current directory no longer exists;" in err
+    assert (tmp_path / "failures").read_text() == "hold\n"
 
 
 def test_locks_need_no_database_and_make_none(lock, project) -> None:
