@@ -2,7 +2,8 @@
 
 Each holder appends `enter` and `leave` to a file; the kernel orders what is appended.  A holder that
 was killed does not leave: then, and only then, another may enter without that.  Instead of
-releasing the lock, some often leave it to a dead owner, for all others to break at once.
+releasing the lock, some often let its owner die, for all others to break it at once; and some are
+stopped for a while, wherever they are.
 """
 
 import contextlib
@@ -24,14 +25,12 @@ SECONDS = 6.0
 # Every so often somebody is killed: at random, or whoever holds the lock.
 BETWEEN_KILLS = 0.12
 
-# An owner that is surely dead: no process can have this number.
-DEAD = f'{{"pid":4194304,"host":"{os.uname().nodename}","owner":"x","created":1}}'
 # The library without a program; the shell itself is the holder.
 LIBRARY = f"""
 INTERCORE_BIN=/nonexistent
 source {ROOT / "lib-intercore.sh"}
 while :; do
-    intercore_lock n s 20s || exit 4
+    intercore_lock n s 100s || exit 4
     printf 'enter library %s\\n' $$ >>journal
     sleep 0.0$(( RANDOM % 2 ))
     printf 'leave library %s\\n' $$ >>journal
@@ -39,29 +38,38 @@ while :; do
 done
 """
 # What icctl does, in one process: starting Python each time would leave no time for races.
+# Half of the time the owner is a child, which ends with it, or instead of a release.
 PYTHON = """
-import os, random, shutil, time
+import os, random, time
 from icd.locks import locking, owners
 from icd.locks.places import place
-here, pid = place(dict(os.environ)), os.getpid()
+here, us = place(dict(os.environ)), os.getpid()
 journal = os.open("journal", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 while True:
-    owner = owners.of_process(pid, owners.here(), int(time.time()))
-    locking.acquire(here, "n", "s", owner, deadline=time.monotonic() + 20)
-    os.write(journal, b"enter python %d\\n" % pid)
+    life, end = os.pipe()
+    child = os.fork() if random.random() < 0.5 else 0
+    if not child and os.getpid() != us:
+        os.close(end)
+        os.read(life, 1)
+        os._exit(0)
+    owner = owners.of_process(child or us, owners.here(), int(time.time()))
+    locking.acquire(here, "n", "s", owner, deadline=time.monotonic() + 100)
+    os.write(journal, b"enter python %d\\n" % us)
     time.sleep(random.random() / 100)
-    os.write(journal, b"leave python %d\\n" % pid)
-    if random.random() < 0.5:
-        locking.release(here, "n", "s", owner)
+    os.write(journal, b"leave python %d\\n" % us)
+    if child:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
     else:
-        shutil.copy("dead", f"{pid}.dead")
-        os.rename(f"{pid}.dead", "locks/n/s/owner.json")
+        locking.release(here, "n", "s", owner)
+    os.close(life)
+    os.close(end)
     time.sleep(random.random() / 10)  # others want it, too
 """
 # The command itself, for the shell that is its parent.
 COMMAND = """
 while :; do
-    icctl lock acquire n s --timeout=20s || exit 4
+    icctl lock acquire n s --timeout=100s || exit 4
     printf 'enter command %s\\n' $$ >>journal
     printf 'leave command %s\\n' $$ >>journal
     icctl lock release n s
@@ -69,7 +77,7 @@ done
 """
 HOLD = """
 while :; do
-    icctl hold n s --timeout=20s -- sh -c \
+    icctl hold n s --timeout=100s -- sh -c \
         'echo "enter hold $$" >>journal; echo "leave hold $$" >>journal' || exit 4
 done
 """
@@ -89,6 +97,7 @@ class Crew:
         self.project = project
         self.env = {**CLEAN, **env}
         self.killed: set[int] = set()
+        self.gave_up: list[tuple[str, int]] = []
         self.members = [(kind, self._start(kind)) for kind in CREW]
 
     def _start(self, kind: str) -> subprocess.Popen[bytes]:
@@ -100,20 +109,40 @@ class Crew:
 
     def kill(self, index: int) -> None:
         kind, process = self.members[index]
+        if process.poll() is not None:
+            self.gave_up.append((kind, process.returncode))
         self.killed.add(process.pid)
         process.kill()
         process.wait(PATIENCE)
         self.members[index] = kind, self._start(kind)
 
+    def stop(self, index: int) -> None:
+        """Wherever it is; somebody else goes on meanwhile, or nobody can."""
+        _, process = self.members[index]
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGSTOP)
+            time.sleep(BETWEEN_KILLS)
+            os.kill(process.pid, signal.SIGCONT)
+
     def kill_holder(self) -> None:
-        """Mostly in the middle of what it does under the lock."""
-        with contextlib.suppress(OSError, ValueError, StopIteration):
+        """Mostly in the middle of what it does under the lock; then another one gets it."""
+        holder = self.holder()
+        for index, (_, process) in enumerate(self.members):
+            if process.pid == holder:
+                self.kill(index)
+                until(lambda: self.holder() != holder)
+
+    def holder(self) -> int:
+        try:
             held = (self.project / "locks" / "n" / "s" / "owner.json").read_text()
-            pid = int(held.partition('"pid":')[2].partition(",")[0])
-            self.kill(next(i for i, (_, p) in enumerate(self.members) if p.pid == pid))
+        except OSError:
+            return 0
+        return int(held.partition('"pid":')[2].partition(",")[0])
 
     def end(self) -> None:
-        for _, process in self.members:
+        for kind, process in self.members:
+            if process.poll() is not None:
+                self.gave_up.append((kind, process.returncode))
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(PATIENCE)
@@ -130,7 +159,6 @@ def test_a_lock_never_has_two_holders_whoever_is_killed(
 ) -> None:
     chance = random.Random(seed)
     journal = project / "journal"
-    (project / "dead").write_text(DEAD)
     crew = Crew(project, env)
     try:
         until(lambda: journal.exists() and len(entered(journal)) > 20)
@@ -140,12 +168,15 @@ def test_a_lock_never_has_two_holders_whoever_is_killed(
             crew.kill(chance.randrange(6, 12)) if chance.random() < 0.3 else crew.kill_holder()
             if chance.random() < 0.2:
                 crew.kill(chance.randrange(len(CREW)))
+            if chance.random() < 0.3:
+                crew.stop(chance.randrange(len(CREW)))
         until(lambda: set(KINDS) <= {kind for kind, _ in entered(journal)})
     finally:
         crew.end()
 
     orphaned = check(journal, crew.killed)
 
+    assert crew.gave_up == [], (project / "said").read_text()
     assert orphaned > 0, "nobody was killed while it held the lock"
     assert Counter(kind for kind, _ in entered(journal)).keys() == KINDS.keys()
     # Everybody is dead, and so is every claim.
