@@ -11,7 +11,7 @@ import signal
 import time
 from typing import NoReturn
 
-from icd.errors import CannotRun, NotHolder
+from icd.errors import CannotRun, IcError
 from icd.locks import locking, owners
 from icd.locks.places import Place
 
@@ -90,6 +90,7 @@ def _attend(child: int) -> int:
 
 
 def _give_back(place: Place, name: str, scope: str, owner: owners.Owner) -> None:
-    # Between the command's end and now somebody may have found its owner dead.
-    with contextlib.suppress(NotHolder):
+    # The owner is dead, so that whoever asks gets the lock, if he has not got it already; whatever
+    # is in our way now is no reason to keep the command's exit status from the caller.
+    with contextlib.suppress(IcError):
         locking.release(place, name, scope, owner)

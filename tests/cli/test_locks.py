@@ -160,6 +160,15 @@ def test_hold_gives_the_lock_back_however_the_command_ends(lock) -> None:
         assert lock("lock", "list").stdout == b""
 
 
+def test_hold_tells_how_the_command_ended_even_if_the_lock_cannot_be_removed(lock, project) -> None:
+    done = lock("hold", "n", "s", "--", "sh", "-c", "chmod 777 locks/n; exit 7")
+    (project / "locks" / "n").chmod(0o700)
+
+    assert (done.returncode, done.stderr) == (7, b"")
+    assert b"dead" in lock("lock", "list", "--json").stdout
+    assert lock("hold", "n", "s", "--timeout=1ms", "--", "true").returncode == 0
+
+
 def test_hold_waits_for_its_turn(lock, project, env) -> None:
     with start(project, env, "icctl", "hold", "n", "s", "--", "cat") as first:
         until((project / "locks" / "n" / "s").exists)

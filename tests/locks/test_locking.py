@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from icd.errors import IcError, InvalidName, Locked, LockHeld, NotHolder
+from icd.errors import IcError, InvalidName, Locked, LockHeld, NotHolder, PermissionRefused
 from icd.locks import locking, owners, places
 from icd.locks.owners import Owner
 from icd.locks.places import Place
@@ -379,3 +379,63 @@ def test_a_draft_that_is_taken_away_is_made_again(place: Place) -> None:
     take(place)
 
     assert held(place).is_dir()
+
+
+# Takes and releases a lock, and is killed before its Nth step that others can see.
+KILLED = """
+import os, sys
+from icd.locks import locking, owners
+from icd.locks.places import Place
+step, last = 0, int(sys.argv[2])
+def count(event, _arguments):
+    global step
+    if event.partition(".")[0] in ("open", "os", "fcntl", "shutil", "ctypes"):
+        step += 1
+        if step == last:
+            os.kill(os.getpid(), 9)
+owner = owners.of_process(os.getpid(), owners.here(), 1)
+sys.addaudithook(count)
+locking.acquire(Place(sys.argv[1]), "n", "s", owner, deadline=0)
+locking.release(Place(sys.argv[1]), "n", "s", owner)
+"""
+
+
+@pytest.mark.parametrize("before", ["nothing", "a dead owner"])
+def test_whoever_is_killed_at_any_step_leaves_a_lock_that_the_next_one_gets(
+    place: Place, before: str
+) -> None:
+    steps = 0
+    status = -9
+    while status == -9:
+        if before == "a dead owner":
+            take(place, dead())
+        steps += 1
+        status = subprocess.run(
+            [sys.executable, "-c", KILLED, place.base, str(steps)], check=False
+        ).returncode
+
+        take(place)
+        locking.release(place, "n", "s", living())
+
+    assert status == 0
+    assert steps > 15
+    assert os.listdir(place.name("n")) == []
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_with_what_to_do() -> None:
+    with pytest.raises(IcError, match="/sys/intercore-locks") as refused:
+        take(Place("/sys/intercore-locks"))
+
+    assert refused.value.exit == 2
+    assert refused.value.hint
+
+
+def test_a_directory_of_another_user_is_refused(place: Place) -> None:
+    place.make()
+    if os.geteuid() == 0:
+        os.chown(place.base, 12345, -1)
+    else:
+        place = Place("/usr")
+
+    with pytest.raises(PermissionRefused, match="belongs to user"):
+        take(place)

@@ -77,7 +77,7 @@ def test_a_process_whose_first_thread_alone_has_ended_is_alive() -> None:
 import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(60,)).start()
 print("ready", flush=True)
-ctypes.CDLL(None).syscall(60, 0)  # exit of this thread, not of the process
+ctypes.CDLL(None).pthread_exit(None)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
