@@ -390,6 +390,29 @@ class LeaseLost(IcError):
     hint = "stop the work that it guards, then acquire it again"
 
 
+# --- locks ----------------------------------------------------------------------------------
+
+
+class LockHeld(IcError):
+    code, name, exit, retryable = -32080, "lock_held", 1, True
+    hint = "wait for it, or give more time with --timeout"
+
+
+class NotHolder(IcError):
+    code, name, exit = -32081, "not_holder", 1
+    hint = "see 'icctl lock list'"
+
+
+class NoOwner(IcError):
+    code, name = -32083, "no_owner"
+    hint = "name a process that stays, with --owner=PID:HOST"
+
+
+class CannotRun(IcError):
+    code, name = -32082, "cannot_run"
+    hint = "is it spelled correctly, and executable?"
+
+
 # --- what SQLite and the operating system say -----------------------------------------------
 
 _SQLITE: dict[int, tuple[type[IcError], str]] = {

@@ -99,6 +99,7 @@ def test_every_global_flag_is_documented(flag):
         "INTERCORE_SOCKET",
         "INTERCORE_LEGACY_DIR",
         "INTERBAND_ROOT",
+        "INTERCORE_LOCK_DIR",
         "CLAUDE_SESSION_ID",
         "IC_LOG_LEVEL",
         *VARIABLES.values(),

@@ -100,6 +100,22 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
      {AVAILABLE: (0, "reset\n", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_events_cursor_reset c",
      {AVAILABLE: (0, "not found\n", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
+    *[(call, dict.fromkeys((AVAILABLE, UNAVAILABLE, BROKEN), answer)) for call, answer in (
+        ("intercore_lock n s", (0, "", "")),
+        ("intercore_lock n s 10ms", (1, "", LINE)),
+        ("intercore_lock_clean 0s", (0, "", "")),
+        ("ls locks/n", (0, "s\n", "")),
+        ("intercore_unlock n other", (0, "", "")),
+        ("intercore_unlock n s", (0, "", "")),
+        ("ls locks/n", (0, "", "")),
+        ("intercore_unlock n s", (0, "", "")),
+        ("intercore_lock a/b s", (2, "", LINE)),
+        ("intercore_lock n ''", (2, "", LINE)),
+        ("intercore_unlock n ..", (0, "", LINE)),
+        ("intercore_lock n s x", (3, "", LINE)),
+        ("intercore_lock_clean x", (0, "", LINE)),
+        ("intercore_lock_clean", (0, "", "")),
+    )],
     ("intercore_run_create --goal=x",
      {AVAILABLE: (3, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (3, "", LINE)}),
     ("intercore_run_list",
@@ -121,7 +137,8 @@ class Place:
 
     def __init__(self, project: Path, env: dict[str, str], bash: str) -> None:
         self.project = project
-        self.env = {**CLEAN, "HOME": str(project), "TMPDIR": str(project), "LEGACY": "", **env}
+        self.env = {**CLEAN, "HOME": str(project), "TMPDIR": str(project), "LEGACY": "",
+                    "INTERCORE_LOCK_DIR": str(project / "locks"), **env}  # fmt: skip
         self.bash = bash
 
     def run(self, script: str, **options) -> "subprocess.CompletedProcess[bytes]":

@@ -145,6 +145,8 @@ def _stable(text: bytes) -> bytes:
     text = re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", b"<iso>", text)
     text = re.sub(rb"\d{8}-\d{6}(-\d+)?", b"<stamp>", text)
     text = re.sub(rb"\b1\d{9}(\d{3})?\b", b"<time>", text)
+    text = re.sub(rb" for \d+ s\b", b" for <age>", text)
+    text = re.sub(rb"(:\S+\t)\d+s\n", rb"\1<age>\n", text)
     text = re.sub(rb"\d+\.\d{3} ms", b"<ms>", text)
     text = re.sub(rb"\b[0-9a-f]{24}\b", b"<id>", text)
     text = re.sub(rb"(\"age\":|_AGE=')\d+", rb"\1<age>", text)
