@@ -33,7 +33,7 @@ def identify(pid: int) -> Process:
 
 
 def is_alive(pid: int) -> bool:
-    return _look(Process(pid)) != "dead"
+    return look(Process(pid)) != "dead"
 
 
 def liveness(process: Process) -> Liveness:
@@ -41,7 +41,7 @@ def liveness(process: Process) -> Liveness:
         return "dead"
     if process.pidns and process.pidns != procfs.namespace():
         return "unknown"
-    return _look(process)
+    return look(process)
 
 
 def start_of(pid: int) -> int:
@@ -50,7 +50,8 @@ def start_of(pid: int) -> int:
     return found.start if found else 0
 
 
-def _look(process: Process) -> Liveness:
+def look(process: Process) -> Liveness:
+    """Liveness of a process of this boot and this namespace."""
     if not 0 < process.pid <= PID_MAX:
         return "dead"
     try:

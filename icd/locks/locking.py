@@ -33,10 +33,11 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
+from icd.core.processes import Liveness, start_of
 from icd.errors import Locked, LockHeld, NotHolder
 from icd.locks import owners, places
 from icd.locks.guards import guarded
-from icd.locks.owners import Here, Liveness, Owner
+from icd.locks.owners import Here, Owner
 from icd.locks.places import OWNER, Place
 from icd.locks.waiting import Watch
 
@@ -179,7 +180,7 @@ def _publish(place: Place, name: str, scope: str, owner: Owner) -> bool:
     if os.path.lexists(place.lock(name, scope)):
         return False  # cheaper than to make one in vain
     pid = os.getpid()
-    draft = place.fresh(pid, owners.start_of(pid))
+    draft = place.fresh(pid, start_of(pid))
     try:
         os.mkdir(draft, 0o700)
         fd = os.open(f"{draft}/{OWNER}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -233,7 +234,7 @@ def _remove(
         if found is None or not judge(found):
             return False
         pid = os.getpid()
-        grave = place.fresh(pid, owners.start_of(pid))
+        grave = place.fresh(pid, start_of(pid))
         try:
             os.makedirs(place.work, 0o700, exist_ok=True)
             os.rename(place.lock(name, scope), grave)
@@ -250,7 +251,7 @@ def _tidy(place: Place) -> None:
     pid = os.getpid()
     for entry in _names(place.work):
         path = f"{place.work}/{entry}"
-        grave = place.fresh(pid, owners.start_of(pid))
+        grave = place.fresh(pid, start_of(pid))
         # Renamed first: should its maker live after all, it finds nothing, and makes another.
         with contextlib.suppress(OSError):
             if _age(os.lstat(path).st_mtime) >= DEBRIS_SECONDS and not _has_maker(entry):
@@ -261,7 +262,7 @@ def _tidy(place: Place) -> None:
 def _has_maker(entry: str) -> bool:
     pid, _, rest = entry.partition(".")
     start = rest.partition(".")[0]
-    return pid.isdecimal() and start != "0" and str(owners.start_of(int(pid))) == start
+    return pid.isdecimal() and start != "0" and str(start_of(int(pid))) == start
 
 
 def _discard(path: str) -> None:

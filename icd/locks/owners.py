@@ -6,17 +6,14 @@ started at another time.  Whatever cannot be told is `unknown`, and counts as al
 """
 
 import os
-from typing import Literal
 
 import msgspec
 
-from icd.core.processes import PID_MAX
-
-Liveness = Literal["alive", "dead", "unknown"]
+from icd import procfs
+from icd.core.processes import PID_MAX, Liveness, Process, look, start_of
 
 # An owner's file is a few hundred bytes; more is not one of ours.
 FILE_BYTES = 8192
-_STATE, _THREADS, _START = 0, 17, 19  # among the fields of /proc/PID/stat that follow the name
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -40,7 +37,7 @@ class Here(msgspec.Struct, frozen=True):
 
 
 def here() -> Here:
-    return Here(os.uname().nodename, _line("/proc/sys/kernel/random/boot_id"), _namespace())
+    return Here(os.uname().nodename, procfs.boot(), procfs.namespace())
 
 
 def of_process(pid: int, place: Here, now: int) -> Owner:
@@ -54,8 +51,11 @@ def is_adopted(parent: int) -> bool:
     Such a one is no owner: it never ends.  Whoever is pid 1 and started us, such as the shell of a
     container, shares its session with us.
     """
-    if parent != 1 and _line(f"/proc/{parent}/comm") != "systemd":
-        return start_of(parent) == 0
+    found = procfs.stat(parent)
+    if found is None:
+        return True
+    if parent != 1 and found.name != "systemd":
+        return False
     try:
         return os.getsid(parent) != os.getsid(0)
     except OSError:
@@ -97,30 +97,7 @@ def liveness(owner: Owner, place: Here) -> Liveness:
         return "dead"
     if owner.pidns and owner.pidns != place.pidns:
         return "unknown"
-    if not 0 < owner.pid <= PID_MAX:
-        return "dead"
-    return _look(owner)
-
-
-def _look(owner: Owner) -> Liveness:
-    try:
-        os.kill(owner.pid, 0)
-    except ProcessLookupError:
-        return "dead"
-    except PermissionError:
-        pass
-    fields = _stat(owner.pid)
-    if not fields:
-        return "unknown"  # it ended just now, or /proc hides it: whoever asks again will know
-    if fields[_STATE] in {"Z", "X"} and int(fields[_THREADS]) <= 1:
-        return "dead"  # else only its first thread has ended
-    return "dead" if owner.start and int(fields[_START]) != owner.start else "alive"
-
-
-def start_of(pid: int) -> int:
-    """When a process started; 0 if it is not there."""
-    fields = _stat(pid)
-    return int(fields[_START]) if fields else 0
+    return look(Process(owner.pid, owner.start))
 
 
 def same_host(one: str, other: str) -> bool:
@@ -145,28 +122,3 @@ def _is_process(owner: str) -> bool:
 
 def _is_pid(word: str) -> bool:
     return word.isascii() and word.isdecimal() and len(word) <= len(str(PID_MAX))
-
-
-def _stat(pid: int) -> list[str]:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            # The name in parentheses may hold anything, parentheses included.
-            fields = file.read(4096).rpartition(")")[2].split()
-    except OSError:
-        return []
-    return fields if len(fields) > _START else []
-
-
-def _line(path: str) -> str:
-    try:
-        with open(path, encoding="ascii") as file:
-            return file.read(100).strip()
-    except OSError:
-        return ""
-
-
-def _namespace() -> str:
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""

@@ -7,6 +7,7 @@ import sys
 import msgspec
 import pytest
 
+from icd import procfs
 from icd.locks import owners
 from icd.locks.owners import Owner
 from tests.processes import until
@@ -83,7 +84,7 @@ ctypes.CDLL(None).pthread_exit(None)
         assert process.stdout is not None
         process.stdout.readline()
         owner = owners.of_process(process.pid, HERE, NOW)
-        until(lambda: owners._stat(process.pid)[0] == "Z")
+        until(lambda: procfs.stat(process.pid).state == "Z")
 
         while_threads_run = owners.liveness(owner, HERE)
         process.kill()
