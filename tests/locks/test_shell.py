@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from icd import procfs
 from icd.locks import locking, owners
 from icd.locks.owners import Owner
 from icd.locks.places import Place
@@ -77,7 +78,7 @@ threading.Thread(target=time.sleep, args=(60,)).start()
 ctypes.CDLL(None).pthread_exit(None)
 """
     with subprocess.Popen([sys.executable, "-c", script]) as process:
-        until(lambda: owners._stat(process.pid)[0] == "Z")
+        until(lambda: procfs.stat(process.pid).state == "Z")
         write(place, owners.of_process(process.pid, HERE, 1))
 
         refused = shell(place, "intercore_lock n s 10ms")
