@@ -11,6 +11,7 @@ GROUPS = {
     "sentinel": ("sentinels", "throttle guards: one claim per interval"),
     "events": ("events", "the log of everything that happened"),
     "events cursor": ("cursors", "how far consumers of events have read"),
+    "run": ("runs", "what agents work on, and in which phase it is"),
     "interspect": ("interspect", "events about agents"),
     "compat": ("compat", "the way over from legacy temporary files"),
     "hooks": ("hooks", "programs of the project that run after a commit"),

@@ -9,6 +9,7 @@ NOUNS = {
     "sentinel": "sentinels",
     "events": "events",
     "cursor": "cursors",
+    "run": "runs",
     "compat": "compat",
     "statusline": "statusline",
     "db": "database",
