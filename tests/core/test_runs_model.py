@@ -15,6 +15,7 @@ from icd.core.claims import Wanted
 from icd.core.state import Writer
 from icd.core.transitions import Settings
 from icd.errors import IcError, PhaseRefused, RollbackRefused, RunOver, RunTaken
+from tests.folding import fold
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000
@@ -328,20 +329,6 @@ def refused(act, kind):
     with pytest.raises(IcError) as error:
         act()
     assert type(error.value) is kind
-
-
-def fold(chain, log):
-    """The status and the phase of a run, from its events alone."""
-    status, phase = "active", chain[0]
-    for event in log:
-        assert event.from_state == phase, "a phase changed without its event"
-        assert status == "active" or event.type == "rollback", "something happened after the end"
-        if event.type in ("advance", "override", "rollback"):
-            phase = event.to_state
-            status = "completed" if phase == chain[-1] else "active"
-        elif event.type in ("cancel", "abandon"):
-            status = {"cancel": "cancelled", "abandon": "abandoned"}[event.type]
-    return status, phase
 
 
 @settings(
