@@ -201,7 +201,12 @@ def rollback(
         output = _indented(done)
         if done.dispatches:
             ids = list(done.dispatches)
-            _continue(world, output, ["dispatch", "kill", *ids], "processes of its dispatches")
+            _continue(
+                world,
+                output,
+                ["dispatch", "kill", "--if-running", *ids],
+                "processes of its dispatches",
+            )
         return output
 
     params = methods.Rollback(run_id, to_phase, reason, dry_run)

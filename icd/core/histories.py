@@ -41,7 +41,7 @@ class _Gate(Struct):
 
 _LAST_MOVE = """
 SELECT type, to_state, at, actor_session, actor_pid FROM events
-WHERE run_id = ? AND run_id <> '' AND source = 'phase' AND from_state = ?
+WHERE run_id = ? AND run_id <> '' AND +source = 'phase' AND from_state = ?
       AND type IN ('advance', 'override', 'rollback')
 ORDER BY seq DESC LIMIT 1
 """
