@@ -204,7 +204,7 @@ def current(world: World, *, project: str | None, session: str | None) -> Ask:
 @click.command("events", add_help_option=False, short_help="Print what happened to a run.")
 @RUN
 def events(world: World, *, run_id: str) -> Ask:
-    """Print what happened to a run: from → to, what, result of the gate, reason; tabs between.
+    """Print what happened to a run: from and to, what, result of the gate, reason; tabs between.
 
     'icctl events tail RUN' has all its events, those of its dispatches, too.
 
