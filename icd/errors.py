@@ -334,13 +334,35 @@ class RunOver(IcError):
 
 
 class RunTaken(IcError):
+    """`run_id`: who has it."""
+
     code, name, exit = -32056, "run_taken", 1
     hint = "wait for it, or end it with 'icctl run abandon'; see --takeover-after"
+
+    def __init__(self, message: str, *, run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return super().data | {"run_id": self.run_id}
 
 
 class PhaseRefused(IcError):
     code, name, exit = -32057, "phase_refused", 1
     hint = "see 'icctl run status'"
+
+
+class UnknownPhase(IcError):
+    """A run that is where its own chain does not lead; only a foreign program writes such a row."""
+
+    code, name = -32072, "unknown_phase"
+    hint = "see 'icctl run status'; 'icctl run cancel' ends it"
+
+
+class RollbackRefused(IcError):
+    code, name = -32073, "rollback_refused"
+    hint = "only an active or a completed run can be rolled back"
 
 
 class InvalidChain(IcError):

@@ -27,6 +27,7 @@ class Step(msgspec.Struct):
     db: str | None = None
     typed: bool = False
     before: Callable[[Path], object] | None = None
+    hides: str = r"(?!)"  # what differs by nature, such as an id that is made up; nothing
 
     def env(self, project: Path) -> dict[str, str]:
         chosen = {} if self.db is None else {"INTERCORE_DB": self.db.format(project=project)}
@@ -108,6 +109,25 @@ _GATED = _stored(
 )
 _PASSED = _stored(lambda conn: rows.dispatch(conn, "run00001", "pass"))
 _SKIPPED = _stored(lambda conn: rows.skip(conn, "run00001", "polish"))
+
+
+def _named(run_id: str) -> Callable[[Path], object]:
+    """Call the run that was created last by a name that can stand in a table."""
+
+    def renamed(project: Path) -> None:
+        with closing(sqlite3.connect(project / ".clavain" / "intercore.db")) as conn, conn:
+            conn.execute(
+                "UPDATE runs SET id = ? WHERE rowid = (SELECT max(rowid) FROM runs)", (run_id,)
+            )
+
+    return renamed
+
+
+def _create(arguments: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
+    """Ids are made up; how old a run is depends on the machine."""
+    hides = r"(?m)^[a-z0-9]{8}$|\"id\":\"[a-z0-9]{8}\"|\d+[smhd] ago"
+    return run(f"run create {arguments}", exit, hides=hides, **options)
+
 
 INIT = run("init")
 
@@ -817,5 +837,131 @@ SCRIPTS: dict[str, list[Step]] = {
         run("gate override run00002 --reason=r", 1),
         run("gate override run00004 --reason=r"),
         run("gate override run00004 --reason=r", 1),
+    ],
+    # run
+    "runs": [
+        other("run", 3),
+        other("run bogus", 3),
+        other("run --help"),
+        *(
+            other(f"run {verb} --help")
+            for verb in ("create", "status", "phase", "list", "current", "events", "advance", "skip",
+                         "cancel", "abandon", "set", "rollback")
+        ),
+        _create("--goal=g", 2),
+        run("run current", 2),
+        other("run list --if-database", 69),
+        INIT,
+        run("run list"),
+        run("run list --json"),
+        run("run current", 1),
+        run("run current --json", 1),
+        run("run status nobody", 1),
+        run("run phase nobody", 1),
+        run("run events nobody"),
+        run("run events nobody --json"),
+        _create("--goal=first --scope-id=b1 --token-budget=1000 --budget-warn-pct 70"),
+        run("run status run00001", before=_named("run00001")),
+        run("run status run00001 --json"),
+        run("run phase run00001"),
+        run("run phase run00001 --json"),
+        run("run list"),
+        run("run list --json --project=."),
+        run("run current", cwd="sub"),
+        run("run current --json --project=.."  , cwd="sub/deeper"),
+        run("run current --session=of-the-caller"),
+        run("run current --session=other", 1),
+        run("run current --project=/", 1),
+        _create("--goal=second --bead=b1", 1),
+        _create("--goal=second --bead=b1 --takeover-after=1h", 1),
+        _create("--goal=second --bead=b1 --takeover-after=0s --json"),
+        run("run list", before=_named("run00002")),
+        run("run list --active"),
+        run("run list --status=abandoned --limit=1"),
+        run("run list --scope=b1 --all-projects"),
+        run("run list --scope=b2"),
+        run("run events run00001", hides=r"run [a-z0-9]{8}|\d+s;"),
+        run("run advance run00001", 1),
+        other("run list --active --status=failed", 3),
+        other("run list --all-projects --project=.", 3),
+        other("run list --status=odd", 3),
+        other("run list --bogus", 3),
+        other("run current extra", 3),
+        other("run create", 3),
+        other("run create --goal=", 3),
+        other("run create --goal=g --complexity=6", 3),
+        other("run create --goal=g --token-budget=0", 3),
+        other("run create --goal=g --budget-warn-pct=100", 3),
+        other("run create --goal=g --takeover-after=soon", 3),
+        other("run create --goal=g --bogus", 3),
+        other('run create --goal=g --phases=["a"]', 3),
+        other('run create --goal=g --phases=["a","a"]', 3),
+        other('run create --goal=g --phases=["a","b!"]', 3),
+        other("run create --goal=g --phases=7", 3),
+        other("run create --goal=g --gates={}", 3),
+        other("run create --goal=g --actions=7", 2),
+        other("run create --goal=g --metadata=token=abcdefghij", 2),
+        other("run status", 3),
+        other("run status a b", 3),
+    ],
+    "a run goes through its phases": [
+        INIT,
+        _create("--goal=g --complexity=5 --phases=@chain.json --metadata=m --actions={}",
+                before=_write("chain.json", b'["plan", "work", "check", "done"]')),
+        run("run status run00001 --json", before=_named("run00001")),
+        run("run advance run00001"),
+        run("run advance run00001 --if-phase=plan", 1),
+        run("run advance run00001 --if-phase=plan --json", 1),
+        run("run advance run00001 --if-phase=odd", 1),
+        run("run set run00001 --auto-advance=false --complexity 2"),
+        run("run set run00001 --force-full=T --json"),
+        run("run status run00001"),
+        run("run advance run00001", 1),
+        run("run advance run00001 --json", 1),
+        run("run skip run00001 check --reason=r --actor=a"),
+        run("run skip run00001 check --reason=r --json"),
+        run("run skip run00001 done --reason=r", 1),
+        run("run skip run00001 plan --reason=r", 1),
+        run("run skip run00001 odd --reason=r", 1),
+        run("run skip nobody check --reason=r", 1),
+        run("run rollback run00001 --to-phase=plan --dry-run"),
+        run("run rollback run00001 --to-phase=check", 1),
+        run("run rollback run00001 --to-phase=odd", 1),
+        run("run rollback nobody --to-phase=plan", 1),
+        run("run advance run00001 --skip-reason=approved --json"),
+        run("run advance run00001", 1),
+        run("run status run00001 --json"),
+        run("run rollback run00001 --to-phase=work --reason=again"),
+        run("run events run00001"),
+        run("run events run00001 --json"),
+        run("run cancel run00001"),
+        run("run cancel run00001", 1),
+        run("run abandon run00001", 1),
+        run("run set run00001 --complexity=1", 1),
+        run("run skip run00001 check --reason=r", 1),
+        run("run rollback run00001 --to-phase=plan", 2),
+        run("run list"),
+        run("run cancel nobody", 1),
+        run("run set nobody --complexity=1", 1),
+        other("run set run00001", 3),
+        other("run set run00001 --auto-advance=yes", 3),
+        other("run skip run00001 check", 3),
+        other("run skip run00001 check --reason=", 3),
+        other("run advance run00001 --priority=high", 3),
+        other("run rollback run00001", 3),
+        other("run rollback run00001 --to-phase=plan --phase=plan", 3),
+        other("run rollback run00001 --layer=tests", 3),
+    ],
+    "a run meets gates": [
+        INIT,
+        _create("--goal=g"),
+        run("run advance run00001 --priority=0", 1, before=_named("run00001")),
+        run("run advance run00001 --priority 1 --json", 1),
+        run("run advance run00001 --priority=1 --disable-gates --json"),
+        run("run advance run00001 --json"),
+        run("run advance run00001 --priority=4"),
+        run("run abandon run00001 --reason=enough --json"),
+        run("run advance run00001", 1),
+        run("run events run00001"),
     ],
 }  # fmt: skip

@@ -11,6 +11,7 @@ GROUPS = {
     "sentinel": ("sentinels", "throttle guards: one claim per interval"),
     "events": ("events", "the log of everything that happened"),
     "events cursor": ("cursors", "how far consumers of events have read"),
+    "run": ("runs", "what agents work on, and in which phase it is"),
     "interspect": ("interspect", "events about agents"),
     "gate": ("gates", "whether a run may go on to its next phase"),
     "lock": ("locks", "locks between processes, without a database"),

@@ -10,6 +10,7 @@ NOUNS = {
     "events": "events",
     "cursor": "cursors",
     "gate": "gates",
+    "run": "runs",
     "compat": "compat",
     "statusline": "statusline",
     "db": "database",
