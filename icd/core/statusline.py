@@ -253,7 +253,7 @@ def _coordination(
 
 
 def _run(conn: sqlite3.Connection, session: str, project_dir: str, *, now_ms: int) -> Run | None:
-    row = conn.execute(_RUN, (project_dir, session or None, _CUT)).fetchone()
+    row = conn.execute(_RUN, (project_dir, session, _CUT)).fetchone()
     if row is None:
         return None
     run_id, phase, goal, updated_at = row
