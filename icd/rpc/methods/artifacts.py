@@ -13,7 +13,8 @@ from icd.core.names import iso
 from icd.rpc.method import Context, Method, Params, no_rows
 from icd.rpc.results import Result
 
-Digest = Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$")]
+# Python's `$` also stands before a line break; the length does not.
+Digest = Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$", max_length=71)]
 
 
 class Add(Params):
