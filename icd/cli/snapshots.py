@@ -47,7 +47,7 @@ def snapshot(world: World, *, run: str | None, current: bool, project: str | Non
         return render.to_json(found) if world.json else render.text(*_lines(found))
 
     where = None if run is not None else world.directory(project)
-    return Ask("run.snapshot", methods.Take(id=run, project_dir=where), show)
+    return Ask("run.snapshot", methods.Take(run_id=run, project=where), show)
 
 
 def _lines(found: methods.Snapshot) -> list[str]:
@@ -88,6 +88,8 @@ def _tokens(found: methods.Snapshot) -> str:
 def _gate(gate: methods.GateVerdict | None) -> list[str]:
     if gate is None:
         return []
+    if gate.error:
+        return [_label("Gate", f"{gate.result} — {gate.error}")]
     said = f"{gate.from_phase} → {gate.to_phase}: {gate.result} (tier: {gate.tier})"
     return [_label("Gate", said), *map(_condition, _conditions(gate))]
 
@@ -100,9 +102,11 @@ def _conditions(gate: methods.GateVerdict) -> list[dict[str, Any]]:
 
 
 def _condition(found: dict[str, Any]) -> str:
+    """The same line as `gate check` prints."""
+    step = f" ({found['from_phase']} → {found['to_phase']})" if "from_phase" in found else ""
     count = f" (count: {found['count']})" if "count" in found else ""
-    detail = f" — {found['detail']}" if found.get("detail") else ""
-    return f"  [{found['result'].upper()}] {found['check']}{count}{detail}"
+    detail = f" — {found['detail']}" if "detail" in found else ""
+    return f"  [{found['result'].upper()}] {found['check']}{step}{count}{detail}"
 
 
 def _rows(name: str, found: Sequence[T], row: Callable[[T], str]) -> list[str]:

@@ -18,7 +18,7 @@ from icd.core.agents import Agent
 from icd.core.artifacts import Artifact
 from icd.core.budgets import Budget, Tokens
 from icd.core.runs import Run
-from icd.errors import RunOver
+from icd.errors import IcError, RunOver
 
 # Rows of each kind: far beyond a run's usual life, and a few megabytes at most.
 MOST = 5_000
@@ -75,12 +75,16 @@ class Dispatch(Struct, frozen=True):
 
 
 class Gate(Struct, frozen=True):
-    """Whether the run may go on to its next phase; `evidence` is JSON."""
+    """Whether the run may go on to its next phase; `evidence` is JSON.
+
+    `error`: why that cannot be told, such as rules of a newer program.
+    """
 
     to_phase: str
     result: str
     tier: str
     evidence: str | None
+    error: str = ""
 
 
 class Snapshot(Struct, frozen=True):
@@ -165,9 +169,12 @@ def _dispatches(conn: sqlite3.Connection, run_id: str) -> list[Dispatch]:
 
 def _gate(conn: sqlite3.Connection, run: Run) -> Gate | None:
     gates = import_module("icd.core.gates")
+    to_phase = ""
     try:
         to_phase = gates.next_phase(conn, run)
+        verdict = gates.evaluate(conn, run, to_phase, priority=gates.DEFAULT_PRIORITY)
     except RunOver:
         return None
-    verdict = gates.evaluate(conn, run, to_phase, priority=gates.DEFAULT_PRIORITY)
+    except IcError as exc:  # the rest is worth knowing all the same
+        return Gate(to_phase, "unknown", "none", None, exc.message)
     return Gate(to_phase, verdict.result, verdict.tier, verdict.evidence_json())

@@ -151,3 +151,23 @@ def test_what_is_refused_is_refused_with_a_reason(ic, argv, exit_code, told):
 
     assert (output.exit, output.stdout) == (exit_code, b"")
     assert told in output.stderr
+
+
+def test_a_gate_that_cannot_be_judged_says_why(conn, ic):
+    rows.run(conn, phases='["brainstorm","done"]', gates="[7]")
+
+    text = ic("run", "snapshot", "run00001").stdout.decode()
+    found = json.loads(ic("run", "snapshot", "run00001", "--json").stdout)
+
+    assert f"Gate:       unknown — {found['gate']['error']}\n" in text
+    assert found["gate"]["result"] == "unknown"
+
+
+def test_conditions_on_the_way_past_skipped_phases_name_their_transition(conn, stdout):
+    rows.run(conn, phase="review")
+    rows.skip(conn, "run00001", "polish")
+
+    lines = stdout("run", "snapshot", "run00001").splitlines()
+
+    assert "Gate:       review → reflect: fail (tier: soft)" in lines
+    assert "  [FAIL] verdict_exists (review → polish) — no passing verdict found" in lines

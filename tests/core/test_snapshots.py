@@ -115,3 +115,14 @@ def test_the_current_run_is_the_newest_active_one_of_the_project(conn):
     assert snapshots.current(conn, "/project") == "run00002"
     assert snapshots.current(conn, "/other") == "run00004"
     assert snapshots.current(conn, "/nowhere") is None
+
+
+def test_rules_that_cannot_be_read_keep_nobody_from_seeing_the_rest(conn):
+    rows.run(conn, phases='["brainstorm","done"]', gates="[7]")
+    rows.agent(conn, "run00001", "agent001")
+
+    found = snapshots.read(conn, "run00001")
+
+    assert (found.gate.result, found.gate.tier, found.gate.to_phase) == ("unknown", "none", "done")
+    assert found.gate.error
+    assert [agent.id for agent in found.agents] == ["agent001"]

@@ -21,7 +21,7 @@ class List(Params):
 
 
 class Update(Params):
-    id: str
+    agent_id: str
     status: Status
 
 
@@ -64,8 +64,8 @@ def list_(ctx: Context, p: List) -> list[Agent]:
 
 
 def update(ctx: Context, p: Update) -> Updated:
-    agents.update(ctx.conn, p.id, p.status, now_ms=ctx.now_ms)
-    return Updated(p.id, p.status)
+    agents.update(ctx.conn, p.agent_id, p.status, now_ms=ctx.now_ms)
+    return Updated(p.agent_id, p.status)
 
 
 def shown(agent: agents.Agent) -> Agent:

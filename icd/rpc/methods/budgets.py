@@ -6,11 +6,11 @@ from icd.rpc.results import Result
 
 
 class Tokens(Params):
-    id: str
+    run_id: str
 
 
 class Budget(Params):
-    id: str
+    run_id: str
 
 
 class Used(Result):
@@ -38,12 +38,12 @@ class Standing(Result):
 
 
 def tokens(ctx: Context, p: Tokens) -> Used:
-    return used(p.id, budgets.tokens(ctx.conn, p.id))
+    return used(p.run_id, budgets.tokens(ctx.conn, p.run_id))
 
 
 def budget(ctx: Context, p: Budget) -> Standing:
-    run = runs.find(ctx.conn, p.id)
-    return standing(p.id, None if run is None else budgets.of_run(ctx.conn, run))
+    run = runs.find(ctx.conn, p.run_id)
+    return standing(p.run_id, None if run is None else budgets.of_run(ctx.conn, run))
 
 
 def used(run_id: str, found: budgets.Tokens) -> Used:

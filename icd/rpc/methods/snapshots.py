@@ -14,10 +14,10 @@ from icd.rpc.results import Result
 
 
 class Take(Params):
-    """`id`, or the newest active run of the project that `project_dir`, else `cwd`, belongs to."""
+    """`run_id`, or the newest active run of the project that `project`, else `cwd`, belongs to."""
 
-    id: str | None = None
-    project_dir: str | None = None
+    run_id: str | None = None
+    project: str | None = None
 
 
 class RunFields(Result):
@@ -89,11 +89,14 @@ class DispatchFields(Result):
 
 
 class GateVerdict(Result):
+    """`error`: why it cannot be told; the result is then `unknown`."""
+
     from_phase: str
     to_phase: str
     result: str
     tier: str
     evidence: Raw | UnsetType = UNSET
+    error: str = ""
 
 
 class Snapshot(Result):
@@ -112,9 +115,9 @@ class Snapshot(Result):
 
 def take(ctx: Context, p: Take) -> Snapshot | None:
     """None: no run of that project is active."""
-    run_id = p.id
+    run_id = p.run_id
     if run_id is None:
-        project_dir = projects.meant(ctx, p.cwd, p.project_dir)
+        project_dir = projects.meant(ctx, p.cwd, p.project)
         run_id = snapshots.current(ctx.conn, project_dir)
     if run_id is None:
         return None
@@ -152,12 +155,20 @@ def _run(run: Run) -> RunFields:
         completed_at=completed,
         completed_at_iso=None if completed is None else iso(completed),
         scope_id=run.scope_id,
-        phases=None if run.phases is None else msgspec.json.decode(run.phases, type=list[str]),
+        phases=_phases(run),
         token_budget=run.token_budget,
         budget_warn_pct=run.budget_warn_pct if has_budget else None,
         metadata=run.metadata,
         session=run.session,
     )
+
+
+def _phases(run: Run) -> list[str] | None:
+    """What cannot be read must not keep anybody from seeing the rest."""
+    try:
+        return None if run.phases is None else msgspec.json.decode(run.phases, type=list[str])
+    except msgspec.DecodeError:
+        return None
 
 
 def _event(run_id: str, event: Transition) -> PhaseEvent:
@@ -188,6 +199,7 @@ def _verdict(run: Run, gate: Gate) -> GateVerdict:
         result=gate.result,
         tier=gate.tier,
         evidence=UNSET if gate.evidence is None else Raw(gate.evidence.encode()),
+        error=gate.error,
     )
 
 

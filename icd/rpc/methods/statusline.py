@@ -12,7 +12,7 @@ class Get(Params):
 
     session_id: str = ""
     agent: str | None = None
-    project_dir: str | None = None
+    project: str | None = None
 
 
 def get(ctx: Context, p: Get) -> Statusline:
@@ -20,7 +20,7 @@ def get(ctx: Context, p: Get) -> Statusline:
         ctx.conn,
         p.session_id,
         agent=p.agent or None,
-        project_dir=projects.meant(ctx, p.cwd, p.project_dir),
+        project_dir=projects.meant(ctx, p.cwd, p.project),
         is_alive=is_alive,
         now_ms=ctx.now_ms,
     )

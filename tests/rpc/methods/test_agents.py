@@ -16,7 +16,7 @@ def run(conn):
 def test_an_agent_is_added_listed_and_updated(run, result):
     agent = result("agent.add", run_id=run, name="fixer").id
 
-    updated = result("agent.update", id=agent, status="completed")
+    updated = result("agent.update", agent_id=agent, status="completed")
 
     (found,) = result("agent.list", run_id=run)
     assert (found.id, found.agent_type, found.name) == (agent, "claude", "fixer")
@@ -40,7 +40,7 @@ def test_what_does_not_exist_is_an_expected_no(database, ask):
         ask("agent.add", run_id="nobody").error,
         ask("artifact.add", run_id="nobody", phase="p", path="f").error,
         ask("artifact.origins", run_id="nobody").error,
-        ask("agent.update", id="nobody", status="failed").error,
+        ask("agent.update", agent_id="nobody", status="failed").error,
     ]
 
     assert [type(error) for error in errors] == [RunNotFound] * 3 + [AgentNotFound]
@@ -74,11 +74,11 @@ def test_a_digest_is_a_digest(digest):
 
 def test_a_status_of_an_agent_is_one_of_three():
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"id": "a", "status": "gone"}, methods.find("agent.update").params)
+        msgspec.convert({"agent_id": "a", "status": "gone"}, methods.find("agent.update").params)
 
 
 def test_tokens_of_an_unknown_run_are_zeros(database, result):
-    assert msgspec.to_builtins(result("run.tokens", id="nobody")) == {
+    assert msgspec.to_builtins(result("run.tokens", run_id="nobody")) == {
         "run_id": "nobody",
         "input_tokens": 0,
         "output_tokens": 0,
@@ -90,8 +90,8 @@ def test_tokens_of_an_unknown_run_are_zeros(database, result):
 def test_no_budget_is_told_as_such(run, result):
     expected = {"budget": None, "message": "no budget set"}
 
-    assert msgspec.to_builtins(result("run.budget", id=run)) == {"run_id": run, **expected}
-    assert msgspec.to_builtins(result("run.budget", id="nobody")) == {
+    assert msgspec.to_builtins(result("run.budget", run_id=run)) == {"run_id": run, **expected}
+    assert msgspec.to_builtins(result("run.budget", run_id="nobody")) == {
         "run_id": "nobody",
         **expected,
     }
@@ -100,7 +100,7 @@ def test_no_budget_is_told_as_such(run, result):
 def test_a_budget_is_told_with_everything_that_scripts_read(conn, result):
     rows.run(conn, token_budget=1000)
 
-    assert msgspec.to_builtins(result("run.budget", id="run00001")) == {
+    assert msgspec.to_builtins(result("run.budget", run_id="run00001")) == {
         "run_id": "run00001",
         "budget": 1000,
         "used": 0,
