@@ -34,7 +34,7 @@ def add(
     \b
     Examples:
       icctl run artifact add "$RUN" --phase=planned --path=docs/plan.md
-      icctl run artifact add "$RUN" --phase=review --path=notes.md --type=review --dispatch="$ID"
+      icctl run artifact add "$RUN" --phase=review --path=notes.md --type=review
     """
     if not (phase and path):
         raise Usage("--phase and --path must not be empty")

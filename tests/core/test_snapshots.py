@@ -1,8 +1,10 @@
 """Everything about a run at one moment."""
 
+import re
+
 import pytest
 
-from icd.core import events, snapshots
+from icd.core import agents, artifacts, budgets, events, snapshots, statusline
 from icd.core.budgets import Budget, Tokens
 from icd.core.events import Fact
 from icd.core.state import Writer
@@ -126,3 +128,27 @@ def test_rules_that_cannot_be_read_keep_nobody_from_seeing_the_rest(conn):
     assert (found.gate.result, found.gate.tier, found.gate.to_phase) == ("unknown", "none", "done")
     assert found.gate.error
     assert [agent.id for agent in found.agents] == ["agent001"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        (agents._OF_RUN, "run_agents_by_run (run_id=?)"),
+        (agents._UPDATE, "sqlite_autoindex_run_agents_1 (id=?)"),
+        (artifacts._OF_RUN, "run_artifacts_by_phase (run_id=?)"),
+        (artifacts._ORIGINS, "run_artifacts_by_phase (run_id=?)"),
+        (budgets._TOKENS, "dispatches_by_run (run_id=?)"),
+        (snapshots._HISTORY, "events_by_run (run_id=?)"),
+        (snapshots._DISPATCHES, "dispatches_by_run (run_id=?)"),
+        (snapshots._CURRENT, "runs_by_project (project_dir=?)"),
+        (statusline._RUN, "runs_by_project (project_dir=?)"),
+    ],
+)
+def test_what_belongs_to_a_run_is_found_by_an_index(conn, statement, index):
+    numbers = [int(number) for number in re.findall(r"\?(\d)", statement)]
+    values = [None] * (max(numbers) if numbers else statement.count("?"))
+
+    steps = [row[-1] for row in conn.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+
+    assert index in steps[0]
+    assert not any(step.startswith("SCAN") for step in steps)
