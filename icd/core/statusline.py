@@ -142,6 +142,7 @@ WHERE key = 'coordination' AND (expires_ms IS NULL OR expires_ms > ?2)
       AND (?1 IS NULL OR scope_id = ?1 OR substr(scope_id, -1 - length(?1)) = '-' || ?1)
 ORDER BY version DESC LIMIT ?4
 """
+_ANY_RUN = "SELECT 1 FROM runs WHERE status = 'active' LIMIT 1"
 # The session's own first; else it is another session's work on the same project.
 _RUN = """
 SELECT id, phase, substr(goal, 1, ?3), updated_at FROM runs
@@ -156,7 +157,7 @@ def read(
     session: str,
     *,
     agent: str | None,
-    project_dir: str,
+    project: Callable[[], str],
     is_alive: Callable[[int], bool],
     now_ms: int,
 ) -> Statusline:
@@ -170,7 +171,7 @@ def read(
         coordination=_coordination(conn, agent, now_ms=now_ms),
         pressure=_made(_pressure, found.get("pressure")),
         budget=_made(_budget, found.get("budget")),
-        run=_run(conn, session, project_dir, now_ms=now_ms),
+        run=_run(conn, session, project, now_ms=now_ms),
     )
 
 
@@ -252,8 +253,12 @@ def _coordination(
     return Coordination(text, icon, best.number("priority"), count, best.age)
 
 
-def _run(conn: sqlite3.Connection, session: str, project_dir: str, *, now_ms: int) -> Run | None:
-    row = conn.execute(_RUN, (project_dir, session, _CUT)).fetchone()
+def _run(
+    conn: sqlite3.Connection, session: str, project: Callable[[], str], *, now_ms: int
+) -> Run | None:
+    if conn.execute(_ANY_RUN).fetchone() is None:
+        return None  # which project it is, the file system tells: that takes longer than the rest
+    row = conn.execute(_RUN, (project(), session, _CUT)).fetchone()
     if row is None:
         return None
     run_id, phase, goal, updated_at = row

@@ -31,7 +31,7 @@ def read(conn):
             conn,
             session,
             agent=agent,
-            project_dir=project_dir,
+            project=lambda: project_dir,
             is_alive=lambda pid: pid in alive,
             now_ms=now_ms,
         )
@@ -253,7 +253,7 @@ def test_no_payload_makes_it_fail(scratch, value):
             state.set(conn, key, "s1", payload, writer=Writer(), now_ms=NOW)
 
         line = statusline.read(
-            conn, "s1", agent=None, project_dir="/p", is_alive=lambda _: True, now_ms=NOW
+            conn, "s1", agent=None, project=lambda: "/p", is_alive=lambda _: True, now_ms=NOW
         )
 
         assert line.session == "s1"

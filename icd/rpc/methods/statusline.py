@@ -20,7 +20,7 @@ def get(ctx: Context, p: Get) -> Statusline:
         ctx.conn,
         p.session_id,
         agent=p.agent or None,
-        project_dir=projects.meant(ctx, p.cwd, p.project),
+        project=lambda: projects.meant(ctx, p.cwd, p.project),
         is_alive=is_alive,
         now_ms=ctx.now_ms,
     )
