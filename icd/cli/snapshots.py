@@ -67,7 +67,7 @@ def _about(run: methods.RunFields) -> list[str]:
         "ID": run.id,
         "Status": run.status,
         "Phase": run.phase,
-        "Goal": run.goal,
+        "Goal": " ".join(run.goal.split()),  # it may have several lines
         "Project": run.project_dir,
         "Scope": run.scope_id,
         "Created": run.created_at_iso,

@@ -64,7 +64,7 @@ def test_a_person_can_read_it(busy, stdout, home):
 
 
 def test_of_many_rows_a_person_sees_the_newest(conn, stdout):
-    rows.run(conn, status="cancelled")
+    rows.run(conn, status="cancelled", goal="one\n  two\n")
     for number in range(12):
         rows.artifact(conn, "run00001", "planned", f"artif{number:03}")
 
@@ -73,6 +73,7 @@ def test_of_many_rows_a_person_sees_the_newest(conn, stdout):
     start = lines.index("Artifacts:  12, the newest 10:")
     assert lines[start + 1].split()[0] == "artif002"
     assert lines[-1].split()[0] == "artif011"
+    assert "Goal:       one two" in lines
     assert not any(line.startswith(("Gate:", "Agents:", "Scope:")) for line in lines)
 
 
