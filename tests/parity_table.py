@@ -1,5 +1,6 @@
 """Command lines that cover the contract's sections 1 to 6, with the exit status of each."""
 
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -127,6 +128,22 @@ def _create(arguments: str, exit: int = 0, **options: object) -> Step:  # noqa: 
     """Ids are made up; how old a run is depends on the machine."""
     hides = r"(?m)^[a-z0-9]{8}$|\"id\":\"[a-z0-9]{8}\"|\d+[smhd] ago"
     return run(f"run create {arguments}", exit, hides=hides, **options)
+
+
+def _work(project: Path) -> None:
+    """Runs of this project and of another one, and a dispatch that has used up a budget."""
+    home = os.path.realpath(project)
+    with closing(sqlite3.connect(project / ".clavain" / "intercore.db")) as conn, conn:
+        rows.run(conn, "run00001", project_dir=home, phase="executing", goal="it's <it>")
+        rows.run(conn, "run00002", project_dir="/", token_budget=1000)
+        rows.run(conn, "run00003", project_dir=home, status="cancelled", token_budget=1000)
+        rows.dispatch(conn, "run00002", "pass", "dispa001")
+        conn.execute("UPDATE dispatches SET input_tokens = 900, output_tokens = 100, name = 'n'")
+
+
+def _agent(project: Path) -> None:
+    with closing(sqlite3.connect(project / ".clavain" / "intercore.db")) as conn, conn:
+        rows.agent(conn, "run00001", "agent001")
 
 
 INIT = run("init")
@@ -963,5 +980,103 @@ SCRIPTS: dict[str, list[Step]] = {
         run("run abandon run00001 --reason=enough --json"),
         run("run advance run00001", 1),
         run("run events run00001"),
+    ],
+    # The parts of a run: agents, artifacts, tokens, budget; then all of it at once.
+    "run agent": [
+        other("run agent", 3),
+        other("run agent bogus", 3),
+        other("run agent --help"),
+        *(other(f"run agent {verb} --help") for verb in ("add", "list", "update")),
+        run("run agent add run00001", 2),
+        run("run agent list run00001", 2),
+        other("run agent list run00001 --if-database", 69),
+        INIT,
+        run("run agent add run00001", 1),
+        run("run agent list run00001"),
+        run("run agent list run00001 --json"),
+        run("run agent add run00001", before=_work),
+        run("run agent add run00001 --json"),
+        run("run agent add run00001 --type codex --name=fixer --dispatch-id=d1"),
+        run("run agent list run00001", cwd="sub"),
+        run("run agent list run00001 --json"),
+        run("run agent update agent001 --status=completed", before=_agent),
+        run("run agent update agent001 --status failed --json"),
+        run("run agent list run00001"),
+        run("run agent update nobody --status=failed", 1),
+        other("run agent update agent001 --status=gone", 3),
+        other("run agent update agent001", 3),
+        other("run agent add", 3),
+        other("run agent add run00001 extra", 3),
+        other("run agent add run00001 --bogus", 3),
+        other("run agent add run00001 --type=", 2),
+        Step(("run", "agent", "add", "run00001", "--name", "a\tb"), 2),
+    ],
+    "run artifact": [
+        other("run artifact", 3),
+        other("run artifact bogus", 3),
+        *(other(f"run artifact {verb} --help") for verb in ("add", "list")),
+        other("run artifact add run00001 --phase=p --path=f", 2),
+        run("run artifact list run00001", 2),
+        INIT,
+        run("run artifact add run00001 --phase=planned --path=plan.md", 1, before=_write("plan.md", b"plan")),
+        run("run artifact add run00001 --phase=planned --path=plan.md", before=_work),
+        run("run artifact add run00001 --phase x --path ../plan.md --type=plan --json", cwd="sub"),
+        run("run artifact add run00001 --phase=review --path=plan.md --dispatch=dispa001"),
+        other("run artifact add run00001 --phase=planned --path=missing"),
+        other("run artifact add run00001 --phase=planned --path=sub"),
+        other("run artifact add run00001 --phase=review --path=large", before=_write("large", b"x" * 2_000_000)),
+        other("run artifact add nobody --phase=review --path=large", 1),
+        other("run artifact add run00001 --phase=review --path=large --json"),
+        run("run artifact list run00001", cwd="sub"),
+        run("run artifact list run00001 --json"),
+        run("run artifact list run00001 --phase=x --json"),
+        run("run artifact list nobody"),
+        other("run artifact add run00001 --phase=p", 3),
+        other("run artifact add run00001 --phase= --path=f", 3),
+        other("run artifact list", 3),
+        Step(("run", "artifact", "add", "run00001", "--phase=a\tb", "--path=plan.md"), 2),
+    ],
+    "run budget": [
+        run("run tokens run00001", 2),
+        run("run budget run00001", 2),
+        other("run tokens --help"),
+        other("run budget --help"),
+        INIT,
+        run("run tokens nobody"),
+        run("run tokens nobody --json"),
+        run("run budget nobody"),
+        run("run tokens run00002", before=_work),
+        run("run tokens run00002 --json"),
+        run("run budget run00002", 1),
+        run("run budget run00002", 1),
+        run("run budget run00002 --json", 1, cwd="sub"),
+        run("run budget run00003"),
+        run("run budget run00003 --json"),
+        run("run budget run00001"),
+        run("run budget run00001 --json"),
+        other("run tokens", 3),
+        other("run budget", 3),
+        other("run budget run00001 extra", 3),
+        run("statusline --session=s1", cwd="sub"),
+        run("statusline --session=s1 --json"),
+        run("statusline --session=s1 --format=sh"),
+    ],
+    "run snapshot": [
+        run("run snapshot run00001", 2),
+        run("run snapshot --current", 2),
+        other("run snapshot --help"),
+        other("run snapshot", 3),
+        other("run snapshot run00001 --current", 3),
+        other("run snapshot run00001 --project=.", 3),
+        INIT,
+        run("run snapshot run00001", 1),
+        run("run snapshot --current", 1),
+        run("run snapshot --current --json", 1),
+        run("run snapshot run00001", before=_work),
+        run("run snapshot --current", cwd="sub/deep"),
+        run("run snapshot --current --json --project=..", cwd="sub"),
+        run("run snapshot --current --project=/ --json", db="{project}/.clavain/intercore.db"),
+        run("run snapshot run00003"),
+        run("run snapshot run00002 --json", before=_agent),
     ],
 }  # fmt: skip

@@ -28,6 +28,7 @@ from icd.legacy import patterns
 from icd.rpc import methods
 from icd.rpc.method import Method, Params
 from icd.server import limits, sockets
+from tests import rows
 from tests.processes import until
 
 ROOT = Path(__file__).parent.parent
@@ -552,6 +553,14 @@ def test_the_statusline_shows_what_is_known(project, env, log):
     line = "fix (testing) | 1 agents: $(touch pwned) | ic-1 [executing] | 37% of the budget\n"
     assert shown == (0, line, "")
     assert not (project / "pwned").exists()
+
+
+def test_the_statusline_shows_the_run(project, env, log):
+    with sqlite3.connect(project / ".clavain" / "intercore.db") as conn:
+        rows.run(conn, project_dir=os.path.realpath(project), phase="planned")
+    conn.close()
+
+    assert statusline(project, env, "s1") == (0, "run run00001 [planned]\n", "")
 
 
 def test_the_statusline_is_empty_where_nothing_is_known(project, env):

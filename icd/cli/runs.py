@@ -5,7 +5,7 @@ import os
 import click
 from msgspec import Raw
 
-from icd.cli import render, transitions
+from icd.cli import budgets, render, snapshots, transitions
 from icd.cli.invocation import Ask, Output, World
 from icd.cli.types import DURATION, Whole
 from icd.core import phases
@@ -266,4 +266,14 @@ def _event(event: PhaseEvent) -> str:
     return f"{way}\t{event.event_type}\t{event.gate_result or ''}\t{reason}"
 
 
-COMMANDS = [create, status, phase, list_, current, events, *transitions.COMMANDS]
+COMMANDS = [
+    create,
+    status,
+    phase,
+    list_,
+    current,
+    events,
+    *transitions.COMMANDS,
+    *budgets.COMMANDS,
+    *snapshots.COMMANDS,
+]

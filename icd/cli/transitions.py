@@ -1,12 +1,11 @@
 """`icctl run …`: what happens to a run."""
 
 from collections.abc import Callable
-from importlib import import_module
 
 import click
 import msgspec
 
-from icd.cli import render
+from icd.cli import artifacts, render
 from icd.cli.invocation import Ask, Local, Output, World
 from icd.cli.types import TRUTH, Whole
 from icd.core import gates
@@ -188,9 +187,7 @@ def rollback(
       icctl run rollback "$RUN" --layer=code --phase=executing
     """
     if layer is not None:
-        listing: Ask | Local | Output = import_module("icd.cli.artifacts").code_rollback(
-            world, run_id, phase, form
-        )
+        listing: Ask | Local | Output = artifacts.code_rollback(world, run_id, phase, form)
         return listing
     if to_phase is None:
         raise Usage("give --to-phase, or --layer=code")

@@ -24,6 +24,7 @@ RequestId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Topic = tuple[str, ...]
 STATE: Topic = ("state",)  # then the key, then the scope
 EVENTS: Topic = ("events",)
+ANYTHING: Topic = ()
 
 
 class Clock:

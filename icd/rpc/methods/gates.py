@@ -1,11 +1,10 @@
 """gate.*: whether a run may go on, why not, and going on all the same."""
 
-from importlib import import_module
 from typing import Annotated
 
 from msgspec import Meta
 
-from icd.core import gate_rules, gates, payloads, phases, runs
+from icd.core import gate_rules, gates, payloads, phases, runs, transitions
 from icd.core.gate_rules import Rule
 from icd.core.gates import Evidence
 from icd.errors import Usage
@@ -62,7 +61,6 @@ def check(ctx: Context, p: Check) -> Checked:
 
 
 def override(ctx: Context, p: Override) -> Overridden:
-    transitions = import_module("icd.core.transitions")
     moved = transitions.override(ctx.conn, p.run_id, p.reason, actor=ctx.writer, now_ms=ctx.now_ms)
     return Overridden(moved.from_phase, p.reason, moved.to_phase)
 

@@ -13,7 +13,6 @@ from icd.core.names import iso
 from icd.core.processes import Liveness
 from icd.core.runs import Run
 from icd.core.state import INT64, Writer
-from icd.db import paths
 from icd.errors import (
     BadPath,
     InvalidParams,
@@ -22,7 +21,9 @@ from icd.errors import (
     SecretRefused,
     UnknownPhase,
 )
+from icd.rpc import projects
 from icd.rpc.method import Context, Method, Params, no_rows
+from icd.rpc.methods import budgets, snapshots
 from icd.rpc.methods import transitions as moving
 from icd.rpc.methods.events import NOTHING
 from icd.rpc.methods.state import Milliseconds
@@ -123,7 +124,7 @@ class Found(Result):
 def create(ctx: Context, p: Create) -> Created:
     chain = None if p.phases is None else tuple(p.phases)
     wanted = Wanted(
-        project_dir=project_of(ctx, p.cwd, p.project),
+        project_dir=projects.meant(ctx, p.cwd, p.project),
         goal=p.goal,
         complexity=p.complexity,
         scope_id=p.scope_id or None,
@@ -158,7 +159,7 @@ def status(ctx: Context, p: Status) -> Document:
 
 
 def list_(ctx: Context, p: List) -> list[Document]:
-    project = None if p.project is None else project_of(ctx, p.cwd, p.project)
+    project = None if p.project is None else projects.meant(ctx, p.cwd, p.project)
     found = runs.newest(
         ctx.conn, status=p.status, scope_id=p.scope_id, project_dir=project, limit=p.limit
     )
@@ -166,7 +167,7 @@ def list_(ctx: Context, p: List) -> list[Document]:
 
 
 def current(ctx: Context, p: Current) -> Found:
-    project = project_of(ctx, p.cwd, p.project)
+    project = projects.meant(ctx, p.cwd, p.project)
     run = runs.current(ctx.conn, project, session=p.of_session)
     return (
         Found(found=False)
@@ -177,18 +178,6 @@ def current(ctx: Context, p: Current) -> Found:
 
 def events(ctx: Context, p: Events) -> list[PhaseEvent]:
     return histories.of_run(ctx.conn, p.run_id)
-
-
-def project_of(ctx: Context, cwd: str | None, given: str | None) -> str:
-    """Which project is meant: a directory of the caller, or where the database is.
-
-    Called while a method runs: only then may files be looked at.
-    """
-    directory = os.path.join(cwd or "", given or "")
-    if not directory:
-        directory = os.path.dirname(os.path.dirname(ctx.path))
-    found = paths.project_identity(directory)
-    return found.encode("utf-8", "backslashreplace").decode()
 
 
 def document(run: Run) -> Document:
@@ -302,4 +291,6 @@ METHODS = [
     Method("run.current", Current, Found, current, check=check_current),
     Method("run.events", Events, list[PhaseEvent], events),
     *moving.METHODS,
+    *budgets.METHODS,
+    *snapshots.METHODS,
 ]
