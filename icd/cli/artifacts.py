@@ -3,7 +3,6 @@
 import hashlib
 import os
 import stat
-from typing import Literal
 
 import click
 import msgspec
@@ -77,15 +76,10 @@ def list_(world: World, *, run: str, phase: str | None) -> Ask:
     return Ask("artifact.list", params, render.to_json if world.json else show)
 
 
-def code_rollback(
-    world: World,  # noqa: ARG001 -- JSON is what it prints in any case
-    run_id: str,
-    phase: str | None,
-    format: Literal["json", "text"] | None,  # noqa: A002 -- the option's name
-) -> Ask:
+def code_rollback(run_id: str, phase: str | None, form: str) -> Ask:
     """`run rollback --layer=code`: the files to look at, and which dispatch made each."""
     params = methods.Origins(run_id, phase=phase)
-    return Ask("artifact.origins", params, _origins_text if format == "text" else _origins_json)
+    return Ask("artifact.origins", params, _origins_text if form == "text" else _origins_json)
 
 
 def _origins_json(found: list[Origin]) -> Output:

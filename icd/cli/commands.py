@@ -16,6 +16,7 @@ GROUPS = {
     "run agent": ("agents", "who works on a run"),
     "run artifact": ("artifacts", "what a run has produced"),
     "gate": ("gates", "whether a run may go on to its next phase"),
+    "dispatch": ("dispatches", "agents that were started, and what came of them"),
     "lock": ("locks", "locks between processes, without a database"),
     "compat": ("compat", "the way over from legacy temporary files"),
     "hooks": ("hooks", "programs of the project that run after a commit"),

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from icd.cli import artifacts, render
-from icd.cli.invocation import Ask, Local, Output, World
+from icd.cli.invocation import Ask, Output, World
 from icd.cli.types import TRUTH, Whole
 from icd.core import gates
 from icd.core.state import INT64
@@ -173,7 +173,7 @@ def rollback(
     layer: str | None,
     phase: str | None,
     form: str,
-) -> Ask | Local | Output:
+) -> Ask:
     """Go back to an earlier phase, and tell as JSON what that took back.
 
     Artifacts of the phases since are marked, skips of them are forgotten, all active agents of the
@@ -187,8 +187,7 @@ def rollback(
       icctl run rollback "$RUN" --layer=code --phase=executing
     """
     if layer is not None:
-        listing: Ask | Local | Output = artifacts.code_rollback(world, run_id, phase, form)
-        return listing
+        return artifacts.code_rollback(run_id, phase, form)
     if to_phase is None:
         raise Usage("give --to-phase, or --layer=code")
     if phase is not None:

@@ -7,6 +7,7 @@ import pytest
 from icd.core import (
     compat,
     cursors,
+    dispatches,
     dump_runs,
     events,
     gate_checks,
@@ -17,6 +18,7 @@ from icd.core import (
     sentinels,
     state,
     statusline,
+    usage,
 )
 
 # `sentinels._PRUNE`, `_LIST` and `state`'s empty prefix read everything because they are asked to.
@@ -67,7 +69,11 @@ HOT = {
     "dump_runs._HOLDER": dump_runs._HOLDER,
     "dump_runs._FORGET_SKIPS": dump_runs._FORGET_SKIPS,
     "dump_runs._VERSION": dump_runs._VERSION,
-    # Statements of agents, artifacts, gates, dispatches and leases belong here, too.
+    "dispatches._FIND": dispatches._FIND,
+    "dispatches._CLAIM_AGENT": dispatches._CLAIM_AGENT,
+    "dispatches._START": dispatches._START,
+    "dispatches._END": dispatches._END,
+    "usage._TOKENS": usage._TOKENS,
 }
 # A scope has a handful of runs: these may be put in order.
 SORTED = {"runs._MEANT": runs._MEANT}
