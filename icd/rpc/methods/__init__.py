@@ -15,6 +15,7 @@ NOUNS = {
     "backup": "backups",
     "dump": "dumps",
     "hook": "hooks",
+    "lease": "leases",
     "icd": "daemon",
     "rpc": "daemon",
     "cli": "daemon",
