@@ -37,14 +37,16 @@ fi
 
 # _intercore_call TO ARGUMENT...
 # Run icctl; TO says where its stdout goes: `-` nowhere else, `.` is dropped, or a variable's name.
-# What `_intercore_stdin` holds is its input.  The status is icctl's, or 69 if it is unavailable.
+# What `_intercore_stdin` holds is its input.  `_intercore_alone` asks for a process of its own, and if
+# it is `unlimited`, for one without a deadline.  The status is icctl's, or 69 if it is unavailable.
 _intercore_call() {
     local _intercore_to=$1 _intercore_out='' _intercore_status=0
     shift
     [[ $_intercore_to == [-.] ]] || printf -v "$_intercore_to" '' || return 3
     _intercore_find || return "$_intercore_unavailable"
-    set -- --if-database "--timeout=$INTERCORE_TIMEOUT" "$@"
-    if _intercore_is_helped "$@"; then
+    [[ ${_intercore_alone-} == unlimited ]] || set -- "--timeout=$INTERCORE_TIMEOUT" "$@"
+    set -- --if-database "$@"
+    if [[ -z ${_intercore_alone-} ]] && _intercore_is_helped "$@"; then
         _intercore_ask "$@" || _intercore_status=$?
         [[ $_intercore_to != - || -z $_intercore_out ]] || printf '%s\n' "$_intercore_out" ||
             _intercore_status=2
@@ -357,6 +359,43 @@ intercore_events_cursor_reset() {
     _intercore_default 0 "$_intercore_status"
 }
 
+# --- leases: claims of work that outlive processes ---
+
+# intercore_lease_acquire [-v VAR] NAME SCOPE TTL [OWNER]
+# Claims work and prints the fencing token.  0 it is yours now, or still; 1 somebody else has it, who
+# is named on stderr, or unavailable: then nobody can have it, and nothing is said; 2 could not tell.
+# Whoever names no OWNER is the session, CLAUDE_SESSION_ID; without one, 3.
+intercore_lease_acquire() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 lease acquire "--ttl=${3-}" ${4:+"--owner=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_lease_renew NAME SCOPE [TTL] [OWNER] [TOKEN]
+# Moves the deadline of a claim.  0 it is still yours; 1 it is lost, or unavailable; 2 could not tell.
+intercore_lease_renew() {
+    local _intercore_to=.
+    _intercore_answer 1 lease renew ${3:+"--ttl=$3"} ${4:+"--owner=$4"} ${5:+"--token=$5"} \
+        -- "${1-}" "${2-}"
+}
+
+# intercore_lease_release NAME SCOPE [OWNER] [TOKEN]
+# Gives a claim up.  0 it is not yours any more, or unavailable; 1 it was somebody else's; 2 could not
+# tell.
+intercore_lease_release() {
+    local _intercore_to=.
+    _intercore_answer 0 lease release ${3:+"--owner=$3"} ${4:+"--token=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_lease_list [-v VAR] [NAME] [SCOPE]
+# Prints a line for each claim: name, scope, owner, token and unix time of the deadline, separated by
+# tabs; nothing if there is none, or unavailable: 0.  2 could not tell.
+intercore_lease_list() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 lease list -- ${1+"$@"}
+}
+
 # --- runs: the verbs belong to a later release; until then these return 3, or 1 if unavailable ---
 
 # intercore_run_create ARGUMENT..., and so on: prints what `icctl run create` prints.
@@ -372,6 +411,15 @@ intercore_run_agent_update() { _intercore_pass run agent update "$@"; }
 _intercore_default() {
     [[ $2 == "$_intercore_unavailable" ]] && return "$1"
     return "$2"
+}
+
+# _intercore_answer DEFAULT ARGUMENT...
+# What icctl prints goes where `_intercore_to` says; its status, or the default if it is unavailable.
+_intercore_answer() {
+    local _intercore_otherwise=$1 _intercore_status=0
+    shift
+    _intercore_call "$_intercore_to" "$@" || _intercore_status=$?
+    _intercore_default "$_intercore_otherwise" "$_intercore_status"
 }
 
 _intercore_events() {
