@@ -908,6 +908,23 @@ def test_a_dispatch_from_a_script(sprint: Place) -> None:
     ]
 
 
+def test_whoever_advances_a_run_starts_its_agents_though_there_is_a_helper(sprint: Place) -> None:
+    prompts = sprint.project / ".ic" / "prompts"
+    prompts.mkdir(parents=True)
+    (prompts / "bob.md").write_text("do it")
+
+    done = sprint.run("""
+    intercore_run_create -v run --goal=it --auto-spawn --phases='["planned","executing","done"]'
+    intercore_run_agent_add -v _ "$run" codex bob
+    intercore_run_advance -v told "$run"; [[ -n $_intercore_helper ]] && echo "helped $?"
+    IFS=$'\\t' read -r id _ kind name < <("$INTERCORE_BIN" dispatch list); echo "$kind $name"
+    intercore_dispatch_wait "$id" 40s && echo ended
+    """)
+
+    assert done.stdout.decode().splitlines() == ["helped 0", "codex bob", "ended"]
+    assert re.fullmatch(rb"\[event\] auto-spawn: agent bob started: \w{8}\n", done.stderr)
+
+
 def test_a_dispatch_outlives_the_time_of_a_call_and_is_killed(sprint: Place) -> None:
     """The time of a call is not the agent's; nor is waiting for it a call that times out."""
     (sprint.project / "dispatch.sh").write_text("#!/bin/bash\nexec sleep 1000\n")

@@ -400,3 +400,11 @@ def test_a_clock_that_steps_back_neither_ends_nor_shortens_a_lease(scratch, step
             deadline = lease.expires_ms
             with pytest.raises(LeaseHeld):
                 leases.acquire(conn, "sprint", "b", "bob", ttl_ms=1, actor=ME, now_ms=now)
+
+
+def test_a_lease_is_found_by_its_key_alone(conn):
+    plan = conn.execute(f"EXPLAIN QUERY PLAN {leases._FIND}", ("sprint", "b")).fetchall()
+
+    assert [step[-1] for step in plan] == [
+        "SEARCH leases USING PRIMARY KEY (name=? AND scope_id=?)"
+    ]
