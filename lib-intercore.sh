@@ -37,14 +37,16 @@ fi
 
 # _intercore_call TO ARGUMENT...
 # Run icctl; TO says where its stdout goes: `-` nowhere else, `.` is dropped, or a variable's name.
-# What `_intercore_stdin` holds is its input.  The status is icctl's, or 69 if it is unavailable.
+# What `_intercore_stdin` holds is its input.  `_intercore_alone` asks for a process of its own, and
+# `unlimited` for one without a deadline.  The status is icctl's, or 69 if it is unavailable.
 _intercore_call() {
     local _intercore_to=$1 _intercore_out='' _intercore_status=0
     shift
     [[ $_intercore_to == [-.] ]] || printf -v "$_intercore_to" '' || return 3
     _intercore_find || return "$_intercore_unavailable"
-    set -- --if-database "--timeout=$INTERCORE_TIMEOUT" "$@"
-    if _intercore_is_helped "$@"; then
+    [[ ${_intercore_alone-} == unlimited ]] || set -- "--timeout=$INTERCORE_TIMEOUT" "$@"
+    set -- --if-database "$@"
+    if [[ -z ${_intercore_alone-} ]] && _intercore_is_helped "$@"; then
         _intercore_ask "$@" || _intercore_status=$?
         [[ $_intercore_to != - || -z $_intercore_out ]] || printf '%s\n' "$_intercore_out" ||
             _intercore_status=2
@@ -404,14 +406,197 @@ intercore_lock_clean() {
     (_intercore_clean_here "${1:-5s}") || return 0
 }
 
-# --- runs: the verbs belong to a later release; until then these return 3, or 1 if unavailable ---
+# --- leases: claims of work that outlive processes ---
 
-# intercore_run_create ARGUMENT..., and so on: prints what `icctl run create` prints.
-intercore_run_create() { _intercore_pass run create "$@"; }
-intercore_run_list() { _intercore_pass run list "$@"; }
-intercore_run_status() { _intercore_pass run status "$@"; }
-intercore_run_agent_list() { _intercore_pass run agent list "$@"; }
-intercore_run_agent_update() { _intercore_pass run agent update "$@"; }
+# intercore_lease_acquire [-v VAR] NAME SCOPE TTL [OWNER]
+# Claims work and prints the fencing token.  0 it is yours now, or still; 1 somebody else has it, and
+# is named on stderr, or unavailable: then nobody can have it; 2 could not tell.  Without OWNER, the
+# session is it, CLAUDE_SESSION_ID; without that, 3.
+intercore_lease_acquire() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 lease acquire "--ttl=${3-}" ${4:+"--owner=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_lease_renew NAME SCOPE [TTL] [OWNER] [TOKEN]
+# Moves the deadline of a claim.  0 still yours; 1 it is lost, or unavailable; 2 could not tell.
+intercore_lease_renew() {
+    local _intercore_to=.
+    _intercore_answer 1 lease renew ${3:+"--ttl=$3"} ${4:+"--owner=$4"} ${5:+"--token=$5"} \
+        -- "${1-}" "${2-}"
+}
+
+# intercore_lease_release NAME SCOPE [OWNER] [TOKEN]
+# Gives a claim up.  0 done, or nobody had it, or unavailable; 1 somebody else has it; 2 not done.
+intercore_lease_release() {
+    local _intercore_to=.
+    _intercore_answer 0 lease release ${3:+"--owner=$3"} ${4:+"--token=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_lease_list [-v VAR] [NAME] [SCOPE]
+# Prints a line for each claim: name, scope, owner, token and unix time of the deadline, separated by
+# tabs; nothing if there is none, or unavailable: 0.  2 could not tell.
+intercore_lease_list() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 lease list -- ${1+"$@"}
+}
+
+# --- runs: what agents work on ---
+
+# intercore_run_create [-v VAR] ARGUMENT..., and so on
+# Take the arguments of `icctl run create` and so on, and print what that prints.  1 an expected no,
+# or unavailable; 2 could not tell.
+intercore_run_create() { _intercore_pass 2 run create ${1+"$@"}; }
+intercore_run_list() { _intercore_pass 2 run list ${1+"$@"}; }
+intercore_run_status() { _intercore_pass 2 run status ${1+"$@"}; }
+intercore_run_snapshot() { _intercore_pass 2 run snapshot ${1+"$@"}; }
+intercore_run_agent_list() { _intercore_pass 3 run agent list ${1+"$@"}; }
+intercore_run_agent_update() { _intercore_pass 3 run agent update ${1+"$@"}; }
+
+# intercore_run_current [-v VAR] [PROJECT]
+# Prints the run that is under way in a project, or here.  1 there is none, or unavailable.
+intercore_run_current() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run current ${1:+"--project=$1"}
+}
+
+# intercore_run_phase [-v VAR] RUN
+# Prints the phase that a run is in.  1 there is no such run, or unavailable.
+intercore_run_phase() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run phase -- "${1-}"
+}
+
+# intercore_run_advance [-v VAR] RUN [PRIORITY] [IF_PHASE]
+# Goes on to the next phase, if it is in IF_PHASE; prints what happened, as JSON.  0 advanced;
+# 1 blocked, paused, over, in another phase, no such run, or unavailable; 2 could not tell.
+intercore_run_advance() {
+    local _intercore_to=- _intercore_alone=yes # whoever advances starts the agents
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run advance --json ${2:+"--priority=$2"} ${3:+"--if-phase=$3"} -- "${1-}"
+}
+
+# intercore_run_skip RUN PHASE REASON [ACTOR]
+# Passes over a phase ahead.  0 noted; 1 not ahead, no such run, or unavailable.
+intercore_run_skip() {
+    local _intercore_to=-
+    _intercore_answer 1 run skip "--reason=${3-}" ${4:+"--actor=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_run_agent_add [-v VAR] RUN TYPE [NAME] [DISPATCH]
+# Notes that an agent works on a run, and prints its id.  1 no such run, or unavailable.
+intercore_run_agent_add() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run agent add ${2:+"--type=$2"} ${3:+"--name=$3"} ${4:+"--dispatch-id=$4"} \
+        -- "${1-}"
+}
+
+# intercore_run_artifact_add [-v VAR] RUN PHASE FILE [TYPE]
+# Notes what a run has produced, and prints the artifact's id.  1 no such run, or unavailable.
+intercore_run_artifact_add() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run artifact add "--phase=${2-}" "--path=${3-}" ${4:+"--type=$4"} -- "${1-}"
+}
+
+# intercore_run_tokens [-v VAR] RUN, intercore_run_budget [-v VAR] RUN
+# Print what a run has used, and its budget, as JSON.  1 the budget is used up, or unavailable.
+intercore_run_tokens() { _intercore_pass 3 run tokens --json ${1+"$@"}; }
+intercore_run_budget() { _intercore_pass 3 run budget --json ${1+"$@"}; }
+
+# intercore_run_rollback [-v VAR] RUN PHASE [REASON], intercore_run_rollback_dry [-v VAR] RUN PHASE
+# Goes back to an earlier phase, or only tells what that would do; prints it as JSON.  1 that is not
+# behind, no such run, or unavailable.
+intercore_run_rollback() {
+    local _intercore_to=- _intercore_alone=unlimited # and then ends processes, which takes its time
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback "--to-phase=${2-}" ${3:+"--reason=$3"} -- "${1-}"
+}
+intercore_run_rollback_dry() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback --dry-run "--to-phase=${2-}" -- "${1-}"
+}
+
+# intercore_run_code_rollback [-v VAR] RUN [PHASE]
+# Prints which files belong to the phases of a run, or to one of them, as JSON.  1 no such run, or
+# unavailable.
+intercore_run_code_rollback() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback --layer=code ${2:+"--phase=$2"} -- "${1-}"
+}
+
+# --- gates: may a run go on? ---
+
+# intercore_gate_check RUN [PRIORITY]
+# 0 yes, or unavailable; 1 no, over, or no such run; 2 could not tell.
+intercore_gate_check() {
+    local _intercore_to=.
+    _intercore_answer 0 gate check ${2:+"--priority=$2"} -- "${1-}"
+}
+
+# intercore_gate_override RUN REASON
+# Goes on though a gate is closed, and prints from where to where.  0 done, or unavailable; 1 over, or
+# no such run; 2 not done.
+intercore_gate_override() {
+    local _intercore_to=-
+    _intercore_answer 0 gate override "--reason=${2-}" -- "${1-}"
+}
+
+# --- dispatches: agents and their processes ---
+
+# intercore_dispatch_spawn [-v VAR] TYPE PROJECT PROMPT_FILE [OUTPUT] [NAME]
+# Starts an agent and prints the dispatch's id.  1 unavailable; 2 not started.
+intercore_dispatch_spawn() {
+    local _intercore_to=- _intercore_alone=unlimited # a --timeout would be the agent's
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 dispatch spawn "--type=${1:-codex}" ${2:+"--project=$2"} \
+        "--prompt-file=${3-}" ${4:+"--output=$4"} "--name=${5:-codex}"
+}
+
+# intercore_dispatch_status [-v VAR] ID
+# Prints a dispatch as JSON.  1 there is none, or unavailable.
+intercore_dispatch_status() { _intercore_pass 3 dispatch status --json ${1+"$@"}; }
+
+# intercore_dispatch_wait ID [TIMEOUT]
+# Blocks until a dispatch has ended, for ever if no TIMEOUT is given.  0 completed or cancelled;
+# 1 failed, time is up, no such dispatch, or unavailable; 2 could not tell.
+intercore_dispatch_wait() {
+    local _intercore_to=. _intercore_alone=unlimited
+    _intercore_answer 1 dispatch wait ${2:+"--timeout=$2"} -- "${1-}"
+}
+
+# intercore_dispatch_list_active [-v VAR]
+# Prints a line for each that has not ended: id, status, type and name, separated by tabs; nothing if
+# there is none, or unavailable: 0.  2 could not tell.
+intercore_dispatch_list_active() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 dispatch list --active
+}
+
+# intercore_dispatch_kill ID
+# Ends an agent with all it has started.  0 always; a line on stderr if it could not tell.
+intercore_dispatch_kill() {
+    local _intercore_alone=unlimited _intercore_err='' _intercore_status=0
+    _intercore_err=$(_intercore_call . dispatch kill -- "${1-}" 2>&1) || _intercore_status=$?
+    case $_intercore_status in
+        0 | 1 | "$_intercore_unavailable") ;; # one that is over, or never was, is not there either
+        *) printf '%s\n' "$_intercore_err" >&2 ;;
+    esac
+}
+
+# intercore_dispatch_tokens ID IN OUT [CACHE]
+# Says what a dispatch has used.  0 noted; 1 there is none, or unavailable; 2 not noted.
+intercore_dispatch_tokens() {
+    local _intercore_to=-
+    _intercore_answer 1 dispatch tokens ${2:+"--in=$2"} ${3:+"--out=$3"} ${4:+"--cache=$4"} -- "${1-}"
+}
 
 # --- what the functions share ---
 
@@ -419,6 +604,15 @@ intercore_run_agent_update() { _intercore_pass run agent update "$@"; }
 _intercore_default() {
     [[ $2 == "$_intercore_unavailable" ]] && return "$1"
     return "$2"
+}
+
+# _intercore_answer DEFAULT ARGUMENT...
+# What icctl prints goes where `_intercore_to` says; its status, or the default if it is unavailable.
+_intercore_answer() {
+    local _intercore_otherwise=$1 _intercore_status=0
+    shift
+    _intercore_call "$_intercore_to" "$@" || _intercore_status=$?
+    _intercore_default "$_intercore_otherwise" "$_intercore_status"
 }
 
 _intercore_events() {
@@ -429,12 +623,12 @@ _intercore_events() {
     _intercore_default 0 "$_intercore_status"
 }
 
+# _intercore_pass COUNT WORD... [-v VAR] ARGUMENT...: COUNT words of a command, then the caller's.
 _intercore_pass() {
-    local _intercore_answer _intercore_status=0
-    _intercore_call _intercore_answer "$@" || _intercore_status=$?
-    # A usage text is not an answer.
-    [[ $_intercore_status == 3 || -z $_intercore_answer ]] || printf '%s\n' "$_intercore_answer"
-    _intercore_default 1 "$_intercore_status"
+    local _intercore_to=- _intercore_words=("${@:2:$1}")
+    shift "$(( $1 + 1 ))"
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 "${_intercore_words[@]}" ${1+"$@"}
 }
 
 # _intercore_remove STATUS GLOB: remove legacy guards and files, if there is nothing else.

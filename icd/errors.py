@@ -413,8 +413,18 @@ class SpawnFailed(IcError):
 
 
 class LeaseHeld(IcError):
+    """Somebody else's; `data` tells whose, and for how long."""
+
     code, name, exit = -32064, "lease_held", 1
     hint = "wait until it expires, or ask its owner to release it"
+
+    def __init__(self, message: str, **claim: str | int) -> None:
+        super().__init__(message)
+        self.claim = claim
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return super().data | self.claim
 
 
 class LeaseLost(IcError):

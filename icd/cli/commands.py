@@ -18,6 +18,7 @@ GROUPS = {
     "gate": ("gates", "whether a run may go on to its next phase"),
     "dispatch": ("dispatches", "agents that were started, and what came of them"),
     "lock": ("locks", "locks between processes, without a database"),
+    "lease": ("leases", "claims of work that outlive processes"),
     "compat": ("compat", "the way over from legacy temporary files"),
     "hooks": ("hooks", "programs of the project that run after a commit"),
     "config": ("config", "the settings"),

@@ -20,6 +20,7 @@ NOUNS = {
     "dump": "dumps",
     "hook": "hooks",
     "dispatch": "dispatches",
+    "lease": "leases",
     "icd": "daemon",
     "rpc": "daemon",
     "cli": "daemon",
