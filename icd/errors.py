@@ -373,6 +373,11 @@ class SpawnFailed(IcError):
     hint = "see 'icctl dispatch status'"
 
 
+class AgentUnreachable(IcError):
+    code, name = -32068, "agent_unreachable"
+    hint = "try it where the agent was started: on that machine, outside of any container"
+
+
 class LeaseHeld(IcError):
     code, name, exit = -32064, "lease_held", 1
     hint = "wait until it expires, or ask its owner to release it"
