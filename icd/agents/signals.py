@@ -1,4 +1,4 @@
-"""Signals as numbers: the module `signal` would cost each runner a megabyte and four milliseconds."""
+"""Signals as numbers: the module `signal` would cost each runner a megabyte and four ms."""
 
 TYPE_CHECKING = False  # the module `typing` is larger still
 if TYPE_CHECKING:
