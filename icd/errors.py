@@ -368,6 +368,16 @@ class DispatchOver(IcError):
     hint = "what has ended stays so; see 'icctl dispatch status'"
 
 
+class DispatchRunning(IcError):
+    code, name, exit = -32066, "dispatch_running", 1
+    hint = "a dispatch has one process; see 'icctl dispatch status'"
+
+
+class AgentTaken(IcError):
+    code, name, exit = -32067, "agent_taken", 1
+    hint = "see 'icctl run agent list'"
+
+
 class SpawnFailed(IcError):
     code, name = -32063, "spawn_failed"
     hint = "see 'icctl dispatch status'"

@@ -15,6 +15,7 @@ NOUNS = {
     "backup": "backups",
     "dump": "dumps",
     "hook": "hooks",
+    "dispatch": "dispatches",
     "icd": "daemon",
     "rpc": "daemon",
     "cli": "daemon",
