@@ -177,6 +177,7 @@ class Agent:
                     f"--pid-start={self.started}",
                     f"--runner-pid={os.getpid()}",
                     f"--runner-start={settling.own_start()}",
+                    *settling.place(),
                 ]
             )
 
