@@ -12,6 +12,7 @@ GROUPS = {
     "events": ("events", "the log of everything that happened"),
     "events cursor": ("cursors", "how far consumers of events have read"),
     "interspect": ("interspect", "events about agents"),
+    "dispatch": ("dispatches", "agents that were started, and what came of them"),
     "compat": ("compat", "the way over from legacy temporary files"),
     "hooks": ("hooks", "programs of the project that run after a commit"),
     "config": ("config", "the settings"),

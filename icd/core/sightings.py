@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from icd.core import dispatches, usage
 from icd.core.dispatches import Count, Dispatch, End
-from icd.core.processes import Liveness
+from icd.core.processes import Liveness, Process
 from icd.core.state import Writer
 
 # The exit status of a process that nobody saw end.
@@ -21,8 +21,20 @@ UNSEEN = -1
 # Whoever creates a dispatch starts its process at once; after this long it never will.
 START_MS = 60_000
 
+# Who may be there can still tell.
+HOPE = ("alive", "unknown")
+
 LOST = "its process is gone, and nobody recorded how it ended"
 NEVER_STARTED = "whoever was about to start it is gone, and nothing was started"
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """What to look at."""
+
+    id: str
+    version: int
+    runner: Process | None
+    agent: Process | None
 
 
 class Progress(Struct, frozen=True):
@@ -41,6 +53,21 @@ class Seen(Struct, frozen=True, kw_only=True):
     agent: Liveness | None = None
     end: End | None = None  # in its spool file
     progress: Progress | None = None
+
+    @property
+    def is_news(self) -> bool:
+        """Something may follow from it; else all is well, or nothing can be told."""
+        is_telling = self.end is not None or self.agent not in HOPE
+        return self.progress is not None or (self.runner not in HOPE and is_telling)
+
+
+def subject(found: Dispatch) -> Subject:
+    return Subject(id=found.id, version=found.version, runner=found.runner, agent=found.agent)
+
+
+def live(conn: sqlite3.Connection) -> list[Subject]:
+    """Everything that has not ended."""
+    return [subject(found) for found in dispatches.live(conn)]
 
 
 def observe(
@@ -66,11 +93,11 @@ def conclusion(was: Dispatch, seen: Seen, *, now_ms: int) -> End | None:
 
     As long as a runner may live, it is the one to tell.  Without one, an agent may go on.
     """
-    if seen.runner in ("alive", "unknown"):
+    if seen.runner in HOPE:
         return None
     if seen.end is not None and seen.end.id == was.id:
         return seen.end
-    if seen.agent in ("alive", "unknown"):
+    if seen.agent in HOPE:
         return None
     if was.pid is None:  # it may be on its way to us
         is_late = now_ms - was.created_ms >= START_MS

@@ -11,7 +11,7 @@ from icd.core import dispatches, names, sightings, usage
 from icd.core.dispatches import Count, Dispatch, End, New
 from icd.core.names import iso
 from icd.core.processes import Process
-from icd.core.sightings import Seen
+from icd.core.sightings import Seen, Subject
 from icd.errors import InvalidName
 from icd.rpc.method import Context, Ended, Look, Method, Params, no_rows
 from icd.rpc.methods.state import Milliseconds
@@ -92,6 +92,10 @@ class Tokens(Params):
     cache_hits: Count | None = None
 
 
+class Live(Params):
+    pass
+
+
 class Prune(Params):
     older_than_ms: Milliseconds
 
@@ -150,6 +154,19 @@ class Document(Result):
     @property
     def is_over(self) -> bool:
         return not dispatches.NEXT[self.status]
+
+    @property
+    def subject(self) -> Subject:
+        """What to look at."""
+        return Subject(
+            id=self.id,
+            version=self.version,
+            runner=self._process(self.runner_pid, self.runner_start),
+            agent=self._process(self.pid, self.pid_start),
+        )
+
+    def _process(self, pid: int | None, start: int | None) -> Process | None:
+        return None if pid is None else Process(pid, start or 0, self.boot or "", self.pidns or "")
 
 
 class Recorded(Result):
@@ -228,6 +245,10 @@ def poll(ctx: Context, p: Poll) -> Document:
     return document(found)
 
 
+def live(ctx: Context, _p: Live) -> list[Subject]:
+    return sightings.live(ctx.conn)
+
+
 def tokens(ctx: Context, p: Tokens) -> Spent:
     found = usage.set_tokens(
         ctx.conn,
@@ -299,6 +320,16 @@ def _iso(seconds: int | None) -> str | None:
     return None if seconds is None else iso(seconds)
 
 
+POLL = Method(
+    "dispatch.poll",
+    Poll,
+    Document,
+    poll,
+    writes=True,
+    keeps_effects=False,
+    touches=no_rows,
+    appends=True,
+)
 METHODS = [
     Method(
         "dispatch.create",
@@ -327,16 +358,7 @@ METHODS = [
     Method("dispatch.cancel", Cancel, Document, cancel, writes=True, touches=no_rows, appends=True),
     Method("dispatch.get", Get, Document, get),
     Method("dispatch.list", List, list[Document], list_),
-    Method(
-        "dispatch.poll",
-        Poll,
-        Document,
-        poll,
-        writes=True,
-        keeps_effects=False,
-        touches=no_rows,
-        appends=True,
-    ),
+    POLL,
     Method("dispatch.tokens", Tokens, Spent, tokens, writes=True, touches=no_rows, appends=True),
     Method("dispatch.prune", Prune, Pruned, prune, writes=True, touches=no_rows),
     Method(
@@ -348,3 +370,5 @@ METHODS = [
         notifies="dispatch.changed",
     ),
 ]
+# Asked by the daemon, for itself.
+LIVE = Method("dispatches.live", Live, list[Subject], live)
