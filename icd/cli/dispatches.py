@@ -7,6 +7,7 @@ from icd.cli import render
 from icd.cli.dispatch_texts import show
 from icd.cli.dispatch_waits import wait
 from icd.cli.invocation import Ask, Caller, Local, Output, World
+from icd.cli.spawning import COMMANDS as SPAWNING
 from icd.cli.types import DURATION, Whole
 from icd.core.dispatches import End
 from icd.core.state import INT64
@@ -232,4 +233,4 @@ def _budget(spent: methods.Spent) -> str:
     return f"[budget] WARNING: {spent.used}/{spent.budget} tokens ({spent.warn_pct}% threshold)\n"
 
 
-COMMANDS = [status, list_, poll, wait, tokens, prune, record]
+COMMANDS = [*SPAWNING, status, list_, poll, wait, tokens, prune, record]
