@@ -10,6 +10,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Protocol
 
 from msgspec import Struct
@@ -71,7 +72,8 @@ def spawn(
     try:
         launched = launching.launch(job)
     except SpawnFailed as exc:
-        book.failed(dispatch_id, exc.message)
+        with suppress(IcError):  # then whoever looks finds us gone, and nothing started
+            book.failed(dispatch_id, exc.message)
         raise
     try:
         _note(book, dispatch_id, launched)

@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -202,14 +201,13 @@ def test_an_agent_that_cannot_be_started_is_not_started_again(agents, add, run, 
     prompts.mkdir(parents=True)
     (prompts / "one.md").write_text("x")
     add("a1", "one")
-    (agents.project / "fix.md").write_text("x")
 
     first, second = (agents.run("auto-spawn", run, PATH="/usr/bin:/bin") for _ in range(2))
 
     told = b"[event] auto-spawn: agent one failed: cannot start codex: No such file or directory\n"
     assert first.stderr == told
     assert second.stderr == b""
-    assert agents.every()[0]["status"] == "failed"
+    assert len(agents.every()) == 1
 
 
 def test_agents_of_an_unknown_run_or_of_one_that_is_over_are_not_started(agents, add, run, sql):
