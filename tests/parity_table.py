@@ -5,10 +5,14 @@ from pathlib import Path
 
 import msgspec
 
+from tests.dispatched import plant
+
 BIG = b'"' + b"x" * 102_401 + b'"'
 DEEP = b"[" * 21 + b"]" * 21
 LONG = b"[" + b"{}," * 10_000 + b"{}]"
 REVIEW = b'{"finding_id":"f","agents":{},"resolution":"r","chosen_severity":"P1","impact":"i"}'
+ENDED = b'{"id":"d5","status":"failed","exit_code":3,"error_message":"exit status 3"}'
+NEWER_MS = 1_800_000_000_001
 SECRET = b'{"note":"ghp_0123456789abcdefghijklmnopqrstuvwxyz"}'
 
 
@@ -78,6 +82,16 @@ def _hook(project: Path) -> None:
 
 def _change_hook(project: Path) -> None:
     (project / ".clavain" / "hooks" / "on-event").write_text("#!/bin/sh\nfalse\n")
+
+
+def _dispatches(project: Path) -> None:
+    """One of each kind; d1 may run elsewhere, so nobody can tell that it does not."""
+    there = {"pid": 4_194_303, "pid_start": 5, "boot": "", "pidns": "pid:[1]"}
+    plant(project, "d1", name="reviewer", scope_id="s", run_id="r", **there)
+    plant(project, "d2", status="completed", exit_code=0, verdict_status="pass", turns=3)
+    plant(project, "d3", status="timeout", exit_code=143, error_message="<too long>")
+    plant(project, "d4", status="cancelled", scope_id="s", cache_hits=7, created_ms=NEWER_MS)
+    plant(project, "d5", status="spawned", created_ms=NEWER_MS, pidns="pid:[1]", runner_pid=7)
 
 
 INIT = run("init")
@@ -688,5 +702,54 @@ SCRIPTS: dict[str, list[Step]] = {
         other("sentinel check-many a:b:-1", 3),
         other("sentinel check-many f:s:60 broken", 3),
         run("sentinel check-many f:s:60"),
+    ],
+    # dispatch
+    "dispatches": [
+        other("dispatch", 3),
+        other("dispatch bogus", 3),
+        run("dispatch status nobody", 2),
+        other("dispatch poll nobody", 2),
+        other("dispatch list --if-database", 69),
+        INIT,
+        other("dispatch --help"),
+        other("dispatch wait --help"),
+        run("dispatch status nobody", 1),
+        other("dispatch poll nobody", 1),
+        other("dispatch wait nobody", 1),
+        run("dispatch tokens nobody --in=1", 1),
+        run("dispatch record nobody --pid=1", 1),
+        run("dispatch list"),
+        run("dispatch list --json"),
+        run("dispatch status d1", before=_dispatches),
+        run("dispatch status d1 --json", cwd="sub"),
+        run("dispatch list"),
+        run("dispatch list --active --json"),
+        run("dispatch list --scope=s"),
+        run("dispatch list --run=r --limit=1"),
+        other("dispatch poll d1"),
+        other("dispatch poll d2 --json"),
+        other("dispatch wait d2"),
+        other("dispatch wait d3", 1),
+        other("dispatch wait d4 --json"),
+        other("dispatch wait d1 --timeout=300ms --poll=1s", 1),
+        run("dispatch tokens d1 --in=12 --out=3"),
+        run("dispatch tokens d1 --cache=0 --json"),
+        other("dispatch tokens d1 --in=x", 3),
+        run("dispatch status d1"),
+        run("dispatch record d5 --pid=4194303 --pid-start=5 --runner-pid=4194302 --pidns=n"),
+        run("dispatch record d5 --pid=4194303 --pid-start=5 --json"),
+        run("dispatch record d5 --pid=4194303 --pid-start=6", 1),
+        run("dispatch record d2 --pid=9", 1),
+        other("dispatch record d5", 3),
+        run("dispatch record d5 --end=end.json", before=_write("end.json", ENDED)),
+        run("dispatch record d5 --end=end.json --json"),
+        other("dispatch record d5 --end=bad.json", 2, before=_write("bad.json", b"{}")),
+        other("dispatch record d5 --end=missing.json", 2),
+        other("dispatch record d1 --end=end.json", 3),
+        other("dispatch prune", 3),
+        run("dispatch prune --older-than=1d"),
+        run("dispatch prune --older-than=0s --json"),
+        run("dispatch list"),
+        run("events tail --all"),
     ],
 }  # fmt: skip

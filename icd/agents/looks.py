@@ -102,9 +102,19 @@ def _read(path: str, limit: int, directory: int | None = None) -> bytes | None:
         if stat.S_ISREG(os.stat(path, dir_fd=directory, follow_symlinks=False).st_mode):
             raise
         return None  # a link, a socket
-    with open(fd, "rb", buffering=0) as file:
+    try:
         there = os.fstat(fd)
         if not stat.S_ISREG(there.st_mode) or there.st_uid != os.geteuid():
             return None
-        data = file.read(limit + 1) or b""
+        data = _all(fd, limit)
+    finally:
+        os.close(fd)
     return data if len(data) <= limit else None
+
+
+def _all(fd: int, limit: int) -> bytes:
+    """Up to just past the limit, so that "too large" can be told from "just fits"."""
+    data = b""
+    while len(data) <= limit and (more := os.read(fd, limit + 1 - len(data))):
+        data += more
+    return data

@@ -4,7 +4,18 @@ import re
 
 import pytest
 
-from icd.core import compat, cursors, events, requests, retention, sentinels, state, statusline
+from icd.core import (
+    compat,
+    cursors,
+    dispatches,
+    events,
+    requests,
+    retention,
+    sentinels,
+    state,
+    statusline,
+    usage,
+)
 
 # `sentinels._PRUNE`, `_LIST` and `state`'s empty prefix read everything because they are asked to.
 HOT = {
@@ -44,6 +55,11 @@ HOT = {
     "requests._FIND": requests._FIND,
     "requests._RECORD": requests._RECORD,
     "requests._PRUNE": requests._PRUNE,
+    "dispatches._FIND": dispatches._FIND,
+    "dispatches._CLAIM_AGENT": dispatches._CLAIM_AGENT,
+    "dispatches._START": dispatches._START,
+    "dispatches._END": dispatches._END,
+    "usage._TOKENS": usage._TOKENS,
 }
 INSERTS = {"sentinels._CLAIM", "sentinels._ADOPT", "state._PUT", "requests._RECORD"}
 

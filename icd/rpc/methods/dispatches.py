@@ -23,6 +23,8 @@ from icd.rpc.results import Result
 MOST = 10_000
 LIMIT = 1000
 
+UPDATED = "updated"
+
 Pid = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
@@ -180,7 +182,7 @@ class Recorded(Result):
 class Spent(Result):
     """What was set, and the budget of the run if that is a matter of concern."""
 
-    status: str = "updated"
+    status: str
     used: int | None = None
     budget: int | None = None
     warn_pct: int | None = None
@@ -303,13 +305,14 @@ def check_create(p: Create) -> None:
 def _check_budget(ctx: Context, found: Dispatch) -> Spent:
     """Level-triggered: as long as there is too much, everybody who adds to it is told."""
     if found.run_id is None:
-        return Spent()
+        return Spent(UPDATED)
     from icd.core import budgets
 
     budget = budgets.check(ctx.conn, found.run_id, actor=ctx.writer, now_ms=ctx.now_ms)
     if budget is None or not (budget.exceeded or budget.warning):
-        return Spent()
+        return Spent(UPDATED)
     return Spent(
+        UPDATED,
         used=budget.used,
         budget=budget.budget,
         warn_pct=budget.warn_pct,
