@@ -16,6 +16,7 @@ from icd.errors import AgentUnreachable
 
 # The runner's own patience, and time to record what came of it.
 PATIENCE_SECONDS = trees.GRACE_SECONDS + trees.DEATH_SECONDS + 5.0
+LOOKS = 2
 
 
 class Target:
@@ -30,7 +31,9 @@ class Target:
     def check(self) -> None:
         """Refuse what could not be carried out, before anything is decided."""
         for process in (self._runner, self._agent):
-            if process is not None and processes.liveness(process) == "unknown":
+            # One that ends just now cannot be told at the first look.
+            looks = (processes.liveness(process) for _ in range(LOOKS)) if process else ()
+            if process and all(found == "unknown" for found in looks):
                 raise AgentUnreachable(
                     f"process {process.pid} of dispatch {self.id} is out of reach"
                 )

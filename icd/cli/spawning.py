@@ -265,16 +265,17 @@ def auto_spawn(world: World, *, run_id: str) -> Local:
 
 @click.command("kill", add_help_option=False, short_help="End agents with all they started.")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-def kill(world: World, *, ids: tuple[str, ...]) -> Local:
+@click.option("--if-running", is_flag=True, help="Pass over what has ended already.")
+def kill(world: World, *, ids: tuple[str, ...], if_running: bool) -> Local:
     """Cancel dispatches, and end their agents with everything that these have started.
 
     All of it is asked to end (SIGTERM), and killed if it has not after 5 seconds.
-    Prints killed for each; exit 1 if one is unknown or over already.
+    Prints killed for each; exit 1 if one is unknown, or over already and not passed over.
 
     \b
     Examples:
       icctl dispatch kill k3v9x0qa
-      icctl dispatch kill k3v9x0qa p4d8s2mm
+      icctl dispatch kill k3v9x0qa p4d8s2mm --if-running
     """
 
     def run(ask: Caller) -> Output:
@@ -282,7 +283,7 @@ def kill(world: World, *, ids: tuple[str, ...]) -> Local:
         done: list[Killed] = []
         began: list[Target] = []
         for dispatch_id in dict.fromkeys(ids):
-            with _Told(world, output):
+            with _Told(world, output, DispatchOver if if_running else None):
                 began.append(_cancel(ask, dispatch_id))
         for target in began:
             with _Told(world, output):
@@ -301,9 +302,10 @@ def kill(world: World, *, ids: tuple[str, ...]) -> Local:
 class _Told:
     """What fails for one of several is told, and does not keep the others."""
 
-    def __init__(self, world: World, output: Output) -> None:
+    def __init__(self, world: World, output: Output, fine: type[IcError] | None = None) -> None:
         self._program = world.invocation.program
         self._output = output
+        self._fine = fine
 
     def __enter__(self) -> None:
         return
@@ -311,6 +313,8 @@ class _Told:
     def __exit__(self, _kind: object, exc: BaseException | None, _trace: object) -> bool:
         if not isinstance(exc, IcError):
             return False
+        if self._fine is not None and isinstance(exc, self._fine):
+            return True
         self._output.stderr += line(self._program, "dispatch kill", exc)
         self._output.exit = max(self._output.exit, exc.exit)
         return True

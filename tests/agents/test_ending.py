@@ -190,6 +190,30 @@ def test_several_are_killed_at_once_whatever_becomes_of_one(agents):
     assert [agents.ended(each)["status"] for each in (first, second)] == ["cancelled"] * 2
 
 
+def test_what_is_over_can_be_passed_over(agents):
+    over, running_ = agents.sh("exit 0"), agents.sh("sleep 1000")
+    agents.ended(over)
+
+    done = agents.run("kill", over, running_, "--if-running")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"killed\n", b"")
+    assert agents.run("kill", "unknown", "--if-running").returncode == 1
+
+
+def test_an_agent_that_was_cancelled_in_the_database_only_can_still_be_killed(agents, daemon):
+    """As a run that is rolled back does with its dispatches."""
+    dispatch_id = agents.sh("sleep 1000")
+    found = agents.show(dispatch_id)
+    daemon.call("dispatch.cancel", cwd=str(agents.project), id=dispatch_id, reason="rolled back")
+
+    done = agents.run("kill", dispatch_id)
+
+    assert (done.returncode, done.stdout) == (0, b"killed\n")
+    assert is_gone(found["pid"])
+    ended = agents.ended(dispatch_id)
+    assert (ended["status"], ended["exit_code"]) == ("cancelled", 143)
+
+
 def test_kill_in_json(agents):
     one = agents.sh("sleep 1000")
 
