@@ -6,7 +6,6 @@ Promises
     - whoever is answered has an agent that runs, or a row that says why not.
 """
 
-import hashlib
 import os
 import stat
 from collections.abc import Mapping
@@ -84,6 +83,8 @@ def spawn(
 
 def prompt_hash(path: str) -> str:
     """The first digits of its SHA-256."""
+    import hashlib  # only who has a prompt pays for it
+
     found = hashlib.sha256()
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

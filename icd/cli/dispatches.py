@@ -3,11 +3,10 @@
 import click
 import msgspec
 
-from icd.cli import render
+from icd.cli import auto_spawns, killing, render, spawning
 from icd.cli.dispatch_texts import show
 from icd.cli.dispatch_waits import wait
 from icd.cli.invocation import Ask, Caller, Local, Output, World
-from icd.cli.spawning import COMMANDS as SPAWNING
 from icd.cli.types import DURATION, Whole
 from icd.core.dispatches import End
 from icd.core.state import INT64
@@ -233,4 +232,5 @@ def _budget(spent: methods.Spent) -> str:
     return f"[budget] WARNING: {spent.used}/{spent.budget} tokens ({spent.warn_pct}% threshold)\n"
 
 
-COMMANDS = [*SPAWNING, status, list_, poll, wait, tokens, prune, record]
+STARTING = [*spawning.COMMANDS, *auto_spawns.COMMANDS, *killing.COMMANDS]
+COMMANDS = [*STARTING, status, list_, poll, wait, tokens, prune, record]

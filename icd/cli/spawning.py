@@ -1,4 +1,4 @@
-"""`icctl dispatch spawn`, `retry`, `auto-spawn` and `kill`: in the caller's own process.
+"""`icctl dispatch spawn` and `retry`: in the caller's own process.
 
 An agent has the caller's directory, environment, limits, sandbox and control group; a daemon has
 others.
@@ -11,43 +11,20 @@ import click
 from msgspec import structs
 
 from icd.agents import spawning
-from icd.agents.killing import Target
 from icd.agents.launching import Launched
 from icd.agents.spawning import Spawned, Wanted
 from icd.cli import render
-from icd.cli.invocation import Caller, Local, Output, World, line
+from icd.cli.invocation import Caller, Local, Output, World
 from icd.core import processes
-from icd.core.auto_spawns import Due
 from icd.core.dispatches import End
 from icd.db import paths
 from icd.errors import (
-    AgentTaken,
-    DispatchOver,
     DispatchRunning,
-    IcError,
-    SpawnFailed,
     Usage,
 )
 from icd.rpc.methods import dispatches as methods
-from icd.rpc.methods.auto_spawns import AskDue
-from icd.rpc.results import Result
 
 SANDBOX = "workspace-write"
-PROMPTS = os.path.join(".ic", "prompts")
-
-
-class Line(Result):
-    """What became of an agent of a run; `error` is empty if it was started."""
-
-    agent_id: str
-    name: str
-    id: str
-    error: str
-
-
-class Killed(Result):
-    id: str
-    status: str
 
 
 class Ledger:
@@ -58,14 +35,14 @@ class Ledger:
         self._new = new
 
     def create(self, wanted: Wanted, prompt_hash: str, output: str) -> str:
-        stored = _text(output)
+        stored = text(output)
         new = structs.replace(
             self._new,
-            project_dir=_text(wanted.project),
+            project_dir=text(wanted.project),
             name=wanted.name,
             model=wanted.model,
             sandbox=wanted.sandbox,
-            prompt_file=_text(wanted.prompt) or None,
+            prompt_file=text(wanted.prompt) or None,
             prompt_hash=prompt_hash or None,
             output_file=stored,
             verdict_file=f"{stored}.verdict",
@@ -89,7 +66,7 @@ class Ledger:
         self._ask("dispatch.started", params)
 
     def failed(self, dispatch_id: str, why: str) -> None:
-        end = End(id=dispatch_id, status="failed", error_message=_text(why))
+        end = End(id=dispatch_id, status="failed", error_message=text(why))
         self._ask("dispatch.record", methods.Record(end))
 
     def status(self, dispatch_id: str) -> str:
@@ -171,7 +148,7 @@ def spawn(
         scope_id=scope_id,
         parent_id=parent_id,
     )
-    return Local(lambda ask: _shown(world, _spawn(world, ask, new, wanted)), has_own_timeout=True)
+    return Local(lambda ask: _shown(world, start(world, ask, new, wanted)), has_own_timeout=True)
 
 
 @click.command("retry", add_help_option=False, short_help="Start an agent once more.")
@@ -232,144 +209,12 @@ def retry(
             scope_id=old.scope_id,
             parent_id=old.id,
         )
-        return _shown(world, _spawn(world, ask, new, wanted))
+        return _shown(world, start(world, ask, new, wanted))
 
     return Local(run, has_own_timeout=True)
 
 
-@click.command("auto-spawn", add_help_option=False, short_help="Start the agents of a run.")
-@click.argument("run_id", metavar="RUN")
-def auto_spawn(world: World, *, run_id: str) -> Local:
-    """Start every active agent of a run that was not started yet; each of them once.
-
-    The prompt is that of the last dispatch of the agent's name in this run, else the file
-    .ic/prompts/NAME.md of the project.
-    A line on stderr tells of each, and one that cannot be started keeps no other.
-
-    \b
-    Example:
-      icctl dispatch auto-spawn "$RUN"
-    """
-
-    def run(ask: Caller) -> Output:
-        due: list[Due] = ask("dispatch.due", AskDue(run_id))
-        lines = [told for each in due if (told := _start(world, ask, run_id, each))]
-        output = render.to_json(lines) if world.json else Output(0)
-        for each in lines:
-            said = f"failed: {each.error}" if each.error else f"started: {each.id}"
-            output.stderr += _text(f"[event] auto-spawn: agent {each.name} {said}\n").encode()
-        return output
-
-    return Local(run, has_own_timeout=True)
-
-
-@click.command("kill", add_help_option=False, short_help="End agents with all they started.")
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--if-running", is_flag=True, help="Pass over what has ended already.")
-def kill(world: World, *, ids: tuple[str, ...], if_running: bool) -> Local:
-    """Cancel dispatches, and end their agents with everything that these have started.
-
-    All of it is asked to end (SIGTERM), and killed if it has not after 5 seconds.
-    Prints killed for each; exit 1 if one is unknown, or over already and not passed over.
-
-    \b
-    Examples:
-      icctl dispatch kill k3v9x0qa
-      icctl dispatch kill k3v9x0qa p4d8s2mm --if-running
-    """
-
-    def run(ask: Caller) -> Output:
-        output = Output(0)
-        done: list[Killed] = []
-        began: list[Target] = []
-        for dispatch_id in dict.fromkeys(ids):
-            with _Told(world, output, DispatchOver if if_running else None):
-                began.append(_cancel(ask, dispatch_id))
-        for target in began:
-            with _Told(world, output):
-                target.finish()
-                done.append(Killed(target.id, "cancelled"))
-        if world.json:
-            shown = render.to_json(done if len(ids) > 1 else done[0]) if done else Output(0)
-        else:
-            shown = render.text(*("killed" for _ in done))
-        output.stdout = shown.stdout
-        return output
-
-    return Local(run, has_own_timeout=True)
-
-
-class _Told:
-    """What fails for one of several is told, and does not keep the others."""
-
-    def __init__(self, world: World, output: Output, fine: type[IcError] | None = None) -> None:
-        self._program = world.invocation.program
-        self._output = output
-        self._fine = fine
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, _kind: object, exc: BaseException | None, _trace: object) -> bool:
-        if not isinstance(exc, IcError):
-            return False
-        if self._fine is not None and isinstance(exc, self._fine):
-            return True
-        self._output.stderr += line(self._program, "dispatch kill", exc)
-        self._output.exit = max(self._output.exit, exc.exit)
-        return True
-
-
-def _cancel(ask: Caller, dispatch_id: str) -> Target:
-    """The database decides who was first, the agent or whoever cancels it; then it is told."""
-    found: methods.Document = ask("dispatch.get", methods.Get(dispatch_id))
-    target = Target(dispatch_id, found.subject.runner, found.subject.agent)
-    if not found.is_over:
-        target.check()
-        found = ask("dispatch.cancel", methods.Cancel(dispatch_id, reason="killed"))
-        target = Target(dispatch_id, found.subject.runner, found.subject.agent)
-    elif found.status != "cancelled" or found.pid is None or not target.is_alive:
-        raise DispatchOver(f"dispatch is already {found.status}")
-    if found.pid is not None:  # else whoever is about to start it finds out
-        target.begin()
-    return target
-
-
-def _start(world: World, ask: Caller, run_id: str, due: Due) -> Line | None:
-    """None: somebody else has started it."""
-    name = due.name or due.agent_type
-    try:
-        made = _spawn(
-            world,
-            ask,
-            methods.Create(
-                due.project_dir, agent_type=due.agent_type, run_id=run_id, agent_id=due.agent_id
-            ),
-            Wanted(
-                project=due.project_dir,
-                prompt=due.prompt_file or _prompt(due.project_dir, name),
-                name=due.name,
-                sandbox=SANDBOX,
-                timeout_ms=world.timeout_ms,
-            ),
-        )
-    except AgentTaken:
-        return None
-    except IcError as exc:
-        return Line(due.agent_id, name, "", exc.message)
-    return Line(due.agent_id, name, made.id, "")
-
-
-def _prompt(project: str, name: str) -> str:
-    if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise SpawnFailed(f"{name!r} is not the name of a prompt")
-    path = os.path.join(project, PROMPTS, f"{name}.md")
-    if not os.path.isfile(path):
-        raise SpawnFailed(f"it has no prompt: {path} is not there")
-    return path
-
-
-def _spawn(world: World, ask: Caller, new: methods.Create, wanted: Wanted) -> Spawned:
+def start(world: World, ask: Caller, new: methods.Create, wanted: Wanted) -> Spawned:
     return spawning.spawn(
         Ledger(ask, new),
         wanted,
@@ -404,9 +249,9 @@ def _path(world: World, given: str) -> str:
     return os.path.normpath(os.path.join(world.invocation.cwd, given))
 
 
-def _text(path: str) -> str:
+def text(path: str) -> str:
     """As it can be stored: an odd byte is spelled out."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 
-COMMANDS = [spawn, retry, auto_spawn, kill]
+COMMANDS = [spawn, retry]

@@ -130,6 +130,12 @@ def test_when_its_time_is_up_all_that_it_started_is_ended(agents):
     assert found["timeout_ms"] == 1000
 
 
+def test_a_short_limit_of_the_agent_is_none_of_the_call(agents):
+    found = agents.ended(agents.sh("sleep 1000", "--timeout=1ms", INTERCORE_MODE="direct"))
+
+    assert (found["status"], found["timeout_ms"]) == ("timeout", 1)
+
+
 def test_an_agent_may_tidy_up_when_its_time_is_up(agents):
     script = (
         "trap 'sleep 0.2; echo tidy >tidied; exit 9' TERM; echo >ready; while :; do sleep 0.1; done"

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import icd
+from icd.agents import launching
+from tests.processes import CLEAN
 
 ROOT = str(Path(icd.__file__).parents[1])
 # All that is not built in, or frozen into the interpreter, is a small library of C.
@@ -59,3 +63,15 @@ def test_a_runner_belongs_to_nobody(agents):
     assert group == session != os.getsid(0)
     assert group != runner  # so that it can never get a terminal
     assert terminal == 0
+
+
+@pytest.mark.parametrize("program", ["/nonexistent/bin/pytest", sys.argv[0]])
+def test_the_client_of_this_installation_is_found_wherever_it_lies(monkeypatch, tmp_path, program):
+    monkeypatch.setattr(sys, "argv", [program])
+
+    done = subprocess.run(
+        [*launching.client(), "version"], cwd=tmp_path, capture_output=True, check=True,
+        env={**CLEAN, "INTERCORE_MODE": "direct", "HOME": str(tmp_path)},
+    )  # fmt: skip
+
+    assert icd.__version__.encode() in done.stdout
