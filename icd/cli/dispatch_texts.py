@@ -1,10 +1,13 @@
 """How a dispatch is shown."""
 
+import re
 from collections.abc import Callable
 
 from icd.cli import render
 from icd.cli.invocation import Output, World
 from icd.rpc.methods.dispatches import Document
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def show(world: World) -> Callable[[Document], Output]:
@@ -30,7 +33,12 @@ def _text(found: Document) -> Output:
         "Error": found.error_message,
     }
     known = ((label, value) for label, value in fields.items() if value not in (None, ""))
-    return render.text(*(f"{label + ':':<9}{value}" for label, value in known))
+    return render.text(*(f"{label + ':':<9}{_one_line(value)}" for label, value in known))
+
+
+def _one_line(value: object) -> str:
+    """A path may hold a line break; it must not look like another field."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], str(value))
 
 
 def _stats(found: Document) -> str:

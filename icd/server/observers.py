@@ -89,7 +89,7 @@ class Observer:
         seen = await threads.start(partial(self._see, subjects))
         for each, what in seen:
             if what.is_news:
-                await self._record(each, what)
+                self._is_behind |= not await self._record(each, what)
         observed = [what for _, what in seen if _can_be_observed(what)]
         self._live = len(observed)
         self._ends.watch(found for each, what in seen if (found := _whom(each, what)))
@@ -97,16 +97,15 @@ class Observer:
     def _see(self, subjects: list[Subject]) -> list[tuple[Subject, Seen]]:
         return [(each, looks.look(each, self._store.path)) for each in subjects]
 
-    async def _record(self, subject: Subject, seen: Seen) -> None:
+    async def _record(self, subject: Subject, seen: Seen) -> bool:
+        """Whether it is over by now; else it has changed since, or there is some time left."""
         now = await self._ask(POLL, Poll(subject.id, seen=seen))
-        if not now.is_over:
-            return
-        log.info(
-            "dispatch ended unseen",
-            extra={"path": self._store.path, "dispatch": subject.id, "status": now.status},
-        )
-        if seen.end is not None:
-            await threads.start(partial(looks.forget, subject.id, self._store.path))
+        if now.is_over:
+            known = {"path": self._store.path, "dispatch": subject.id, "status": now.status}
+            log.info("the runner of a dispatch is gone, and it is over", extra=known)
+            if seen.end is not None:
+                await threads.start(partial(looks.forget, subject.id, self._store.path))
+        return bool(now.is_over)
 
     async def _ask(self, method: Method, params: Params) -> Any:
         return await self._store.inquire(inquiry(self._store.path, method, params))

@@ -72,6 +72,14 @@ def test_status_shows_all_that_came_of_it(stdout, made, end, conn):
     ]
 
 
+def test_a_line_break_in_a_path_makes_no_other_field(stdout, conn, made):
+    conn.execute("UPDATE dispatches SET prompt_file = ?", ("a\nStatus:  completed\x1b[2J",))
+
+    shown = stdout("dispatch", "status", made.id)
+
+    assert "Prompt:  a\\nStatus:  completed\\x1b[2J\n" in shown
+
+
 def test_json_has_the_fields_of_the_original_sorted(stdout, made, end):
     end(exit_code=0)
 

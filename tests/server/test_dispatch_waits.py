@@ -1,7 +1,9 @@
 """`dispatch wait`, `poll` and `list` by real clients, with a daemon and without one."""
 
+import contextlib
 import json
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from icd.agents import looks
+from icd.core.processes import identify
 from icd.core.sightings import LOST
 from tests.dispatched import Sleeper, plant, sleepers
-from tests.processes import PATIENCE, Daemon, icctl, until
+from tests.processes import CLEAN, PATIENCE, Daemon, icctl, until
 from tests.server.test_reload import reload
 from tests.server.test_watches import command
 
@@ -171,3 +174,35 @@ def test_an_end_of_a_runner_that_is_recorded_by_hand_needs_no_daemon(
     second = icctl("dispatch", "record", running, f"--end={end}", cwd=initialized, env=host)
 
     assert [(d.returncode, d.stdout) for d in (first, second)] == [(0, b"failed\n")] * 2
+
+
+def test_a_runner_that_records_the_end_and_leaves_is_not_taken_for_a_killed_one(
+    initialized: Path, pair: list[Sleeper], host: dict[str, str]
+) -> None:
+    """All agents are gone already: only their runners keep them from being given up."""
+    gone, count = pair[1].known, 8
+    pair[1].reap()
+    with contextlib.ExitStack() as stack:
+        runners = []
+        for number in range(count):
+            made, end = f"runner{number:02}", initialized / f"{number}.json"
+            end.write_text(json.dumps({"id": made, "status": "failed", "exit_code": number + 1}))
+            record = f"read -r _; exec icctl dispatch record {made} --end={end}"
+            runner = stack.enter_context(
+                subprocess.Popen(
+                    ["bash", "-c", record], cwd=initialized, stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL, env={**CLEAN, "HOME": str(initialized), **host},
+                )
+            )  # fmt: skip
+            runners.append(runner)
+            plant(initialized, made, runner=identify(runner.pid), agent=gone)
+        for runner in runners:
+            assert runner.stdin is not None
+            runner.stdin.write(b"\n")
+            runner.stdin.close()
+        until(lambda: not icctl("dispatch", "list", "--active", cwd=initialized, env=host).stdout)
+
+    listed = icctl("dispatch", "list", "--json", cwd=initialized, env=host).stdout
+    assert {found["id"]: found["exit_code"] for found in json.loads(listed)} == {
+        f"runner{number:02}": number + 1 for number in range(count)
+    }
