@@ -85,7 +85,8 @@ def test_a_name_may_hold_anything(tmp_path: Path):
         found = trees.look(process.pid)
 
         assert found is not None
-        assert (found.state, found.parent) == ("S", os.getpid())
+        assert found.parent == os.getpid()
+        assert found.state != "Z"
     finally:
         process.kill()
         process.wait()
