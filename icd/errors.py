@@ -412,6 +412,11 @@ class SpawnFailed(IcError):
     hint = "see 'icctl dispatch status'"
 
 
+class AgentUnreachable(IcError):
+    code, name = -32068, "agent_unreachable"
+    hint = "try it where the agent was started: on that machine, outside of any container"
+
+
 class LeaseHeld(IcError):
     """Somebody else's; `data` tells whose, and for how long."""
 

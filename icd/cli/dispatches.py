@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from icd.cli import render
+from icd.cli import auto_spawns, killing, render, spawning
 from icd.cli.dispatch_texts import show
 from icd.cli.dispatch_waits import wait
 from icd.cli.invocation import Ask, Caller, Local, Output, World
@@ -232,4 +232,5 @@ def _budget(spent: methods.Spent) -> str:
     return f"[budget] WARNING: {spent.used}/{spent.budget} tokens ({spent.warn_pct}% threshold)\n"
 
 
-COMMANDS = [status, list_, poll, wait, tokens, prune, record]
+STARTING = [*spawning.COMMANDS, *auto_spawns.COMMANDS, *killing.COMMANDS]
+COMMANDS = [*STARTING, status, list_, poll, wait, tokens, prune, record]

@@ -117,6 +117,8 @@ class Local(msgspec.Struct):
     """What a command does that only the caller's own process can do: look at its files."""
 
     run: Callable[[Caller], Output]
+    # What `--timeout` says is about something else than the calls.
+    has_own_timeout: bool = False
 
 
 # What `--if-database` makes of a missing database; EX_UNAVAILABLE of sysexits.h.

@@ -160,7 +160,7 @@ def rollback():
 
     def asked(phase=None, form=None, *, result=ORIGINS):
         world = World(Invocation(argv=[], cwd="/", deadline=0), json=False)
-        ask = code_rollback(world, "run00001", phase, form)
+        ask = code_rollback("run00001", phase, form or "json")
         assert (ask.method, ask.params.run_id, ask.params.phase) == (
             "artifact.origins",
             "run00001",

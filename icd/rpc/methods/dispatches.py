@@ -14,6 +14,7 @@ from icd.core.processes import Process
 from icd.core.sightings import Seen, Subject
 from icd.errors import InvalidName
 from icd.rpc.method import Context, Ended, Look, Method, Params, no_rows
+from icd.rpc.methods.auto_spawns import DUE
 from icd.rpc.methods.state import Milliseconds
 from icd.rpc.methods.watches import log
 from icd.rpc.results import Result
@@ -359,6 +360,7 @@ METHODS = [
         appends=True,
     ),
     Method("dispatch.cancel", Cancel, Document, cancel, writes=True, touches=no_rows, appends=True),
+    DUE,
     Method("dispatch.get", Get, Document, get),
     Method("dispatch.list", List, list[Document], list_),
     POLL,
