@@ -6,7 +6,7 @@ import json
 import pytest
 
 from icd.cli.artifacts import code_rollback
-from icd.cli.invocation import INPUT_BYTES, Errand, Invocation, Need, World
+from icd.cli.invocation import INPUT_BYTES, Errand, Need
 from icd.cli.main import run_errand
 from icd.core.artifacts import Origin
 from icd.rpc.dispatch import run_batch
@@ -158,9 +158,8 @@ ORIGINS = [
 def rollback():
     """What `run rollback --layer=code` would call, and how it would show the answer."""
 
-    def asked(phase=None, form=None, *, result=ORIGINS):
-        world = World(Invocation(argv=[], cwd="/", deadline=0), json=False)
-        ask = code_rollback("run00001", phase, form or "json")
+    def asked(phase=None, form="json", *, result=ORIGINS):
+        ask = code_rollback("run00001", phase, form)
         assert (ask.method, ask.params.run_id, ask.params.phase) == (
             "artifact.origins",
             "run00001",
