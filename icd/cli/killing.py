@@ -18,7 +18,8 @@ class Killed(Result):
 @click.command("kill", add_help_option=False, short_help="End agents with all they started.")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--if-running", is_flag=True, help="Pass over what has ended already.")
-def kill(world: World, *, ids: tuple[str, ...], if_running: bool) -> Local:
+@click.option("--quiet", is_flag=True, help="Print nothing, unless something fails.")
+def kill(world: World, *, ids: tuple[str, ...], if_running: bool, quiet: bool) -> Local:
     """Cancel dispatches, and end their agents with everything that these have started.
 
     All of it is asked to end (SIGTERM), and killed if it has not after 5 seconds.
@@ -41,6 +42,8 @@ def kill(world: World, *, ids: tuple[str, ...], if_running: bool) -> Local:
             with _Told(world, output):
                 target.finish()
                 done.append(Killed(target.id, "cancelled"))
+        if quiet:
+            return output
         if world.json:
             shown = render.to_json(done if len(ids) > 1 else done[0]) if done else Output(0)
         else:

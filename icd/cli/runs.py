@@ -45,6 +45,7 @@ _CREATING = [
     click.option("--actions", metavar="JSON", help="An object, kept with it; @FILE reads a file."),
     click.option("--session", metavar="SID", help="Whose it is; else $CLAUDE_SESSION_ID."),
     click.option("--auto-spawn", is_flag=True, help="Start its agents when it enters executing."),
+    click.option("--no-auto-spawn", is_flag=True, help="Do not, whatever the settings say."),
     click.option(
         "--takeover-after",
         type=DURATION,
@@ -79,6 +80,9 @@ def create(
         raise Usage("--goal is empty")
     chain = _text(world, given.pop("phases"))
     rules, actions = _text(world, given.pop("gates")), _text(world, given.pop("actions"))
+    spawns, refrains = given.pop("auto_spawn"), given.pop("no_auto_spawn")
+    if spawns and refrains:
+        raise Usage("--auto-spawn and --no-auto-spawn exclude each other")
     params = methods.Create(
         goal=goal,
         project=directory(world, project),
@@ -86,6 +90,7 @@ def create(
         gates=NOTHING if rules is None else Raw(rules.encode()),
         actions=NOTHING if actions is None else Raw(actions.encode()),
         metadata=_text(world, given.pop("metadata")),
+        auto_spawn=bool(spawns) if spawns or refrains else None,
         takeover_after_ms=takeover_after,
         **given,  # type: ignore[arg-type]
     )

@@ -200,7 +200,7 @@ def rollback(
             _continue(
                 world,
                 output,
-                ["dispatch", "kill", "--if-running", *ids],
+                ["dispatch", "kill", "--if-running", "--quiet", *ids],
                 "processes of its dispatches",
             )
         return output

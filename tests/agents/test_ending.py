@@ -206,6 +206,17 @@ def test_what_is_over_can_be_passed_over(agents):
     assert agents.run("kill", "unknown", "--if-running").returncode == 1
 
 
+def test_an_end_can_be_quiet(agents):
+    running_ = agents.sh("sleep 1000")
+
+    done = agents.run("kill", running_, "--quiet")
+    again = agents.run("kill", running_, "--quiet")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (again.returncode, again.stdout) == (1, b"")
+    assert b"dispatch is already cancelled" in again.stderr
+
+
 def test_an_agent_that_was_cancelled_in_the_database_only_can_still_be_killed(agents, daemon):
     """As a run that is rolled back does with its dispatches."""
     dispatch_id = agents.sh("sleep 1000")

@@ -70,6 +70,7 @@ def test_the_database_itself_refuses_a_second_holder(conn, create):
         (2**22, f"pid {2**22} is gone, session s"),
         (None, "process unknown, session s"),
     ],
+    ids=["alive", "gone", "unknown"],
 )
 def test_whoever_cannot_have_a_scope_is_told_who_has_it_for_how_long_and_if_it_lives(
     create, pid, told

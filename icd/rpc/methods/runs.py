@@ -51,7 +51,7 @@ class Create(Params):
     budget_warn_pct: Percent = claims.WARN_PCT
     metadata: str | None = None
     actions: Raw = field(default_factory=lambda: NOTHING)
-    auto_spawn: bool = False
+    auto_spawn: bool | None = None
     takeover_after_ms: Milliseconds | None = None
 
 
@@ -134,7 +134,7 @@ def create(ctx: Context, p: Create) -> Created:
         budget_warn_pct=p.budget_warn_pct,
         metadata=p.metadata,
         actions=_text(p.actions),
-        auto_spawn=p.auto_spawn,
+        auto_spawn=ctx.settings.auto_spawn if p.auto_spawn is None else p.auto_spawn,
     )
     made = claims.create(
         ctx.conn,
