@@ -111,7 +111,7 @@ class Document(Result):
     session: str | None = None
     owner_pid: int | None = None
     owner_liveness: Liveness | None = None
-    skipped: tuple[str, ...] = ()
+    skipped: list[str] = []
 
 
 class Found(Result):
@@ -154,7 +154,7 @@ def status(ctx: Context, p: Status) -> Document:
     run = runs.require(ctx.conn, p.run_id)
     found = document(run)
     found.owner_liveness = None if run.owner is None else processes.liveness(run.owner)
-    found.skipped = tuple(sorted(transitions.skipped(ctx.conn, run.id)))
+    found.skipped = sorted(transitions.skipped(ctx.conn, run.id))
     return found
 
 

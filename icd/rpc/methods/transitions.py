@@ -80,8 +80,8 @@ class RolledBack(Result):
     marked_artifacts: int | None = None
     failed_agents: int | None = None
     cancelled_dispatches: int | None = None
-    dispatches: tuple[str, ...] = ()
-    cleared_skips: tuple[str, ...] = ()
+    dispatches: list[str] = []
+    cleared_skips: list[str] = []
 
 
 def advance(ctx: Context, p: AdvanceRun) -> Advance:
@@ -139,8 +139,8 @@ def rollback(ctx: Context, p: Rollback) -> RolledBack:
         marked_artifacts=done.artifacts,
         failed_agents=done.agents,
         cancelled_dispatches=len(done.dispatches),
-        dispatches=tuple(done.dispatches),
-        cleared_skips=tuple(done.skips),
+        dispatches=list(done.dispatches),
+        cleared_skips=list(done.skips),
     )
 
 
