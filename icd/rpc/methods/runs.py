@@ -111,7 +111,7 @@ class Document(Result):
     session: str | None = None
     owner_pid: int | None = None
     owner_liveness: Liveness | None = None
-    skipped: list[str] = []
+    skipped: list[str] = field(default_factory=list)
 
 
 class Found(Result):
