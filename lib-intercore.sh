@@ -37,14 +37,16 @@ fi
 
 # _intercore_call TO ARGUMENT...
 # Run icctl; TO says where its stdout goes: `-` nowhere else, `.` is dropped, or a variable's name.
-# What `_intercore_stdin` holds is its input.  The status is icctl's, or 69 if it is unavailable.
+# What `_intercore_stdin` holds is its input.  `_intercore_alone` asks for a process of its own, and
+# `unlimited` for one without a deadline.  The status is icctl's, or 69 if it is unavailable.
 _intercore_call() {
     local _intercore_to=$1 _intercore_out='' _intercore_status=0
     shift
     [[ $_intercore_to == [-.] ]] || printf -v "$_intercore_to" '' || return 3
     _intercore_find || return "$_intercore_unavailable"
-    set -- --if-database "--timeout=$INTERCORE_TIMEOUT" "$@"
-    if _intercore_is_helped "$@"; then
+    [[ ${_intercore_alone-} == unlimited ]] || set -- "--timeout=$INTERCORE_TIMEOUT" "$@"
+    set -- --if-database "$@"
+    if [[ -z ${_intercore_alone-} ]] && _intercore_is_helped "$@"; then
         _intercore_ask "$@" || _intercore_status=$?
         [[ $_intercore_to != - || -z $_intercore_out ]] || printf '%s\n' "$_intercore_out" ||
             _intercore_status=2
@@ -84,7 +86,7 @@ _intercore_find() {
 
 # Become the program: only for subshells.  Variables count whether they are exported or not.
 _intercore_become() {
-    export INTERCORE_DB INTERCORE_MODE INTERCORE_SOCKET CLAUDE_SESSION_ID
+    export INTERCORE_DB INTERCORE_MODE INTERCORE_SOCKET INTERCORE_LOCK_DIR CLAUDE_SESSION_ID
     if [[ -n ${_intercore_stdin-} ]]; then
         exec "$_intercore_program" "$@" <<<"$_intercore_stdin"
     else
@@ -357,14 +359,244 @@ intercore_events_cursor_reset() {
     _intercore_default 0 "$_intercore_status"
 }
 
-# --- runs: the verbs belong to a later release; until then these return 3, or 1 if unavailable ---
+# --- locks: these need no database; without a program, the shell does what icctl would do ---
 
-# intercore_run_create ARGUMENT..., and so on: prints what `icctl run create` prints.
-intercore_run_create() { _intercore_pass run create "$@"; }
-intercore_run_list() { _intercore_pass run list "$@"; }
-intercore_run_status() { _intercore_pass run status "$@"; }
-intercore_run_agent_list() { _intercore_pass run agent list "$@"; }
-intercore_run_agent_update() { _intercore_pass run agent update "$@"; }
+# intercore_lock NAME SCOPE [TIMEOUT]
+# Takes a lock for this shell, waiting for TIMEOUT, 1s if it is left out.  0 it is held now, until
+# intercore_unlock or the end of the shell; 1 somebody else holds it, who is named on stderr; 2 could
+# not tell; 3 a mistake in the arguments.
+intercore_lock() {
+    local _intercore_status=127
+    if _intercore_find; then
+        _intercore_status=0
+        (_intercore_become --if-database lock acquire "--timeout=${3:-1s}" \
+            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}") >/dev/null || _intercore_status=$?
+    fi
+    (( _intercore_status > 3 )) || return "$_intercore_status"
+    (_intercore_lock_here "${1-}" "${2-}" "${3:-1s}") # no program, or one that does not start
+}
+
+# intercore_unlock NAME SCOPE
+# Gives a lock of this shell back.  0 always; a line on stderr if it could not.
+intercore_unlock() {
+    local _intercore_status=127 _intercore_err=''
+    if _intercore_find; then
+        _intercore_status=0
+        _intercore_err=$(_intercore_become --if-database lock release \
+            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}" 2>&1 >/dev/null) ||
+            _intercore_status=$?
+    fi
+    case $_intercore_status in
+        0 | 1) ;; # not held, or by somebody else by now
+        2 | 3) printf '%s\n' "$_intercore_err" >&2 ;;
+        *) (_intercore_unlock_here "${1-}" "${2-}") || return 0 ;;
+    esac
+}
+
+# intercore_lock_clean [OLDER_THAN]
+# Removes locks whose owner is dead, taken 5s ago or OLDER_THAN; there is no need to, for whoever asks
+# for one gets it.  0 always; a line on stderr if it could not.
+intercore_lock_clean() {
+    local _intercore_status=127
+    if _intercore_find; then
+        _intercore_status=0
+        (_intercore_become --if-database lock clean "--older-than=${1:-5s}") >/dev/null || _intercore_status=$?
+    fi
+    (( _intercore_status > 3 )) || return 0
+    (_intercore_clean_here "${1:-5s}") || return 0
+}
+
+# --- leases: claims of work that outlive processes ---
+
+# intercore_lease_acquire [-v VAR] NAME SCOPE TTL [OWNER]
+# Claims work and prints the fencing token.  0 it is yours now, or still; 1 somebody else has it, and
+# is named on stderr, or unavailable: then nobody can have it; 2 could not tell.  Without OWNER, the
+# session is it, CLAUDE_SESSION_ID; without that, 3.
+intercore_lease_acquire() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 lease acquire "--ttl=${3-}" ${4:+"--owner=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_lease_renew NAME SCOPE [TTL] [OWNER] [TOKEN]
+# Moves the deadline of a claim.  0 still yours; 1 it is lost, or unavailable; 2 could not tell.
+intercore_lease_renew() {
+    local _intercore_to=.
+    _intercore_answer 1 lease renew ${3:+"--ttl=$3"} ${4:+"--owner=$4"} ${5:+"--token=$5"} \
+        -- "${1-}" "${2-}"
+}
+
+# intercore_lease_release NAME SCOPE [OWNER] [TOKEN]
+# Gives a claim up.  0 done, or nobody had it, or unavailable; 1 somebody else has it; 2 not done.
+intercore_lease_release() {
+    local _intercore_to=.
+    _intercore_answer 0 lease release ${3:+"--owner=$3"} ${4:+"--token=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_lease_list [-v VAR] [NAME] [SCOPE]
+# Prints a line for each claim: name, scope, owner, token and unix time of the deadline, separated by
+# tabs; nothing if there is none, or unavailable: 0.  2 could not tell.
+intercore_lease_list() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 lease list -- ${1+"$@"}
+}
+
+# --- runs: what agents work on ---
+
+# intercore_run_create [-v VAR] ARGUMENT..., and so on
+# Take the arguments of `icctl run create` and so on, and print what that prints.  1 an expected no,
+# or unavailable; 2 could not tell.
+intercore_run_create() { _intercore_pass 2 run create ${1+"$@"}; }
+intercore_run_list() { _intercore_pass 2 run list ${1+"$@"}; }
+intercore_run_status() { _intercore_pass 2 run status ${1+"$@"}; }
+intercore_run_snapshot() { _intercore_pass 2 run snapshot ${1+"$@"}; }
+intercore_run_agent_list() { _intercore_pass 3 run agent list ${1+"$@"}; }
+intercore_run_agent_update() { _intercore_pass 3 run agent update ${1+"$@"}; }
+
+# intercore_run_current [-v VAR] [PROJECT]
+# Prints the run that is under way in a project, or here.  1 there is none, or unavailable.
+intercore_run_current() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run current ${1:+"--project=$1"}
+}
+
+# intercore_run_phase [-v VAR] RUN
+# Prints the phase that a run is in.  1 there is no such run, or unavailable.
+intercore_run_phase() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run phase -- "${1-}"
+}
+
+# intercore_run_advance [-v VAR] RUN [PRIORITY] [IF_PHASE]
+# Goes on to the next phase, if it is in IF_PHASE; prints what happened, as JSON.  0 advanced;
+# 1 blocked, paused, over, in another phase, no such run, or unavailable; 2 could not tell.
+intercore_run_advance() {
+    local _intercore_to=- _intercore_alone=yes # whoever advances starts the agents
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run advance --json ${2:+"--priority=$2"} ${3:+"--if-phase=$3"} -- "${1-}"
+}
+
+# intercore_run_skip RUN PHASE REASON [ACTOR]
+# Passes over a phase ahead.  0 noted; 1 not ahead, no such run, or unavailable.
+intercore_run_skip() {
+    local _intercore_to=-
+    _intercore_answer 1 run skip "--reason=${3-}" ${4:+"--actor=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_run_agent_add [-v VAR] RUN TYPE [NAME] [DISPATCH]
+# Notes that an agent works on a run, and prints its id.  1 no such run, or unavailable.
+intercore_run_agent_add() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run agent add ${2:+"--type=$2"} ${3:+"--name=$3"} ${4:+"--dispatch-id=$4"} \
+        -- "${1-}"
+}
+
+# intercore_run_artifact_add [-v VAR] RUN PHASE FILE [TYPE]
+# Notes what a run has produced, and prints the artifact's id.  1 no such run, or unavailable.
+intercore_run_artifact_add() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run artifact add "--phase=${2-}" "--path=${3-}" ${4:+"--type=$4"} -- "${1-}"
+}
+
+# intercore_run_tokens [-v VAR] RUN, intercore_run_budget [-v VAR] RUN
+# Print what a run has used, and its budget, as JSON.  1 the budget is used up, or unavailable.
+intercore_run_tokens() { _intercore_pass 3 run tokens --json ${1+"$@"}; }
+intercore_run_budget() { _intercore_pass 3 run budget --json ${1+"$@"}; }
+
+# intercore_run_rollback [-v VAR] RUN PHASE [REASON], intercore_run_rollback_dry [-v VAR] RUN PHASE
+# Goes back to an earlier phase, or only tells what that would do; prints it as JSON.  1 that is not
+# behind, no such run, or unavailable.
+intercore_run_rollback() {
+    local _intercore_to=- _intercore_alone=unlimited # and then ends processes, which takes its time
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback "--to-phase=${2-}" ${3:+"--reason=$3"} -- "${1-}"
+}
+intercore_run_rollback_dry() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback --dry-run "--to-phase=${2-}" -- "${1-}"
+}
+
+# intercore_run_code_rollback [-v VAR] RUN [PHASE]
+# Prints which files belong to the phases of a run, or to one of them, as JSON.  1 no such run, or
+# unavailable.
+intercore_run_code_rollback() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback --layer=code ${2:+"--phase=$2"} -- "${1-}"
+}
+
+# --- gates: may a run go on? ---
+
+# intercore_gate_check RUN [PRIORITY]
+# 0 yes, or unavailable; 1 no, over, or no such run; 2 could not tell.
+intercore_gate_check() {
+    local _intercore_to=.
+    _intercore_answer 0 gate check ${2:+"--priority=$2"} -- "${1-}"
+}
+
+# intercore_gate_override RUN REASON
+# Goes on though a gate is closed, and prints from where to where.  0 done, or unavailable; 1 over, or
+# no such run; 2 not done.
+intercore_gate_override() {
+    local _intercore_to=-
+    _intercore_answer 0 gate override "--reason=${2-}" -- "${1-}"
+}
+
+# --- dispatches: agents and their processes ---
+
+# intercore_dispatch_spawn [-v VAR] TYPE PROJECT PROMPT_FILE [OUTPUT] [NAME]
+# Starts an agent and prints the dispatch's id.  1 unavailable; 2 not started.
+intercore_dispatch_spawn() {
+    local _intercore_to=- _intercore_alone=unlimited # a --timeout would be the agent's
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 dispatch spawn "--type=${1:-codex}" ${2:+"--project=$2"} \
+        "--prompt-file=${3-}" ${4:+"--output=$4"} "--name=${5:-codex}"
+}
+
+# intercore_dispatch_status [-v VAR] ID
+# Prints a dispatch as JSON.  1 there is none, or unavailable.
+intercore_dispatch_status() { _intercore_pass 3 dispatch status --json ${1+"$@"}; }
+
+# intercore_dispatch_wait ID [TIMEOUT]
+# Blocks until a dispatch has ended, for ever if no TIMEOUT is given.  0 completed or cancelled;
+# 1 failed, time is up, no such dispatch, or unavailable; 2 could not tell.
+intercore_dispatch_wait() {
+    local _intercore_to=. _intercore_alone=unlimited
+    _intercore_answer 1 dispatch wait ${2:+"--timeout=$2"} -- "${1-}"
+}
+
+# intercore_dispatch_list_active [-v VAR]
+# Prints a line for each that has not ended: id, status, type and name, separated by tabs; nothing if
+# there is none, or unavailable: 0.  2 could not tell.
+intercore_dispatch_list_active() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 dispatch list --active
+}
+
+# intercore_dispatch_kill ID
+# Ends an agent with all it has started.  0 always; a line on stderr if it could not tell.
+intercore_dispatch_kill() {
+    local _intercore_alone=unlimited _intercore_err='' _intercore_status=0
+    _intercore_err=$(_intercore_call . dispatch kill -- "${1-}" 2>&1) || _intercore_status=$?
+    case $_intercore_status in
+        0 | 1 | "$_intercore_unavailable") ;; # one that is over, or never was, is not there either
+        *) printf '%s\n' "$_intercore_err" >&2 ;;
+    esac
+}
+
+# intercore_dispatch_tokens ID IN OUT [CACHE]
+# Says what a dispatch has used.  0 noted; 1 there is none, or unavailable; 2 not noted.
+intercore_dispatch_tokens() {
+    local _intercore_to=-
+    _intercore_answer 1 dispatch tokens ${2:+"--in=$2"} ${3:+"--out=$3"} ${4:+"--cache=$4"} -- "${1-}"
+}
 
 # --- what the functions share ---
 
@@ -372,6 +604,15 @@ intercore_run_agent_update() { _intercore_pass run agent update "$@"; }
 _intercore_default() {
     [[ $2 == "$_intercore_unavailable" ]] && return "$1"
     return "$2"
+}
+
+# _intercore_answer DEFAULT ARGUMENT...
+# What icctl prints goes where `_intercore_to` says; its status, or the default if it is unavailable.
+_intercore_answer() {
+    local _intercore_otherwise=$1 _intercore_status=0
+    shift
+    _intercore_call "$_intercore_to" "$@" || _intercore_status=$?
+    _intercore_default "$_intercore_otherwise" "$_intercore_status"
 }
 
 _intercore_events() {
@@ -382,12 +623,12 @@ _intercore_events() {
     _intercore_default 0 "$_intercore_status"
 }
 
+# _intercore_pass COUNT WORD... [-v VAR] ARGUMENT...: COUNT words of a command, then the caller's.
 _intercore_pass() {
-    local _intercore_answer _intercore_status=0
-    _intercore_call _intercore_answer "$@" || _intercore_status=$?
-    # A usage text is not an answer.
-    [[ $_intercore_status == 3 || -z $_intercore_answer ]] || printf '%s\n' "$_intercore_answer"
-    _intercore_default 1 "$_intercore_status"
+    local _intercore_to=- _intercore_words=("${@:2:$1}")
+    shift "$(( $1 + 1 ))"
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 "${_intercore_words[@]}" ${1+"$@"}
 }
 
 # _intercore_remove STATUS GLOB: remove legacy guards and files, if there is nothing else.
@@ -440,4 +681,233 @@ _intercore_claim_file() {
 
 _intercore_mtime() {
     command stat -c %Y -- "$1" 2>/dev/null
+}
+
+# --- locks without a program: the rules are those of icd/locks/locking.py; only for subshells ---
+
+# As `hostname -s`; $HOSTNAME may have come from elsewhere with the environment.
+_intercore_host() {
+    local _intercore_line=''
+    IFS= read -r _intercore_line 2>/dev/null </proc/sys/kernel/hostname
+    printf '%s' "${_intercore_line%%.*}"
+}
+
+# Sets what all of them need, and checks the words and the directories.
+_intercore_locks() {
+    set +eu
+    umask 077
+    base=${INTERCORE_LOCK_DIR:-/tmp/intercore/locks} name=$1 scope=$2
+    host='' boot='' pidns='' start=''
+    IFS= read -r host 2>/dev/null </proc/sys/kernel/hostname
+    IFS= read -r boot 2>/dev/null </proc/sys/kernel/random/boot_id
+    pidns=$(command readlink "/proc/$$/ns/pid" 2>/dev/null)
+    _intercore_process "$$" && start=${process[19]}
+    if [[ -z $start ]]; then
+        printf '%s\n' "intercore: locks need /proc, and a shell that has not ended" >&2
+        return 2
+    fi
+    local word
+    for word in "$name" "$scope"; do
+        if [[ -z $word || $word == . || $word == *..* || $word == *[/\\[:cntrl:]]* || $name == .work ]]
+        then
+            printf '%s\n' "intercore: invalid lock name or scope" >&2
+            return 2
+        fi
+    done
+    lock=$base/$name/$scope
+    unique=$base/.work/$$.$start.$BASHPID-$RANDOM$RANDOM$RANDOM
+}
+
+# Whether a directory is there, made if need be, and ours alone.
+_intercore_own() {
+    local mode
+    [[ $2 != make || -d $1 ]] || command mkdir -m 700 -- "$1" 2>/dev/null
+    [[ -e $1 || -L $1 || $2 == make ]] || return 1
+    mode=$(command stat -c %a -- "$1" 2>/dev/null) || mode=777
+    [[ -d $1 && ! -L $1 && -O $1 ]] && (( (8#$mode & 8#22) == 0 )) && return 0
+    printf '%s\n' "intercore: $1 is no directory that only we can write to" >&2
+    exit 2
+}
+
+# _intercore_own_all make|look [NAME]: all directories on the way, from the top.
+_intercore_own_all() {
+    [[ $base != /tmp/intercore/locks ]] || _intercore_own /tmp/intercore "$1" || return 1
+    _intercore_own "$base" "$1" && _intercore_own "$base/.work" make || return 1
+    [[ -z ${2-} ]] || _intercore_own "$base/$2" "$1"
+}
+
+# The fields of /proc/PID/stat that follow the name: the state is the first, the start the 20th.
+_intercore_process() {
+    local line=''
+    process=()
+    IFS= read -r -d '' line 2>/dev/null <"/proc/$1/stat"
+    [[ $line == *') '* ]] && read -r -a process <<<"${line##*) }"
+}
+
+# Look at a lock: 0 held, and `owner`, `pid`, `age` and `liveness` say by whom; 1 free.
+_intercore_look() {
+    local data='' created now its_host its_boot its_pidns its_start
+    owner='' pid='' age=0 liveness=unknown
+    [[ -e $1 || -L $1 ]] || return 1
+    [[ ! -f $1/owner.json || -L $1/owner.json ]] || IFS= read -r -d '' -n 8192 data 2>/dev/null <"$1/owner.json"
+    printf -v now '%(%s)T' -1
+    _intercore_field owner owner '"([^"\\]*)"'
+    _intercore_field pid pid '([0-9]{1,9})'
+    _intercore_field created created '([0-9]{1,12})'
+    _intercore_field its_host host '"([^"\\]*)"'
+    _intercore_field its_start start '([0-9]{1,18})'
+    _intercore_field its_boot boot '"([^"\\]*)"'
+    _intercore_field its_pidns pidns '"([^"\\]*)"'
+    if [[ -z $pid || -z $owner ]]; then
+        owner='' # nobody knows whose it is, and so it is never broken
+        created=$(_intercore_mtime "$1") || return 1
+    fi
+    age=$(( now - ${created:-now} ))
+    [[ -n $owner ]] || return 0
+    _intercore_judge
+}
+
+_intercore_field() {
+    local pattern="\"$2\": ?$3"
+    if [[ $data =~ $pattern ]]; then printf -v "$1" '%s' "${BASH_REMATCH[1]}"; else printf -v "$1" ''; fi
+}
+
+# As `liveness` in icd/locks/owners.py: dead only if that is certain.
+_intercore_judge() {
+    if [[ -z $boot || -z $pidns || $its_boot != "$boot" || $its_pidns != "$pidns" ]]; then
+        [[ ${its_host%%.*} == "${host%%.*}" ]] || return 0
+        [[ $its_host != *.* || $host != *.* || $its_host == "$host" ]] || return 0
+    fi
+    if [[ -n $its_boot && -n $boot && $its_boot != "$boot" ]]; then
+        liveness=dead
+    elif [[ -n $its_pidns && $its_pidns != "$pidns" ]]; then
+        return 0
+    elif (( 10#$pid == 0 )); then
+        liveness=dead
+    elif ! _intercore_process "$pid"; then
+        [[ -e /proc/$pid ]] || kill -0 "$pid" 2>/dev/null || liveness=dead
+    elif [[ ${process[0]} == [ZX] ]] && (( process[17] <= 1 )); then
+        liveness=dead
+    elif [[ ${its_start:-0} != 0 && ${process[19]} != "$its_start" ]]; then
+        liveness=dead
+    else
+        liveness=alive
+    fi
+}
+
+# _intercore_gone SECONDS LOCK NAME CONDITION...: remove a lock if, under the flock, which is waited
+# for so long, the condition holds.
+_intercore_gone() {
+    local wait=$1 path=$2 top=$base/$3 fd
+    shift 3
+    command -v flock >/dev/null || return 1 # then nobody may remove anything
+    while [[ -d $top ]]; do
+        exec {fd}<"$top" || return 1
+        if ! command flock -w "$wait" "$fd"; then
+            exec {fd}<&-
+            return 1
+        fi
+        if [[ /proc/self/fd/$fd -ef $top ]]; then
+            _intercore_look "$path" && "$@" && command mv -T -- "$path" "$unique" 2>/dev/null
+            set -- $?
+            exec {fd}<&-
+            command rm -rf -- "$unique"
+            return "$1"
+        fi
+        exec {fd}<&-
+    done
+    return 1
+}
+
+_intercore_is_dead() { [[ $liveness == dead ]]; }
+_intercore_is_ours() { [[ ${owner%%:*} == "$$" && $liveness == alive ]]; }
+_intercore_is_forsaken() {
+    if [[ -z $owner ]]; then (( age >= 5 && age * 1000 >= older )); return; fi
+    [[ $liveness == dead ]] && (( age * 1000 >= older ))
+}
+
+# Milliseconds, from a duration such as 500ms, 5s or 2m.
+_intercore_milliseconds() {
+    case $1 in
+        *[!0-9]*ms | ms) ;;
+        *ms) ms=$(( 10#${1%ms} )); return ;;
+        *[!0-9]*[smh] | [smh]) ;;
+        *s) ms=$(( 10#${1%s} * 1000 )); return ;;
+        *m) ms=$(( 10#${1%m} * 60000 )); return ;;
+        *h) ms=$(( 10#${1%h} * 3600000 )); return ;;
+    esac
+    printf '%s\n' "intercore: invalid duration '$1': write 500ms, 5s or 2m" >&2
+    return 3
+}
+
+# Milliseconds since boot: no clock that anybody sets.
+_intercore_uptime() {
+    local line
+    read -r line _ </proc/uptime
+    uptime=$(( 10#${line/./} * 10 ))
+}
+
+_intercore_lock_here() {
+    local base name scope host boot pidns start lock unique process owner pid age liveness
+    local ms uptime deadline text now left tries=0 nap
+    _intercore_milliseconds "$3" || return
+    _intercore_locks "$1" "$2" || return
+    _intercore_uptime
+    deadline=$(( uptime + ms ))
+    _intercore_own_all make "$name" || return 2
+    exec {nap}<> <(:) # a pipe that says nothing: to wait for it takes no process, as sleep would
+    while :; do
+        if [[ ! -e $lock && ! -L $lock ]]; then
+            printf -v now '%(%s)T' -1
+            printf -v text '{"pid":%d,"host":"%s","owner":"%s","created":%d,"start":%d,"boot":"%s","pidns":"%s"}' \
+                "$$" "${host%%.*}" "$$:${host%%.*}" "$now" "$start" "$boot" "$pidns"
+            # Whole or not at all, and only to where nothing is: the status of mv does not tell.
+            if ! { command mkdir -m 700 -- "$unique" && printf '%s' "$text" >"$unique/owner.json"; }; then
+                command rm -rf -- "$unique"
+                return 2
+            fi
+            if command mv -nT -- "$unique" "$lock" 2>/dev/null; [[ ! -e $unique ]]; then
+                _intercore_look "$lock" && _intercore_is_ours && return 0
+            fi
+            command rm -rf -- "$unique"
+            [[ -d $base/$name ]] || _intercore_own_all make "$name"
+        fi
+        _intercore_uptime
+        left=$(( deadline - uptime ))
+        if _intercore_look "$lock"; then
+            if [[ $liveness == dead ]] && _intercore_gone 0.01 "$lock" "$name" _intercore_is_dead; then
+                continue
+            fi
+            if (( left <= 0 )); then
+                printf '%s\n' "intercore: lock $name/$scope is held by process ${pid:-?} (owner ${owner:-unknown}) for $age s; liveness: $liveness" >&2
+                return 1
+            fi
+            (( left < 20 )) || left=20
+            read -r -t "0.0$(( left / 10 ))$(( left % 10 ))" -u "$nap" _
+        elif (( left <= 0 && ++tries > 3 )); then
+            printf '%s\n' "intercore: lock $name/$scope goes from hand to hand" >&2
+            return 1
+        fi
+    done
+}
+
+_intercore_unlock_here() {
+    local base name scope host boot pidns start lock unique process owner pid age liveness
+    _intercore_locks "$1" "$2" && _intercore_own_all look "$name" || return
+    _intercore_gone 2 "$lock" "$name" _intercore_is_ours && return
+    if _intercore_look "$lock" && _intercore_is_ours; then # there is no flock, or somebody keeps it
+        printf '%s\n' "intercore: lock $name/$scope could not be released; it ends with this shell" >&2
+    fi
+}
+
+_intercore_clean_here() {
+    local base name scope host boot pidns start lock unique process owner pid age liveness
+    local ms older path
+    _intercore_milliseconds "$1" && _intercore_locks any any && _intercore_own_all look || return
+    older=$ms
+    while IFS= read -r path; do
+        name=${path%/*} name=${name##*/}
+        _intercore_own "$base/$name" look && _intercore_look "$path" && _intercore_is_forsaken &&
+            _intercore_gone 2 "$path" "$name" _intercore_is_forsaken
+    done < <(command find "$base" -mindepth 2 -maxdepth 2 -type d ! -path "$base/.work/*" 2>/dev/null)
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from icctl import hot
 from icctl.following import following
 from icd import __version__, config
+from icd.cli import commands
 from icd.cli.invocation import LOOK_AGAIN_SECONDS, Ask, Errand, Invocation, Need, Output, Plan
 from icd.cli.main import advance, plan, run_errand
 from icd.db import paths
@@ -39,11 +40,11 @@ def run_here(request: hot.Request, limit: float) -> int:
     for piece in output.more or ():
         if not request.deliver(piece, b""):
             break
-    if output.exit in FAILURES:
+    if output.exit in FAILURES and not output.borrowed:
         from icctl.failures import note
         from icctl.sentences import context
 
-        note(context(request.argv))
+        note(context(request.argv, commands.SINGLES))
     if owed:
         _run_hooks(owed, os.environ.get("HOME"))
     return output.exit
@@ -143,6 +144,7 @@ def _invocation(request: hot.Request, limit: float) -> Invocation:
     found = Invocation(
         argv=request.argv,
         cwd=os.getcwd(),
+        began=request.began,
         deadline=time.monotonic() + limit,
         program=request.program,
         door=request.door.decode().replace("-", " "),

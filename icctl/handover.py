@@ -59,6 +59,7 @@ class Handover:
             raise hot.GiveUp(ENDINGS[self.reason], self.limit)
         request = hot.Request(argv, self.program, hot.world())
         request.door = self.door
+        request.began = self.deadline - self.limit
         if self.reason == "-":
             return hot.run(request)
         request.id = self.id

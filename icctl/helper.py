@@ -107,7 +107,7 @@ class Kept(hot.Request):
         """The reason to hand over, or nothing if there is an answer."""
         self.deadline = time.monotonic() + limit
         try:
-            if hot.chosen_mode() == b"direct" or "--no-daemon" in hot.before_dashes(self.argv):
+            if hot.stays_here(self.argv):
                 return "-"
             while not isinstance(answer := hot.ask(self, self.deadline), int):
                 if answer is None:

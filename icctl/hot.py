@@ -19,18 +19,14 @@ from icd import __version__
 
 ENOENT, EACCES, EPERM, EPIPE, EBADF, ENOTDIR = 2, 13, 1, 32, 9, 20
 EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, ENOTCONN = 97, 111, 104, 107
-ABSENT = (ENOENT, ECONNREFUSED, ENOTDIR)
-FORBIDDEN = (EPERM, EACCES, EAFNOSUPPORT)
+ABSENT, FORBIDDEN = (ENOENT, ECONNREFUSED, ENOTDIR), (EPERM, EACCES, EAFNOSUPPORT)
 # Reading or writing failed because the peer closed before it had read our request.
 NOT_EXECUTED = (EPIPE, ECONNRESET, ENOTCONN)
 # Whoever was to read our output has left, and did not want it.
 GONE = (EPIPE, EBADF)
 NOT_SENT = False
-DEFAULT_MS = 5000
-MARGIN = 0.05
-MAX_MS = 300_000
-PART_BYTES = 1 << 28
-LINE_BYTES = 64
+DEFAULT_MS, MAX_MS, MARGIN = 5000, 300_000, 0.05
+PART_BYTES, LINE_BYTES = 1 << 28, 64
 HANDOVER = b"INTERCORE_HANDOVER"
 ENVIRONMENT = (b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME")
 Need = tuple[bytes, int, bytes]  # kind, limit, path
@@ -89,10 +85,8 @@ class Request:
 
     def __init__(self, argv: list[str], program: str, world: list[bytes]) -> None:
         encoding = sys.getfilesystemencoding()
-        self.argv = argv
-        self.program = program
-        self.world = world
-        self.id = posix.urandom(12).hex()
+        self.argv, self.program, self.world = argv, program, world
+        self.id, self.began = posix.urandom(12).hex(), time.monotonic()
         self.inputs: list[Input] = []
         self.fields = [
             b"n" + program.encode(encoding, "surrogateescape"),
@@ -109,14 +103,12 @@ class Request:
         margin = min(MARGIN, (deadline - time.monotonic()) / 10)
         fields = [b"i" + self.id.encode(), b"v" + self.door, *self.fields]
         fields.append(b"t%d" % ((deadline - margin) * 1000))
-        tail: list[bytes] = []
-        for kind, path, content in self.inputs:
-            if isinstance(content, int):
-                fields.append(b"x%d:%b" % (content, path))
-            else:
-                fields.append(b"%b%d:%b" % (kind, len(content), path))
-                tail.append(content)
-        return b"\0".join([b"ic1 %d" % len(fields), *fields, b""]) + b"".join(tail)
+        tail = b""
+        if self.inputs:
+            from icctl.inputs import attach
+
+            tail = attach(self.inputs, fields)
+        return b"\0".join([b"ic1 %d" % len(fields), *fields, b""]) + tail
 
     def attach(self, need: Need) -> None:
         from icctl.inputs import read
@@ -133,14 +125,9 @@ class Request:
 
     def run_here(self, limit: float) -> int:
         """Run the command in this process.  Only now is the rest of Python worth its price."""
-        try:
-            from icctl.direct import run_here
-        except ImportError:  # click or msgspec live where only `site` looks
-            import site
+        from icctl.here import run
 
-            site.main()
-            from icctl.direct import run_here
-        return run_here(self, limit)
+        return run(self, limit)
 
 
 # An exit status, a need for input, the request to go on with, or None for "run it there".
@@ -159,11 +146,28 @@ def world() -> list[bytes]:
 
 
 def run(request: Request) -> int:
-    mode = chosen_mode()
     limit = timeout_ms(request.argv) / 1000
-    if mode == b"direct" or "--no-daemon" in before_dashes(request.argv):
+    if stays_here(request.argv):
         return request.run_here(limit)
-    return insist(request, limit, time.monotonic() + limit, alone=mode == b"daemon")
+    return insist(request, limit, request.began + limit, alone=chosen_mode() == b"daemon")
+
+
+def stays_here(argv: list[str]) -> bool:
+    """Locks are no business of a daemon, and their --timeout is not about one."""
+    words = before_dashes(argv)
+    is_local = plain(words)[:1] in (["lock"], ["hold"])
+    return is_local or chosen_mode() == b"direct" or "--no-daemon" in words
+
+
+def plain(words: list[str]) -> list[str]:
+    """Those that are neither flags nor the value of one: the verb comes first."""
+    found, rest = [], iter(words)
+    for word in rest:
+        if word in {"--db", "--timeout"}:
+            next(rest, None)
+        elif word[:1] != "-":
+            found.append(word)
+    return found
 
 
 def chosen_mode() -> bytes:
@@ -226,12 +230,8 @@ class Reply:
     """What the daemon sends back, delivered only once a part of it is complete."""
 
     def __init__(self, request: Request, sock: socket, deadline: float, *, sent: bool) -> None:
-        self.request = request
-        self.sock = sock
-        self.deadline = deadline
-        self.sent = sent
-        self.started = False
-        self.streaming = False
+        self.request, self.sock, self.deadline, self.sent = request, sock, deadline, sent
+        self.started = self.streaming = False
         self.buffer = b""
 
     def read(self) -> Answer:

@@ -13,6 +13,18 @@ def read(kind: bytes, limit: int, path: bytes) -> tuple[bytes, bytes, bytes | in
     return b"f", path, read_file(path, limit)
 
 
+def attach(inputs: list[tuple[bytes, bytes, bytes | int]], fields: list[bytes]) -> bytes:
+    """Announce inputs in the fields of a frame; what follows the fields is returned."""
+    tail: list[bytes] = []
+    for kind, path, content in inputs:
+        if isinstance(content, int):
+            fields.append(b"x%d:%b" % (content, path))
+        else:
+            fields.append(b"%b%d:%b" % (kind, len(content), path))
+            tail.append(content)
+    return b"".join(tail)
+
+
 def read_file(path: bytes, limit: int) -> bytes | int:
     try:
         fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)

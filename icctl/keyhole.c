@@ -114,22 +114,34 @@ static int64_t milliseconds(const char *text)
     return found < MAX_MS ? found : MAX_MS;
 }
 
+/* The first word that is neither a flag nor the value of one. */
+static const char *verb(const struct call *c)
+{
+    for (const char *word = next_word(c, NULL); word; word = next_word(c, word)) {
+        if (*word != '-') return word;
+        if (strcmp(word, "--db") && strcmp(word, "--timeout")) continue;
+        if (!(word = next_word(c, word))) break;
+    }
+    return "";
+}
+
 /* Give a call whose fields are there its id and its time; false if it is not for us. */
 static bool begin(struct call *c)
 {
     const char *mode = getenv("INTERCORE_MODE"), *value = NULL;
+    bool ours = strcmp(verb(c), "lock") && strcmp(verb(c), "hold"); /* no business of a daemon */
     unsigned char random[12];
     if (getrandom(random, sizeof random, 0) != sizeof random) fail("no random numbers");
     for (size_t i = 0; i < sizeof random; i++) sprintf(c->id + 2 * i, "%02x", random[i]);
     for (const char *word = next_word(c, NULL); word; word = next_word(c, word)) {
-        if (!strcmp(word, "--no-daemon")) return false;
+        if (!strcmp(word, "--no-daemon")) ours = false;
         if (!strncmp(word, "--timeout=", 10)) value = word + 10;
-        if (!strcmp(word, "--timeout") && !(value = word = next_word(c, word))) return false;
+        if (!strcmp(word, "--timeout") && !(value = word = next_word(c, word))) break;
     }
     c->limit = value ? milliseconds(value) : DEFAULT_MS;
     c->deadline = now() + c->limit;
     if (mode && *mode && strcmp(mode, "auto") && strcmp(mode, "daemon")) return false;
-    return c->limit > 0;
+    return ours && c->limit > 0;
 }
 
 static void frame(struct call *c, FILE *f)

@@ -3,7 +3,7 @@
 import posix
 
 from icctl.failures import note
-from icctl.hot import Request, say, sockets, timeout_ms, world
+from icctl.hot import Request, plain, say, sockets, timeout_ms, world
 from icd import __version__
 
 # What happened, and what to do.
@@ -59,8 +59,7 @@ def _listening() -> str:
     return found[0]
 
 
-def context(argv: list[str]) -> str:
-    """The verb, as far as it can be told without knowing the commands."""
-    pairs = zip(["", *argv], argv, strict=False)
-    words = [w for flag, w in pairs if w[:1] != "-" and flag not in {"--db", "--timeout"}]
-    return " ".join(words[:2]) or "call"
+def context(argv: list[str], singles: dict[str, str] | tuple[str, ...] = ("hold",)) -> str:
+    """The verb, as far as it can be told without knowing the commands, or those of one word."""
+    words = plain(argv)
+    return " ".join(words[: 1 if words[:1] and words[0] in singles else 2]) or "call"

@@ -1,14 +1,23 @@
 """Command lines that cover the contract's sections 1 to 6, with the exit status of each."""
 
+import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
+
+from tests import rows
+from tests.dispatched import plant
 
 BIG = b'"' + b"x" * 102_401 + b'"'
 DEEP = b"[" * 21 + b"]" * 21
 LONG = b"[" + b"{}," * 10_000 + b"{}]"
 REVIEW = b'{"finding_id":"f","agents":{},"resolution":"r","chosen_severity":"P1","impact":"i"}'
+OWN_RULES = '[{"from":"a","to":"b","checks":[{"check":"artifact_exists","phase":"a"}]}]'
+ENDED = b'{"id":"d5","status":"failed","exit_code":3,"error_message":"exit status 3"}'
+NEWER_MS = 1_800_000_000_001
 SECRET = b'{"note":"ghp_0123456789abcdefghijklmnopqrstuvwxyz"}'
 
 
@@ -22,10 +31,15 @@ class Step(msgspec.Struct):
     db: str | None = None
     typed: bool = False
     before: Callable[[Path], object] | None = None
+    hides: str = r"(?!)"  # what differs by nature, such as an id that is made up; nothing
 
     def env(self, project: Path) -> dict[str, str]:
         chosen = {} if self.db is None else {"INTERCORE_DB": self.db.format(project=project)}
-        return {**chosen, "INTERCORE_LEGACY_DIR": str(project / "legacy")}
+        return {
+            **chosen,
+            "INTERCORE_LEGACY_DIR": str(project / "legacy"),
+            "INTERCORE_LOCK_DIR": str(project / "locks"),
+        }
 
 
 def run(line: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
@@ -78,6 +92,71 @@ def _hook(project: Path) -> None:
 
 def _change_hook(project: Path) -> None:
     (project / ".clavain" / "hooks" / "on-event").write_text("#!/bin/sh\nfalse\n")
+
+
+def _stored(*put: Callable[[sqlite3.Connection], object]) -> Callable[[Path], None]:
+    """Write rows into the database, as a release that knows more commands would."""
+
+    def stored(project: Path) -> None:
+        with closing(sqlite3.connect(project / ".clavain" / "intercore.db")) as conn, conn:
+            for each in put:
+                each(conn)
+
+    return stored
+
+
+_GATED = _stored(
+    lambda conn: rows.run(conn, "run00001", phase="review"),
+    lambda conn: rows.run(conn, "run00002", phase="executing", status="cancelled"),
+    lambda conn: rows.run(conn, "run00003", phase="a", phases='["a","b","c"]', gates=OWN_RULES),
+    lambda conn: rows.run(conn, "run00004", phase="a", phases='["a","b"]', gates="[7]"),
+)
+_PASSED = _stored(lambda conn: rows.dispatch(conn, "run00001", "pass"))
+_SKIPPED = _stored(lambda conn: rows.skip(conn, "run00001", "polish"))
+
+
+def _named(run_id: str) -> Callable[[Path], object]:
+    """Call the run that was created last by a name that can stand in a table."""
+
+    def renamed(project: Path) -> None:
+        with closing(sqlite3.connect(project / ".clavain" / "intercore.db")) as conn, conn:
+            conn.execute(
+                "UPDATE runs SET id = ? WHERE rowid = (SELECT max(rowid) FROM runs)", (run_id,)
+            )
+
+    return renamed
+
+
+def _create(arguments: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
+    """Ids are made up; how old a run is depends on the machine."""
+    hides = r"(?m)^[a-z0-9]{8}$|\"id\":\"[a-z0-9]{8}\"|\d+[smhd] ago"
+    return run(f"run create {arguments}", exit, hides=hides, **options)
+
+
+def _work(project: Path) -> None:
+    """Runs of this project and of another one, and a dispatch that has used up a budget."""
+    home = os.path.realpath(project)
+    with closing(sqlite3.connect(project / ".clavain" / "intercore.db")) as conn, conn:
+        rows.run(conn, "run00001", project_dir=home, phase="executing", goal="it's <it>")
+        rows.run(conn, "run00002", project_dir="/", token_budget=1000)
+        rows.run(conn, "run00003", project_dir=home, status="cancelled", token_budget=1000)
+        rows.dispatch(conn, "run00002", "pass", "dispa001")
+        conn.execute("UPDATE dispatches SET input_tokens = 900, output_tokens = 100, name = 'n'")
+
+
+def _agent(project: Path) -> None:
+    with closing(sqlite3.connect(project / ".clavain" / "intercore.db")) as conn, conn:
+        rows.agent(conn, "run00001", "agent001")
+
+
+def _dispatches(project: Path) -> None:
+    """One of each kind; d1 may run elsewhere, so nobody can tell that it does not."""
+    there = {"pid": 4_194_303, "pid_start": 5, "boot": "", "pidns": "pid:[1]"}
+    plant(project, "d1", name="reviewer", scope_id="s", run_id="r", **there)
+    plant(project, "d2", status="completed", exit_code=0, verdict_status="pass", turns=3)
+    plant(project, "d3", status="timeout", exit_code=143, error_message="<too long>")
+    plant(project, "d4", status="cancelled", scope_id="s", cache_hits=7, created_ms=NEWER_MS)
+    plant(project, "d5", status="spawned", created_ms=NEWER_MS, pidns="pid:[1]", runner_pid=7)
 
 
 INIT = run("init")
@@ -135,6 +214,58 @@ SCRIPTS: dict[str, list[Step]] = {
         other("state get k s --db=/etc/passwd.db", 2),
         run("init --db=/etc/passwd.db", 2),
         other("init --db=noext", 2),
+    ],
+    "locks": [
+        other("lock", 3),
+        other("lock bogus", 3),
+        other("lock --help"),
+        other("lock list"),
+        other("lock stale"),
+        other("lock clean"),
+        other("lock release n s", 1),
+        other("lock acquire n s"),
+        other("lock acquire n s --timeout=1ms", 1),
+        other("lock acquire n s --timeout=1ms --json", 1),
+        other("lock acquire n s --timeout=1ms --owner=me", 1),
+        other("lock list"),
+        other("lock list --json"),
+        other("lock stale --older-than=0s"),
+        other("lock clean --older-than=0s"),
+        other("lock release n s --owner=1:elsewhere", 1),
+        other("lock release n s"),
+        other("lock acquire n s --verbose"),
+        other("lock release n s --verbose"),
+        other("lock acquire n s --json"),
+        other("lock release n s --json"),
+        other("lock acquire n far --owner=12:elsewhere"),
+        other("lock acquire n far --timeout=1ms", 1),
+        other("lock release n far --owner=12:elsewhere"),
+        other("lock acquire n s --if-database"),
+        other("lock release n s --if-database"),
+        other("lock clean --json"),
+        other("lock acquire a/b s", 2),
+        other("lock acquire n ..", 2),
+        Step(("lock", "acquire", "n", ""), 2),
+        Step(("lock", "release", "n", "a\tb"), 2),
+        other("lock acquire n", 3),
+        other("lock release n", 3),
+        other("lock acquire n s extra", 3),
+        other("lock acquire n s --timeout=x", 3),
+        other("lock stale --older-than=x", 3),
+        other("lock clean --older-than=-1s", 3),
+        other("lock list extra", 3),
+        other("hold n s -- true"),
+        other("hold n s -- cat", stdin=b"through"),
+        Step(("hold", "n", "s", "--", "sh", "-c", "echo out; echo err >&2; exit 7"), 7),
+        Step(("hold", "n", "s", "--", "sh", "-c", "kill -TERM $$"), 143),
+        other("hold n s -- /nonexistent/program", 2),
+        other("hold n s", 3),
+        other("hold a/b s -- true", 2),
+        other("hold n s true -x", 3),
+        other("hold --help"),
+        other("lock list"),
+        other("lock acquire n s"),
+        other("hold n s --timeout=1ms -- echo never", 1),
     ],
     "init, version, health": [
         run("init"),
@@ -688,5 +819,403 @@ SCRIPTS: dict[str, list[Step]] = {
         other("sentinel check-many a:b:-1", 3),
         other("sentinel check-many f:s:60 broken", 3),
         run("sentinel check-many f:s:60"),
+    ],
+    # gate
+    "gates": [
+        other("gate", 3),
+        other("gate bogus", 3),
+        other("gate --help"),
+        *(other(f"gate {verb} --help") for verb in ("check", "override", "rules")),
+        other("gate rules"),
+        other("gate rules --json"),
+        other("gate rules --phase=review", cwd="sub"),
+        other("gate rules --phase polish --json"),
+        other("gate rules --phase=nowhere"),
+        other("gate rules extra", 3),
+        run("gate rules --run=run00001", 2),
+        run("gate check run00001", 2),
+        other("gate check run00001 --if-database", 69),
+        INIT,
+        run("gate check run00001", 1),
+        run("gate check run00001 --json", 1, before=_GATED),
+        run("gate check run00001", 1),
+        run("gate check run00001 --priority=0", 1, before=_SKIPPED),
+        run("gate check run00001 --priority 0 --json", 1),
+        run("gate check run00001 --priority=4 --json"),
+        run("gate check run00001 --priority=-1", before=_PASSED),
+        run("gate check run00002", 1),
+        run("gate check run00003", 1),
+        run("gate check run00004", 2),
+        run("gate check run00004 --priority=9"),
+        run("gate rules --run=run00001 --phase=executing"),
+        run("gate rules --run=run00003 --json"),
+        run("gate rules --run=run00003"),
+        run("gate rules --run=nobody", 1),
+        other("gate check", 3),
+        other("gate check run00001 --priority=high", 3),
+        other("gate check run00001 --bogus", 3),
+        other("gate override run00001", 3),
+        other("gate override run00001 --reason=", 3),
+    ],
+    "gate override": [
+        run("gate override run00001 --reason=r", 2),
+        INIT,
+        run("gate override run00001 --reason=r", 1),
+        run("gate override run00001 --reason=r", before=_GATED),
+        run("gate check run00001"),
+        run("gate override run00001 --reason r --json"),
+        run("gate override run00002 --reason=r", 1),
+        run("gate override run00004 --reason=r"),
+        run("gate override run00004 --reason=r", 1),
+    ],
+    # run
+    "runs": [
+        other("run", 3),
+        other("run bogus", 3),
+        other("run --help"),
+        *(
+            other(f"run {verb} --help")
+            for verb in ("create", "status", "phase", "list", "current", "events", "advance", "skip",
+                         "cancel", "abandon", "set", "rollback")
+        ),
+        _create("--goal=g", 2),
+        run("run current", 2),
+        other("run list --if-database", 69),
+        INIT,
+        run("run list"),
+        run("run list --json"),
+        run("run current", 1),
+        run("run current --json", 1),
+        run("run status nobody", 1),
+        run("run phase nobody", 1),
+        run("run events nobody"),
+        run("run events nobody --json"),
+        _create("--goal=first --scope-id=b1 --token-budget=1000 --budget-warn-pct 70"),
+        run("run status run00001", before=_named("run00001")),
+        run("run status run00001 --json"),
+        run("run phase run00001"),
+        run("run phase run00001 --json"),
+        run("run list"),
+        run("run list --json --project=."),
+        run("run current", cwd="sub"),
+        run("run current --json --project=.."  , cwd="sub/deeper"),
+        run("run current --session=of-the-caller"),
+        run("run current --session=other", 1),
+        run("run current --project=/", 1),
+        _create("--goal=second --bead=b1", 1),
+        _create("--goal=second --bead=b1 --takeover-after=1h", 1),
+        _create("--goal=second --bead=b1 --takeover-after=0s --json"),
+        run("run list", before=_named("run00002")),
+        run("run list --active"),
+        run("run list --status=abandoned --limit=1"),
+        run("run list --scope=b1 --all-projects"),
+        run("run list --scope=b2"),
+        run("run events run00001", hides=r"run [a-z0-9]{8}|\d+s;"),
+        run("run advance run00001", 1),
+        other("run list --active --status=failed", 3),
+        other("run list --all-projects --project=.", 3),
+        other("run list --status=odd", 3),
+        other("run list --bogus", 3),
+        other("run current extra", 3),
+        other("run create", 3),
+        other("run create --goal=", 3),
+        other("run create --goal=g --complexity=6", 3),
+        other("run create --goal=g --token-budget=0", 3),
+        other("run create --goal=g --budget-warn-pct=100", 3),
+        other("run create --goal=g --takeover-after=soon", 3),
+        other("run create --goal=g --bogus", 3),
+        other('run create --goal=g --phases=["a"]', 3),
+        other('run create --goal=g --phases=["a","a"]', 3),
+        other('run create --goal=g --phases=["a","b!"]', 3),
+        other("run create --goal=g --phases=7", 3),
+        other("run create --goal=g --gates={}", 3),
+        other("run create --goal=g --actions=7", 2),
+        other("run create --goal=g --metadata=token=abcdefghij", 2),
+        other("run status", 3),
+        other("run status a b", 3),
+    ],
+    "a run goes through its phases": [
+        INIT,
+        _create("--goal=g --complexity=5 --phases=@chain.json --metadata=m --actions={}",
+                before=_write("chain.json", b'["plan", "work", "check", "done"]')),
+        run("run status run00001 --json", before=_named("run00001")),
+        run("run advance run00001"),
+        run("run advance run00001 --if-phase=plan", 1),
+        run("run advance run00001 --if-phase=plan --json", 1),
+        run("run advance run00001 --if-phase=odd", 1),
+        run("run set run00001 --auto-advance=false --complexity 2"),
+        run("run set run00001 --force-full=T --json"),
+        run("run status run00001"),
+        run("run advance run00001", 1),
+        run("run advance run00001 --json", 1),
+        run("run skip run00001 check --reason=r --actor=a"),
+        run("run skip run00001 check --reason=r --json"),
+        run("run skip run00001 done --reason=r", 1),
+        run("run skip run00001 plan --reason=r", 1),
+        run("run skip run00001 odd --reason=r", 1),
+        run("run skip nobody check --reason=r", 1),
+        run("run rollback run00001 --to-phase=plan --dry-run"),
+        run("run rollback run00001 --to-phase=check", 1),
+        run("run rollback run00001 --to-phase=odd", 1),
+        run("run rollback nobody --to-phase=plan", 1),
+        run("run advance run00001 --skip-reason=approved --json"),
+        run("run advance run00001", 1),
+        run("run status run00001 --json"),
+        run("run rollback run00001 --to-phase=work --reason=again"),
+        run("run events run00001"),
+        run("run events run00001 --json"),
+        run("run cancel run00001"),
+        run("run cancel run00001", 1),
+        run("run abandon run00001", 1),
+        run("run set run00001 --complexity=1", 1),
+        run("run skip run00001 check --reason=r", 1),
+        run("run rollback run00001 --to-phase=plan", 2),
+        run("run list"),
+        run("run cancel nobody", 1),
+        run("run set nobody --complexity=1", 1),
+        other("run set run00001", 3),
+        other("run set run00001 --auto-advance=yes", 3),
+        other("run skip run00001 check", 3),
+        other("run skip run00001 check --reason=", 3),
+        other("run advance run00001 --priority=high", 3),
+        other("run rollback run00001", 3),
+        other("run rollback run00001 --to-phase=plan --phase=plan", 3),
+        other("run rollback run00001 --layer=tests", 3),
+    ],
+    "a run meets gates": [
+        INIT,
+        _create("--goal=g"),
+        run("run advance run00001 --priority=0", 1, before=_named("run00001")),
+        run("run advance run00001 --priority 1 --json", 1),
+        run("run advance run00001 --priority=1 --disable-gates --json"),
+        run("run advance run00001 --json"),
+        run("run advance run00001 --priority=4"),
+        run("run abandon run00001 --reason=enough --json"),
+        run("run advance run00001", 1),
+        run("run events run00001"),
+    ],
+    # The parts of a run: agents, artifacts, tokens, budget; then all of it at once.
+    "run agent": [
+        other("run agent", 3),
+        other("run agent bogus", 3),
+        other("run agent --help"),
+        *(other(f"run agent {verb} --help") for verb in ("add", "list", "update")),
+        run("run agent add run00001", 2),
+        run("run agent list run00001", 2),
+        other("run agent list run00001 --if-database", 69),
+        INIT,
+        run("run agent add run00001", 1),
+        run("run agent list run00001"),
+        run("run agent list run00001 --json"),
+        run("run agent add run00001", before=_work),
+        run("run agent add run00001 --json"),
+        run("run agent add run00001 --type codex --name=fixer --dispatch-id=d1"),
+        run("run agent list run00001", cwd="sub"),
+        run("run agent list run00001 --json"),
+        run("run agent update agent001 --status=completed", before=_agent),
+        run("run agent update agent001 --status failed --json"),
+        run("run agent list run00001"),
+        run("run agent update nobody --status=failed", 1),
+        other("run agent update agent001 --status=gone", 3),
+        other("run agent update agent001", 3),
+        other("run agent add", 3),
+        other("run agent add run00001 extra", 3),
+        other("run agent add run00001 --bogus", 3),
+        other("run agent add run00001 --type=", 2),
+        Step(("run", "agent", "add", "run00001", "--name", "a\tb"), 2),
+    ],
+    "run artifact": [
+        other("run artifact", 3),
+        other("run artifact bogus", 3),
+        *(other(f"run artifact {verb} --help") for verb in ("add", "list")),
+        other("run artifact add run00001 --phase=p --path=f", 2),
+        run("run artifact list run00001", 2),
+        INIT,
+        run("run artifact add run00001 --phase=planned --path=plan.md", 1, before=_write("plan.md", b"plan")),
+        run("run artifact add run00001 --phase=planned --path=plan.md", before=_work),
+        run("run artifact add run00001 --phase x --path ../plan.md --type=plan --json", cwd="sub"),
+        run("run artifact add run00001 --phase=review --path=plan.md --dispatch=dispa001"),
+        other("run artifact add run00001 --phase=planned --path=missing"),
+        other("run artifact add run00001 --phase=planned --path=sub"),
+        other("run artifact add run00001 --phase=review --path=large", before=_write("large", b"x" * 2_000_000)),
+        other("run artifact add nobody --phase=review --path=large", 1),
+        other("run artifact add run00001 --phase=review --path=large --json"),
+        run("run artifact list run00001", cwd="sub"),
+        run("run artifact list run00001 --json"),
+        run("run artifact list run00001 --phase=x --json"),
+        run("run artifact list nobody"),
+        other("run artifact add run00001 --phase=p", 3),
+        other("run artifact add run00001 --phase= --path=f", 3),
+        other("run artifact list", 3),
+        Step(("run", "artifact", "add", "run00001", "--phase=a\tb", "--path=plan.md"), 2),
+    ],
+    "run budget": [
+        run("run tokens run00001", 2),
+        run("run budget run00001", 2),
+        other("run tokens --help"),
+        other("run budget --help"),
+        INIT,
+        run("run tokens nobody"),
+        run("run tokens nobody --json"),
+        run("run budget nobody"),
+        run("run tokens run00002", before=_work),
+        run("run tokens run00002 --json"),
+        run("run budget run00002", 1),
+        run("run budget run00002", 1),
+        run("run budget run00002 --json", 1, cwd="sub"),
+        run("run budget run00003"),
+        run("run budget run00003 --json"),
+        run("run budget run00001"),
+        run("run budget run00001 --json"),
+        other("run tokens", 3),
+        other("run budget", 3),
+        other("run budget run00001 extra", 3),
+        run("statusline --session=s1", cwd="sub"),
+        run("statusline --session=s1 --json"),
+        run("statusline --session=s1 --format=sh"),
+    ],
+    "run snapshot": [
+        run("run snapshot run00001", 2),
+        run("run snapshot --current", 2),
+        other("run snapshot --help"),
+        other("run snapshot", 3),
+        other("run snapshot run00001 --current", 3),
+        other("run snapshot run00001 --project=.", 3),
+        INIT,
+        run("run snapshot run00001", 1),
+        run("run snapshot --current", 1),
+        run("run snapshot --current --json", 1),
+        run("run snapshot run00001", before=_work),
+        run("run snapshot --current", cwd="sub/deep"),
+        run("run snapshot --current --json --project=..", cwd="sub"),
+        run("run snapshot --current --project=/ --json", db="{project}/.clavain/intercore.db"),
+        run("run snapshot run00003"),
+        run("run snapshot run00002 --json", before=_agent),
+    ],
+    # dispatch
+    "dispatches": [
+        other("dispatch", 3),
+        other("dispatch bogus", 3),
+        run("dispatch status nobody", 2),
+        other("dispatch poll nobody", 2),
+        other("dispatch list --if-database", 69),
+        INIT,
+        other("dispatch --help"),
+        other("dispatch wait --help"),
+        run("dispatch status nobody", 1),
+        other("dispatch poll nobody", 1),
+        other("dispatch wait nobody", 1),
+        run("dispatch tokens nobody --in=1", 1),
+        run("dispatch record nobody --pid=1", 1),
+        run("dispatch list"),
+        run("dispatch list --json"),
+        run("dispatch status d1", before=_dispatches),
+        run("dispatch status d1 --json", cwd="sub"),
+        run("dispatch list"),
+        run("dispatch list --active --json"),
+        run("dispatch list --scope=s"),
+        run("dispatch list --run=r --limit=1"),
+        other("dispatch poll d1"),
+        other("dispatch poll d2 --json"),
+        other("dispatch wait d2"),
+        other("dispatch wait d3", 1),
+        other("dispatch wait d4 --json"),
+        other("dispatch wait d1 --timeout=300ms --poll=1s", 1),
+        run("dispatch tokens d1 --in=12 --out=3"),
+        run("dispatch tokens d1 --cache=0 --json"),
+        other("dispatch tokens d1 --in=x", 3),
+        run("dispatch status d1"),
+        run("dispatch record d5 --pid=4194303 --pid-start=5 --runner-pid=4194302 --pidns=n"),
+        run("dispatch record d5 --pid=4194303 --pid-start=5 --json"),
+        run("dispatch record d5 --pid=4194303 --pid-start=6", 1),
+        run("dispatch record d2 --pid=9", 1),
+        other("dispatch record d5", 3),
+        run("dispatch record d5 --end=end.json", before=_write("end.json", ENDED)),
+        run("dispatch record d5 --end=end.json --json"),
+        other("dispatch record d5 --end=bad.json", 2, before=_write("bad.json", b"{}")),
+        other("dispatch record d5 --end=missing.json", 2),
+        other("dispatch record d1 --end=end.json", 3),
+        other("dispatch prune", 3),
+        run("dispatch prune --older-than=1d"),
+        run("dispatch prune --older-than=0s --json"),
+        run("dispatch list"),
+        run("events tail --all"),
+    ],
+    # Claims with a lease; a day, so that the time left reads the same in either run.
+    "lease": [
+        run("lease acquire sprint b --ttl=24h", 2),
+        run("lease list", 2),
+        other("lease acquire sprint b --ttl=24h --if-database", 69),
+        other("lease", 3),
+        other("lease bogus", 3),
+        other("lease --help"),
+        other("lease acquire --help"),
+        INIT,
+        run("lease list"),
+        run("lease list --json"),
+        run("lease acquire sprint b --ttl=24h"),
+        run("lease acquire sprint b --ttl=24h --json"),
+        run("lease acquire sprint b --ttl=24h --owner=bob", 1),
+        run("lease acquire sprint b --ttl=24h --owner=bob --json", 1),
+        run("lease acquire sprint c --ttl 24h --owner bob"),
+        run("lease list"),
+        run("lease list sprint b --json"),
+        run("lease list sprint x"),
+        run("lease renew sprint b"),
+        run("lease renew sprint b --ttl=48h --token=1 --json"),
+        run("lease renew sprint b --token=2", 1),
+        run("lease renew sprint b --owner=bob", 1),
+        run("lease renew sprint x", 1),
+        run("lease release sprint b --owner=bob", 1),
+        run("lease release sprint b --token=7", 1),
+        run("lease release sprint b --token=1"),
+        run("lease release sprint b"),
+        run("lease release sprint b --json"),
+        run("lease renew sprint b", 1),
+        run("lease acquire sprint b --ttl=24h --owner=bob"),
+        run("lease renew sprint b", 1),
+        Step(("lease", "acquire", "n", "", "--ttl=1h"), typed=True),
+        run("lease acquire n unknown --ttl=1h --owner=unknown"),
+        run("events tail --all --source=lease", typed=False),
+        other("lease acquire sprint b", 3),
+        other("lease acquire sprint --ttl=1h", 3),
+        other("lease acquire sprint b --ttl=1", 3),
+        other("lease acquire sprint b --ttl=0s", 2),
+        other("lease acquire sprint b --ttl=400d", 2),
+        other("lease acquire sprint b --ttl=1h --owner=", 2),
+        other("lease renew sprint b --token=0", 3),
+        other("lease release sprint", 3),
+        Step(("lease", "acquire", "a\tb", "s", "--ttl=1h"), 2),
+    ],
+    # dispatch: agents that are started and ended
+    "spawning": [
+        other("dispatch spawn -- true", 2),
+        INIT,
+        other("dispatch spawn --help"),
+        other("dispatch retry --help"),
+        other("dispatch auto-spawn --help"),
+        other("dispatch kill --help"),
+        other("dispatch spawn", 3),
+        other("dispatch spawn true", 3),
+        other("dispatch spawn --prompt-file=p.md true", 3),
+        other("dispatch spawn --bogus -- true", 3),
+        other("dispatch spawn --sandbox=s -- true", 3),
+        other("dispatch spawn --timeout=x -- true", 3),
+        other("dispatch spawn --prompt-file=missing.md", 2),
+        other("dispatch spawn --prompt-file=.", 2),
+        other("dispatch spawn --run=nobody -- true", 1),
+        other("dispatch spawn --output=missing/out -- true", 2),
+        other("dispatch spawn --project=missing -- true", 2),
+        other("dispatch spawn --name=n -- no-such-program --json", 2),
+        other("dispatch retry nobody", 1),
+        other("dispatch retry d1", 1, before=_dispatches),
+        other("dispatch retry d2 word", 3),
+        other("dispatch auto-spawn nobody", 1),
+        other("dispatch auto-spawn", 3),
+        other("dispatch kill", 3),
+        other("dispatch kill nobody", 1),
+        other("dispatch kill nobody nobody d2 --json", 1),
+        other("dispatch kill d2 --if-running"),
+        other("dispatch kill d2 --if-running --json"),
     ],
 }  # fmt: skip

@@ -20,12 +20,15 @@ from icd.__main__ import main as icd
 from icd.cli import commands, flags
 from icd.cli.statusline import PREFIX, SHOW
 from icd.config import CHANNELS, RETENTION_SECONDS, VARIABLES, Channel, Mirror, Settings
+from icd.core import gate_rules, gates
+from icd.core.gate_checks import CHECKS
 from icd.core.statusline import Statusline
 from icd.db import migrate
 from icd.legacy import patterns
 from icd.rpc import methods
 from icd.rpc.method import Method, Params
 from icd.server import limits, sockets
+from tests import rows
 from tests.processes import until
 
 ROOT = Path(__file__).parent.parent
@@ -97,6 +100,7 @@ def test_every_global_flag_is_documented(flag):
         "INTERCORE_SOCKET",
         "INTERCORE_LEGACY_DIR",
         "INTERBAND_ROOT",
+        "INTERCORE_LOCK_DIR",
         "CLAUDE_SESSION_ID",
         "IC_LOG_LEVEL",
         *VARIABLES.values(),
@@ -153,6 +157,44 @@ def test_every_key_of_legacy_files_is_documented(key):
     assert f"`{key}`" in section(text("cli.md"), "compat")
 
 
+# --- gates ----------------------------------------------------------------------------------
+
+
+def test_the_default_rules_of_gates_are_documented_in_their_order():
+    described = section(text("gates.md"), "The default rules")
+    found = re.findall(r"^\| `([\w-]+)` \| `([\w-]+)` \| (.+) \|$", described, re.MULTILINE)
+
+    assert found == [
+        (
+            rule.from_phase,
+            rule.to_phase,
+            ", ".join(
+                f"`{c.check}`" + (f" of `{c.phase}`" if c.phase else "") for c in rule.checks
+            ),
+        )
+        for rule in gate_rules.DEFAULT
+    ]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_every_check_of_gates_is_documented(name):
+    assert row(section(text("gates.md"), "Checks"), name)
+
+
+def test_the_example_of_gate_rules_is_valid():
+    described = section(text("gates.md"), "Rules of a run's own")
+    (example,) = re.findall(r"^```json\n(.*?)^```$", described, re.MULTILINE | re.DOTALL)
+
+    gates.check_against(gates.parse(example), ["plan", "work", "done"])
+
+
+def test_the_limits_of_gate_rules_are_documented():
+    described = section(text("gates.md"), "Rules of a run's own")
+    limits = gate_rules.RULES, gate_rules.CHECKS_OF_A_RULE, gate_rules.RULES_BYTES // 1024
+
+    assert "At most {} rules with {} checks each, in {} KiB.".format(*limits) in described
+
+
 # --- the protocol ---------------------------------------------------------------------------
 
 
@@ -160,7 +202,9 @@ def test_every_key_of_legacy_files_is_documented(key):
 def test_every_method_is_documented_with_its_parameters_and_results(method: Method):
     described = section(text("protocol.md"), method.name)
     own = [name for name in method.params.__struct_fields__ if name not in Params.__struct_fields__]
-    results = [name for struct in structs(method.result) for name in struct.__struct_fields__]
+    results = [
+        name for struct in structs(method.result) for name in struct.__struct_encode_fields__
+    ]
 
     for name in own:
         assert f"`{name}`" in described, name
@@ -172,6 +216,10 @@ def test_every_method_is_documented_with_its_parameters_and_results(method: Meth
         described += section(text("protocol.md"), "events.tail")
     if "object of `cursor.list`" in described:
         described += section(text("protocol.md"), "cursor.list")
+    if "the results of `run.status`" in described:
+        described += section(text("protocol.md"), "run.status")
+    if "object of `dispatch.get`" in described:
+        described += section(text("protocol.md"), "dispatch.get")
     for name in results:
         assert f"`{name}`" in described, name
 
@@ -507,6 +555,14 @@ def test_the_statusline_shows_what_is_known(project, env, log):
     line = "fix (testing) | 1 agents: $(touch pwned) | ic-1 [executing] | 37% of the budget\n"
     assert shown == (0, line, "")
     assert not (project / "pwned").exists()
+
+
+def test_the_statusline_shows_the_run(project, env, log):
+    with sqlite3.connect(project / ".clavain" / "intercore.db") as conn:
+        rows.run(conn, project_dir=os.path.realpath(project), phase="planned")
+    conn.close()
+
+    assert statusline(project, env, "s1") == (0, "run run00001 [planned]\n", "")
 
 
 def test_the_statusline_is_empty_where_nothing_is_known(project, env):

@@ -92,6 +92,48 @@ def through(where: Path) -> dict[str, str]:
     return {"INTERCORE_SOCKET": str(where / "s"), "INTERCORE_MODE": "daemon"}
 
 
+# --- whom they ask ---
+
+ASKED = {
+    "lock list": False,
+    "hold n s -- true": False,
+    "--json lock list": False,
+    "--db=x.db lock list": False,
+    "--db lock lock list": False,
+    "--db --timeout lock list": False,
+    "--timeout 5s --if-database lock list": False,
+    "--timeout=5s lock list": False,
+    "--unknown lock list": False,
+    "state get lock hold": True,
+    "--db lock state get k s": True,
+    "--timeout 5s ping": True,
+    "--json --verbose ping": True,
+    "-- lock list": True,
+    "ping -- lock": True,
+    "locks list": True,
+    "": True,
+}
+
+
+@pytest.mark.usefixtures("door")
+@pytest.mark.parametrize("line", ASKED)
+def test_the_daemon_is_asked_unless_the_verb_is_about_locks(line: str, tmp_path: Path) -> None:
+    env = {**through(tmp_path), "INTERCORE_LOCK_DIR": str(tmp_path / "locks")}
+    if ASKED[line]:
+        with scripted(tmp_path, b"0 5 0\nasked"):
+            assert icctl(*line.split(), cwd=tmp_path, env=env).stdout == b"asked"
+        return
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(env["INTERCORE_SOCKET"])
+        listener.listen()
+        listener.settimeout(0)
+
+        icctl(*line.split(), cwd=tmp_path, env=env)
+
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
 # --- what they send ---
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -100,16 +101,100 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
      {AVAILABLE: (0, "reset\n", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_events_cursor_reset c",
      {AVAILABLE: (0, "not found\n", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
-    ("intercore_run_create --goal=x",
+    *[(call, dict.fromkeys((AVAILABLE, UNAVAILABLE, BROKEN), answer)) for call, answer in (
+        ("intercore_lock n s", (0, "", "")),
+        ("intercore_lock n s 10ms", (1, "", LINE)),
+        ("intercore_lock_clean 0s", (0, "", "")),
+        ("ls locks/n", (0, "s\n", "")),
+        ("intercore_unlock n other", (0, "", "")),
+        ("intercore_unlock n s", (0, "", "")),
+        ("ls locks/n", (0, "", "")),
+        ("intercore_unlock n s", (0, "", "")),
+        ("intercore_lock a/b s", (2, "", LINE)),
+        ("intercore_lock n ''", (2, "", LINE)),
+        ("intercore_unlock n ..", (0, "", LINE)),
+        ("intercore_lock n s x", (3, "", LINE)),
+        ("intercore_lock_clean x", (0, "", LINE)),
+        ("intercore_lock_clean", (0, "", "")),
+    )],
+    ("intercore_lease_acquire sprint b 1h me",
+     {AVAILABLE: (0, "1\n", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lease_acquire -v value sprint b 1h me",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("printf '%s\\n' \"$value\"",
+     {AVAILABLE: (0, "1\n", ""), UNAVAILABLE: (0, "\n", ""), BROKEN: (0, "\n", "")}),
+    ("intercore_lease_acquire sprint b 1h you",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lease_acquire sprint c 1h",
+     {AVAILABLE: (3, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (3, "", LINE)}),
+    ("intercore_lease_list sprint x",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lease_list",
+     {AVAILABLE: (0, "sprint\tb\tme\t1\t<time>\n", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lease_renew sprint b 2h me 1",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lease_renew sprint b '' you",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lease_release sprint b you",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lease_release sprint b me 1",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lease_release sprint b me",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
+    # Runs, gates and dispatches: what happens with one that is there is told further below.
+    ("intercore_run_create",
      {AVAILABLE: (3, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (3, "", LINE)}),
     ("intercore_run_list",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_status nope",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_snapshot nope",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_phase nope",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_advance nope",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_skip nope p why",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_agent_add nope claude",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_agent_update nope --status=completed",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_artifact_add nope planned plan.md",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_rollback nope planned",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_rollback_dry nope planned",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_code_rollback nope",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_agent_list nope",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_current",
+     {AVAILABLE: (1, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_tokens nope",
+     {AVAILABLE: (0, '{"cache_hits":0,"input_tokens":0,"output_tokens":0,"run_id":"nope","total_tokens":0}\n', ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_budget -v value nope",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("printf '%s\\n' \"$value\"",
+     {AVAILABLE: (0, '{"budget":null,"message":"no budget set","run_id":"nope"}\n', ""),
+      UNAVAILABLE: (0, "\n", ""), BROKEN: (0, "\n", "")}),
+    ("intercore_gate_check nope",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_gate_override nope why",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_dispatch_spawn codex . ''",
      {AVAILABLE: (3, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (3, "", LINE)}),
-    ("intercore_run_status x",
-     {AVAILABLE: (3, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (3, "", LINE)}),
-    ("intercore_run_agent_list x",
-     {AVAILABLE: (3, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (3, "", LINE)}),
-    ("intercore_run_agent_update x",
-     {AVAILABLE: (3, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (3, "", LINE)}),
+    ("intercore_dispatch_status nope",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_dispatch_wait nope 1s",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_dispatch_tokens nope 1 2",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_dispatch_list_active",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_dispatch_kill nope",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (0, "", LINE)}),
 ]  # fmt: skip
 
 # How a call is made: by the shell itself, which gets a helper, or in a subshell, which does not.
@@ -121,7 +206,8 @@ class Place:
 
     def __init__(self, project: Path, env: dict[str, str], bash: str) -> None:
         self.project = project
-        self.env = {**CLEAN, "HOME": str(project), "TMPDIR": str(project), "LEGACY": "", **env}
+        self.env = {**CLEAN, "HOME": str(project), "TMPDIR": str(project), "LEGACY": "",
+                    "INTERCORE_LOCK_DIR": str(project / "locks"), **env}  # fmt: skip
         self.bash = bash
 
     def run(self, script: str, **options) -> "subprocess.CompletedProcess[bytes]":
@@ -196,6 +282,7 @@ def test_every_function_answers_as_documented(  # noqa: PLR0917
             out = ""
         elif way == "process" and call.startswith("printf"):
             out = shown
+        out = re.sub(r"\b1\d{9}\b", "<time>", out)
         assert (status, out) == expected[:2], call
         assert (err.count("\n") == 1) == (expected[2] == LINE), (call, err)
         assert err == "" or expected[2], (call, err)
@@ -740,3 +827,130 @@ def test_events_come_once_and_the_cursor_tells_where(place: Place) -> None:
     )
 
     assert said == ['"type":"one"', '"type":"two"', "0", '"seq":2']
+
+
+# --- runs, gates and dispatches ---
+
+
+AGENT = """#!/bin/bash
+while (($#)); do [[ $1 != -o ]] || out=$2; shift; done
+printf 'STATUS: pass\\nSUMMARY: fine\\n' >"$out.verdict"
+"""
+
+
+@pytest.fixture
+def sprint(place: Place) -> Place:
+    """A place where agents can be started."""
+    (place.project / "prompt.md").write_text("do it")
+    agent = place.project / "dispatch.sh"
+    agent.write_text(AGENT)
+    agent.chmod(0o755)
+    place.env["CLAVAIN_DISPATCH_SH"] = str(agent)
+    return place
+
+
+def test_a_run_from_its_first_phase_on(sprint: Place) -> None:
+    said = sprint.say("""
+    intercore_run_create -v run --goal=it --scope-id=bead-1
+    intercore_run_current -v found . && [[ $found == "$run" ]] && echo found
+    intercore_run_phase "$run"
+    intercore_gate_check "$run" || echo "closed $?"
+    artifact=$(intercore_run_artifact_add "$run" brainstorm prompt.md doc) && echo "${#artifact}"
+    intercore_gate_check "$run" 0 && echo open
+    intercore_run_advance "$run" 0 brainstorm | grep -o '"to_phase":"[a-z-]*"'
+    intercore_run_advance -v told "$run" '' brainstorm || echo "stale $?"
+    intercore_run_skip "$run" planned "too small" me
+    intercore_gate_override "$run" "I say so"
+    intercore_run_agent_add -v agent "$run" claude bob
+    intercore_run_agent_update "$agent" --status=completed
+    intercore_run_agent_list "$run" | cut -f2-
+    """)
+
+    assert said == [
+        "found",
+        "brainstorm",
+        "closed 1",
+        "8",
+        "open",
+        '"to_phase":"brainstorm-reviewed"',
+        "stale 1",
+        "skipped: planned",
+        "brainstorm-reviewed → strategized (override: I say so)",
+        "updated",
+        "claude\tcompleted\tbob",
+    ]
+
+
+def test_a_run_that_goes_back(sprint: Place) -> None:
+    said = sprint.say("""
+    intercore_run_create -v run --goal=it
+    intercore_run_artifact_add -v _ "$run" brainstorm prompt.md
+    intercore_run_advance -v _ "$run"; intercore_run_advance -v _ "$run"
+    intercore_run_rollback_dry "$run" brainstorm | grep -c dry_run; intercore_run_phase "$run"
+    intercore_run_rollback -v told "$run" brainstorm again; [[ $told == *'"reason": "again"'* ]] && echo told
+    intercore_run_phase "$run"
+    intercore_run_code_rollback "$run" brainstorm | grep -o '"path": .*,'
+    intercore_run_snapshot --current --json | grep -o '"event_type":"rollback"'
+    intercore_run_list --active | cut -f3,4; intercore_run_status "$run" | head -n 1 | cut -c1-3
+    """)
+
+    assert said == [
+        "1",
+        "strategized",
+        "told",
+        "brainstorm",
+        '"path": "prompt.md",',
+        '"event_type":"rollback"',
+        "brainstorm\tit",
+        "ID:",
+    ]
+
+
+def test_a_dispatch_from_a_script(sprint: Place) -> None:
+    said = sprint.say("""
+    intercore_dispatch_spawn -v id codex . prompt.md out.md reviewer
+    intercore_dispatch_wait "$id" 40s; echo "waited $?"
+    intercore_dispatch_status "$id" | grep -o '"verdict_status":"[a-z]*"'
+    intercore_dispatch_tokens "$id" 10 20 3
+    intercore_dispatch_list_active; echo "none $?"
+    intercore_dispatch_kill "$id"; echo "over already $?"
+    """)
+
+    assert said == [
+        "waited 0",
+        '"verdict_status":"pass"',
+        "updated",
+        "none 0",
+        "over already 0",
+    ]
+
+
+def test_whoever_advances_a_run_starts_its_agents_though_there_is_a_helper(sprint: Place) -> None:
+    prompts = sprint.project / ".ic" / "prompts"
+    prompts.mkdir(parents=True)
+    (prompts / "bob.md").write_text("do it")
+
+    done = sprint.run("""
+    intercore_run_create -v run --goal=it --auto-spawn --phases='["planned","executing","done"]'
+    intercore_run_agent_add -v _ "$run" codex bob
+    intercore_run_advance -v told "$run"; [[ -n $_intercore_helper ]] && echo "helped $?"
+    IFS=$'\\t' read -r id _ kind name < <("$INTERCORE_BIN" dispatch list); echo "$kind $name"
+    intercore_dispatch_wait "$id" 40s && echo ended
+    """)
+
+    assert done.stdout.decode().splitlines() == ["helped 0", "codex bob", "ended"]
+    assert re.fullmatch(rb"\[event\] auto-spawn: agent bob started: \w{8}\n", done.stderr)
+
+
+def test_a_dispatch_outlives_the_time_of_a_call_and_is_killed(sprint: Place) -> None:
+    """The time of a call is not the agent's; nor is waiting for it a call that times out."""
+    (sprint.project / "dispatch.sh").write_text("#!/bin/bash\nexec sleep 1000\n")
+    said = sprint.say("""
+    INTERCORE_TIMEOUT=2s
+    intercore_dispatch_spawn -v id codex . prompt.md
+    intercore_dispatch_wait "$id" 3s 2>/dev/null; echo "still there $?"
+    intercore_dispatch_list_active -v line; [[ $line == "$id"$'\\t'running* ]] && echo running
+    intercore_dispatch_kill "$id"; intercore_dispatch_list_active; echo "killed $?"
+    """)
+
+    assert said == ["still there 1", "running", "killed 0"]

@@ -32,6 +32,7 @@ class Invocation(msgspec.Struct):
     argv: list[str]
     cwd: str
     deadline: float
+    began: float = 0.0  # when the caller's own process was started; only that process knows
     program: str = "icctl"
     door: str = "json-rpc"  # which client the caller used
     client_version: str = ""  # unknown
@@ -67,6 +68,8 @@ class Output(msgspec.Struct):
     more: Iterator[bytes] | None = None
     # Once all of it has been written, the caller runs this, and its exit status is what counts.
     then: list[str] = []
+    # The exit status is that of a program that was run for the caller: no failure of ours.
+    borrowed: bool = False
 
 
 class Need(msgspec.Struct):
@@ -114,6 +117,8 @@ class Local(msgspec.Struct):
     """What a command does that only the caller's own process can do: look at its files."""
 
     run: Callable[[Caller], Output]
+    # What `--timeout` says is about something else than the calls.
+    has_own_timeout: bool = False
 
 
 # What `--if-database` makes of a missing database; EX_UNAVAILABLE of sysexits.h.

@@ -231,6 +231,9 @@ def _word(given: str | None) -> str | None:
 
 def _errand(invocation: Invocation, flags: Flags, local: Local, context: str) -> Errand:
     patience = invocation.deadline - time.monotonic()
+    if local.has_own_timeout:
+        flags = msgspec.structs.replace(flags, timeout_ms=None)
+        patience = DEFAULT_DEADLINE_MS / 1000
 
     def prepare(method: str, params: Params) -> Call:
         # Reading files was the caller's own time, and nobody asks for this answer again.

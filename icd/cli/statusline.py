@@ -14,6 +14,7 @@ from icd.rpc.method import Answer
 from icd.rpc.methods import statusline as methods
 
 PREFIX = "INTERCORE_STATUS_"
+GOAL_CHARACTERS = 40  # of a run, in the text: it is a sentence, and stands among others
 
 Show = Callable[[Statusline], Output]
 
@@ -40,7 +41,8 @@ def statusline(
     form: str | None,
     watch: bool,
 ) -> Ask:
-    """Print what is known about a session: dispatch, bead, lane, coordination, pressure, budget.
+    """Print what is known about a session: dispatch, bead, lane, coordination, pressure, budget,
+    and the run that is being worked on.
 
     What is not known is empty; the exit code is 0 also when nothing is, or there is no database.
     With --format=sh, the line assigns variables named INTERCORE_STATUS_... and is safe to eval.
@@ -55,8 +57,8 @@ def statusline(
     if world.json and form not in {None, "json"}:
         raise Usage(f"--json goes with no --format={form}")
     show = SHOW["json" if world.json else form or "text"]
-    params = methods.Get(_session(world, session), agent=agent)
     cwd = os.path.normpath(os.path.join(world.invocation.cwd, project)) if project else None
+    params = methods.Get(_session(world, session), agent=agent, project=world.directory(project))
     return _watch(params, show, cwd, None) if watch else _ask(params, show, cwd)
 
 
@@ -122,6 +124,7 @@ def _fields(line: Statusline) -> dict[str, object]:
         "BUDGET_TOKENS": budget and budget.total_tokens,
         "RUN": run and run.id,
         "RUN_PHASE": run and run.phase,
+        "RUN_GOAL": run and run.goal,
     }
 
 
@@ -151,13 +154,17 @@ def _text(line: Statusline) -> Output:
         _part("coordination", found["COORDINATION_COUNT"], found["COORDINATION"]),
         _part("pressure", found["PRESSURE"], found["PRESSURE_VALUE"]),
         _part("budget", found["BUDGET"] and f"{found['BUDGET']}%"),
-        _part("run", found["RUN"], found["RUN_PHASE"]),
+        _part("run", found["RUN"], found["RUN_PHASE"], _cut(found["RUN_GOAL"])),
     ]
     return render.text(" | ".join(part for part in parts if part))
 
 
 def _part(name: str, first: str, *more: str) -> str:
     return " ".join([name, first, *(word for word in more if word)]) if first else ""
+
+
+def _cut(goal: str) -> str:
+    return goal if len(goal) <= GOAL_CHARACTERS else goal[: GOAL_CHARACTERS - 1].rstrip() + "…"
 
 
 def _span(seconds: str) -> str:

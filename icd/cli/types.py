@@ -73,4 +73,18 @@ class Whole(click.ParamType[int]):
         return int(text)
 
 
+class Truth(click.ParamType[bool]):
+    """Yes or no, in the words that Go takes for it, and no others."""
+
+    name = "bool"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        if value not in _TRUTHS:
+            self.fail(f"{value!r} is neither true nor false", param, ctx)
+        return _TRUTHS[value]
+
+
+_TRUTHS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True)
+_TRUTHS |= dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False)
 DURATION = Duration()
+TRUTH = Truth()

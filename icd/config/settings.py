@@ -95,6 +95,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events_keep_count: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
     # A hook that takes longer is killed.  Of the user, not of a project: it may be a stranger's.
     hook_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=300)] = 5.0
+    # New runs start their agents when they enter `executing`.  Of the user: it starts programs.
+    auto_spawn: bool = False
     mirror: Mirror = Mirror()
 
 

@@ -43,6 +43,12 @@ def check_name(name: str) -> None:
     _check(name, "name")
 
 
+def check_owner(owner: str) -> None:
+    if not owner:
+        raise InvalidName("the owner is empty", hint="is the variable that holds it unset?")
+    _check(owner, "owner")
+
+
 def _check(text: str, what: str) -> None:
     if _CONTROL.search(text):
         raise InvalidName(

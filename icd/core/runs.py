@@ -10,7 +10,7 @@ Callers run these inside a transaction.
 
 import sqlite3
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from icd.core.processes import Process
 from icd.errors import RunNotFound
@@ -69,6 +69,24 @@ _MEANT = f"""
 ORDER BY status = 'active' DESC, created_ms DESC, rowid DESC LIMIT 1
 """
 _TOUCH = "UPDATE runs SET updated_at = ?, updated_ms = ? WHERE id = ?"
+_HOLDER = f"{_COLUMNS} WHERE project_dir = ? AND scope_id = ? AND status = 'active'"
+_CURRENT = f"""
+{_COLUMNS} WHERE project_dir = ?1 AND status = 'active' AND (?2 IS NULL OR session = ?2)
+ORDER BY created_ms DESC, rowid DESC LIMIT 1
+"""
+_LIST = f"""
+{_COLUMNS}
+WHERE (:status IS NULL OR status = :status) AND (:scope_id IS NULL OR scope_id = :scope_id)
+      AND (:project_dir IS NULL OR project_dir = :project_dir)
+ORDER BY created_ms DESC, rowid DESC LIMIT :limit
+"""
+_INSERT = """
+INSERT INTO runs (id, project_dir, goal, status, phase, complexity, force_full, auto_advance,
+                  auto_spawn, scope_id, phases, gates, token_budget, budget_warn_pct, budget_told,
+                  metadata, actions, session, owner_pid, owner_start, owner_boot, owner_pidns,
+                  created_at, created_ms, updated_at, updated_ms, completed_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
 
 
 def find(conn: sqlite3.Connection, run_id: str) -> Run | None:
@@ -90,6 +108,38 @@ def meant(conn: sqlite3.Connection, word: str) -> Run | None:
         row = conn.execute(_MEANT, (word,)).fetchone()
         found = made(row) if row else None
     return found
+
+
+def holder(conn: sqlite3.Connection, project_dir: str, scope_id: str) -> Run | None:
+    """The active run of a project that has this scope."""
+    row = conn.execute(_HOLDER, (project_dir, scope_id)).fetchone()
+    return made(row) if row else None
+
+
+def current(
+    conn: sqlite3.Connection, project_dir: str, *, session: str | None = None
+) -> Run | None:
+    """The newest active run of a project, or of a session in it."""
+    row = conn.execute(_CURRENT, (project_dir, session)).fetchone()
+    return made(row) if row else None
+
+
+def newest(
+    conn: sqlite3.Connection,
+    *,
+    status: str | None = None,
+    scope_id: str | None = None,
+    project_dir: str | None = None,
+    limit: int,
+) -> list[Run]:
+    """Runs, the newest first; what is None does not matter."""
+    values = {"status": status, "scope_id": scope_id, "project_dir": project_dir, "limit": limit}
+    return [made(row) for row in conn.execute(_LIST, values)]
+
+
+def add(conn: sqlite3.Connection, run: Run) -> None:
+    """Whoever calls has made sure that its scope is free."""
+    conn.execute(_INSERT, structs.astuple(run))
 
 
 def touch(conn: sqlite3.Connection, run_id: str, *, now_ms: int) -> None:

@@ -1,8 +1,9 @@
 """What a statusline shows about one session, read in one go.
 
-Rows of the keys that the mirror carries: `dispatch`, `bead`, `lane`, `coordination`, `pressure`
-and `budget`.  Their payloads are other people's: any JSON may stand where a string or a number is
-expected.  What cannot be used is None; nothing here fails because of a payload.
+Rows of the keys that the mirror carries, `dispatch`, `bead`, `lane`, `coordination`, `pressure`
+and `budget`, and the run that is being worked on.  The payloads of rows are other people's: any
+JSON may stand where a string or a number is expected.  What cannot be used is None; nothing here
+fails because of a payload.
 
 Callers run this inside a transaction.
 """
@@ -81,8 +82,12 @@ class Budget(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
+    """`age`: seconds since its last sign of life."""
+
     id: str
     phase: str
+    goal: str | None
+    age: int
 
 
 class Statusline(Struct, frozen=True):
@@ -137,6 +142,13 @@ WHERE key = 'coordination' AND (expires_ms IS NULL OR expires_ms > ?2)
       AND (?1 IS NULL OR scope_id = ?1 OR substr(scope_id, -1 - length(?1)) = '-' || ?1)
 ORDER BY version DESC LIMIT ?4
 """
+_ANY_RUN = "SELECT 1 FROM runs WHERE status = 'active' LIMIT 1"
+# The session's own first; else it is another session's work on the same project.
+_RUN = """
+SELECT id, phase, substr(goal, 1, ?3), updated_at FROM runs
+WHERE status = 'active' AND project_dir = ?1
+ORDER BY session IS ?2 DESC, created_ms DESC, rowid DESC LIMIT 1
+"""
 _CUT = PAYLOAD_CHARACTERS + 1  # enough to see that it is larger
 
 
@@ -145,6 +157,7 @@ def read(
     session: str,
     *,
     agent: str | None,
+    project: Callable[[], str],
     is_alive: Callable[[int], bool],
     now_ms: int,
 ) -> Statusline:
@@ -158,6 +171,7 @@ def read(
         coordination=_coordination(conn, agent, now_ms=now_ms),
         pressure=_made(_pressure, found.get("pressure")),
         budget=_made(_budget, found.get("budget")),
+        run=_run(conn, session, project, now_ms=now_ms),
     )
 
 
@@ -237,6 +251,19 @@ def _coordination(
         return Coordination(None, None, None, count, None)
     text, icon = best.text("text", lone=True), best.text("icon")
     return Coordination(text, icon, best.number("priority"), count, best.age)
+
+
+def _run(
+    conn: sqlite3.Connection, session: str, project: Callable[[], str], *, now_ms: int
+) -> Run | None:
+    if conn.execute(_ANY_RUN).fetchone() is None:
+        return None  # which project it is, the file system tells: that takes longer than the rest
+    row = conn.execute(_RUN, (project(), session, _CUT)).fetchone()
+    if row is None:
+        return None
+    run_id, phase, goal, updated_at = row
+    age = max(0, now_ms // 1000 - updated_at)
+    return Run(_text(run_id) or "", _text(phase) or "", _text(goal), age)
 
 
 def _urgency(row: _Signal) -> float:

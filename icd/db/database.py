@@ -23,7 +23,11 @@ from icd.errors import Corrupt, NoDatabase, from_os
 CAREFUL_SECONDS = 0.1
 # Nor is a larger one read: SQLite before 3.41 cannot be stopped while it walks through the pages.
 CAREFUL_BYTES = 64 * 1024 * 1024
-GITIGNORE = "# written by intercore: the database is this machine's own\nintercore.db*\n"
+GITIGNORE = """\
+# written by intercore: the database is this machine's own
+intercore.db*
+dispatches/
+"""
 
 
 class Database:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from icd.config import DEFAULTS, Settings
 from icd.core.debounce import Recent
 from icd.core.state import Writer
 from icd.db.database import Database
@@ -24,6 +25,7 @@ RequestId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Topic = tuple[str, ...]
 STATE: Topic = ("state",)  # then the key, then the scope
 EVENTS: Topic = ("events",)
+ANYTHING: Topic = ()
 
 
 class Clock:
@@ -58,6 +60,7 @@ class Context(msgspec.Struct, gc=False):
     recent: Recent | None
     warnings: list[str]
     deadline: float
+    settings: Settings = DEFAULTS
     progress: Progress | None = None
     changed: bool = True
 

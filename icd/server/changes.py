@@ -12,7 +12,7 @@ from typing import Protocol
 
 import anyio
 
-from icd.rpc.method import EVENTS, STATE, Call, Topic
+from icd.rpc.method import ANYTHING, EVENTS, STATE, Call, Topic
 
 # The rows of state that may have changed; None: nobody can tell which.
 Touched = set[tuple[str, str]] | None
@@ -111,11 +111,13 @@ class Changes:
         for reader in self._readers:
             reader()
         self._tell_topic(EVENTS)
+        self._tell_topic(ANYTHING)
 
     def _tell_rows(self, touched: Touched) -> None:
         for listener in self._listeners:
             listener(touched)
         self._tell_topic(STATE)
+        self._tell_topic(ANYTHING)
         if touched is None:
             for topic in list(self._signals):
                 if topic[:1] == STATE:

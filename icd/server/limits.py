@@ -65,6 +65,12 @@ HOOK_RETRY_SECONDS = 0.5
 # Before the daemon stops or reloads, hooks that run may take this long to end: their own limit, and
 # a second for what is killed then.
 HOOK_REST_SECONDS = 6.0
+# Between two looks at the dispatches of a database: many events at once are one reason to look.
+OBSERVE_GAP_SECONDS = 0.1
+# Processes of which the kernel cannot tell us that they ended are looked at this often.
+OBSERVE_SECONDS = 5.0
+# Processes of one database of which it does, each by a descriptor; the others are looked at.
+OBSERVED_PROCESSES = 256
 # Replies that a slow peer has not read are remembered; more than that are put together.
 WRITES = 64
 # The daemon looks this often whether its socket is still where clients look for it.

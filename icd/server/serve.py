@@ -27,6 +27,7 @@ from icd.server.life import Life
 from icd.server.logs import log
 from icd.server.mirrors import Mirrors
 from icd.server.mirrors import root as interband_root
+from icd.server.observers import Observers
 from icd.server.reload import Preflight, Reload
 from icd.server.router import Router
 from icd.server.sockets import AlreadyRunning, Claim
@@ -77,7 +78,10 @@ async def serve(
         async with anyio.create_task_group() as lanes:
             mirrors = Mirrors(interband_root(), Clock(), lanes)
             hooks = Hooks(home(), lambda: claim.path, lanes)
-            router = Router(settings, Clock(), lanes, (mirrors.attach, hooks.attach))
+            observers = Observers(lanes)
+            router = Router(
+                settings, Clock(), lanes, (mirrors.attach, hooks.attach, observers.attach)
+            )
             about = About(claim.path, router, mirrors, hooks, settings().slow_ms)
             reload = Reload(directory, estate)
             async with anyio.create_task_group() as tasks:

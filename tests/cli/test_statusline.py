@@ -14,11 +14,13 @@ from icd.core.statusline import Bead, Lane, Statusline
 from icd.db.paths import Where
 from icd.errors import Corrupt, Locked, NoDatabase
 from icd.rpc.method import Answer
+from tests import rows
 
 NAMES = [
     "DISPATCH", "DISPATCH_ACTIVITY", "DISPATCH_PID", "DISPATCH_ALIVE", "DISPATCH_AGE",
     "BEAD", "BEAD_PHASE", "BEAD_AGE", "LANE", "COORDINATION", "COORDINATION_COUNT",
     "PRESSURE", "PRESSURE_VALUE", "BUDGET", "BUDGET_TOKENS", "RUN", "RUN_PHASE",
+    "RUN_GOAL",
 ]  # fmt: skip
 HOSTILE = [
     "'; touch pwned; '", "$(touch pwned)", "`touch pwned`", "\\'; touch pwned #", "'\"'\"'",
@@ -77,6 +79,45 @@ def test_sh_assigns_every_variable(busy, stdout):
     assert found["BEAD_AGE"] == "0"
     assert found["BUDGET"] == "37.5"
     assert found["RUN"] == ""
+
+
+@pytest.fixture
+def at_work(conn, project):
+    def run(goal):
+        project_dir = os.path.realpath(project)
+        rows.run(conn, project_dir=project_dir, phase="executing", goal=goal, session="s1")
+
+    return run
+
+
+def test_the_run_is_shown_in_every_format(at_work, stdout):
+    at_work("Fix it")
+
+    sh = evaluate(stdout("statusline", "--session=s1", "--format=sh"))
+    found = json.loads(stdout("statusline", "--session=s1", "--json"))
+
+    assert stdout("statusline", "--session=s1") == "run run00001 executing Fix it\n"
+    assert (sh["RUN"], sh["RUN_PHASE"], sh["RUN_GOAL"]) == ("run00001", "executing", "Fix it")
+    assert stdout("statusline", "--format=tsv").endswith("\trun00001\texecuting\tFix it\n")
+    assert found["run"] == {"age": 0, "goal": "Fix it", "id": "run00001", "phase": "executing"}
+
+
+def test_the_run_is_that_of_the_project_from_any_directory_in_it(at_work, stdout, project):
+    at_work("Fix it")
+    (project / "sub").mkdir()
+
+    inside = stdout("statusline", cwd=str(project / "sub"))
+
+    assert inside == stdout("statusline") == stdout("statusline", "--project=sub/..")
+    assert inside.startswith("run run00001 ")
+
+
+def test_a_person_sees_the_beginning_of_a_long_goal(at_work, stdout):
+    at_work("Make the parser accept what the printer prints, and more")
+
+    assert (
+        stdout("statusline") == "run run00001 executing Make the parser accept what the printer…\n"
+    )
 
 
 def test_tsv_has_the_same_fields_in_the_same_order(busy, stdout):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icd.cli.types import DURATION, Whole, milliseconds
+from icd.cli.types import DURATION, TRUTH, Whole, milliseconds
 
 UNITS_NS = {
     "ns": 1,
@@ -115,3 +115,19 @@ def test_a_whole_number_has_bounds(text):
 
 def test_the_default_of_an_option_may_be_a_number_already():
     assert Whole(0, 10).convert(7, None, None) == 7
+
+
+@pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
+def test_what_go_takes_for_true_is_true(text):
+    assert TRUTH.convert(text, None, None) is True
+
+
+@pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
+def test_what_go_takes_for_false_is_false(text):
+    assert TRUTH.convert(text, None, None) is False
+
+
+@pytest.mark.parametrize("text", ["", "yes", "no", "tRUE", " true", "2"])
+def test_anything_else_is_neither(text):
+    with pytest.raises(click.BadParameter, match="neither true nor false"):
+        TRUTH.convert(text, None, None)

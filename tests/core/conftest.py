@@ -4,6 +4,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from icd.core import claims
+from icd.core.claims import Wanted
+from icd.core.state import Writer
+from tests.conftest import NOW_MS
+
 
 @pytest.fixture
 def scratch(conn):
@@ -18,3 +23,17 @@ def scratch(conn):
             conn.execute("ROLLBACK")
 
     return undone
+
+
+@pytest.fixture
+def create(conn):
+    """Begin a run."""
+
+    def created(*, now_ms=NOW_MS, takeover_after_ms=None, actor=Writer(41, "s"), **wanted):  # noqa: B008
+        wanted = Wanted(**{"project_dir": "/p", "goal": "g"} | wanted)
+        made = claims.create(
+            conn, wanted, takeover_after_ms=takeover_after_ms, actor=actor, now_ms=now_ms
+        )
+        return made.run
+
+    return created

@@ -334,9 +334,10 @@ def test_a_key_that_nobody_knows_needs_a_path(write):
 
 @pytest.mark.parametrize("name", sorted(config.OF_THE_DAEMON))
 def test_a_project_does_not_decide_for_the_daemon_of_all(write, name):
-    user = write(f"{name} = 40\n", "user.toml")
-    project = write(f"\n{name} = 50\n", "project.toml")
+    value = "true" if name == "auto_spawn" else "40"
+    user = write(f"{name} = {value}\n", "user.toml")
+    project = write(f"\n{name} = {value}\n", "project.toml")
 
-    assert getattr(config.load(user), name) == 40
+    assert getattr(config.load(user), name) != getattr(config.DEFAULTS, name)
     with pytest.raises(Misconfigured, match=f"project.toml:2: {name} can be set for all projects"):
         config.load(user, project)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from icd.core import state, statusline
 from icd.core.state import Writer
-from icd.core.statusline import Bead, Budget, Coordination, Lane, Pressure, Statusline
+from icd.core.statusline import Bead, Budget, Coordination, Lane, Pressure, Run, Statusline
+from tests import rows
 
 NOW = 1_800_000_000_000
 
@@ -25,9 +26,14 @@ def put(conn):
 
 @pytest.fixture
 def read(conn):
-    def line(session="s1", *, agent=None, alive=(), now_ms=NOW):
+    def line(session="s1", *, agent=None, project_dir="/project", alive=(), now_ms=NOW):
         return statusline.read(
-            conn, session, agent=agent, is_alive=lambda pid: pid in alive, now_ms=now_ms
+            conn,
+            session,
+            agent=agent,
+            project=lambda: project_dir,
+            is_alive=lambda pid: pid in alive,
+            now_ms=now_ms,
         )
 
     return line
@@ -204,6 +210,32 @@ def test_a_text_is_short_and_on_one_line(put, read, value, shown):
     assert read().bead.id == shown
 
 
+def test_the_run_of_the_session_is_shown_rather_than_a_newer_one_of_the_project(conn, read):
+    rows.run(conn, "mine0001", session="s1", phase="review", goal="Fix it", created_ms=NOW - 9)
+    rows.run(conn, "mine0002", session="s1", status="completed", created_ms=NOW - 8)
+    rows.run(conn, "other001", session="s2", created_ms=NOW - 7)
+    rows.run(conn, "nobodys1", created_ms=NOW - 6)
+    rows.run(conn, "elsewher", session="s1", project_dir="/other", created_ms=NOW - 5)
+
+    assert read("s1", now_ms=NOW + 2000).run == Run("mine0001", "review", "Fix it", 2)
+    assert read("s3").run.id == "nobodys1"
+    assert read("").run.id == "nobodys1"
+    assert read("s1", project_dir="/other").run.id == "elsewher"
+    assert read("s1", project_dir="/nowhere").run is None
+
+
+def test_a_run_that_has_ended_is_not_shown(conn, read):
+    rows.run(conn, session="s1", status="abandoned")
+
+    assert read().run is None
+
+
+def test_a_goal_of_many_lines_is_one_short_line(conn, read):
+    rows.run(conn, goal="first\nsecond\t" + "x" * 100_000)
+
+    assert read().run.goal == "first second " + "x" * 187
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(
@@ -220,6 +252,8 @@ def test_no_payload_makes_it_fail(scratch, value):
             payload = json.dumps(value)
             state.set(conn, key, "s1", payload, writer=Writer(), now_ms=NOW)
 
-        line = statusline.read(conn, "s1", agent=None, is_alive=lambda _: True, now_ms=NOW)
+        line = statusline.read(
+            conn, "s1", agent=None, project=lambda: "/p", is_alive=lambda _: True, now_ms=NOW
+        )
 
         assert line.session == "s1"

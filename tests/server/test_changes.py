@@ -6,7 +6,7 @@ import pytest
 from icd.core.state import Writer
 from icd.db.paths import Where
 from icd.rpc import methods
-from icd.rpc.method import EVENTS, STATE, Call
+from icd.rpc.method import ANYTHING, EVENTS, STATE, Call
 from icd.server.changes import Changes, Signal
 
 
@@ -19,6 +19,7 @@ SET = call("state.set", key="k", scope_id="s", payload=b"1")
 GET = call("state.get", key="k", scope_id="s")
 CHECK = call("sentinel.check", name="n", scope_id="s", interval=1)
 DELETE_ALL = call("state.delete_all", key="k")
+RECORD = call("events.record", source="phase", type="advance")
 
 
 @pytest.fixture
@@ -60,21 +61,23 @@ def test_a_cursor_that_moves_concerns_the_row_that_it_may_have_been(told):
 
 EVERY_ROW, KEY, ROW = STATE, (*STATE, "k"), (*STATE, "k", "s")
 ELSEWHERE = [(*STATE, "k", "t"), (*STATE, "other"), (*STATE, "other", "s")]
+TOPICS = [EVERY_ROW, KEY, ROW, *ELSEWHERE, EVENTS, ANYTHING]
 
 
 @pytest.mark.parametrize(
     ("calls", "foreign", "concerned"),
     [
         ([GET, CHECK], 0, []),
-        ([SET], 0, [EVERY_ROW, KEY, ROW]),
-        ([SET, DELETE_ALL], 0, [EVERY_ROW, KEY, ROW, *ELSEWHERE]),
-        ([GET], 1, [EVERY_ROW, KEY, ROW, *ELSEWHERE, EVENTS]),
+        ([SET], 0, [EVERY_ROW, KEY, ROW, ANYTHING]),
+        ([SET, DELETE_ALL], 0, [EVERY_ROW, KEY, ROW, *ELSEWHERE, ANYTHING]),
+        ([RECORD], 0, [EVENTS, ANYTHING]),
+        ([GET], 1, [EVERY_ROW, KEY, ROW, *ELSEWHERE, EVENTS, ANYTHING]),
     ],
 )
 def test_a_signal_is_set_by_a_change_that_concerns_it_and_by_no_other(calls, foreign, concerned):
     async def scene():
         changes = Changes()
-        signals = [Signal(topic) for topic in (EVERY_ROW, KEY, ROW, *ELSEWHERE, EVENTS)]
+        signals = [Signal(topic) for topic in TOPICS]
         for signal in signals:
             changes.add(signal)
 

@@ -3,7 +3,8 @@
 from icd.core import names, statusline
 from icd.core.processes import is_alive
 from icd.core.statusline import Statusline
-from icd.rpc.method import Context, Method, Params
+from icd.rpc import projects
+from icd.rpc.method import ANYTHING, Context, Method, Params, Topic
 
 
 class Get(Params):
@@ -11,11 +12,17 @@ class Get(Params):
 
     session_id: str = ""
     agent: str | None = None
+    project: str | None = None
 
 
 def get(ctx: Context, p: Get) -> Statusline:
     return statusline.read(
-        ctx.conn, p.session_id, agent=p.agent or None, is_alive=is_alive, now_ms=ctx.now_ms
+        ctx.conn,
+        p.session_id,
+        agent=p.agent or None,
+        project=lambda: projects.meant(ctx, p.cwd, p.project),
+        is_alive=is_alive,
+        now_ms=ctx.now_ms,
     )
 
 
@@ -23,4 +30,9 @@ def check_get(p: Get) -> None:
     names.check_scope(p.session_id)
 
 
-METHODS = [Method("statusline.get", Get, Statusline, get, check=check_get)]
+def everything(_: Get) -> Topic:
+    """Rows of state, and what happens to runs."""
+    return ANYTHING
+
+
+METHODS = [Method("statusline.get", Get, Statusline, get, check=check_get, hears=everything)]

@@ -1,0 +1,93 @@
+"""What an agent leaves behind: its verdict, what it used, and how far it came.
+
+All of it is written by the agent, so all of it is read with care: plain files of ours, the first
+part only, and what makes no sense is left out.
+"""
+
+import os
+import stat
+
+# A verdict is a handful of lines; what comes after this is not read.
+FILE_BYTES = 65_536
+# A word or a sentence; the rest is in the file.
+TEXT_CHARACTERS = 4000
+# What a database can hold.
+MOST = 2**63 - 1
+PROGRESS = "/tmp/clavain-dispatch-{pid}.json"
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+Mark = tuple[int, int, int] | None
+
+
+def mark(path: bytes) -> Mark:
+    """What a file is before the agent starts: one that stays as it is was left by another."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def verdict(path: bytes, before: Mark) -> tuple[str | None, str | None]:
+    """Status and summary."""
+    found = _lines(path, before)
+    return _after(found, "STATUS:"), _after(found, "SUMMARY:")
+
+
+def tokens(path: bytes, before: Mark) -> tuple[int | None, int | None]:
+    """`Tokens: N in / N out`"""
+    words = (_after(_lines(path, before), "Tokens:") or "").split()
+    if len(words) < 5 or (words[1], words[2], words[4].rstrip(",;.")) != ("in", "/", "out"):
+        return None, None
+    return _count(words[0]), _count(words[3])
+
+
+def progress(pid: int) -> dict[str, int]:
+    """Turns, commands and messages, if the agent counts them."""
+    data = _read(os.fsencode(PROGRESS.format(pid=pid)))
+    if not data:
+        return {}
+    try:
+        import json  # few agents leave one, and all would pay for it
+
+        found = json.loads(data)
+        counts = {name: found.get(name) for name in ("turns", "commands", "messages")}
+    except (ValueError, AttributeError, ImportError, RecursionError):
+        return {}
+    return {name: n for name, n in counts.items() if type(n) is int and 0 <= n <= MOST}
+
+
+def _after(lines: list[str], label: str) -> str | None:
+    for line in lines:
+        if line.startswith(label):
+            return line.removeprefix(label).strip()[:TEXT_CHARACTERS] or None
+    return None
+
+
+def _count(word: str) -> int | None:
+    digits = word.replace(",", "")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+        return None
+    return min(int(digits), MOST)
+
+
+def _lines(path: bytes, before: Mark) -> list[str]:
+    if before is not None and mark(path) == before:
+        return []
+    return _read(path).decode("utf-8", "replace").replace("\0", " ").splitlines()
+
+
+def _read(path: bytes) -> bytes:
+    try:
+        fd = os.open(path, _FLAGS)
+    except OSError:
+        return b""
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            return b""
+        return os.read(fd, FILE_BYTES)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)

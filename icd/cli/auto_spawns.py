@@ -1,0 +1,89 @@
+"""`icctl dispatch auto-spawn`: the agents of a run, started by whoever moved it on."""
+
+import os
+
+import click
+
+from icd.agents.spawning import Wanted
+from icd.cli import render
+from icd.cli.invocation import Caller, Local, Output, World
+from icd.cli.spawning import SANDBOX, start, text
+from icd.core.auto_spawns import Due
+from icd.errors import AgentTaken, IcError, SpawnFailed
+from icd.rpc.methods import dispatches as methods
+from icd.rpc.methods.auto_spawns import AskDue
+from icd.rpc.results import Result
+
+PROMPTS = os.path.join(".ic", "prompts")
+
+
+class Line(Result):
+    """What became of an agent of a run; `error` is empty if it was started."""
+
+    agent_id: str
+    name: str
+    id: str
+    error: str
+
+
+@click.command("auto-spawn", add_help_option=False, short_help="Start the agents of a run.")
+@click.argument("run_id", metavar="RUN")
+def auto_spawn(world: World, *, run_id: str) -> Local:
+    """Start every active agent of a run that was not started yet; each of them once.
+
+    The prompt is that of the last dispatch of the agent's name in this run, else the file
+    .ic/prompts/NAME.md of the project.
+    A line on stderr tells of each, and one that cannot be started keeps no other.
+
+    \b
+    Example:
+      icctl dispatch auto-spawn "$RUN"
+    """
+
+    def run(ask: Caller) -> Output:
+        due: list[Due] = ask("dispatch.due", AskDue(run_id))
+        lines = [told for each in due if (told := _start(world, ask, run_id, each))]
+        output = render.to_json(lines) if world.json else Output(0)
+        for each in lines:
+            said = f"failed: {each.error}" if each.error else f"started: {each.id}"
+            output.stderr += text(f"[event] auto-spawn: agent {each.name} {said}\n").encode()
+        return output
+
+    return Local(run, has_own_timeout=True)
+
+
+def _start(world: World, ask: Caller, run_id: str, due: Due) -> Line | None:
+    """None: somebody else has started it."""
+    name = due.name or due.agent_type
+    try:
+        made = start(
+            world,
+            ask,
+            methods.Create(
+                due.project_dir, agent_type=due.agent_type, run_id=run_id, agent_id=due.agent_id
+            ),
+            Wanted(
+                project=due.project_dir,
+                prompt=due.prompt_file or _prompt(due.project_dir, name),
+                name=due.name,
+                sandbox=SANDBOX,
+                timeout_ms=world.timeout_ms,
+            ),
+        )
+    except AgentTaken:
+        return None
+    except IcError as exc:
+        return Line(due.agent_id, name, "", exc.message)
+    return Line(due.agent_id, name, made.id, "")
+
+
+def _prompt(project: str, name: str) -> str:
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise SpawnFailed(f"{name!r} is not the name of a prompt")
+    path = os.path.join(project, PROMPTS, f"{name}.md")
+    if not os.path.isfile(path):
+        raise SpawnFailed(f"it has no prompt: {path} is not there")
+    return path
+
+
+COMMANDS = [auto_spawn]

@@ -1,0 +1,135 @@
+"""`icctl dispatch wait`
+
+With a daemon, the end is told: the log has news.  Without one, the caller's own process looks at
+the processes and files of the dispatch every second, and records what nobody else can.
+"""
+
+import time
+
+import click
+import msgspec
+from msgspec import structs
+
+from icd.cli.dispatch_texts import show
+from icd.cli.invocation import LOOK_AGAIN_SECONDS, Ask, Output, World
+from icd.cli.types import DURATION
+from icd.db import paths
+from icd.rpc.method import Answer, Look
+from icd.rpc.methods.dispatches import Document, Poll, Watch
+
+FINE = ("completed", "cancelled")
+
+
+@click.command("wait", add_help_option=False, short_help="Block until a dispatch has ended.")
+@click.argument("dispatch_id", metavar="ID")
+@click.option("--poll", type=DURATION, metavar="D", help="Of no effect: an end is told at once.")
+def wait(world: World, *, dispatch_id: str, poll: int | None) -> Ask:  # noqa: ARG001 -- of no effect
+    """Block until a dispatch has ended, then show it as status does.
+
+    Exit 0 if it was completed or cancelled, 1 if it failed, ran out of time, or is unknown.
+    With --timeout, exit 1 also when the time is up; without, it waits for as long as it takes.
+
+    \b
+    Examples:
+      icctl dispatch wait k3v9x0qa
+      icctl dispatch wait k3v9x0qa --timeout=10m --json
+    """
+    ends_at = None if world.timeout_ms is None else time.monotonic() + world.timeout_ms / 1000
+    if world.invocation.host == "direct":
+        return _looking(world, Poll(dispatch_id), ends_at)
+    return _told(world, Watch(dispatch_id), ends_at)
+
+
+class _Place(msgspec.Struct):
+    """Where a waiting is by now: the moment of its end stays what it was."""
+
+    params: Watch
+    ends_at: float | None
+
+
+class _Judge:
+    """What is printed, decided once for each look: time goes on between two questions."""
+
+    def __init__(self, world: World, ends_at: float | None) -> None:
+        self.is_done = False
+        self._world = world
+        self._ends_at = ends_at
+
+    def __call__(self, found: Document) -> Output:
+        is_late = self._ends_at is not None and time.monotonic() >= self._ends_at
+        self.is_done = found.is_over or is_late
+        if not self.is_done:
+            return Output(1)
+        output = show(self._world)(found)
+        output.exit = 0 if found.status in FINE else 1
+        if not found.is_over:
+            program = self._world.invocation.program
+            sentence = f"the time is up; dispatch {found.id} is still {found.status}"
+            output.stderr = f"{program}: dispatch wait: {sentence}\n".encode()
+        return output
+
+
+def _told(world: World, params: Watch, ends_at: float | None, patience: float | None = 0.0) -> Ask:
+    judge = _Judge(world, ends_at)
+
+    def follow(answer: Answer) -> Ask | None:
+        if answer.error is not None or judge.is_done:
+            return None
+        look: Look = answer.result
+        assert isinstance(look.following, Watch)
+        return _told(world, look.following, ends_at, None)
+
+    def resume(place: bytes) -> Ask:
+        left = msgspec.json.decode(place, type=_Place)
+        return _told(world, left.params, left.ends_at)
+
+    return Ask(
+        "dispatch.watch",
+        params,
+        lambda look: judge(look.news),
+        follow=follow,
+        patience=patience,
+        ends_at=ends_at,
+        cut_short=2,
+        place=msgspec.json.encode(_Place(params, ends_at)),
+        resume=resume,
+    )
+
+
+def _looking(
+    world: World, params: Poll, ends_at: float | None, patience: float = LOOK_AGAIN_SECONDS
+) -> Ask:
+    judge = _Judge(world, ends_at)
+
+    def render(found: Document) -> Output:
+        if found.is_over and params.seen is not None and params.seen.end is not None:
+            from icd.agents import looks
+
+            looks.forget(found.id, _database(world))
+        return judge(found)
+
+    def follow(answer: Answer) -> Ask | None:
+        if answer.error is not None or judge.is_done:
+            return None
+        from icd.agents import looks
+
+        seen = looks.look(answer.result.subject, _database(world))
+        if seen.is_news:  # what is dead stays so: there is nothing to wait for
+            is_new = params.seen is None or params.seen != seen
+            again = structs.replace(params, seen=seen)
+            return _looking(world, again, ends_at, 0.0 if is_new else LOOK_AGAIN_SECONDS)
+        return _looking(world, structs.replace(params, seen=None), ends_at)
+
+    return Ask(
+        "dispatch.poll",
+        params,
+        render,
+        follow=follow,
+        patience=patience,
+        ends_at=ends_at,
+        cut_short=2,
+    )
+
+
+def _database(world: World) -> str:
+    return paths.canonical(paths.resolve(world.where))

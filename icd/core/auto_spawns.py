@@ -1,0 +1,45 @@
+"""Agents of a run that nobody has started yet.
+
+An agent is started once: whoever starts it claims it in the transaction that creates the dispatch
+(`dispatches.claim_agent`), so of two who find the same agent here one is refused.
+
+Callers run these inside a transaction.
+"""
+
+import sqlite3
+
+from msgspec import Struct
+
+from icd.core import runs
+from icd.errors import RunOver
+
+
+class Due(Struct, frozen=True):
+    """An agent to start; the prompt is that of the last dispatch of its name in this run."""
+
+    agent_id: str
+    agent_type: str
+    name: str | None
+    project_dir: str
+    prompt_file: str | None
+
+
+_DUE = """
+SELECT a.id, a.agent_type, a.name,
+       (SELECT d.prompt_file FROM dispatches AS d
+        WHERE d.run_id = a.run_id AND d.name = a.name AND d.prompt_file IS NOT NULL
+        ORDER BY d.created_ms DESC, d.rowid DESC LIMIT 1)
+FROM run_agents AS a
+WHERE a.run_id = ? AND a.status = 'active' AND a.dispatch_id IS NULL
+ORDER BY a.created_at, a.rowid
+"""
+
+
+def due(conn: sqlite3.Connection, run_id: str) -> list[Due]:
+    run = runs.require(conn, run_id)
+    if run.status != "active":
+        raise RunOver(f"run {run_id} is {run.status}")
+    return [
+        Due(agent_id, agent_type, name, run.project_dir, prompt_file)
+        for agent_id, agent_type, name, prompt_file in conn.execute(_DUE, (run_id,))
+    ]

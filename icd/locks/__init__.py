@@ -1,0 +1,1 @@
+"""Locks between processes, as directories: without a database, without a daemon."""

@@ -1,0 +1,296 @@
+"""run.*: beginning a run, and looking at runs; what happens to them is in transitions.py."""
+
+import os
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType, field
+
+from icd.core import claims, gates, histories, names, payloads, phases, processes, runs, transitions
+from icd.core.claims import Wanted
+from icd.core.histories import PhaseEvent
+from icd.core.names import iso
+from icd.core.processes import Liveness
+from icd.core.runs import Run
+from icd.core.state import INT64, Writer
+from icd.errors import (
+    BadPath,
+    InvalidParams,
+    InvalidPayload,
+    PayloadTooLarge,
+    SecretRefused,
+    UnknownPhase,
+)
+from icd.rpc import projects
+from icd.rpc.method import Context, Method, Params, no_rows
+from icd.rpc.methods import budgets, snapshots
+from icd.rpc.methods import transitions as moving
+from icd.rpc.methods.events import NOTHING
+from icd.rpc.methods.state import Milliseconds
+from icd.rpc.results import Result
+
+# Runs in one answer.
+MOST = 10_000
+LIMIT = 1000
+
+Complexity = moving.Complexity
+Budget = Annotated[int, Meta(ge=1, le=INT64 - 1)]
+Percent = Annotated[int, Meta(ge=1, le=99)]
+Limit = Annotated[int, Meta(ge=1, le=MOST)]
+STATUSES = tuple(transitions.MAY)
+
+
+class Create(Params):
+    goal: str
+    project: str | None = None
+    complexity: Complexity = claims.COMPLEXITY
+    scope_id: str | None = None
+    phases: list[str] | None = None
+    gates: Raw = field(default_factory=lambda: NOTHING)  # a default could not be described
+    token_budget: Budget | None = None
+    budget_warn_pct: Percent = claims.WARN_PCT
+    metadata: str | None = None
+    actions: Raw = field(default_factory=lambda: NOTHING)
+    auto_spawn: bool | None = None
+    takeover_after_ms: Milliseconds | None = None
+
+
+class Status(Params):
+    run_id: str
+
+
+class List(Params):
+    status: str | None = None
+    scope_id: str | None = None
+    project: str | None = None
+    limit: Limit = LIMIT
+
+
+class Current(Params):
+    project: str | None = None
+    of_session: str | None = None
+
+
+class Events(Params):
+    run_id: str
+
+
+class Created(Result):
+    """`took_over`: the run that had the scope, and is abandoned."""
+
+    id: str
+    phase: str
+    took_over: str | None = None
+
+
+class Document(Result):
+    """A run as everybody is shown it."""
+
+    id: str
+    project_dir: str
+    goal: str
+    status: str
+    phase: str
+    complexity: int
+    force_full: bool
+    auto_advance: bool
+    created_at: int
+    created_at_iso: str
+    updated_at: int
+    updated_at_iso: str
+    completed_at: int | None = None
+    completed_at_iso: str | None = None
+    scope_id: str | None = None
+    phases: list[str] | None = None
+    gates: Raw | UnsetType = UNSET
+    token_budget: int | None = None
+    budget_warn_pct: int | None = None
+    metadata: str | None = None
+    actions: Raw | UnsetType = UNSET
+    auto_spawn: bool = False
+    session: str | None = None
+    owner_pid: int | None = None
+    owner_liveness: Liveness | None = None
+    skipped: list[str] = field(default_factory=list)
+
+
+class Found(Result):
+    found: bool
+    id: str | None = None
+    goal: str | None = None
+    phase: str | None = None
+
+
+def create(ctx: Context, p: Create) -> Created:
+    chain = None if p.phases is None else tuple(p.phases)
+    wanted = Wanted(
+        project_dir=projects.meant(ctx, p.cwd, p.project),
+        goal=p.goal,
+        complexity=p.complexity,
+        scope_id=p.scope_id or None,
+        chain=chain,
+        gates=_text(p.gates),
+        token_budget=p.token_budget,
+        budget_warn_pct=p.budget_warn_pct,
+        metadata=p.metadata,
+        actions=_text(p.actions),
+        auto_spawn=ctx.settings.auto_spawn if p.auto_spawn is None else p.auto_spawn,
+    )
+    made = claims.create(
+        ctx.conn,
+        wanted,
+        takeover_after_ms=p.takeover_after_ms,
+        actor=_actor(ctx, p.session),
+        now_ms=ctx.now_ms,
+    )
+    if made.took_over is None:
+        return Created(made.run.id, made.run.phase)
+    old = made.took_over
+    ctx.warnings.append(f"abandoned {claims.described(old, now_ms=ctx.now_ms)}")
+    return Created(made.run.id, made.run.phase, old.id)
+
+
+def status(ctx: Context, p: Status) -> Document:
+    run = runs.require(ctx.conn, p.run_id)
+    found = document(run)
+    found.owner_liveness = None if run.owner is None else processes.liveness(run.owner)
+    found.skipped = sorted(transitions.skipped(ctx.conn, run.id))
+    return found
+
+
+def list_(ctx: Context, p: List) -> list[Document]:
+    project = None if p.project is None else projects.meant(ctx, p.cwd, p.project)
+    found = runs.newest(
+        ctx.conn, status=p.status, scope_id=p.scope_id, project_dir=project, limit=p.limit
+    )
+    return [document(run) for run in found]
+
+
+def current(ctx: Context, p: Current) -> Found:
+    project = projects.meant(ctx, p.cwd, p.project)
+    run = runs.current(ctx.conn, project, session=p.of_session)
+    return (
+        Found(found=False)
+        if run is None
+        else Found(found=True, id=run.id, goal=run.goal, phase=run.phase)
+    )
+
+
+def events(ctx: Context, p: Events) -> list[PhaseEvent]:
+    return histories.of_run(ctx.conn, p.run_id)
+
+
+def document(run: Run) -> Document:
+    has_budget = run.token_budget is not None
+    return Document(
+        id=run.id,
+        project_dir=run.project_dir,
+        goal=run.goal,
+        status=run.status,
+        phase=run.phase,
+        complexity=run.complexity,
+        force_full=run.force_full,
+        auto_advance=run.auto_advance,
+        created_at=run.created_at,
+        created_at_iso=iso(run.created_at),
+        updated_at=run.updated_at,
+        updated_at_iso=iso(run.updated_at),
+        completed_at=run.completed_at,
+        completed_at_iso=None if run.completed_at is None else iso(run.completed_at),
+        scope_id=run.scope_id,
+        phases=_own_phases(run),
+        gates=UNSET if run.gates is None else Raw(run.gates),
+        token_budget=run.token_budget,
+        budget_warn_pct=run.budget_warn_pct if has_budget else None,
+        metadata=run.metadata,
+        actions=UNSET if run.actions is None else Raw(run.actions),
+        auto_spawn=run.auto_spawn,
+        session=run.session,
+        owner_pid=run.owner_pid,
+    )
+
+
+def _own_phases(run: Run) -> list[str] | None:
+    """What cannot be read must not keep anybody from seeing the rest."""
+    try:
+        return None if run.phases is None else list(phases.chain(run))
+    except UnknownPhase:
+        return None
+
+
+def check_create(p: Create) -> None:
+    """Judge it outside the lock."""
+    if not p.goal.strip():
+        raise InvalidParams("the goal is empty", hint="say what is to be done, with --goal")
+    if len(p.goal.encode()) > payloads.STRING_BYTES:
+        raise PayloadTooLarge(f"the goal is longer than {payloads.STRING_BYTES} bytes")
+    check_project(p.cwd, p.project)
+    names.check_scope(p.scope_id or "")
+    chain = phases.DEFAULT if p.phases is None else phases.check(p.phases)
+    if (rules := _text(p.gates)) is not None:
+        stored = gates.parse(rules)
+        gates.check_against(stored, chain)
+        p.gates = Raw(stored.encode())
+    if p.metadata is not None:
+        _check_metadata(p.metadata)
+    if (actions := _text(p.actions)) is not None:
+        p.actions = Raw(payloads.check(actions.encode()).encode())
+        if not isinstance(msgspec.json.decode(p.actions), dict):
+            raise InvalidPayload("the actions are not a JSON object")
+
+
+def check_project(cwd: str | None, given: str | None) -> None:
+    if given is not None and not os.path.isabs(os.path.join(cwd or "", given)):
+        raise BadPath(f"the project must be an absolute path where no cwd is given, not {given!r}")
+    if "\0" in (given or ""):
+        raise BadPath("the project's path must not contain NUL")
+
+
+def check_list(p: List) -> None:
+    check_project(p.cwd, p.project)
+    if p.status is not None and p.status not in STATUSES:
+        raise InvalidParams(f"unknown status {names.shown(p.status)}", hint=", ".join(STATUSES))
+
+
+def check_current(p: Current) -> None:
+    check_project(p.cwd, p.project)
+
+
+def _check_metadata(text: str) -> None:
+    """Any text will do; what is JSON is judged as such, so that no secret hides in it."""
+    try:
+        payloads.check(text.encode())
+    except (PayloadTooLarge, SecretRefused):
+        raise
+    except InvalidPayload:
+        payloads.check(msgspec.json.encode(text))
+
+
+def _text(raw: Raw) -> str | None:
+    return None if bytes(raw) == bytes(NOTHING) else bytes(raw).decode()
+
+
+def _actor(ctx: Context, session: str | None) -> Writer:
+    writer = ctx.writer
+    return Writer(writer.pid, session or writer.session, writer.trace_id, writer.span_id)
+
+
+METHODS = [
+    Method(
+        "run.create",
+        Create,
+        Created,
+        create,
+        check=check_create,
+        writes=True,
+        touches=no_rows,
+        appends=True,
+    ),
+    Method("run.status", Status, Document, status),
+    Method("run.list", List, list[Document], list_, check=check_list),
+    Method("run.current", Current, Found, current, check=check_current),
+    Method("run.events", Events, list[PhaseEvent], events),
+    *moving.METHODS,
+    *budgets.METHODS,
+    *snapshots.METHODS,
+]

@@ -1,0 +1,72 @@
+"""Everything about a run in one call, next to the five that it takes without."""
+
+import subprocess
+import time
+
+from icd.core import agents, artifacts, events
+from icd.core.events import Fact
+from icd.core.state import Writer
+from tests import rows
+from tests.bench import setting as place
+from tests.bench.table import Table
+
+RUNS = 50
+RUN = "run00001"
+EVENTS, ARTIFACTS, AGENTS, DISPATCHES = 1_000, 100, 50, 20
+SNAPSHOT = ["run", "snapshot", RUN, "--json"]
+# What the scripts of a sprint ask today.
+FIVE = [
+    ["run", "status", RUN, "--json"],
+    ["run", "events", RUN, "--json"],
+    ["run", "artifact", "list", RUN, "--json"],
+    ["run", "agent", "list", RUN, "--json"],
+    ["run", "tokens", RUN, "--json"],
+]
+
+
+def run(table: Table) -> None:
+    with place.project() as setting, place.daemon(setting):
+        _fill(setting)
+        snapshot, five = _interleaved(setting)
+    what = f"run snapshot / five calls, of {EVENTS:,} events"
+    table.ratio(what, snapshot, five, unit="ms", most=0.8)
+
+
+def _fill(setting: place.Setting) -> None:
+    database = setting.open()
+    now_ms = time.time_ns() // 1_000_000
+    with database.hold(time.monotonic() + 5):
+        conn = database.connection()
+        conn.execute("BEGIN IMMEDIATE")
+        rows.run(conn, RUN, project_dir=str(setting.root), phase="executing")
+        for i in range(EVENTS):
+            fact = Fact("phase", "pause", run_id=RUN, from_state="executing", reason=f"reason {i}")
+            events.append(conn, fact, actor=Writer(), now_ms=now_ms)
+        for i in range(ARTIFACTS):
+            artifacts.add(
+                conn, RUN, phase="executing", path=f"src/file-{i}.py", type="file",
+                content_hash=None, dispatch_id=None, now_ms=now_ms,
+            )  # fmt: skip
+        for i in range(AGENTS):
+            agents.add(
+                conn, RUN, agent_type="claude", name=f"a{i}", dispatch_id=None, now_ms=now_ms
+            )
+        for i in range(DISPATCHES):
+            rows.dispatch(conn, RUN, "pass", f"dispatch{i}")
+        conn.execute("COMMIT")
+        database.close()
+
+
+def _interleaved(setting: place.Setting) -> tuple[float, float]:
+    """The best time of the snapshot, and the sum of the best times of the others."""
+    commands = [[str(place.BIN / "icctl"), *words] for words in (SNAPSHOT, *FIVE)]
+    for command in commands:  # what fails is fast, and measures nothing
+        subprocess.run(
+            command, env=setting.env, cwd=setting.root, stdout=subprocess.DEVNULL, check=True
+        )
+    best = [float("inf")] * len(commands)
+    for _ in range(RUNS):
+        for number, command in enumerate(commands):
+            took = place.quiet(command, setting.env, setting.root)
+            best[number] = min(best[number], took)
+    return best[0], sum(best[1:])

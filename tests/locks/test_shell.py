@@ -1,0 +1,182 @@
+"""The library's own locks, where there is no program: the same rules, in a shell."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from icd import procfs
+from icd.locks import locking, owners
+from icd.locks.owners import Owner
+from icd.locks.places import Place
+from tests.processes import CLEAN, PATIENCE, until
+
+ROOT = Path(__file__).parents[2]
+HERE = owners.here()
+OURS = owners.of_process(os.getpid(), HERE, 1)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "locks"))
+
+
+def shell(place: Place, script: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    given = {**CLEAN, "INTERCORE_LOCK_DIR": place.base, "INTERCORE_BIN": "/nonexistent", **env}
+    return subprocess.run(
+        ["bash", "-c", f"source {ROOT}/lib-intercore.sh\n{script}"],
+        env=given, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+
+
+def write(place: Place, owner: Owner) -> None:
+    place.make("n")
+    Path(place.lock("n", "s")).mkdir(mode=0o700)
+    Path(place.lock("n", "s"), "owner.json").write_bytes(msgspec.json.encode(owner))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"start": OURS.start - 1},
+        {"boot": "another"},
+        {"boot": "another", "host": "elsewhere"},
+        {"pidns": "pid:[1]"},
+        {"pidns": ""},
+        {"host": "elsewhere"},
+        {"host": "elsewhere", "boot": ""},
+        {"host": "elsewhere", "pidns": ""},
+        {"host": "elsewhere", "start": 1},
+        {"host": f"{HERE.host.partition('.')[0]}.example.org"},
+        {"start": 0, "boot": "", "pidns": ""},
+        {"pid": 0},
+        {"pid": 0, "start": 0, "boot": "", "pidns": ""},
+        {"pid": 4194304},
+        {"owner": "a word"},
+    ],
+)
+def test_the_library_judges_an_owner_as_the_program_does(place: Place, changes: dict) -> None:
+    write(place, msgspec.structs.replace(OURS, **changes))
+    expected = locking.look(place, "n", "s", HERE)
+
+    told = shell(place, '_intercore_locks n s; _intercore_look "$lock"; echo "$liveness"')
+
+    assert expected is not None
+    assert told.stdout.strip() == expected.liveness
+
+
+def test_a_process_whose_first_thread_alone_has_ended_keeps_its_lock(place: Place) -> None:
+    script = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+    with subprocess.Popen([sys.executable, "-c", script]) as process:
+        until(lambda: procfs.stat(process.pid).state == "Z")
+        write(place, owners.of_process(process.pid, HERE, 1))
+
+        refused = shell(place, "intercore_lock n s 10ms")
+        process.kill()
+
+    assert refused.returncode == 1
+    assert "liveness: alive" in refused.stderr
+    assert shell(place, "intercore_lock n s 10ms").returncode == 0
+
+
+@pytest.mark.parametrize("level", ["base", "name"])
+@pytest.mark.parametrize("fault", ["link", "file", "writable"])
+def test_directories_that_are_not_ours_alone_are_refused(
+    place: Place, tmp_path: Path, level: str, fault: str
+) -> None:
+    if level == "name":
+        place.make()
+    path = Path(place.base if level == "base" else place.name("n"))
+    if fault == "link":
+        (tmp_path / "elsewhere").mkdir()
+        path.symlink_to(tmp_path / "elsewhere")
+    elif fault == "file":
+        path.touch()
+    else:
+        path.mkdir()
+        path.chmod(0o777)
+
+    refused = shell(place, "intercore_lock n s 10ms; echo $?; intercore_unlock n s; echo $?")
+
+    assert refused.stdout == "2\n0\n"
+    assert refused.stderr.count(str(path)) == 2
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
+def test_an_owner_that_is_no_plain_file_is_none(place: Place, tmp_path: Path, kind: str) -> None:
+    write(place, msgspec.structs.replace(OURS, start=1))
+    record = Path(place.lock("n", "s"), "owner.json")
+    record.rename(tmp_path / "record")
+    if kind == "link":
+        record.symlink_to(tmp_path / "record")
+    elif kind == "pipe":
+        os.mkfifo(record)
+    else:
+        record.mkdir()
+
+    refused = shell(place, "intercore_lock n s 10ms")
+
+    assert refused.returncode == 1
+    assert "owner unknown" in refused.stderr
+
+
+def test_a_decider_that_is_stopped_keeps_nobody_beyond_the_timeout(place: Place) -> None:
+    write(place, msgspec.structs.replace(OURS, start=1))
+    fd = os.open(place.name("n"), os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+
+    refused = shell(place, "intercore_lock n s 50ms; echo $?; intercore_lock n free; echo $?")
+    kept = shell(place, "intercore_lock n mine && intercore_unlock n mine; echo $?")
+    os.close(fd)
+
+    assert refused.stdout == "1\n0\n"
+    assert "liveness: dead" in refused.stderr
+    assert (kept.stdout, kept.stderr.count("could not be released")) == ("0\n", 1)
+    assert shell(place, "intercore_lock n s 50ms").returncode == 0
+
+
+def test_without_flock_a_lock_ends_with_the_shell_and_that_is_told(
+    place: Place, tmp_path: Path
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("mkdir", "mv", "rm", "stat", "readlink"):
+        (tools / tool).symlink_to(f"/usr/bin/{tool}" if Path(f"/usr/bin/{tool}").exists()
+                                  else f"/bin/{tool}")  # fmt: skip
+
+    kept = shell(place, f"PATH={tools}; intercore_lock n s && intercore_unlock n s; echo $?")
+
+    assert (kept.stdout, kept.stderr.count("could not be released")) == ("0\n", 1)
+    assert shell(place, "intercore_lock n s 10ms").returncode == 0
+
+
+def test_what_the_shell_writes_is_what_the_program_reads(place: Place) -> None:
+    script = "intercore_lock n s && cat $INTERCORE_LOCK_DIR/n/s/owner.json; echo; echo $$"
+
+    record, pid = shell(place, script).stdout.splitlines()
+
+    found = owners.decode(record.encode())
+    assert found is not None
+    assert json.loads(record).keys() == set(Owner.__struct_fields__)
+    assert (found.pid, found.boot, found.pidns) == (int(pid), HERE.boot, HERE.pidns)
+    assert found.start > 0
+
+
+def test_a_full_disk_is_told_and_leaves_neither_a_lock_nor_debris(place: Place) -> None:
+    """The limit of a file's size stands for the disk: the owner's record cannot be written."""
+    place.make("n")
+
+    failed = shell(place, "trap '' XFSZ; ulimit -f 0; intercore_lock n s; echo $?")
+
+    assert failed.stdout == "2\n"
+    assert os.listdir(place.work) == os.listdir(place.name("n")) == []
