@@ -27,6 +27,7 @@ NOT_EXECUTED = (EPIPE, ECONNRESET, ENOTCONN)
 GONE = (EPIPE, EBADF)
 NOT_SENT = False
 DEFAULT_MS = 5000
+SEARCH_MS = 10_000  # comparing takes longer than a look-up, and no hook waits for it
 MARGIN = 0.05
 MAX_MS = 300_000
 PART_BYTES = 1 << 28
@@ -366,11 +367,16 @@ def sockets() -> list[str]:
 
 def timeout_ms(argv: list[str]) -> float:
     words = before_dashes(argv)
+    usual = SEARCH_MS if is_search(words) else DEFAULT_MS
     if not any(word.startswith("--timeout") for word in words):
-        return DEFAULT_MS
+        return usual
     from icctl.durations import asked
 
-    return min(asked(words) or DEFAULT_MS, MAX_MS)
+    return min(asked(words) or usual, MAX_MS)
+
+
+def is_search(words: list[str]) -> bool:
+    return "discovery" in words and words[words.index("discovery") + 1 :][:1] == ["search"]
 
 
 def before_dashes(argv: list[str]) -> list[str]:

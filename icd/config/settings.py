@@ -95,6 +95,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events_keep_count: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
     # A hook that takes longer is killed.  Of the user, not of a project: it may be a stranger's.
     hook_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=300)] = 5.0
+    # Embeddings that the daemon keeps in memory for searches, of all databases together; of the
+    # daemon, not of a project.  What does not fit is read from the database for each search.
+    vectors_max_mib: Annotated[int, msgspec.Meta(ge=0, le=1_048_576)] = 512
     mirror: Mirror = Mirror()
 
 

@@ -4,10 +4,13 @@ A row is replaced when its discovery has changed.  Beside each vector stands wha
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from icd.core.arrays import np
-from icd.core.similarity import Best, Booleans, Floats, Rows
+from icd.core.similarity import Best, Rows
+
+if TYPE_CHECKING:
+    from icd.core.arrays import Booleans, Floats
 
 # Large enough to be worth a call of numpy, small enough that a deadline is seen in between.
 BLOCK_BYTES = 8 * 1024 * 1024
@@ -52,7 +55,7 @@ class _Block:
         self.statuses = np.empty(size, np.uint8)
         self.ids: list[str] = []
 
-    def among(self, sieve: Sieve) -> Booleans:
+    def among(self, sieve: Sieve) -> "Booleans":
         size = len(self.ids)
         weights, statuses = self.weights[:size], self.statuses[:size]
         wanted = [STATUSES.index(status) for status in sieve.statuses]

@@ -12,13 +12,12 @@ Promises
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from icd.core.arrays import np
 
-Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-Doubles = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-Booleans = np.ndarray[tuple[int, ...], np.dtype[np.bool]]
-Places = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
+if TYPE_CHECKING:
+    from icd.core.arrays import Booleans, Doubles, Floats, Places
 
 # Norms within this range are left alone: neither they nor their products leave that of float32.
 _TAME = 2.0**30
@@ -40,7 +39,7 @@ class Rows:
         if wild.any():
             self._scale(wild)
 
-    def _scale(self, wild: Booleans) -> None:
+    def _scale(self, wild: "Booleans") -> None:
         with np.errstate(all="ignore"):
             rows = self.values[wild]
             _, exponents = np.frexp(np.abs(rows).max(axis=1))
@@ -49,7 +48,7 @@ class Rows:
             self.norms[wild] = _norms(self.values[wild])
 
 
-def _norms(rows: Floats) -> Doubles:
+def _norms(rows: "Floats") -> "Doubles":
     """In pieces: all of it as float64 would be twice what there is."""
     found = np.empty(len(rows), np.float64)
     step = max(1, _AT_ONCE_BYTES // (8 * rows.shape[1]))
@@ -71,7 +70,7 @@ class Query:
         self.slack = (self.dimension + _ROUNDINGS) * 2.0**-24
         self.fine_slack = (2 * self.dimension + _ROUNDINGS) * 2.0**-53
 
-    def similarity(self, row: Floats) -> float:
+    def similarity(self, row: "Floats") -> float:
         exact = row.astype(np.float64)
         dot = math.fsum((exact * self.exact).tolist())
         square = math.fsum((exact * exact).tolist())
@@ -102,7 +101,7 @@ class Best:
         return len(self._found) < size
 
     def offer(
-        self, values: Floats, norms: Floats, ids: Sequence[str], among: Booleans | None = None
+        self, values: "Floats", norms: "Floats", ids: Sequence[str], among: "Booleans | None" = None
     ) -> None:
         """Rows of the query's dimension; if `among` is given, only those that it marks."""
         with np.errstate(all="ignore"):
@@ -123,7 +122,7 @@ class Best:
                 self._found.append((-known[key], ids[place]))
         self._found = sorted(self._found)[: self._limit]
 
-    def _promising(self, near: Floats | Doubles, slack: float) -> Places:
+    def _promising(self, near: "Floats | Doubles", slack: float) -> "Places":
         """Those that can be among the best, if each is within `slack` of the truth."""
         floor = self._at_least
         if self.is_full:
@@ -134,7 +133,7 @@ class Best:
             floor = max(floor, float(np.partition(near, last)[last]) - 2 * slack)
         return np.flatnonzero(near >= max(floor, -2))
 
-    def _fine(self, values: Floats, places: Places) -> Places:
+    def _fine(self, values: "Floats", places: "Places") -> "Places":
         """Of rows that resemble each other, few are left after a look with more digits."""
         near = np.empty(len(places), np.float64)
         step = max(1, _AT_ONCE_BYTES // (8 * self._query.dimension))

@@ -12,12 +12,10 @@ import math
 import sqlite3
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from icd.core.matrices import Matrix, Row
+from icd.core.similarity import Best, Query, Rows
 from icd.errors import DimensionMismatch, InvalidVector
-
-if TYPE_CHECKING:
-    from icd.core.matrices import Matrix, Row
 
 # Several times what any model in use has; 64 KiB.
 MAX_DIMENSION = 16_384
@@ -82,8 +80,6 @@ def nearest(
     None if no similarity reaches the threshold.  Memory is bounded, however many there are.
     """
     check_dimension(conn, source, vector)
-    from icd.core.similarity import Best, Query, Rows
-
     best = Best(Query(vector), 1, threshold)
     for page in _pages(conn, source, len(vector) // 4):
         rows = Rows([blob for _, blob in page], len(vector) // 4)
@@ -114,8 +110,6 @@ class Batch:
         matrix = self._matrix(source, len(vector) // 4)
         if matrix is None:
             return nearest(self._conn, source, vector, threshold=threshold)
-        from icd.core.similarity import Best, Query
-
         best = Best(Query(vector), 1, threshold)
         for _ in matrix.offer(best):
             pass
@@ -130,14 +124,12 @@ class Batch:
             if len(matrix) * len(vector) > BATCH_BYTES:
                 self._matrices[source] = None
 
-    def _matrix(self, source: str, dimension: int) -> "Matrix | None":
+    def _matrix(self, source: str, dimension: int) -> Matrix | None:
         if source not in self._matrices:
             self._matrices[source] = self._read(source, dimension)
         return self._matrices[source]
 
-    def _read(self, source: str, dimension: int) -> "Matrix | None":
-        from icd.core.matrices import Matrix
-
+    def _read(self, source: str, dimension: int) -> Matrix | None:
         (count,) = self._conn.execute(
             "SELECT count(*) FROM embeddings WHERE source = ?", (source,)
         ).fetchone()
@@ -149,8 +141,6 @@ class Batch:
         return matrix
 
 
-def _row(discovery_id: str, source: str, vector: bytes) -> "Row":
+def _row(discovery_id: str, source: str, vector: bytes) -> Row:
     """Nobody filters in here."""
-    from icd.core.matrices import Row
-
     return Row(discovery_id, 0, source, 0, "new", vector)

@@ -1,0 +1,5 @@
+"""`icctl discovery …`"""
+
+from icd.cli import searches
+
+COMMANDS = [*searches.COMMANDS]
