@@ -293,6 +293,7 @@ class _Batch:
             recent=self._recent,
             warnings=[],
             deadline=call.deadline,
+            settings=self._database.settings,
             progress=call.progress,
         )
         if not call.verbose:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from icd.config import DEFAULTS, Settings
 from icd.core.debounce import Recent
 from icd.core.state import Writer
 from icd.db.database import Database
@@ -58,6 +59,7 @@ class Context(msgspec.Struct, gc=False):
     recent: Recent | None
     warnings: list[str]
     deadline: float
+    settings: Settings = DEFAULTS
     progress: Progress | None = None
     changed: bool = True
 
