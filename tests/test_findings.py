@@ -4,10 +4,12 @@ Numbers are those of the review.  4 and 5 are about the log and the migrations, 
 searches and the profile; they are tested with these.
 """
 
+import fcntl
 import json
 import multiprocessing
+import os
 import sqlite3
-import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
@@ -17,10 +19,16 @@ import pytest
 from icd import config
 from icd.core import discoveries, events, feedback, reviews, tiers
 from icd.core.discoveries import Wanted
+from icd.core.state import Writer
 from icd.core.tiers import ONE
+from icd.db.database import Database
+from icd.db.paths import Where
 from icd.errors import DiscoveryRefused
+from icd.rpc import methods
+from icd.rpc.dispatch import run_batch
+from icd.rpc.method import Call, Clock
 from tests.discovered import DAY_MS, NOW_MS, submit, told, vector
-from tests.processes import Daemon, icctl
+from tests.processes import Daemon, icctl, until
 
 FORK = multiprocessing.get_context("fork")
 HALF = ONE // 2
@@ -37,18 +45,38 @@ def connect(project: Path) -> sqlite3.Connection:
 
 
 def at_once(count: int, project: Path, envs: list[dict[str, str]], *argv: str) -> list[str]:
-    """What so many processes say that are started at the same time; {} is the number of each."""
-    barrier = threading.Barrier(count)
+    """What so many processes say that all want the database at once; {} is the number of each.
+
+    Nobody gets it before everybody asks for it: whatever is looked up earlier is out of date.
+    """
+    lock = project / ".clavain" / "intercore.db.lock"
+    numbers = range(count)
+    hosts = [envs[number % len(envs)] for number in numbers]
+    waiting = {number if env is DIRECT else -1 for number, env in enumerate(hosts)}
 
     def run(number: int) -> str:
         words = [word.format(number) for word in argv]
-        barrier.wait(60)
-        done = icctl(*words, "--timeout=40s", cwd=project, env=envs[number % len(envs)])
+        done = icctl(*words, "--timeout=40s", cwd=project, env=hosts[number])
         assert (done.returncode, done.stderr) == (0, b"")
         return done.stdout.decode().strip()
 
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(run, range(count)))
+    with lock.open("rb") as held, ThreadPoolExecutor(count) as pool:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        said = pool.map(run, numbers)
+        until(lambda: len(holders(lock)) == len(waiting))
+        fcntl.flock(held, fcntl.LOCK_UN)
+        return list(said)
+
+
+def holders(file: Path) -> set[str]:
+    """Other processes that have this file open."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            links = {os.readlink(link) for link in (process / "fd").iterdir()}
+            if str(file) in links and int(process.name) != os.getpid():
+                found.add(process.name)
+    return found
 
 
 def hosts(mode: str, daemon: Daemon) -> list[dict[str, str]]:
@@ -79,6 +107,34 @@ def test_finding_1_of_16_processes_with_near_duplicates_one_inserts(
         kinds = [event.type for event in events.read(conn, limit=99)]
     assert len(set(said)) == 1
     assert kinds == ["discovery.submitted"] + ["discovery.deduped"] * 15
+
+
+def test_finding_1_nobody_inserts_between_the_search_and_the_insertion(
+    project: Path, database: Database
+) -> None:
+    intruder = connect(project)
+    intruder.execute("PRAGMA busy_timeout = 0")
+    refused = []
+
+    def interfere(statement: str) -> None:
+        if statement.lstrip().startswith("INSERT INTO discoveries"):
+            conn.set_trace_callback(None)
+            try:
+                submit(intruder, "2", embedding=vector(1.0, 0.5))
+            except sqlite3.OperationalError as exc:
+                refused.append(str(exc))
+
+    method = methods.find("discovery.submit")
+    params = method.params("exa", "1", "t", embedding=vector(1.0, 0.5), dedup_threshold=0.9)
+    call = Call(method, params, Where(str(project)), Writer(), time.monotonic() + 60)
+    conn = database.connection()
+    conn.set_trace_callback(interfere)
+
+    with closing(intruder):
+        (answer,) = run_batch(database, [call], clock=Clock())
+
+    assert refused == ["database is locked"]
+    assert [row.id for row in discoveries.listed(conn, Wanted(limit=9))] == [answer.result.id]
 
 
 # --- 2: the gate of a promotion, and the promotion --------------------------------------------
