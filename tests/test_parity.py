@@ -95,7 +95,7 @@ def _play(script: list[Step], project: Path, env: dict[str, str]) -> list[Outcom
         cwd = project / step.cwd
         cwd.mkdir(parents=True, exist_ok=True)
         done = icctl(*step.argv, cwd=cwd, env={**env, **step.env(project)}, stdin=step.stdin)
-        outcomes.append((done.returncode, _stable(done.stdout), _stable(done.stderr)))
+        outcomes.append((done.returncode, _stable(done.stdout, step), _stable(done.stderr, step)))
     return outcomes
 
 
@@ -137,11 +137,12 @@ def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
         return response.error["data"]["exit"], b""
     answer = Answer(result=msgspec.json.decode(response.result, type=planned.call.method.result))
     output = finish(planned, answer)
-    return output.exit, _stable(output.stdout)
+    return output.exit, _stable(output.stdout, step)
 
 
-def _stable(text: bytes) -> bytes:
+def _stable(text: bytes, step: Step) -> bytes:
     """Times, process and request ids differ between two runs; everything else must not."""
+    text = re.sub(step.hides.encode(), b"<hidden>", text)
     text = re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", b"<iso>", text)
     text = re.sub(rb"\d{8}-\d{6}(-\d+)?", b"<stamp>", text)
     text = re.sub(rb"\b1\d{9}(\d{3})?\b", b"<time>", text)
