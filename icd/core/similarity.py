@@ -33,19 +33,18 @@ class Rows:
     def __init__(self, vectors: Sequence[bytes], dimension: int) -> None:
         given = np.frombuffer(b"".join(vectors), "<f4").reshape(-1, dimension)
         self.values: Floats = given.astype(np.float32, copy=False)
-        self.norms: Floats = _norms(self.values).astype(np.float32)
-        # What is no number never was stored by us; it is not found either.
-        wild = ~((self.norms >= 1 / _TAME) & (self.norms <= _TAME))
-        if wild.any():
-            self._scale(wild)
+        with np.errstate(all="ignore"):  # what is no number is not found: nobody stores it
+            self.norms: Floats = _norms(self.values).astype(np.float32)
+            wild = ~((self.norms >= 1 / _TAME) & (self.norms <= _TAME))
+            if wild.any():
+                self._scale(wild)
 
     def _scale(self, wild: "Booleans") -> None:
-        with np.errstate(all="ignore"):
-            rows = self.values[wild]
-            _, exponents = np.frexp(np.abs(rows).max(axis=1))
-            self.values = self.values.copy()
-            self.values[wild] = np.ldexp(rows, -exponents[:, None])
-            self.norms[wild] = _norms(self.values[wild])
+        rows = self.values[wild]
+        _, exponents = np.frexp(np.abs(rows).max(axis=1))
+        self.values = self.values.copy()
+        self.values[wild] = np.ldexp(rows, -exponents[:, None])
+        self.norms[wild] = _norms(self.values[wild])
 
 
 def _norms(rows: "Floats") -> "Doubles":
