@@ -96,7 +96,7 @@ class Searches:
                 found = await self._find(call, seen)
             except _Changed:
                 continue
-            return Answer(shown(found), warnings=answer.warnings, trace=answer.trace)
+            return Answer(shown(found, seen.what), warnings=answer.warnings, trace=answer.trace)
 
     async def _find(self, call: Call, seen: Seen) -> list[Found]:
         asked: Question = seen.what
