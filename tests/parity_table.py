@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from tests.discovered import Elsewhere, discover, packed
+
 BIG = b'"' + b"x" * 102_401 + b'"'
 DEEP = b"[" * 21 + b"]" * 21
 LONG = b"[" + b"{}," * 10_000 + b"{}]"
@@ -75,6 +77,14 @@ def _spoil(project: Path) -> None:
 def _link(project: Path) -> None:
     (project / "elsewhere").mkdir()
     (project / ".clavain").symlink_to(project / "elsewhere")
+
+
+def _discoveries(project: Path) -> None:
+    with Elsewhere(project) as conn:
+        for i in range(4):
+            discover(conn, f"d{i}", packed(1.0, i), source="ab"[i % 2], score=i / 4)
+        discover(conn, "d4", packed(1.0, 0.5), status="dismissed")
+        discover(conn, "mute")
 
 
 def _hook(project: Path) -> None:
@@ -683,6 +693,30 @@ SCRIPTS: dict[str, list[Step]] = {
         other("hooks untrust"),
         other("hooks untrust on-event", 1),
         other("hooks trust", 2, before=lambda p: (p / ".clavain/hooks/on-event").chmod(0o777)),
+    ],
+    "discovery search": [
+        other("discovery search --like=d1", 2),
+        INIT,
+        run("discovery search --like=d1", 1),
+        run("discovery search --embedding=@q", before=_write("q", packed(1.0, 0.0))),
+        run("discovery search --embedding=@q", before=_discoveries),
+        run("discovery search --embedding=@q --json --limit=2"),
+        run("discovery search --embedding=@q --source=a --tier=low"),
+        run("discovery search --embedding=@q --status=dismissed"),
+        run("discovery search --embedding=@q --include-dismissed --min-score=0.2"),
+        run("discovery search --like=d2 --json", cwd="sub"),
+        run("discovery search --like=mute", 1),
+        other("discovery search --embedding=q --limit=1"),
+        other("discovery search --embedding=nothing", 2),
+        other("discovery search --embedding=@missing", 2),
+        other("discovery search --embedding=@zero", 2, before=_write("zero", packed(0.0, 0.0))),
+        run("discovery search --embedding=@three", 2, before=_write("three", packed(1.0, 2.0, 3.0))),
+        run("discovery search --embedding=@three --source=a", 2),
+        other("discovery search", 3),
+        other("discovery search --like=d1 --embedding=@q", 3),
+        other("discovery search --like=d1 --limit=0", 3),
+        other("discovery search --like=d1 --min-score=7", 3),
+        other("discovery search --help"),
     ],
     "config": [
         other("config", 3),

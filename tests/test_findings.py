@@ -27,8 +27,8 @@ from icd.errors import DiscoveryRefused
 from icd.rpc import methods
 from icd.rpc.dispatch import run_batch
 from icd.rpc.method import Call, Clock
-from tests.discovered import DAY_MS, NOW_MS, submit, told, vector
 from tests.processes import Daemon, icctl, until
+from tests.submitted import DAY_MS, NOW_MS, submit, told, vector
 
 FORK = multiprocessing.get_context("fork")
 HALF = ONE // 2

@@ -58,8 +58,8 @@ class _Block:
     def among(self, sieve: Sieve) -> "Booleans":
         size = len(self.ids)
         weights, statuses = self.weights[:size], self.statuses[:size]
-        wanted = [STATUSES.index(status) for status in sieve.statuses]
-        found: Booleans = np.isin(statuses, np.array(wanted, np.uint8))
+        wanted = np.array([status in sieve.statuses for status in STATUSES])
+        found: Booleans = wanted[statuses]
         return found & (weights >= sieve.low) & (weights < sieve.high)
 
 

@@ -63,6 +63,7 @@ class Question(NamedTuple):
     sieve: Sieve
     min_score: float
     limit: int
+    starts: Starts
 
 
 class Mark(NamedTuple):
@@ -101,7 +102,7 @@ class Found(msgspec.Struct, frozen=True):
 def question(conn: sqlite3.Connection, wanted: Wanted, starts: Starts) -> Question:
     vector = wanted.vector if wanted.like is None else _stored(conn, wanted.like)
     assert vector is not None
-    rest = sieve(wanted, starts), wanted.min_score, wanted.limit
+    rest = sieve(wanted, starts), wanted.min_score, wanted.limit, starts
     if wanted.source is not None:
         vectors.check_dimension(conn, wanted.source, vector)
         return Question(vector, [wanted.source], [], *rest)

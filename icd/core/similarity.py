@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 _TAME = 2.0**30
 # More than all roundings but those of the sum: of the norms, the quotients and the limits.
 _ROUNDINGS = 16
-# Rows that are computed in float64 at once: a few megabytes at most.
+# Of rows that are computed in float64 at once.
 _AT_ONCE_BYTES = 2 * 1024 * 1024
+# So many more than asked for may be undecided before they are compared exactly.
+_UNDECIDED = 64
 
 
 class Rows:
@@ -33,19 +35,18 @@ class Rows:
     def __init__(self, vectors: Sequence[bytes], dimension: int) -> None:
         given = np.frombuffer(b"".join(vectors), "<f4").reshape(-1, dimension)
         self.values: Floats = given.astype(np.float32, copy=False)
-        self.norms: Floats = _norms(self.values).astype(np.float32)
-        # What is no number never was stored by us; it is not found either.
-        wild = ~((self.norms >= 1 / _TAME) & (self.norms <= _TAME))
-        if wild.any():
-            self._scale(wild)
+        with np.errstate(all="ignore"):  # what is no number is not found: nobody stores it
+            self.norms: Floats = _norms(self.values).astype(np.float32)
+            wild = ~((self.norms >= 1 / _TAME) & (self.norms <= _TAME))
+            if wild.any():
+                self._scale(wild)
 
     def _scale(self, wild: "Booleans") -> None:
-        with np.errstate(all="ignore"):
-            rows = self.values[wild]
-            _, exponents = np.frexp(np.abs(rows).max(axis=1))
-            self.values = self.values.copy()
-            self.values[wild] = np.ldexp(rows, -exponents[:, None])
-            self.norms[wild] = _norms(self.values[wild])
+        rows = self.values[wild]
+        _, exponents = np.frexp(np.abs(rows).max(axis=1))
+        self.values = self.values.copy()
+        self.values[wild] = np.ldexp(rows, -exponents[:, None])
+        self.norms[wild] = _norms(self.values[wild])
 
 
 def _norms(rows: "Floats") -> "Doubles":
@@ -78,27 +79,32 @@ class Query:
 
 
 class Best:
-    """The `limit` most similar of all that were offered, none below `at_least`."""
+    """The `limit` most similar of all that were offered, none below `at_least`.
+
+    Those that can still be among them are kept with their rows; which of them are, is computed
+    exactly at the end, or when there are too many that resemble each other.
+    """
 
     def __init__(self, query: Query, limit: int, at_least: float = -1.0) -> None:
         self._query = query
         self._limit = limit
         self._at_least = at_least
-        self._found: list[tuple[float, str]] = []  # the negated similarity, and the id
+        self._kept: list[_Candidate] = []  # the nearest first
 
     @property
     def found(self) -> list[tuple[str, float]]:
-        return [(name, -negated) for negated, name in self._found]
+        self._settle()
+        return [(one.name, one.near) for one in self._kept]
 
     @property
     def is_full(self) -> bool:
-        return len(self._found) == self._limit
+        return len(self._kept) >= self._limit
 
     def drop(self, name: str) -> bool:
         """Whether it was among the best so far."""
-        size = len(self._found)
-        self._found = [entry for entry in self._found if entry[1] != name]
-        return len(self._found) < size
+        size = len(self._kept)
+        self._kept = [one for one in self._kept if one.name != name]
+        return len(self._kept) < size
 
     def offer(
         self, values: "Floats", norms: "Floats", ids: Sequence[str], among: "Booleans | None" = None
@@ -110,35 +116,61 @@ class Best:
             near[~among] = -np.inf
         near[~(near >= -2)] = -np.inf  # also what is no number
         places = self._promising(near, self._query.slack)
-        if len(places) > self._limit:
-            places = self._fine(values, places)
-        known: dict[bytes, float] = {}  # many rows may be the same
-        for place in places.tolist():
-            row = values[place]
-            key = row.tobytes()
-            if key not in known:
-                known[key] = self._query.similarity(row)
-            if known[key] >= self._at_least:
-                self._found.append((-known[key], ids[place]))
-        self._found = sorted(self._found)[: self._limit]
+        step = max(1, _AT_ONCE_BYTES // (8 * self._query.dimension))
+        for start in range(0, len(places), step):
+            self._keep(values, places[start : start + step], ids)
 
-    def _promising(self, near: "Floats | Doubles", slack: float) -> "Places":
+    def _promising(self, near: "Floats", slack: float) -> "Places":
         """Those that can be among the best, if each is within `slack` of the truth."""
-        floor = self._at_least
-        if self.is_full:
-            floor = max(floor, -self._found[-1][0])
-        floor -= slack
+        floor = self._floor - slack
         if len(near) > self._limit:
             last = len(near) - self._limit
             floor = max(floor, float(np.partition(near, last)[last]) - 2 * slack)
         return np.flatnonzero(near >= max(floor, -2))
 
-    def _fine(self, values: "Floats", places: "Places") -> "Places":
-        """Of rows that resemble each other, few are left after a look with more digits."""
-        near = np.empty(len(places), np.float64)
-        step = max(1, _AT_ONCE_BYTES // (8 * self._query.dimension))
-        for start in range(0, len(places), step):
-            piece = values[places[start : start + step]].astype(np.float64)
-            squares = np.einsum("ij,ij->i", piece, piece) * self._query.square
-            near[start : start + step] = (piece @ self._query.exact) / np.sqrt(squares)
-        return places[self._promising(near, self._query.fine_slack)]
+    @property
+    def _floor(self) -> float:
+        """What is below it is not among the best, to the precision of float64."""
+        floor = self._at_least
+        if self.is_full:
+            floor = max(floor, self._kept[self._limit - 1].near - self._query.fine_slack)
+        return floor - self._query.fine_slack
+
+    def _keep(self, values: "Floats", places: "Places", ids: Sequence[str]) -> None:
+        """Look again with more digits: of rows that resemble each other, few are left."""
+        rows = values[places]
+        wide = rows.astype(np.float64)
+        squares = np.einsum("ij,ij->i", wide, wide) * self._query.square
+        nears = ((wide @ self._query.exact) / np.sqrt(squares)).tolist()
+        floor = self._floor
+        self._kept += [
+            _Candidate(near, ids[place], row.copy())
+            for near, place, row in zip(nears, places.tolist(), rows, strict=True)
+            if near >= floor
+        ]
+        self._kept.sort(key=lambda one: -one.near)
+        floor = self._floor
+        self._kept = [one for one in self._kept if one.near >= floor]
+        if len(self._kept) > self._limit + _UNDECIDED:
+            self._settle()
+
+    def _settle(self) -> None:
+        exact: dict[bytes, float] = {}  # many rows may be the same
+        for one in self._kept:
+            key = one.row.tobytes()
+            if key not in exact:
+                exact[key] = self._query.similarity(one.row)
+            one.near = exact[key]
+        ranked = sorted(self._kept, key=lambda one: (-one.near, one.name))
+        self._kept = [one for one in ranked if one.near >= self._at_least][: self._limit]
+
+
+class _Candidate:
+    """`near` is its similarity, to the precision of float64 or exactly."""
+
+    __slots__ = ("name", "near", "row")
+
+    def __init__(self, near: float, name: str, row: "Floats") -> None:
+        self.near = near
+        self.name = name
+        self.row = row

@@ -96,7 +96,7 @@ class Searches:
                 found = await self._find(call, seen)
             except _Changed:
                 continue
-            return Answer(result=shown(found), warnings=answer.warnings)
+            return Answer(shown(found, seen.what), warnings=answer.warnings, trace=answer.trace)
 
     async def _find(self, call: Call, seen: Seen) -> list[Found]:
         asked: Question = seen.what
@@ -150,7 +150,10 @@ class Searches:
         return seen.what
 
     async def _hop(self, call: Call, method: Method, params: Params, *, background: bool) -> Answer:
-        hop = structs.replace(call, method=method, params=params, background=background)
+        verbose = call.verbose and method is ASK  # the rest is arithmetic
+        hop = structs.replace(
+            call, method=method, params=params, background=background, verbose=verbose
+        )
         (answer,) = await self._ask([hop])
         if answer.error is not None:
             raise answer.error

@@ -6,7 +6,7 @@ marked `miss` are beyond the limit that the project set itself; the exit status 
 
 import sys
 
-from tests.bench import databases, launch, library, push, scale, statusline, throughput
+from tests.bench import databases, launch, library, push, scale, search, statusline, throughput
 from tests.bench.table import Table
 
 
@@ -20,6 +20,7 @@ def main() -> int:
         "throughput": throughput,
         "push": push,
         "scale": scale,
+        "search": search,
         "databases": databases,
     }
     for name, suite in suites.items():

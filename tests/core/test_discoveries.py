@@ -7,7 +7,7 @@ from icd.core import discoveries, reviews, tiers
 from icd.core.discoveries import Wanted
 from icd.core.tiers import ONE
 from icd.errors import DiscoveryNotFound
-from tests.discovered import NOW_MS, submit, told
+from tests.submitted import NOW_MS, submit, told
 
 
 def test_a_discovery_is_found_with_all_its_columns(conn):

@@ -7,7 +7,7 @@ from icd import config
 from icd.core import discoveries, events, reviews
 from icd.core.tiers import ONE
 from icd.errors import DiscoveryNotFound, DiscoveryRefused
-from tests.discovered import DAY_MS, NOW_MS, submit, told
+from tests.submitted import DAY_MS, NOW_MS, submit, told
 
 HALF = ONE // 2
 

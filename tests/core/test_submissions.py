@@ -7,7 +7,7 @@ from icd.core import discoveries, events, reviews, vectors
 from icd.core.discoveries import Wanted
 from icd.core.submissions import OneByOne
 from icd.errors import DimensionMismatch
-from tests.discovered import submit, told, vector, verdict
+from tests.submitted import submit, told, vector, verdict
 
 NEAR = vector(1.0, 0.0, 0.01)
 

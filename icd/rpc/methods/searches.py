@@ -74,7 +74,7 @@ def search(ctx: Context, p: Search) -> list[Match]:
     """All at once, for a host that has this one call to answer."""
     asked = _question(ctx, p)
     found = searches.scan(ctx.conn, asked, deadline_check(ctx.deadline))
-    return shown(found)
+    return shown(found, asked)
 
 
 def ask(ctx: Context, p: Asking) -> Seen:
@@ -106,7 +106,7 @@ def _question(ctx: Context, p: Search) -> Question:
     return asked
 
 
-def shown(found: list[Found]) -> list[Match]:
+def shown(found: list[Found], asked: Question) -> list[Match]:
     return [
         Match(
             id=row.id,
@@ -114,7 +114,7 @@ def shown(found: list[Found]) -> list[Match]:
             source_id=row.source_id,
             title=row.title,
             relevance_score=row.weight // MILLION / MILLION,
-            confidence_tier=searches.tier(row.weight, TIERS),
+            confidence_tier=searches.tier(row.weight, asked.starts),
             status=row.status,
             discovered_at=row.discovered_at,
             similarity=row.similarity,
