@@ -172,6 +172,8 @@ def test_every_method_is_documented_with_its_parameters_and_results(method: Meth
         described += section(text("protocol.md"), "events.tail")
     if "object of `cursor.list`" in described:
         described += section(text("protocol.md"), "cursor.list")
+    if "an object of `discovery.get`" in described:
+        described += section(text("protocol.md"), "discovery.get")
     for name in results:
         assert f"`{name}`" in described, name
 

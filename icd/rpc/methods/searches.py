@@ -10,8 +10,8 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from icd.core import searches, vectors
-from icd.core.searches import MAX_LIMIT, MILLION, TIERS, Found, Mark, Question, Status, Tier, Wanted
+from icd.core import searches, tiers, vectors
+from icd.core.searches import MAX_LIMIT, MILLION, Found, Mark, Question, Status, Tier, Wanted
 from icd.errors import DeadlineExceeded, InvalidParams
 from icd.rpc.method import Context, Method, Params
 from icd.rpc.results import Result
@@ -100,7 +100,7 @@ def _question(ctx: Context, p: Search) -> Question:
         min_score=-1.0 if p.min_score is None else p.min_score,
         limit=p.limit,
     )
-    asked = searches.question(ctx.conn, wanted, TIERS)
+    asked = searches.question(ctx.conn, wanted, tiers.starts(ctx.settings))
     if asked.others:
         ctx.warnings.append(f"not compared, of another dimension: {', '.join(asked.others[:10])}")
     return asked
