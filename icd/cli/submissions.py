@@ -47,7 +47,7 @@ def submit(
 
     \b
     Examples:
-      icctl discovery submit --source=arxiv --source-id=2401.1 --title="A paper" --score=0.7
+      icctl discovery submit --source=arxiv --source-id=2401.1 --title="A paper"
       icctl discovery submit --source=exa --source-id="$URL" --title="$TITLE" \\
         --embedding=@vector.f32 --dedup-threshold=0.92
       icctl discovery submit --from=found.jsonl --source=arxiv --timeout=1m
