@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from icd.core.arrays import np
-from icd.core.similarity import Best, Rows
+from icd.core.similarity import Best, Query, Rows
 
 if TYPE_CHECKING:
     from icd.core.arrays import Booleans, Floats
@@ -108,3 +108,33 @@ class Matrix:
                     among[own % self._size] = False
             best.offer(block.values[:size], block.norms[:size], block.ids, among)
             yield
+
+    def glimpse(self, queries: list[Query], at_least: float) -> "Glimpse":
+        """Compare with several at once, which reads each row once for all of them."""
+        near = np.stack([query.near for query in queries], axis=1)
+        floor = at_least - 2 * queries[0].slack
+        blocks: list[set[int]] = [set() for _ in queries]
+        for number, block in enumerate(self._blocks):
+            size = len(block.ids)
+            with np.errstate(all="ignore"):
+                products = (block.values[:size] @ near) / block.norms[:size, None]
+                # What is no number is left to whoever looks closer.
+                reached = ~(products.max(axis=0) < floor)
+            for query in np.flatnonzero(reached).tolist():
+                blocks[query].add(number)
+        return Glimpse(len(self), blocks)
+
+    def offer_rest(self, best: Best, blocks: set[int], since: int) -> None:
+        """Offer the rows of these blocks, and of the others those that came since."""
+        for number, block in enumerate(self._blocks):
+            size = len(block.ids)
+            start = 0 if number in blocks else min(size, max(0, since - number * self._size))
+            if start < size:
+                best.offer(block.values[start:size], block.norms[start:size], block.ids[start:])
+
+
+class Glimpse(NamedTuple):
+    """When there were `size` rows: the blocks in which each query can have something similar."""
+
+    size: int
+    blocks: list[set[int]]

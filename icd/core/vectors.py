@@ -11,7 +11,7 @@ Callers run these inside a transaction.  numpy is loaded only to compare.
 import math
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from icd.core.matrices import Matrix, Row
 from icd.core.similarity import Best, Query, Rows
@@ -104,15 +104,34 @@ class Batch:
     def __init__(self, conn: sqlite3.Connection) -> None:
         self._conn = conn
         self._matrices: dict[str, Matrix | None] = {}  # None: too large
+        # What was looked for ahead: where it can be found, and when it was looked for.
+        self._expected: dict[str, dict[bytes, tuple[Query, set[int], int]]] = {}
+
+    def expect(self, source: str, vectors: Sequence[bytes], *, threshold: float) -> None:
+        """Look for several at once, before `nearest` asks for each of them with this threshold.
+
+        A row is read from memory once for all of them: that is what comparing takes time for.
+        """
+        self._expected[source] = {}
+        size = dimension(self._conn, source)
+        fitting = [vector for vector in vectors if len(vector) // 4 == size]
+        matrix = self._matrix(source, size) if size is not None and fitting else None
+        if matrix is None or not len(matrix):
+            return
+        queries = [Query(vector) for vector in fitting]
+        seen = matrix.glimpse(queries, threshold)
+        for vector, query, blocks in zip(fitting, queries, seen.blocks, strict=True):
+            self._expected[source][vector] = query, blocks, seen.size
 
     def nearest(self, source: str, vector: bytes, *, threshold: float) -> str | None:
         check_dimension(self._conn, source, vector)
         matrix = self._matrix(source, len(vector) // 4)
         if matrix is None:
             return nearest(self._conn, source, vector, threshold=threshold)
-        best = Best(Query(vector), 1, threshold)
-        for _ in matrix.offer(best):
-            pass
+        expected = self._expected.get(source, {}).get(vector)
+        query, blocks, since = expected or (Query(vector), set(), 0)
+        best = Best(query, 1, threshold)
+        matrix.offer_rest(best, blocks, since)
         return best.found[0][0] if best.found else None
 
     def add(self, discovery_id: str, source: str, vector: bytes) -> None:

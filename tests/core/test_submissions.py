@@ -1,9 +1,12 @@
 """Known, similar, or new: decided where it is stored."""
 
+import random
+import struct
+
 import msgspec
 import pytest
 
-from icd.core import discoveries, events, reviews, vectors
+from icd.core import discoveries, events, matrices, reviews, vectors
 from icd.core.discoveries import Wanted
 from icd.core.submissions import OneByOne
 from icd.errors import DimensionMismatch
@@ -89,3 +92,32 @@ def test_an_embedding_of_another_dimension_is_refused(conn):
 
     with pytest.raises(DimensionMismatch):
         verdict(conn, "2", embedding=vector(1.0), threshold=0.5)
+
+
+@pytest.mark.parametrize("threshold", [0.2, 0.9, 0.999])
+def test_many_that_are_looked_for_ahead_get_the_verdicts_of_one_by_one(
+    scratch, monkeypatch, threshold
+):
+    monkeypatch.setattr(matrices, "BLOCK_BYTES", 16 * 12)  # sixteen rows, so that there are many
+    chance = random.Random(1)
+    given = [vector(*(chance.uniform(-1, 1) for _ in range(3))) for _ in range(200)]
+    given += [vector(*(1e-30 * n for n in struct.unpack("<3f", one))) for one in given[::7]]
+    chance.shuffle(given)
+
+    def verdicts(conn, among, expect):
+        names = {}
+        for start in range(0, len(given), 30):
+            chunk = given[start : start + 30]
+            expect("exa", chunk, threshold=threshold)
+            for i, one in enumerate(chunk, start):
+                found = verdict(conn, str(i), embedding=one, threshold=threshold, among=among)
+                yield found.verdict, names.setdefault(found.id, i)
+
+    with scratch() as conn:
+        one_by_one = list(verdicts(conn, OneByOne(conn), lambda *_, **__: None))
+    with scratch() as conn:
+        batch = vectors.Batch(conn)
+        ahead = list(verdicts(conn, batch, batch.expect))
+
+    assert ahead == one_by_one
+    assert {kind for kind, _ in ahead} == {"new", "deduped"}

@@ -2,6 +2,8 @@
 
 import struct
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
@@ -18,6 +20,9 @@ from icd.rpc.results import Result
 
 _UNFIT = "see docs/discoveries.md for what a line holds; nothing was submitted"
 _EMPTY = Raw(b"{}")
+# Lines that are compared with all others at once; each is a few kilobytes, unless it is huge.
+CHUNK_LINES = 256
+CHUNK_BYTES = 16 * 1024 * 1024
 
 Text = Annotated[str, Meta(max_length=payloads.STRING_BYTES)]
 
@@ -111,25 +116,58 @@ def check_file(p: SubmitFile) -> None:
 def submit_file(ctx: Context, p: SubmitFile) -> SubmittedFile:
     """All of it, or nothing."""
     among = vectors.Batch(ctx.conn)
-    told = Told(ctx.writer, ctx.now_ms)
     verdicts: list[Verdict] = []
-    for number, text in lines.read(ctx, p.file, hint=_UNFIT):
-        try:
-            verdicts.append(
-                submissions.submit(
-                    ctx.conn,
-                    _read(text, p),
-                    threshold=p.dedup_threshold,
-                    among=among,
-                    settings=ctx.settings,
-                    told=told,
-                )
-            )
-        except IcError as exc:
-            raise UnreadableInput(f"{p.file}:{number}: {exc.message}", hint=_UNFIT) from exc
+    for chunk in _chunks(ctx, p):
+        if p.dedup_threshold:
+            _look_ahead(among, chunk, p.dedup_threshold)
+        verdicts += [_submit_line(ctx, p, number, line, among) for number, line in chunk]
     count = Counter(found.verdict for found in verdicts)
     shown = [Submitted(found.id, found.verdict) for found in verdicts]
     return SubmittedFile(p.file, count["new"], count["deduped"], count["duplicate"], shown)
+
+
+def _chunks(ctx: Context, p: SubmitFile) -> Iterator[list[tuple[int, Submission]]]:
+    chunk: list[tuple[int, Submission]] = []
+    size = 0
+    for number, text in lines.read(ctx, p.file, hint=_UNFIT):
+        with _naming(p.file, number):
+            chunk.append((number, _read(text, p)))
+        size += len(text)
+        if len(chunk) >= CHUNK_LINES or size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    yield chunk
+
+
+def _look_ahead(
+    among: vectors.Batch, chunk: list[tuple[int, Submission]], threshold: float
+) -> None:
+    for source in {line.source for _, line in chunk}:
+        given = [line.embedding for _, line in chunk if line.source == source and line.embedding]
+        among.expect(source, given, threshold=threshold)
+
+
+def _submit_line(
+    ctx: Context, p: SubmitFile, number: int, line: Submission, among: vectors.Batch
+) -> Verdict:
+    with _naming(p.file, number):
+        return submissions.submit(
+            ctx.conn,
+            line,
+            threshold=p.dedup_threshold,
+            among=among,
+            settings=ctx.settings,
+            told=Told(ctx.writer, ctx.now_ms),
+        )
+
+
+@contextmanager
+def _naming(file: str, number: int) -> Iterator[None]:
+    """Whatever is wrong with a line is wrong with the file."""
+    try:
+        yield
+    except IcError as exc:
+        raise UnreadableInput(f"{file}:{number}: {exc.message}", hint=_UNFIT) from exc
 
 
 def _read(text: bytes, p: SubmitFile) -> Submission:
