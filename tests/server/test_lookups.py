@@ -77,7 +77,7 @@ def test_a_place_that_hangs_takes_a_few_threads_and_every_caller_leaves_in_time(
         gate.open.set()
         await lookups.find(where(initialized), create=False, deadline=soon() + 20)
         with anyio.fail_after(PATIENCE):  # the threads that hung come back when they come back
-            while lookups._places:
+            while lookups._places:  # noqa: ASYNC110 -- nobody tells us
                 await anyio.sleep(0.005)
         assert lookups._threads == 0
         return late
