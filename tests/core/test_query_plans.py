@@ -53,7 +53,6 @@ HOT = {
     "retention._DELETE": retention._DELETE,
     "searches._PAGE": searches._PAGE,
     "searches._FETCH": searches._FETCH,
-    "searches._SCAN": searches._SCAN,
     "requests._FIND": requests._FIND,
     "requests._RECORD": requests._RECORD,
     "requests._PRUNE": requests._PRUNE,
