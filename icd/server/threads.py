@@ -43,7 +43,7 @@ def start(function: Callable[[], T]) -> "asyncio.Future[T]":
             loop.call_soon_threadsafe(settle)
 
     with deaf():
-        # `threading` would wait until the thread runs, and with it everybody who waits for the loop.
+        # `threading` would wait until the thread runs, and with it whoever waits for the loop.
         _thread.start_new_thread(run, ())
     return done
 

@@ -4,7 +4,17 @@ import re
 
 import pytest
 
-from icd.core import compat, cursors, events, requests, retention, sentinels, state, statusline
+from icd.core import (
+    compat,
+    cursors,
+    events,
+    requests,
+    retention,
+    searches,
+    sentinels,
+    state,
+    statusline,
+)
 
 # `sentinels._PRUNE`, `_LIST` and `state`'s empty prefix read everything because they are asked to.
 HOT = {
@@ -41,6 +51,8 @@ HOT = {
     "cursors._LAST_OF": cursors._LAST_OF,
     "retention._COUNT": retention._COUNT,
     "retention._DELETE": retention._DELETE,
+    "searches._PAGE": searches._PAGE,
+    "searches._FETCH": searches._FETCH,
     "requests._FIND": requests._FIND,
     "requests._RECORD": requests._RECORD,
     "requests._PRUNE": requests._PRUNE,

@@ -1,5 +1,8 @@
 """Searches: what competes, in which order, and how memory keeps up with the database."""
 
+import tracemalloc
+
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -281,3 +284,23 @@ def test_a_row_that_is_gone_is_left_out_of_what_is_fetched(several):
     rows = searches.fetch(several, [("new", 0.5), ("gone", 0.4)])
 
     assert [(row.id, row.similarity, row.title) for row in rows] == [("new", 0.5, "About new")]
+
+
+def test_the_memory_of_a_direct_search_does_not_grow_with_what_is_searched(conn, monkeypatch):
+    monkeypatch.setattr(searches, "PAGE_BYTES", 16 * 1024)
+    rows = np.random.default_rng(4).standard_normal((3000, 256)).astype("<f4")
+    conn.execute("BEGIN")
+    for i, row in enumerate(rows):
+        discover(conn, f"d{i:04}", row.tobytes())
+    conn.execute("COMMIT")
+    asked = searches.question(conn, Wanted(vector=rows[77].tobytes()), TIERS)
+
+    tracemalloc.start()
+    try:
+        best = searches.scan(conn, asked, never)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert best[0].id == "d0077"
+    assert peak < rows.nbytes / 4

@@ -247,6 +247,19 @@ def test_a_daemon_that_is_never_asked_for_a_search_does_not_load_numpy(several: 
         assert (before, is_loaded(daemon)) == (False, True)
 
 
+def test_a_search_keeps_no_database_open(daemon: Daemon, several: Path) -> None:
+    hasty = "idle_seconds = 0.05\nclose_idle_seconds = 0.05\n"
+    (several / ".clavain" / "intercore.toml").write_text(hasty)
+    before = search(daemon, several)
+
+    until(lambda: not daemon.call("icd.status")["databases"])
+    with Elsewhere(several) as conn:
+        set_status(conn, "d0", "dismissed")
+
+    assert before[0] == "d0"
+    assert search(daemon, several)[0] == "d1"
+
+
 # --- what is kept in memory -----------------------------------------------------------------
 
 
