@@ -6,7 +6,17 @@ marked `miss` are beyond the limit that the project set itself; the exit status 
 
 import sys
 
-from tests.bench import databases, launch, library, push, scale, search, statusline, throughput
+from tests.bench import (
+    databases,
+    launch,
+    library,
+    push,
+    scale,
+    search,
+    statusline,
+    submissions,
+    throughput,
+)
 from tests.bench.table import Table
 
 
@@ -21,6 +31,7 @@ def main() -> int:
         "push": push,
         "scale": scale,
         "search": search,
+        "submissions": submissions,
         "databases": databases,
     }
     for name, suite in suites.items():
