@@ -24,8 +24,7 @@ ABSENT, FORBIDDEN = (ENOENT, ECONNREFUSED, ENOTDIR), (EPERM, EACCES, EAFNOSUPPOR
 NOT_EXECUTED = (EPIPE, ECONNRESET, ENOTCONN)
 # Whoever was to read our output has left, and did not want it.
 GONE = (EPIPE, EBADF)
-NOT_SENT = False
-DEFAULT_MS, MAX_MS, MARGIN = 5000, 300_000, 0.05
+DEFAULT_MS, SEARCH_MS, MAX_MS, MARGIN = 5000, 10_000, 300_000, 0.05  # comparing takes longer
 PART_BYTES, LINE_BYTES = 1 << 28, 64
 HANDOVER = b"INTERCORE_HANDOVER"
 ENVIRONMENT = (b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME")
@@ -217,7 +216,7 @@ def ask(request: Request, deadline: float) -> Answer:
             sock.sendall(request.frame(deadline))
             sent = True
         except TimeoutError:
-            raise Expired(NOT_SENT) from None
+            raise Expired(sent=False) from None
         except OSError as exc:
             if exc.errno not in NOT_EXECUTED:
                 raise
@@ -345,7 +344,7 @@ def connect_once(deadline: float) -> socket:
             sock.close()
             raise
         except TimeoutError:
-            raise Expired(NOT_SENT) from None
+            raise Expired(sent=False) from None
         except OSError as exc:
             if exc.errno is None:
                 raise GiveUp("long path", path) from None
@@ -366,11 +365,12 @@ def sockets() -> list[str]:
 
 def timeout_ms(argv: list[str]) -> float:
     words = before_dashes(argv)
+    usual = SEARCH_MS if plain(words)[:2] == ["discovery", "search"] else DEFAULT_MS
     if not any(word.startswith("--timeout") for word in words):
-        return DEFAULT_MS
+        return usual
     from icctl.durations import asked
 
-    return min(asked(words) or DEFAULT_MS, MAX_MS)
+    return min(asked(words) or usual, MAX_MS)
 
 
 def before_dashes(argv: list[str]) -> list[str]:

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 enum { DEFAULT_MS = 5000, MAX_MS = 300000, MARGIN_MS = 50, PART_BYTES = 1 << 28 };
+enum { SEARCH_MS = 10000 }; /* comparing takes longer than a look-up, and no hook waits for it */
 
 struct reply {
     int fd;
@@ -128,17 +129,20 @@ static const char *verb(const struct call *c)
 /* Give a call whose fields are there its id and its time; false if it is not for us. */
 static bool begin(struct call *c)
 {
-    const char *mode = getenv("INTERCORE_MODE"), *value = NULL;
+    const char *mode = getenv("INTERCORE_MODE"), *value = NULL, *last = "";
     bool ours = strcmp(verb(c), "lock") && strcmp(verb(c), "hold"); /* no business of a daemon */
+    int64_t usual = DEFAULT_MS;
     unsigned char random[12];
     if (getrandom(random, sizeof random, 0) != sizeof random) fail("no random numbers");
     for (size_t i = 0; i < sizeof random; i++) sprintf(c->id + 2 * i, "%02x", random[i]);
     for (const char *word = next_word(c, NULL); word; word = next_word(c, word)) {
         if (!strcmp(word, "--no-daemon")) ours = false;
+        if (!strcmp(last, "discovery") && !strcmp(word, "search")) usual = SEARCH_MS;
+        last = word;
         if (!strncmp(word, "--timeout=", 10)) value = word + 10;
         if (!strcmp(word, "--timeout") && !(value = word = next_word(c, word))) break;
     }
-    c->limit = value ? milliseconds(value) : DEFAULT_MS;
+    c->limit = value ? milliseconds(value) : usual;
     c->deadline = now() + c->limit;
     if (mode && *mode && strcmp(mode, "auto") && strcmp(mode, "daemon")) return false;
     return ours && c->limit > 0;

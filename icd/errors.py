@@ -470,6 +470,11 @@ class DimensionMismatch(IcError):
     hint = "all embeddings of a source have the same dimension; use another source"
 
 
+class NoEmbedding(IcError):
+    code, name, exit = -32095, "no_embedding", 1
+    hint = "submit it with --embedding, or search with --embedding"
+
+
 class ProfileConflict(IcError):
     code, name, exit = -32094, "profile_conflict", 1
     hint = "read it again with 'icctl discovery profile --json', then try again"

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tests import rows
+from tests.discovered import Elsewhere, discover, packed
 from tests.dispatched import plant
 
 BIG = b'"' + b"x" * 102_401 + b'"'
@@ -18,6 +19,11 @@ REVIEW = b'{"finding_id":"f","agents":{},"resolution":"r","chosen_severity":"P1"
 OWN_RULES = '[{"from":"a","to":"b","checks":[{"check":"artifact_exists","phase":"a"}]}]'
 ENDED = b'{"id":"d5","status":"failed","exit_code":3,"error_message":"exit status 3"}'
 NEWER_MS = 1_800_000_000_001
+VECTOR = b"\x00\x00\x80\x3f" * 3
+LINES = b"""{"source_id":"1","title":"first","score":0.5,"embedding":[1,2]}
+{"source_id":"2","title":"second","summary":"s","url":"u","metadata":{"k":1},"embedding":[2,4]}
+{"source_id":"1","title":"again"}
+"""
 SECRET = b'{"note":"ghp_0123456789abcdefghijklmnopqrstuvwxyz"}'
 
 
@@ -83,6 +89,14 @@ def _link(project: Path) -> None:
     (project / ".clavain").symlink_to(project / "elsewhere")
 
 
+def _discoveries(project: Path) -> None:
+    with Elsewhere(project) as conn:
+        for i in range(4):
+            discover(conn, f"d{i}", packed(1.0, i), source="ab"[i % 2], score=i / 4)
+        discover(conn, "d4", packed(1.0, 0.5), status="dismissed")
+        discover(conn, "mute")
+
+
 def _hook(project: Path) -> None:
     (project / ".clavain" / "hooks").mkdir(mode=0o755)
     hook = project / ".clavain" / "hooks" / "on-event"
@@ -127,6 +141,23 @@ def _named(run_id: str) -> Callable[[Path], object]:
     return renamed
 
 
+def _discovered(discovery_id: str) -> Callable[[Path], object]:
+    """Call the discovery that was submitted last by a name that can stand in a table."""
+
+    def renamed(project: Path) -> None:
+        with closing(sqlite3.connect(project / ".clavain" / "intercore.db")) as conn, conn:
+            (made_up,) = conn.execute(
+                "SELECT id FROM discoveries ORDER BY rowid DESC LIMIT 1"
+            ).fetchone()
+            conn.execute("UPDATE discoveries SET id = ? WHERE id = ?", (discovery_id, made_up))
+            conn.execute(
+                "UPDATE embeddings SET discovery_id = ? WHERE discovery_id = ?",
+                (discovery_id, made_up),
+            )
+
+    return renamed
+
+
 def _create(arguments: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
     """Ids are made up; how old a run is depends on the machine."""
     hides = r"(?m)^[a-z0-9]{8}$|\"id\":\"[a-z0-9]{8}\"|\d+[smhd] ago"
@@ -157,6 +188,12 @@ def _dispatches(project: Path) -> None:
     plant(project, "d3", status="timeout", exit_code=143, error_message="<too long>")
     plant(project, "d4", status="cancelled", scope_id="s", cache_hits=7, created_ms=NEWER_MS)
     plant(project, "d5", status="spawned", created_ms=NEWER_MS, pidns="pid:[1]", runner_pid=7)
+
+
+def _submit(arguments: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
+    """Ids are made up, and those of the table end in 1 or 2."""
+    hides = r"\b(?!disc)[a-z0-9]{12}(?=[\t\n\"'])"
+    return run(f"discovery submit {arguments}", exit, hides=hides, **options)
 
 
 INIT = run("init")
@@ -784,6 +821,30 @@ SCRIPTS: dict[str, list[Step]] = {
         other("hooks untrust on-event", 1),
         other("hooks trust", 2, before=lambda p: (p / ".clavain/hooks/on-event").chmod(0o777)),
     ],
+    "discovery search": [
+        other("discovery search --like=d1", 2),
+        INIT,
+        run("discovery search --like=d1", 1),
+        run("discovery search --embedding=@q", before=_write("q", packed(1.0, 0.0))),
+        run("discovery search --embedding=@q", before=_discoveries),
+        run("discovery search --embedding=@q --json --limit=2"),
+        run("discovery search --embedding=@q --source=a --tier=low"),
+        run("discovery search --embedding=@q --status=dismissed"),
+        run("discovery search --embedding=@q --include-dismissed --min-score=0.2"),
+        run("discovery search --like=d2 --json", cwd="sub"),
+        run("discovery search --like=mute", 1),
+        other("discovery search --embedding=q --limit=1"),
+        other("discovery search --embedding=nothing", 2),
+        other("discovery search --embedding=@missing", 2),
+        other("discovery search --embedding=@zero", 2, before=_write("zero", packed(0.0, 0.0))),
+        run("discovery search --embedding=@three", 2, before=_write("three", packed(1.0, 2.0, 3.0))),
+        run("discovery search --embedding=@three --source=a", 2),
+        other("discovery search", 3),
+        other("discovery search --like=d1 --embedding=@q", 3),
+        other("discovery search --like=d1 --limit=0", 3),
+        other("discovery search --like=d1 --min-score=7", 3),
+        other("discovery search --help"),
+    ],
     "config": [
         other("config", 3),
         other("config bogus", 3),
@@ -1217,5 +1278,151 @@ SCRIPTS: dict[str, list[Step]] = {
         other("dispatch kill nobody nobody d2 --json", 1),
         other("dispatch kill d2 --if-running"),
         other("dispatch kill d2 --if-running --json"),
+    ],
+    # discovery
+    "discoveries": [
+        other("discovery", 3),
+        other("discovery bogus", 3),
+        other("discovery --help"),
+        *(
+            other(f"discovery {verb} --help")
+            for verb in ("submit", "status", "list", "score", "promote", "dismiss", "feedback",
+                         "decay", "retire", "rollback")
+        ),
+        run("discovery list", 2),
+        other("discovery list --if-database", 69),
+        INIT,
+        run("discovery list"),
+        run("discovery list --json"),
+        run("discovery status nobody", 1),
+        run("discovery score nobody --score=0.5", 1),
+        run("discovery promote nobody --bead-id=b", 1),
+        run("discovery dismiss nobody", 1),
+        run("discovery feedback nobody --signal=s", 1),
+        _submit("--source=exa --source-id=1 --title=First --score=0.7 --url=u --summary=s "
+                "--metadata=@meta.json", before=_write("meta.json", b'{"k": [1, 2]}\n')),
+        run("discovery status disc00000001", before=_discovered("disc00000001")),
+        run("discovery status disc00000001 --json"),
+        _submit("--source=exa --source-id=1 --title=Again", 1),
+        _submit("--source=other --source-id=1 --title=Other --json"),
+        run("discovery list", before=_discovered("disc00000002")),
+        run("discovery list --json"),
+        run("discovery list --source=exa --status=new --tier=medium --limit 1"),
+        run("discovery list --tier=high"),
+        run("discovery list --limit=0"),
+        run("discovery score disc00000001 --score=.29"),
+        run("discovery score disc00000002 --score 0.85 --json"),
+        run("discovery list"),
+        run("discovery promote disc00000001 --bead-id=b-1", 1),
+        run("discovery promote disc00000001 --bead-id=b-1 --force"),
+        run("discovery promote disc00000001 --bead-id=b-1"),
+        run("discovery promote disc00000001 --bead-id=b-2", 1),
+        run("discovery promote disc00000001 --bead-id=b-2 --force --actor=me", 1),
+        run("discovery promote disc00000002 --bead-id=b-2 --json"),
+        run("discovery score disc00000001 --score=1", 1),
+        run("discovery status disc00000001 --json"),
+        run("discovery feedback disc00000001 --signal=boost"),
+        run('discovery feedback disc00000001 --signal=odd --data={"k":1} --actor=me --json'),
+        run("discovery feedback disc00000001 --signal=s --data=@meta.json"),
+        run("discovery dismiss disc00000001"),
+        run("discovery dismiss disc00000001"),
+        run("discovery dismiss disc00000002 --json"),
+        run("discovery score disc00000002 --score=1", 1),
+        run("discovery promote disc00000001 --bead-id=b-1 --force", 1),
+        run("discovery status disc00000001 --json"),
+        run("events tail --all", hides=r'"(at_ms|pid|uid)":\d+|\b(?!disc)[a-z0-9]{12}(?=\W)'),
+    ],
+    "discoveries fade and are retired": [
+        INIT,
+        run("discovery decay --rate=0.1"),
+        _submit("--source=exa --source-id=1 --title=First --score=0.8"),
+        run("discovery decay --rate=0.1", before=_discovered("disc00000001")),
+        run("discovery decay --rate=0.1 --min-age=0"),
+        run("discovery decay --rate=0.1 --min-age=0s --json"),
+        run("discovery decay --rate=0.5 --min-age=0 --every=0s --min-floor=0.6"),
+        run("discovery status disc00000001"),
+        run("discovery status disc00000001 --json"),
+        run("discovery retire --source=exa --since=0"),
+        run("discovery retire --source=exa --since=0 --dry-run --json"),
+        run("discovery retire --source=odd --since=0"),
+        run("discovery retire --source=exa --since=253402300799"),
+        run("discovery rollback --source=odd --since=0"),
+        run("discovery retire --source=exa --since=0 --apply"),
+        run("discovery retire --source=exa --since=0 --apply --json"),
+        _submit("--source=exa --source-id=2 --title=Second"),
+        run("discovery rollback --source=exa --since=0", before=_discovered("disc00000002")),
+        run("discovery rollback --source=exa --since=0 --json"),
+        run("discovery list"),
+        other("discovery decay", 3),
+        other("discovery decay --rate=2", 3),
+        other("discovery decay --rate=nan", 3),
+        other("discovery decay --rate=0.1 --min-age=-1", 3),
+        other("discovery decay --rate=0.1 --min-age=soon", 3),
+        other("discovery decay --rate=0.1 --every=5", 3),
+        other("discovery decay --rate=0.1 --min-floor=x", 3),
+        other("discovery retire --source=exa", 3),
+        other("discovery retire --source=exa --since=yesterday", 3),
+        other("discovery retire --source=exa --since=0 --apply --dry-run", 3),
+        other("discovery rollback --since=0", 3),
+        other("discovery rollback --source= --since=0", 2),
+    ],
+    "discoveries that resemble each other": [
+        INIT,
+        _submit("--source=exa --source-id=1 --title=t --embedding=@a.f32",
+                before=_write("a.f32", VECTOR)),
+        _submit("--source=exa --source-id=2 --title=t --embedding=a.f32 --dedup-threshold=0.9",
+                before=_discovered("disc00000001")),
+        _submit("--source=exa --source-id=3 --title=t --embedding=@a.f32 --dedup-threshold=1 "
+                "--json"),
+        _submit("--source=exa --source-id=1 --title=t --embedding=@a.f32 --dedup-threshold=1", 1),
+        _submit("--source=exa --source-id=4 --title=t --dedup-threshold=0.9"),
+        _submit("--source=exa --source-id=5 --title=t --embedding=@short.f32", 2, typed=False,
+                before=_write("short.f32", VECTOR[:7])),
+        _submit("--source=exa --source-id=5 --title=t --embedding=@less.f32", 2,
+                before=_write("less.f32", VECTOR[:8])),
+        _submit("--source=exa --source-id=5 --title=t --embedding=@absent.f32", 2, typed=False),
+        _submit("--source=exa --source-id=5 --title=t --embedding=literal", 2, typed=False),
+    ],
+    "submissions that are refused": [
+        INIT,
+        other("discovery submit", 3),
+        other("discovery submit --source=s --source-id=1", 3),
+        other("discovery submit --source=s --source-id=1 --title=", 3),
+        other("discovery submit --source=s --source-id=1 --title=t --score=7", 3),
+        other("discovery submit --source=s --source-id=1 --title=t --score=nan", 3),
+        other("discovery submit --source=s --source-id=1 --title=t --dedup-threshold=-1", 3),
+        other("discovery submit --source=s --source-id=1 --title=t --bogus", 3),
+        other("discovery submit --source=s --source-id=1 --title=t --metadata={", 2),
+        other("discovery submit --source=s --source-id=1 --title=t --metadata=@absent", 2),
+        Step(("discovery", "submit", "--source=a\tb", "--source-id=1", "--title=t"), 2),
+        Step(("discovery", "submit", "--source=a", "--source-id=1", "--title= "), 2),
+        other("discovery submit --from=l.jsonl --title=t", 3),
+        other("discovery submit --from=", 3),
+        other("discovery submit --from=absent.jsonl --source=s", 2),
+        other("discovery submit --from=l.jsonl", 2, before=_write("l.jsonl", LINES)),
+        other("discovery submit --from=l.jsonl --dedup-threshold=2", 3),
+        other("discovery submit --from=- --source=s", 2, stdin=LINES + b"[]\n"),
+        run("discovery list"),
+        other("discovery list --status=odd", 3),
+        other("discovery list --tier=odd", 3),
+        other("discovery list --limit=many", 3),
+        other("discovery status", 3),
+        other("discovery score x", 3),
+        other("discovery score x --score=7", 3),
+        other("discovery score x --score=-0.1", 3),
+        other("discovery promote x", 3),
+        other("discovery promote x --bead-id=", 2),
+        other("discovery promote x --bead-id=b --actor=me", 3),
+        other("discovery dismiss", 3),
+        other("discovery feedback x", 3),
+        other("discovery feedback x --signal=s --data=no", 2),
+    ],
+    "submissions from a file": [
+        INIT,
+        _submit("--from=l.jsonl --source=s", typed=False, before=_write("l.jsonl", LINES)),
+        run("discovery list", hides=r"(?m)^[a-z0-9]{12}\t"),
+        _submit("--from=- --source=s --dedup-threshold=0.9", typed=False, stdin=LINES),
+        _submit("--from=l.jsonl --source=t --json --dedup-threshold=0.99", typed=False),
+        other("discovery submit --from=empty.jsonl", before=_write("empty.jsonl", b"")),
     ],
 }  # fmt: skip

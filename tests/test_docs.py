@@ -220,6 +220,8 @@ def test_every_method_is_documented_with_its_parameters_and_results(method: Meth
         described += section(text("protocol.md"), "run.status")
     if "object of `dispatch.get`" in described:
         described += section(text("protocol.md"), "dispatch.get")
+    if "an object of `discovery.get`" in described:
+        described += section(text("protocol.md"), "discovery.get")
     for name in results:
         assert f"`{name}`" in described, name
 

@@ -182,6 +182,23 @@ def test_the_deadline_is_the_one_that_was_asked_for(
     assert before + limit - margin - 1 <= deadline <= after + limit - margin + 1
 
 
+@pytest.mark.usefixtures("door")
+@pytest.mark.parametrize(
+    ("line", "limit"),
+    [("discovery search --like=d", 10_000), ("--json discovery search", 10_000),
+     ("discovery search --timeout=3s", 3000), ("discovery search --timeout=0", 10_000),
+     ("discovery list search", 5000), ("state get discovery -- discovery search", 5000)],
+)  # fmt: skip
+def test_a_search_may_take_twice_as_long(line: str, limit: int, tmp_path: Path) -> None:
+    before = _monotonic_ms()
+    with scripted(tmp_path, b"0 0 0\n") as server:
+        icctl(*line.split(), cwd=tmp_path, env=through(tmp_path))
+    after = _monotonic_ms()
+
+    (deadline,) = (int(f[1:]) for f in fields(server.frames[0]) if f[:1] == b"t")
+    assert before + limit - 50 - 1 <= deadline <= after + limit - 50 + 1
+
+
 def _monotonic_ms() -> float:
     import time
 

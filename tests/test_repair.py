@@ -293,3 +293,26 @@ def test_a_bar_is_drawn_at_a_terminal_and_wiped_afterwards(initialized: Path, ve
 
 def test_nothing_is_drawn_where_there_is_no_terminal(initialized: Path, through) -> None:
     assert re.fullmatch(rb"exported \d+ rows\n", through("export", "file", cwd=initialized))
+
+
+def test_whoever_submits_many_discoveries_at_a_terminal_sees_how_far_it_is(
+    initialized: Path,
+) -> None:
+    lines = [
+        f'{{"source_id":"{n}","title":"t"}}\n' for n in range(10)
+    ]  # a terminal holds a few kilobytes
+    (initialized / "file").write_text("".join(lines))
+    terminal, ours = os.openpty()
+
+    done = subprocess.run(
+        [processes.door / "icctl", "discovery", "submit", "--from=file", "--source=s"],
+        cwd=initialized, env={**processes.CLEAN, **DIRECT}, stdout=subprocess.PIPE, stderr=ours,
+        check=False,
+    )  # fmt: skip
+
+    os.close(ours)
+    drawn = os.read(terminal, 1 << 16).decode().split("\r")
+    os.close(terminal)
+    assert (done.returncode, done.stdout.count(b"\tnew\n")) == (0, 10)
+    assert drawn[-3] == f"submitting [{'#' * 40}] 100 %"
+    assert drawn[-2:] == [" " * len(drawn[-3]), ""]

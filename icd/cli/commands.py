@@ -20,6 +20,7 @@ GROUPS = {
     "lock": ("locks", "locks between processes, without a database"),
     "lease": ("leases", "claims of work that outlive processes"),
     "compat": ("compat", "the way over from legacy temporary files"),
+    "discovery": ("discoveries", "what scanners have found"),
     "hooks": ("hooks", "programs of the project that run after a commit"),
     "config": ("config", "the settings"),
     "db": ("db", "the database file itself"),

@@ -28,6 +28,11 @@ def to_json(value: object, exit_code: int = 0) -> Output:
     return Output(exit_code, _escaped(data).replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
 
 
+def in_order(value: object) -> Output:
+    """Like `to_json`, but with the fields in the order in which they are declared."""
+    return Output(0, _escaped(msgspec.json.encode(value)) + b"\n")
+
+
 def lines(values: Sequence[object]) -> Output:
     """JSON lines, with the fields in the order in which they are declared."""
     encoded = (msgspec.json.encode(value).replace(b"\n", b" ") for value in values)

@@ -86,5 +86,33 @@ class Truth(click.ParamType[bool]):
 
 _TRUTHS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True)
 _TRUTHS |= dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False)
+
+
+class Age(Duration):
+    """A duration, or a number of seconds as the original takes it."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        seconds = re.fullmatch(r"[0-9]{1,12}", value)
+        return super().convert(f"{value}s" if seconds else value, param, ctx)
+
+
+class Score(click.ParamType[float]):
+    """A number from 0 to 1; Python would also take nan and 1_0."""
+
+    name = "score"
+
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        text = str(value)
+        if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", text):
+            self.fail(f"{text!r} is not a number", param, ctx)
+        if not 0 <= float(text) <= 1:
+            self.fail(f"{text} is not between 0 and 1", param, ctx)
+        return float(text)
+
+
 DURATION = Duration()
+AGE = Age()
+SCORE = Score()
 TRUTH = Truth()

@@ -13,6 +13,8 @@ _Path = Annotated[
     ),
 ]
 
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
 
 class Channel(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
@@ -97,6 +99,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hook_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=300)] = 5.0
     # New runs start their agents when they enter `executing`.  Of the user: it starts programs.
     auto_spawn: bool = False
+    # Embeddings that the daemon keeps in memory for searches, of all databases together; of the
+    # daemon, not of a project.  What does not fit is read from the database for each search.
+    vectors_max_mib: Annotated[int, msgspec.Meta(ge=0, le=1_048_576)] = 512
+    # The effective score at which each tier of discoveries starts; what is below all is discarded.
+    tier_high: _Share = 0.8
+    tier_medium: _Share = 0.5
+    tier_low: _Share = 0.3
+    # The effective score that a discovery needs to be promoted without force.
+    promotion_threshold: _Share = 0.5
+    # How far a signal moves the relevance of a discovery towards 1 or 0; 0: signals are records.
+    feedback_learning_rate: _Share = 0.0
     mirror: Mirror = Mirror()
 
 

@@ -19,7 +19,7 @@ PROJECT_FILE = "intercore.toml"
 VARIABLES = {"durability": "INTERCORE_DURABILITY", "idle_seconds": "INTERCORE_IDLE_SECONDS"}
 
 # Settings of the one daemon, or of the user, not of a database.
-OF_THE_DAEMON = {"exit_idle_seconds", "slow_ms", "hook_seconds", "auto_spawn"}
+OF_THE_DAEMON = {"exit_idle_seconds", "slow_ms", "hook_seconds", "auto_spawn", "vectors_max_mib"}
 
 Given = dict[str, object]  # values by setting, judged
 

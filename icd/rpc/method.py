@@ -124,6 +124,9 @@ class Method(msgspec.Struct, frozen=True):
     # Touches files that the caller names, so it runs in the caller's own process only: a daemon
     # would lend its reach to a caller in a sandbox.
     local: bool = False
+    # Computes for longer than others may wait: the daemon answers it in several hops, and computes
+    # beside the lane (see server/searches.py); a direct call runs it like any other.
+    apart: bool = False
 
 
 def no_rows(_params: Params) -> tuple[tuple[str, str], ...]:

@@ -5,6 +5,7 @@ What was found is remembered, and checked again by the lane at every use.
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,6 +21,7 @@ from icd.server.ears import Ear
 from icd.server.feed import Feed
 from icd.server.inquiries import inquiry
 from icd.server.lookups import Lookups
+from icd.server.searches import Searches
 from icd.server.store import Store
 
 Deliver = Callable[[list[Answer]], None]
@@ -39,8 +41,10 @@ class Router:
         clock: Clock,
         tasks: TaskGroup,
         opened: Sequence[Callable[[Store, config.Settings], None]] = (),
+        vectors_max_mib: int = config.DEFAULTS.vectors_max_mib,
     ) -> None:
         self.stores: dict[str, Store] = {}
+        self._searches = Searches(self.ask, vectors_max_mib * 1024 * 1024)
         self._lookups = Lookups(settings)
         self._clock = clock
         self._tasks = tasks
@@ -65,7 +69,19 @@ class Router:
         store.submit(calls, check)
 
     async def ask(self, calls: list[Call]) -> list[Answer]:
-        """Answers in the order of the calls, wherever each of them is served."""
+        """Answers in the order of the calls, wherever each of them is served.
+
+        What is answered apart waits for the calls before it, and those after it wait for it.
+        """
+        answers: list[Answer] = []
+        for apart, some in groupby(calls, lambda call: call.method.apart):
+            if apart:
+                answers += [await self._searches.answer(call) for call in some]
+            else:
+                answers += await self._ask_together(list(some))
+        return answers
+
+    async def _ask_together(self, calls: list[Call]) -> list[Answer]:
         first = calls[0].where
         if all(call.where == first for call in calls):
             return await self._ask_here(calls, MOVES)
@@ -127,7 +143,7 @@ class Router:
         """The store that serves all the calls, if it is known and open already."""
         first = calls[0]
         for call in calls:
-            if call.method.creates or call.where != first.where:
+            if call.method.creates or call.method.apart or call.where != first.where:
                 return None
         return self.stores.get(self._known.get(first.where, ""))
 
@@ -189,3 +205,4 @@ class Router:
         if self.stores.get(store.path) is store:
             del self.stores[store.path]
         self._feeds.pop(store, None)
+        self._searches.forget(store.path)

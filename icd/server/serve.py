@@ -79,9 +79,8 @@ async def serve(
             mirrors = Mirrors(interband_root(), Clock(), lanes)
             hooks = Hooks(home(), lambda: claim.path, lanes)
             observers = Observers(lanes)
-            router = Router(
-                settings, Clock(), lanes, (mirrors.attach, hooks.attach, observers.attach)
-            )
+            attach = (mirrors.attach, hooks.attach, observers.attach)
+            router = Router(settings, Clock(), lanes, attach, settings().vectors_max_mib)
             about = About(claim.path, router, mirrors, hooks, settings().slow_ms)
             reload = Reload(directory, estate)
             async with anyio.create_task_group() as tasks:

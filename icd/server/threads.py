@@ -6,9 +6,9 @@ daemonic thread it does not keep the process from ending, as those of a pool wou
 No thread but the main one hears signals: else they could not be held back for the next daemon.
 """
 
+import _thread
 import asyncio
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -43,7 +43,8 @@ def start(function: Callable[[], T]) -> "asyncio.Future[T]":
             loop.call_soon_threadsafe(settle)
 
     with deaf():
-        threading.Thread(target=run, daemon=True).start()
+        # `threading` would wait until the thread runs, and with it whoever waits for the loop.
+        _thread.start_new_thread(run, ())
     return done
 
 

@@ -6,7 +6,18 @@ marked `miss` are beyond the limit that the project set itself; the exit status 
 
 import sys
 
-from tests.bench import databases, launch, library, push, runs, scale, statusline, throughput
+from tests.bench import (
+    databases,
+    launch,
+    library,
+    push,
+    runs,
+    scale,
+    search,
+    statusline,
+    submissions,
+    throughput,
+)
 from tests.bench.table import Table
 
 
@@ -21,6 +32,8 @@ def main() -> int:
         "throughput": throughput,
         "push": push,
         "scale": scale,
+        "search": search,
+        "submissions": submissions,
         "databases": databases,
     }
     for name, suite in suites.items():

@@ -26,7 +26,7 @@ CREATE TABLE discoveries (
 
 -- The effective score, in millionths of millionths, as lists are ordered.
 CREATE INDEX discoveries_by_score ON discoveries (relevance * decay DESC, id);
-CREATE INDEX discoveries_by_version ON discoveries (version);
+CREATE INDEX discoveries_by_version ON discoveries (version, id);  -- as they are paged through
 CREATE INDEX discoveries_by_dismissal ON discoveries (dismissed_ms) WHERE dismissed_ms IS NOT NULL;
 
 -- Apart from the rows, so that lists do not read past them.

@@ -21,6 +21,7 @@ NOUNS = {
     "hook": "hooks",
     "dispatch": "dispatches",
     "lease": "leases",
+    "discovery": "discoveries",
     "icd": "daemon",
     "rpc": "daemon",
     "cli": "daemon",

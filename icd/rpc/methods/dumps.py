@@ -4,10 +4,7 @@ A line is read or written at a time, so a large database needs no large memory.
 """
 
 import os
-import stat
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import BinaryIO
 
 import msgspec
@@ -15,12 +12,11 @@ import msgspec
 from icd.core import dumps
 from icd.core.dump_lines import End, Line
 from icd.db import files
-from icd.errors import DeadlineExceeded, IcError, UnreadableInput, from_os
+from icd.errors import IcError, UnreadableInput, from_os
+from icd.rpc import lines
 from icd.rpc.method import Context, Method, Params
 from icd.rpc.results import Result
 
-# A payload is at most 1 MiB, and escaping makes at most six characters of one.
-LINE_BYTES = 8 * 1024 * 1024
 _UNFIT = "name a complete file of 'icctl export'; nothing was imported"
 
 _encoder = msgspec.json.Encoder()
@@ -55,7 +51,7 @@ def export(ctx: Context, p: Export) -> Exported:
     descriptor = files.create(p.file)
     try:
         with open(descriptor, "wb") as file:
-            lines = _write(ctx, file)
+            count = _write(ctx, file)
             file.flush()
             os.fsync(file.fileno())
     except BaseException as exc:
@@ -63,7 +59,7 @@ def export(ctx: Context, p: Export) -> Exported:
         if isinstance(exc, OSError):
             raise from_os(exc, f"write {p.file}") from exc
         raise
-    return Exported(ctx.path, p.file, lines - 2)  # the first and the last are no rows
+    return Exported(ctx.path, p.file, count - 2)  # the first and the last are no rows
 
 
 def _write(ctx: Context, file: BinaryIO) -> int:
@@ -71,16 +67,8 @@ def _write(ctx: Context, file: BinaryIO) -> int:
     number = 0
     for number, line in enumerate(dumps.export(ctx.conn), 1):
         file.write(_encoder.encode(line) + b"\n")
-        _tell(ctx, number, total)
+        lines.tell(ctx, number, total)
     return number
-
-
-def _tell(ctx: Context, done: int, total: int) -> None:
-    """After every line: others wait for the lock, and a person perhaps for the end."""
-    if time.monotonic() >= ctx.deadline:
-        raise DeadlineExceeded("the deadline passed; nothing was changed")
-    if ctx.progress is not None:
-        ctx.progress(min(done, total), total)
 
 
 def import_(ctx: Context, p: Import) -> Imported:
@@ -103,41 +91,21 @@ def import_(ctx: Context, p: Import) -> Imported:
 def _lines(ctx: Context, path: str) -> Iterator[tuple[int, Line]]:
     """The lines up to the last, which must say that it is the last."""
     number, line = 0, None
-    with _opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        while text := file.readline(LINE_BYTES + 1):
-            number += 1
-            if isinstance(line, End):
-                raise UnreadableInput(f"{path}:{number}: something follows the end", hint=_UNFIT)
-            line = _decoded(path, number, text)
-            if not isinstance(line, End):
-                yield number, line
-            _tell(ctx, file.tell(), size)
+    for number, text in lines.read(ctx, path, hint=_UNFIT):
+        if isinstance(line, End):
+            raise UnreadableInput(f"{path}:{number}: something follows the end", hint=_UNFIT)
+        line = _decoded(path, number, text)
+        if not isinstance(line, End):
+            yield number, line
     if not isinstance(line, End):
         raise UnreadableInput(f"{path} is cut off after line {number}", hint=_UNFIT)
 
 
 def _decoded(path: str, number: int, text: bytes) -> Line:
-    if len(text) > LINE_BYTES:
-        raise UnreadableInput(f"{path}:{number}: longer than {LINE_BYTES} bytes", hint=_UNFIT)
     try:
         return _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise UnreadableInput(f"{path}:{number}: {exc}", hint=_UNFIT) from exc
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
-    """A regular file: the lock is held while it is read, and a pipe may never end."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as exc:
-        raise UnreadableInput(f"cannot read {path}: {exc.strerror}") from exc
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise UnreadableInput(f"{path} is not a regular file", hint=_UNFIT)
-    with open(descriptor, "rb") as file:
-        yield file
 
 
 def check_file(p: Export | Import) -> None:

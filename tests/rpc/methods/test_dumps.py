@@ -11,8 +11,7 @@ from msgspec import structs
 
 from icd.db import migrate
 from icd.errors import BadPath, DeadlineExceeded, InvalidName, SchemaTooNew, UnreadableInput
-from icd.rpc import methods
-from icd.rpc.methods import dumps
+from icd.rpc import lines, methods
 from tests.core.run_lines import AGENT, ALL, DISPATCH, RUN
 
 MIGRATIONS = len(migrate.pending(0))
@@ -152,11 +151,11 @@ def test_what_is_no_complete_export_is_refused(ask, file, change, told):
 
 
 def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(ask, file):
-    file.write_bytes(b" " * (dumps.LINE_BYTES + 1))
+    file.write_bytes(b" " * (lines.LINE_BYTES + 1))
 
     error = ask("dump.import", file=str(file)).error
 
-    assert error.message == f"{file}:1: longer than {dumps.LINE_BYTES} bytes"
+    assert error.message == f"{file}:1: longer than {lines.LINE_BYTES} bytes"
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: None])

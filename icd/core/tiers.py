@@ -1,0 +1,50 @@
+"""Scores, and the tiers that they fall into.
+
+A score is an integer in millionths: nothing adds up by rounding, and the same row is in the same
+tier for everybody.  What counts is the effective score, relevance times decay; thresholds are
+compared with the exact product, a number of millionths of millionths.
+"""
+
+from typing import Literal, get_args
+
+from icd.config import Settings
+from icd.errors import InvalidScore
+
+ONE = 1_000_000
+
+Tier = Literal["high", "medium", "low", "discard"]
+TIERS: tuple[Tier, ...] = get_args(Tier)
+
+
+def millionths(score: float) -> int:
+    if not 0 <= score <= 1:  # nor is NaN
+        raise InvalidScore(f"the score {score:g} is not between 0 and 1")
+    return round(score * ONE)
+
+
+def shown(score: int) -> float:
+    return score / ONE
+
+
+def effective(relevance: int, decay: int) -> int:
+    return relevance * decay // ONE
+
+
+def starts(settings: Settings) -> dict[Tier, int]:
+    """The product at which each tier starts, the highest tier first."""
+    thresholds = (settings.tier_high, settings.tier_medium, settings.tier_low, 0.0)
+    return {
+        tier: millionths(threshold) * ONE for tier, threshold in zip(TIERS, thresholds, strict=True)
+    }
+
+
+def tier(score: int, settings: Settings) -> Tier:
+    """The first tier whose threshold an effective score reaches."""
+    return next(tier for tier, start in starts(settings).items() if score * ONE >= start)
+
+
+def bounds(tier: Tier, settings: Settings) -> tuple[int, int]:
+    """The least product of a tier, and the first one beyond it."""
+    begins = starts(settings)
+    above = [begins[higher] for higher in TIERS[: TIERS.index(tier)]]
+    return begins[tier], min([*above, ONE * ONE + 1])
