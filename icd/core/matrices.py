@@ -12,8 +12,8 @@ from icd.core.similarity import Best, Query, Rows
 if TYPE_CHECKING:
     from icd.core.arrays import Booleans, Floats
 
-# Large enough to be worth a call of numpy, small enough that a deadline is seen in between.
-BLOCK_BYTES = 8 * 1024 * 1024
+# So few calls of numpy that they cost nothing, and a deadline is seen within milliseconds.
+BLOCK_BYTES = 32 * 1024 * 1024
 # What a row costs beside its vector: its id, twice, and the places of both.
 ROW_BYTES = 300
 
