@@ -12,6 +12,12 @@ COUNTS = {
     "requests": "SELECT count(*) FROM requests",
     "events": "SELECT count(*) FROM events",
     "cursors": "SELECT count(*) FROM cursors",
+    "runs": "SELECT count(*) FROM runs",
+    "run_skips": "SELECT count(*) FROM run_skips",
+    "run_agents": "SELECT count(*) FROM run_agents",
+    "run_artifacts": "SELECT count(*) FROM run_artifacts",
+    "dispatches": "SELECT count(*) FROM dispatches",
+    "leases": "SELECT count(*) FROM leases",
 }
 
 

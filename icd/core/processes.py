@@ -6,18 +6,16 @@ is `unknown`, and counts as alive.
 """
 
 import os
-from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
+
+from icd import procfs
 
 Liveness = Literal["alive", "dead", "unknown"]
 
 # Larger numbers are no pids on Linux, and would be refused by kill(2) with an OverflowError.
 PID_MAX = 2**22
-
-_STATE, _START = 0, 19  # among the fields of /proc/PID/stat that follow the name
-_ENDED = {"Z", "X"}  # a zombie waits only to be counted
 
 
 class Process(Struct, frozen=True):
@@ -31,7 +29,7 @@ class Process(Struct, frozen=True):
 
 def identify(pid: int) -> Process:
     """The process that has this number now."""
-    return Process(pid, start_of(pid), boot(), namespace())
+    return Process(pid, start_of(pid), procfs.boot(), procfs.namespace())
 
 
 def is_alive(pid: int) -> bool:
@@ -39,34 +37,17 @@ def is_alive(pid: int) -> bool:
 
 
 def liveness(process: Process) -> Liveness:
-    if process.boot and boot() and process.boot != boot():
+    if process.boot and procfs.boot() and process.boot != procfs.boot():
         return "dead"
-    if process.pidns and process.pidns != namespace():
+    if process.pidns and process.pidns != procfs.namespace():
         return "unknown"
     return _look(process)
 
 
 def start_of(pid: int) -> int:
     """When a process started; 0 if it is not there."""
-    fields = _stat(pid)
-    return int(fields[_START]) if fields else 0
-
-
-@lru_cache(maxsize=1)
-def boot() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read(100).strip()
-    except OSError:
-        return ""
-
-
-def namespace() -> str:
-    """The namespace that our pids belong to; not remembered: a child may be in another one."""
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
+    found = procfs.stat(pid)
+    return found.start if found else 0
 
 
 def _look(process: Process) -> Liveness:
@@ -78,19 +59,9 @@ def _look(process: Process) -> Liveness:
         return "dead"
     except PermissionError:
         pass
-    fields = _stat(process.pid)
-    if not fields:
+    found = procfs.stat(process.pid)
+    if found is None:
         return "unknown"  # it ended just now, or /proc hides it: whoever asks again will know
-    if fields[_STATE] in _ENDED:
+    if found.has_ended:
         return "dead"
-    return "dead" if process.start and int(fields[_START]) != process.start else "alive"
-
-
-def _stat(pid: int) -> list[str]:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            # The name in parentheses may hold anything, parentheses included.
-            fields = file.read(4096).rpartition(")")[2].split()
-    except OSError:
-        return []
-    return fields if len(fields) > _START else []
+    return "dead" if process.start and found.start != process.start else "alive"

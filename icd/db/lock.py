@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from icd import procfs
 from icd.errors import Locked, NoDatabase, from_os
 
 POLL_SECONDS = 0.0002
@@ -130,7 +131,8 @@ class FileLock:
     def _locked(self) -> Locked:
         holder = self.holder()
         pid = holder.split()[1]
-        if not _is_stopped(pid):
+        found = procfs.stat(pid)
+        if found is None or not found.is_stopped:
             return Locked(f"the database is locked by {holder}")
         hint = f"let it go on with 'kill -CONT {pid}', or end it with 'kill -KILL {pid}'"
         return Locked(f"the database is locked by {holder}, which is stopped", hint=hint)
@@ -153,15 +155,6 @@ class FileLock:
             raise from_os(exc, f"look at {self.path}") from exc
         ours = os.fstat(self._fd)
         return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
-
-
-def _is_stopped(pid: str) -> bool:
-    """By a signal or by a debugger: waiting for it is in vain."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] in ("T", "t")
-    except (OSError, IndexError):
-        return False
 
 
 def _command(pid: str) -> str:

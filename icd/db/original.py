@@ -1,8 +1,8 @@
 """Databases of the original Go program, schema v1 to v9: taken over in place.
 
 The caller has made a backup and is inside a transaction.  `state` and `sentinels` are rebuilt in
-our shape, and events are copied into the log; every other table of the original stays as it is
-until the nouns it belongs to arrive.
+our shape, and events are copied into the log; `original_runs` brings runs and what belongs to them.
+Every other table of the original stays as it is until the nouns it belongs to arrive.
 
 What the original did not store, we assume on the safe side: an unknown interval is never pruned,
 and a claim that was recorded as second S may have happened at its very end.
@@ -11,6 +11,8 @@ and a claim that was recorded as second S may have happened at its very end.
 import json
 import sqlite3
 from collections.abc import Iterator
+
+from icd.db.original_rows import LAST_SECOND, exists, lenient, text
 
 LAST_SCHEMA = 9
 
@@ -33,28 +35,41 @@ def set_aside(conn: sqlite3.Connection) -> None:
     conn.execute("ALTER TABLE sentinels RENAME TO original_sentinels")
 
 
+# Its columns hold whatever was put into them; a text may even be no UTF-8, which we could not read.
+_STATE = """
+SELECT key, scope_id, payload, row_number() OVER (ORDER BY key, scope_id),
+       min(max(CAST(updated_at AS INTEGER), 0), :last),
+       min(max(CAST(expires_at AS INTEGER), 0), :last),
+       min(max(CAST(expires_at AS INTEGER), 0), :last) * 1000
+FROM original_state
+"""
+_SENTINELS = """
+SELECT name, scope_id, min(max(CAST(last_fired AS INTEGER), 0), :last),
+       min(max(CAST(last_fired AS INTEGER), 0), :last) * 1000 + 999
+FROM original_sentinels
+"""
+# What we store as one name may have been two: a text, and bytes that spell it.
+_PUT_STATE = """
+INSERT INTO state (key, scope_id, payload, version, updated_at, expires_at, expires_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key, scope_id) DO NOTHING
+"""
+_PUT_SENTINEL = """
+INSERT INTO sentinels (name, scope_id, last_fired, fired_ms, interval_ms, once)
+VALUES (?, ?, ?, ?, 0, 0)
+ON CONFLICT (name, scope_id) DO NOTHING
+"""
+
+
 def bring_over(conn: sqlite3.Connection) -> None:
     """Copy the rows that were set aside, then drop the old tables."""
-    conn.execute(
-        """
-        INSERT INTO state (key, scope_id, payload, version, updated_at, expires_at, expires_ms)
-        SELECT key, scope_id, CAST(payload AS TEXT), row_number() OVER (ORDER BY key, scope_id),
-               CAST(updated_at AS INTEGER), CAST(expires_at AS INTEGER),
-               CAST(expires_at AS INTEGER) * 1000
-        FROM original_state
-        """
-    )
+    last = {"last": LAST_SECOND}
+    with lenient(conn):
+        state, sentinels = conn.execute(_STATE, last), conn.execute(_SENTINELS, last)
+        conn.executemany(_PUT_STATE, ((*map(text, row[:3]), *row[3:]) for row in state))
+        conn.executemany(_PUT_SENTINEL, ((*map(text, row[:2]), *row[2:]) for row in sentinels))
     conn.execute(
         "UPDATE counters SET value = (SELECT count(*) FROM original_state) WHERE name = 'state'"
-    )
-    conn.execute(
-        """
-        INSERT INTO sentinels
-            (name, scope_id, last_fired, fired_ms, interval_ms, once)
-        SELECT name, scope_id, CAST(last_fired AS INTEGER),
-               CAST(last_fired AS INTEGER) * 1000 + 999, 0, 0
-        FROM original_sentinels
-        """
     )
     conn.execute("DROP TABLE original_state")
     conn.execute("DROP TABLE original_sentinels")
@@ -100,7 +115,8 @@ WHERE name = 'events'
 
 def bring_events(conn: sqlite3.Connection) -> None:
     """Copy the events of the original into the log, in the order in which it showed them."""
-    rows = [row for table in _EVENTS for row in _events(conn, table)]
+    with lenient(conn):
+        rows = [row for table in _EVENTS for row in _events(conn, table)]
     rows.sort(key=lambda row: (row[-2], row[0], row[1]))
     conn.executemany(_KEEP_EVENT, rows)
     if rows:
@@ -108,38 +124,28 @@ def bring_events(conn: sqlite3.Connection) -> None:
 
 
 def _events(conn: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
-    found = conn.execute(
-        "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)
-    ).fetchone()
-    for row in conn.execute(_EVENTS[table]) if found else ():
+    for row in conn.execute(_EVENTS[table]) if exists(conn, table) else ():
         number, *words, a, first, b, second, session, project, at = row
-        pairs = {str(name): _text(value) for name, value in ((a, first), (b, second)) if name}
+        pairs = {str(name): text(value) for name, value in ((a, first), (b, second)) if name}
         told = {name: value for name, value in pairs.items() if value}
-        payload = (json.dumps(told) if told else None) if a else _json(_text(first))
-        seconds = int(at)
+        payload = (json.dumps(told) if told else None) if a else _json(text(first))
+        seconds = at if isinstance(at, int) and 0 <= at <= LAST_SECOND else 0
         yield (
             table.removesuffix("_events"),
             number,
-            *map(_text, words),
+            *map(text, words),
             payload,
-            _text(session) or None,
-            _text(project) or None,
+            text(session) or None,
+            text(project) or None,
             seconds,
             seconds * 1000,
         )
 
 
-def _json(text: str) -> str | None:
+def _json(given: str) -> str | None:
     """What is no JSON after all becomes a string."""
     try:
-        json.loads(text)
-    except ValueError:
-        return json.dumps(text) if text else None
-    return text
-
-
-def _text(value: object) -> str:
-    """The original's columns hold whatever was put into them."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return "" if value is None else str(value)
+        json.loads(given)
+    except (ValueError, RecursionError):
+        return json.dumps(given) if given else None
+    return given

@@ -4,8 +4,7 @@ import os
 
 from msgspec import Struct
 
-# Stopped by a signal, or by a debugger.
-_STOPPED = {"T", "t"}
+from icd import procfs
 
 
 class Process(Struct, frozen=True):
@@ -18,13 +17,8 @@ class Process(Struct, frozen=True):
 
 
 def find(pid: int) -> Process | None:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            # The name in parentheses may hold anything, parentheses included.
-            head, _, tail = file.read(4096).rpartition(")")
-    except OSError:
-        return None
-    return Process(pid, head.partition("(")[2], tail.split()[0] in _STOPPED)
+    found = procfs.stat(pid)
+    return Process(pid, found.name, found.is_stopped) if found else None
 
 
 def holder(path: str) -> Process | None:

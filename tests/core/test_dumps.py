@@ -6,12 +6,14 @@ import pytest
 from msgspec import structs
 
 from icd.core import cursors, dumps, events, hooks, requests, retention, sentinels, state
-from icd.core.dumps import (
+from icd.core.dump_lines import (
+    TABLES,
     Counter,
     Cursor,
     End,
     Header,
     HookPosition,
+    Lease,
     Migration,
     Request,
     Sentinel,
@@ -19,12 +21,20 @@ from icd.core.dumps import (
 )
 from icd.db import migrate
 from icd.errors import InvalidName, InvalidPayload, SchemaTooNew, SecretRefused, UnreadableInput
+from tests.core import run_lines
 
 NOW = 1_800_000_000_000
 ROW = State("k", "s", "1", 7, NOW // 1000, None, None, 41, "me")
 FACT = events.Fact("review", "seen", "r1", "f1", "a", "b", "why", "{}", "/p", "key")
 MIGRATIONS = len(migrate.pending(0))
+COUNTERS = 3
+LEASE = Lease(
+    "sprint", "s", "me", 7, 60_000, NOW // 1000, NOW // 1000, NOW // 1000 + 60, NOW + 60_000, "x", 1
+)
 CLAIM = Sentinel("n", "s", NOW // 1000, NOW, 60_000, 0, NOW + 1, 60_000, "id")
+
+ROWS = {line.__struct_config__.tag: structs.astuple(line) for line in (*run_lines.ALL, LEASE)}
+FILLED = 8 + len(ROWS)
 
 
 def fill(conn):
@@ -36,10 +46,16 @@ def fill(conn):
     events.append(conn, FACT, actor=state.Writer(41, "me"), now_ms=NOW)
     cursors.advance(conn, "c", "", 1, now_ms=NOW)
     hooks.begin(conn, ["on-event"])
+    for table, values in ROWS.items():
+        marks = ", ".join("?" * len(values))
+        conn.execute(f"INSERT INTO {table} VALUES ({marks})", values)
+    conn.execute("UPDATE counters SET value = ? WHERE name = 'leases'", (LEASE.token,))
 
 
 def take(conn, *lines, now_ms=NOW):
-    return [dumps.take_in(conn, structs.replace(line), now_ms=now_ms) for line in lines]
+    brought = set()
+    copies = [structs.replace(line) for line in lines]
+    return [dumps.take_in(conn, line, brought=brought, now_ms=now_ms) for line in copies]
 
 
 def get(conn, scope="s", *, now_ms=NOW):
@@ -64,10 +80,11 @@ def test_every_row_of_every_table_is_there(conn):
 
     tables = [kind.__struct_config__.tag for kind in map(type, lines)]
     assert tables == [
-        *["migrations"] * MIGRATIONS, "counters", "counters", "state", "state", "sentinels",
-        "sentinels", "requests", "events", "cursors", "hook_positions",
+        *["migrations"] * MIGRATIONS, *["counters"] * COUNTERS, "state", "state", "sentinels",
+        "sentinels", "requests", "events", "cursors", "hook_positions", "runs", "run_skips",
+        "run_agents", "run_artifacts", "dispatches", "leases",
     ]  # fmt: skip
-    assert structs.astuple(lines[MIGRATIONS + 2]) == (
+    assert structs.astuple(lines[MIGRATIONS + COUNTERS]) == (
         "k",
         "s",
         "1",
@@ -88,7 +105,7 @@ def test_no_table_and_no_column_is_forgotten(conn):
         for (table,) in conn.execute(tables)
     }
 
-    known = {kind.__struct_config__.tag: list(kind.__struct_fields__) for kind, _ in dumps.TABLES}
+    known = {kind.__struct_config__.tag: list(kind.__struct_fields__) for kind, _ in TABLES}
 
     assert known == there
 
@@ -97,7 +114,7 @@ def test_the_number_of_rows_is_known_beforehand(conn):
     fill(conn)
 
     assert dumps.rows(conn) == len(list(dumps.export(conn))[1:-1])
-    assert {type(line) for line in list(dumps.export(conn))[1:-1]} == {k for k, _ in dumps.TABLES}
+    assert {type(line) for line in list(dumps.export(conn))[1:-1]} == {k for k, _ in TABLES}
 
 
 # --- in -------------------------------------------------------------------------------------
@@ -118,7 +135,7 @@ def test_what_was_exported_is_there_after_the_import(conn, elsewhere):
 
     written = take(elsewhere, *lines)
 
-    assert written == [None] * (MIGRATIONS + 2) + [True] * 8
+    assert written == [None] * (MIGRATIONS + COUNTERS) + [True] * FILLED
     assert structs.replace(get(elsewhere), version=0) == structs.replace(get(conn), version=0)
     assert get(elsewhere, "t").expires_ms == NOW + 60_000
     assert sentinels.every(elsewhere) == sentinels.every(conn)
@@ -131,7 +148,7 @@ def test_a_second_time_nothing_is_left_to_do(conn, elsewhere):
     take(elsewhere, *lines)
     before = list(dumps.export(elsewhere))
 
-    assert take(elsewhere, *lines) == [None] * (MIGRATIONS + 2) + [False] * 8
+    assert take(elsewhere, *lines) == [None] * (MIGRATIONS + COUNTERS) + [False] * FILLED
     assert list(dumps.export(elsewhere)) == before
 
 
@@ -223,6 +240,8 @@ def test_the_history_of_the_schema_stays_its_own(conn):
         (structs.replace(ROW, expires_ms=NOW + 1), UnreadableInput),
         (structs.replace(CLAIM, name=""), InvalidName),
         (structs.replace(CLAIM, scope_id="a\nb"), InvalidName),
+        (structs.replace(LEASE, name=""), InvalidName),
+        (structs.replace(LEASE, scope_id="a\tb"), InvalidName),
         (End(), UnreadableInput),
         (Header("intercore-export", migrate.LATEST, "1"), UnreadableInput),
     ],
@@ -314,3 +333,38 @@ def test_no_hook_is_taken_beyond_the_end_of_the_log(conn):
     delivery = hooks.start_next(conn, ["on-event"])
     assert delivery is not None
     assert (delivery.seq, delivery.redelivery) == (2, False)
+
+
+# --- leases ---------------------------------------------------------------------------------
+
+
+def leases(conn):
+    return conn.execute("SELECT token, renewed_at, owner FROM leases").fetchall()
+
+
+@pytest.mark.parametrize(
+    "token, renewed, written",
+    [(8, 0, True), (8, -9, True), (7, 1, True), (7, 0, False), (7, -1, False), (6, 9, False)],
+)
+def test_of_two_leases_the_later_token_stays_or_the_later_renewal(conn, token, renewed, written):
+    take(conn, LEASE)
+    at = LEASE.renewed_at + renewed
+    theirs = structs.replace(LEASE, token=token, renewed_at=at, owner="they")
+
+    assert take(conn, theirs) == [written]
+    assert leases(conn) == [(token, at, "they") if written else (7, LEASE.renewed_at, "me")]
+
+
+@pytest.mark.parametrize("expires_ms", [0, NOW])
+def test_a_lease_that_was_released_or_has_expired_is_not_taken_in(conn, expires_ms):
+    assert take(conn, structs.replace(LEASE, expires_ms=expires_ms)) == [False]
+    assert leases(conn) == []
+
+
+@pytest.mark.parametrize("told, last", [(40, 40), (3, 7)])
+def test_no_token_of_either_database_is_given_away_again(conn, told, last):
+    """Also if the file's counter says less than its rows."""
+    take(conn, Counter("leases", told), LEASE)
+
+    value = conn.execute("SELECT value FROM counters WHERE name = 'leases'").fetchone()
+    assert value == (last,)

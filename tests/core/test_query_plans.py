@@ -4,7 +4,18 @@ import re
 
 import pytest
 
-from icd.core import compat, cursors, events, requests, retention, sentinels, state, statusline
+from icd.core import (
+    compat,
+    cursors,
+    dump_runs,
+    events,
+    requests,
+    retention,
+    runs,
+    sentinels,
+    state,
+    statusline,
+)
 
 # `sentinels._PRUNE`, `_LIST` and `state`'s empty prefix read everything because they are asked to.
 HOT = {
@@ -44,6 +55,47 @@ HOT = {
     "requests._FIND": requests._FIND,
     "requests._RECORD": requests._RECORD,
     "requests._PRUNE": requests._PRUNE,
+    "runs._FIND": runs._FIND,
+    "runs._TOUCH": runs._TOUCH,
+    "dump_runs._UPDATED_MS": dump_runs._UPDATED_MS,
+    "dump_runs._HOLDER": dump_runs._HOLDER,
+    "dump_runs._FORGET_SKIPS": dump_runs._FORGET_SKIPS,
+    "dump_runs._VERSION": dump_runs._VERSION,
+    # Statements of agents, artifacts, gates, dispatches and leases belong here, too.
+}
+# A scope has a handful of runs: these may be put in order.
+SORTED = {"runs._MEANT": runs._MEANT}
+
+# What each index of these tables is for: whoever changes one or the other is told.
+EXPECTED = {
+    "SELECT id FROM runs WHERE id = ?": "sqlite_autoindex_runs_1 (id=?)",
+    "SELECT id FROM runs WHERE scope_id = ?": "runs_by_scope (scope_id=?)",
+    """
+    SELECT id, phase, goal FROM runs WHERE project_dir = ? AND status = 'active'
+    ORDER BY created_ms DESC, rowid DESC LIMIT 1
+    """: "runs_by_project (project_dir=?)",
+    """
+    SELECT id, updated_ms FROM runs
+    WHERE project_dir = ? AND scope_id = ? AND status = 'active'
+    """: "runs_by_claim (project_dir=? AND scope_id=?)",
+    "SELECT phase FROM run_skips WHERE run_id = ?": "PRIMARY KEY (run_id=?)",
+    "SELECT name FROM run_agents WHERE run_id = ?": "run_agents_by_run (run_id=?)",
+    "SELECT path FROM run_artifacts WHERE run_id = ?": "run_artifacts_by_phase (run_id=?)",
+    """
+    SELECT count(*) FROM run_artifacts WHERE run_id = ? AND phase = ? AND status = 'active'
+    """: "run_artifacts_by_phase (run_id=? AND phase=?)",
+    "SELECT status FROM dispatches WHERE id = ?": "sqlite_autoindex_dispatches_1 (id=?)",
+    "SELECT sum(input_tokens) FROM dispatches WHERE run_id = ?": "dispatches_by_run (run_id=?)",
+    "SELECT id FROM dispatches WHERE scope_id = ?": "dispatches_by_scope (scope_id=?)",
+    """
+    SELECT id, pid FROM dispatches WHERE status IN ('spawned', 'running')
+    """: "dispatches_alive (status=?)",
+    """
+    DELETE FROM dispatches WHERE created_ms < ? AND status NOT IN ('spawned', 'running')
+    """: "dispatches_by_age (created_ms<?)",
+    "SELECT token FROM leases WHERE name = ? AND scope_id = ?": (
+        "PRIMARY KEY (name=? AND scope_id=?)"
+    ),
 }
 INSERTS = {"sentinels._CLAIM", "sentinels._ADOPT", "state._PUT", "requests._RECORD"}
 
@@ -74,6 +126,22 @@ def test_a_hot_statement_searches_by_an_index_or_the_primary_key(conn, name):
 @pytest.mark.parametrize("name", HOT)
 def test_a_hot_statement_sorts_nothing_by_hand(conn, name):
     assert [step for step in plan(conn, HOT[name]) if "TEMP B-TREE" in step] == []
+
+
+@pytest.mark.parametrize("name", SORTED)
+def test_what_is_put_in_order_is_found_by_an_index(conn, name):
+    steps = plan(conn, SORTED[name])
+
+    assert [step for step in steps if step.startswith("SEARCH")]
+    assert [step for step in steps if step.startswith("SCAN")] == []
+
+
+@pytest.mark.parametrize("statement", EXPECTED)
+def test_every_question_about_runs_dispatches_and_leases_has_its_index(conn, statement):
+    (step,) = plan(conn, statement)
+
+    assert step.startswith("SEARCH")
+    assert step.endswith(EXPECTED[statement])
 
 
 def test_a_table_read_from_end_to_end_would_be_noticed(conn):

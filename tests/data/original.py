@@ -9,6 +9,9 @@ from v5 on are missing before.
 import sqlite3
 from contextlib import closing
 
+from icd.db import migrate
+from icd.db import original as theirs
+
 NOW_S = 1_800_000_000
 
 _V1 = """
@@ -117,7 +120,7 @@ CREATE TABLE interest_profile (
 """
 _STEPS = [_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8, _V9]
 
-# Rows of the tables that we do not take over yet, by the schema that brought the table.
+# Rows of the tables beside state and sentinels, by the schema that brought the table.
 _ROWS = {
     2: ["INSERT INTO dispatches (id, project_dir, prompt_file) VALUES ('d1', '/p', 'prompt.md')"],
     3: [
@@ -183,10 +186,32 @@ def write(path: str, schema: int = 9, *, stamped: int | None = None, rows: bool 
         pass
 
 
-OURS = {"state", "sentinels", "_migrate_lock"}
+def take_over_long_ago(path: str, version: int) -> None:
+    """Let an intercore of ours take it over, as it did when its schema was this old."""
+    conn = sqlite3.connect(path, isolation_level=None)
+    with closing(conn):
+        conn.execute("BEGIN")
+        theirs.set_aside(conn)
+        for number, file in migrate.pending(0):
+            if number > version:
+                break
+            for statement in migrate.statements(file):
+                conn.execute(statement)
+            if number == 1001:
+                theirs.bring_over(conn)
+            if number == 1002:
+                theirs.bring_events(conn)
+            conn.execute("INSERT INTO migrations VALUES (?, '0.4.0', ?)", (number, NOW_S))
+        conn.execute(f"PRAGMA application_id = {migrate.APPLICATION_ID}")
+        conn.execute(f"PRAGMA user_version = {version}")
+        conn.execute("COMMIT")
 
 
-def others(conn: sqlite3.Connection) -> dict[str, tuple[str, list[tuple[object, ...]]]]:
+# Of nouns that have not arrived yet.
+KEPT = {"discoveries", "discovery_events", "feedback_signals", "interest_profile"}
+
+
+def kept(conn: sqlite3.Connection) -> dict[str, tuple[str, list[tuple[object, ...]]]]:
     """Definition and rows of every table that is not ours to change."""
     tables = conn.execute(
         "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -194,5 +219,5 @@ def others(conn: sqlite3.Connection) -> dict[str, tuple[str, list[tuple[object, 
     return {
         name: (sql, conn.execute(f'SELECT * FROM "{name}" ORDER BY 1').fetchall())
         for name, sql in tables
-        if name not in OURS
+        if name in KEPT
     }

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from icd import procfs
 from icd.db import lock
 from icd.db.lock import FileLock
 from icd.errors import InputOutput, Locked, NoDatabase
@@ -181,7 +182,7 @@ def test_a_holder_that_is_stopped_is_called_so_with_the_way_out(start, path, mak
     holder = start(HOLDER, path)
     holder.stdout.readline()
     holder.send_signal(signal.SIGSTOP)
-    until(lambda: lock._is_stopped(str(holder.pid)))
+    until(lambda: procfs.stat(holder.pid).is_stopped)
 
     with pytest.raises(Locked, match=r"which is stopped$") as told:
         acquire(make(), SOON)

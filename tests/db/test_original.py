@@ -64,15 +64,31 @@ def test_sentinels_are_kept(upgraded, schema):
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_every_other_table_is_untouched(upgraded, path, schema):
-    conn = upgraded(schema)
-
-    ours = {"migrations", "counters", "requests", "events", "cursors", "hook_positions"}
-    found = {name: what for name, what in original.others(conn).items() if name not in ours}
+def test_tables_of_nouns_that_are_not_there_yet_are_untouched(upgraded, path, schema):
+    found = original.kept(upgraded(schema))
 
     with closing(sqlite3.connect(backups(path)[0])) as before:
-        assert found == original.others(before)
-    assert (len(found) > 0) == (schema > 1)
+        assert found == original.kept(before)
+    assert found.keys() == (original.KEPT if schema == 9 else set())
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_every_table_and_index_is_ours_or_kept(upgraded, schema):
+    conn = upgraded(schema)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
+        migrate.apply(new, "", now_ms=NOW_MS)
+        ours = shape(new)
+
+    found = shape(conn)
+
+    kept = {(name, table) for name, table in found if table in original.KEPT}
+    assert found - kept == ours
+    assert conn.execute("PRAGMA foreign_key_check").fetchall() == []
+    assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def shape(conn):
+    return set(conn.execute("SELECT name, tbl_name FROM sqlite_schema"))
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -215,7 +231,47 @@ def test_texts_that_were_stored_as_bytes_become_text(opened, path):
     assert state.get(conn, "k", "s", now_ms=NOW_MS).payload == "[1]"
 
 
+def test_rows_that_no_program_of_ours_could_have_written_do_not_stop_the_upgrade(opened, path):
+    with closing(original.create(path, 9, rows=False)) as theirs:
+        theirs.executemany(
+            "INSERT INTO state VALUES (?, ?, ?, ?, ?)",
+            [(b"k", "s", "1", 2**62, 2**62), ("k", "s", b"2", "soon", -7)],
+        )
+        theirs.executemany(
+            "INSERT INTO sentinels VALUES (?, ?, ?)", [(b"n", "s", 2**62), ("n", "s", "long ago")]
+        )
+
+        theirs.execute("INSERT INTO state VALUES ('u', 's', CAST(x'22ff22' AS TEXT), 1, NULL)")
+        theirs.execute("INSERT INTO sentinels VALUES (CAST(x'ff' AS TEXT), 's', 1)")
+
+    conn = opened(path).connection()
+
+    assert migrate.is_current(conn)
+    assert conn.execute("SELECT key, scope_id, payload FROM state").fetchall() == [
+        ("k", "s", "2"), ("u", "s", '"\ufffd"'),
+    ]  # fmt: skip
+    assert [(s.name, s.scope_id) for s in sentinels.every(conn)] == [("n", "s"), ("\ufffd", "s")]
+
+
 # --- events ---
+
+
+def test_an_event_with_any_time_text_or_payload_does_not_stop_the_upgrade(opened, path):
+    with closing(original.create(path, 9, rows=False)) as theirs:
+        for at in (2**62, -1, "noon", b"x", 1.5):
+            theirs.execute(
+                "INSERT INTO dispatch_events (dispatch_id, from_status, to_status, reason,"
+                " created_at) VALUES ('d', 'a', 'b', CAST(x'ff' AS TEXT), ?)", (at,),
+            )  # fmt: skip
+        theirs.execute(
+            "INSERT INTO discovery_events (discovery_id, event_type, payload, created_at)"
+            " VALUES ('x', 'new', ?, 7)", ("[" * 100_000,),
+        )  # fmt: skip
+
+    found = events.read(opened(path).connection(), limit=9)
+
+    assert [event.at_ms for event in found] == [0] * 5 + [7000]
+    assert [event.reason for event in found[:5]] == ["\ufffd"] * 5
 
 
 def test_events_enter_the_log_in_the_order_in_which_they_were_shown_with_their_ids(opened, path):
@@ -300,16 +356,7 @@ def test_an_old_cursor_goes_on_where_it_was(opened, path):
 
 def test_events_of_a_database_that_was_taken_over_before_there_was_a_log_enter_it(opened, path):
     original.write(path, 9)
-    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
-        conn.execute("BEGIN")
-        migrate.apply(conn, str(path), now_ms=NOW_MS)
-        for table in ("events", "cursors", "hook_positions"):
-            conn.execute(f"DROP TABLE {table}")
-        conn.execute("DELETE FROM migrations WHERE version > 1001")
-        conn.execute("DELETE FROM counters WHERE name = 'events_pruned'")
-        conn.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
-        conn.execute("PRAGMA user_version = 1001")
-        conn.execute("COMMIT")
+    original.take_over_long_ago(path, 1001)
 
     found = events.read(opened(path).connection(), limit=9)
 

@@ -31,7 +31,7 @@ def test_the_file_becomes_as_small_as_what_it_holds(database, conn):
     before, after = vacuum.vacuum(conn, database.path, deadline=math.inf)
 
     assert before > 2_000_000
-    assert after < 100_000
+    assert after < 300_000  # of which every table and index has a page
     assert os.path.getsize(database.path) == after
     assert os.path.getsize(f"{database.path}-wal") == 0
 

@@ -13,6 +13,7 @@ from typing import BinaryIO
 import msgspec
 
 from icd.core import dumps
+from icd.core.dump_lines import End, Line
 from icd.db import files
 from icd.errors import DeadlineExceeded, IcError, UnreadableInput, from_os
 from icd.rpc.method import Context, Method, Params
@@ -23,7 +24,7 @@ LINE_BYTES = 8 * 1024 * 1024
 _UNFIT = "name a complete file of 'icctl export'; nothing was imported"
 
 _encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[dumps.Line] = msgspec.json.Decoder(dumps.Line)
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
 class Export(Params):
@@ -86,35 +87,37 @@ def import_(ctx: Context, p: Import) -> Imported:
     if ctx.recent is not None:
         ctx.recent.clear()
     counts = {True: 0, False: 0, None: 0}
+    brought: set[str] = set()
     for number, line in _lines(ctx, p.file):
         try:
             if number == 1:
                 dumps.check_header(line)
             else:
-                counts[dumps.take_in(ctx.conn, line, now_ms=ctx.now_ms)] += 1
+                taken = dumps.take_in(ctx.conn, line, brought=brought, now_ms=ctx.now_ms)
+                counts[taken] += 1
         except IcError as exc:
             raise type(exc)(f"{p.file}:{number}: {exc.message}", hint=exc.hint or _UNFIT) from exc
     return Imported(ctx.path, p.file, counts[True], counts[False])
 
 
-def _lines(ctx: Context, path: str) -> Iterator[tuple[int, dumps.Line]]:
+def _lines(ctx: Context, path: str) -> Iterator[tuple[int, Line]]:
     """The lines up to the last, which must say that it is the last."""
     number, line = 0, None
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         while text := file.readline(LINE_BYTES + 1):
             number += 1
-            if isinstance(line, dumps.End):
+            if isinstance(line, End):
                 raise UnreadableInput(f"{path}:{number}: something follows the end", hint=_UNFIT)
             line = _decoded(path, number, text)
-            if not isinstance(line, dumps.End):
+            if not isinstance(line, End):
                 yield number, line
             _tell(ctx, file.tell(), size)
-    if not isinstance(line, dumps.End):
+    if not isinstance(line, End):
         raise UnreadableInput(f"{path} is cut off after line {number}", hint=_UNFIT)
 
 
-def _decoded(path: str, number: int, text: bytes) -> dumps.Line:
+def _decoded(path: str, number: int, text: bytes) -> Line:
     if len(text) > LINE_BYTES:
         raise UnreadableInput(f"{path}:{number}: longer than {LINE_BYTES} bytes", hint=_UNFIT)
     try:

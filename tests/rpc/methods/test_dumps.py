@@ -5,15 +5,19 @@ import os
 import resource
 import stat
 
+import msgspec
 import pytest
+from msgspec import structs
 
 from icd.db import migrate
 from icd.errors import BadPath, DeadlineExceeded, InvalidName, SchemaTooNew, UnreadableInput
 from icd.rpc import methods
 from icd.rpc.methods import dumps
+from tests.core.run_lines import AGENT, ALL, DISPATCH, RUN
 
 MIGRATIONS = len(migrate.pending(0))
-ROWS = MIGRATIONS + 2  # of an empty database: with two counters
+COUNTERS = 3
+ROWS = MIGRATIONS + COUNTERS  # of an empty database
 ROW = {"key": "k", "scope_id": "s"}
 
 
@@ -32,7 +36,7 @@ def test_an_export_is_lines_of_json_in_a_private_file(file, result):
     lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
     assert [line["kind"] for line in lines] == [
-        "header", *["migrations"] * MIGRATIONS, *["counters"] * 2, "state", "state", "end",
+        "header", *["migrations"] * MIGRATIONS, *["counters"] * COUNTERS, "state", "state", "end",
     ]  # fmt: skip
     assert lines[ROWS + 1]["payload"] == '{"a": "é\\n"}'
     assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
@@ -75,6 +79,43 @@ def test_an_import_is_all_or_nothing(ask, result, file):
     assert isinstance(error, InvalidName)
     assert error.message.startswith(f"{file}:{ROWS + 4}: ")
     assert result("state.get", key="k", scope_id="gone") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [AGENT, structs.replace(RUN, status="paused"), structs.replace(DISPATCH, turns=-1)],
+    ids=["an agent without its run", "a status that there is not", "a negative number"],
+)
+def test_a_hostile_line_about_a_run_is_refused_and_nothing_is_imported(ask, result, file, line):
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([*lines[:-1], msgspec.json.encode(line), b"\n", lines[-1]]))
+
+    error = ask("dump.import", file=str(file)).error
+
+    assert isinstance(error, UnreadableInput)
+    assert error.message.startswith(f"{file}:{ROWS + 4}: ")
+    assert error.hint
+    assert result("state.get", key="k", scope_id="gone") is None
+
+
+def test_a_run_and_all_that_belongs_to_it_come_back(result, conn, tmp_path):
+    """With foreign keys in force, as in every database that is in use."""
+    tables = [line.__struct_config__.tag for line in ALL]
+    for line, table in zip(ALL, tables, strict=True):
+        values = structs.astuple(line)
+        conn.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
+    result("dump.export", file=str(tmp_path / "file"))
+    conn.execute("UPDATE runs SET updated_ms = 0, goal = 'forgotten'")
+    conn.execute("DELETE FROM run_skips")
+    conn.execute("DELETE FROM dispatches")
+
+    done = result("dump.import", file=str(tmp_path / "file"))
+
+    assert (done.imported, done.skipped) == (3, 2)
+    for line, table in zip(ALL, tables, strict=True):
+        assert conn.execute(f"SELECT * FROM {table}").fetchall() == [structs.astuple(line)]
+    assert conn.execute("PRAGMA foreign_keys").fetchone() == (1,)
+    assert conn.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
 def cut(text):

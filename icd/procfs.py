@@ -1,0 +1,69 @@
+"""What the kernel tells about processes, in /proc; what it does not show is never an error."""
+
+import os
+from functools import lru_cache
+
+from msgspec import Struct
+
+# A line of stat is far shorter.
+_BYTES = 4096
+_STATE, _THREADS, _START = 0, 17, 19  # among the fields of stat that follow the name
+
+
+class Stat(Struct, frozen=True):
+    """`start`: clock ticks since boot."""
+
+    name: str
+    state: str
+    threads: int
+    start: int
+
+    @property
+    def is_stopped(self) -> bool:
+        """By a signal or by a debugger: waiting for it is in vain."""
+        return self.state in {"T", "t"}
+
+    @property
+    def has_ended(self) -> bool:
+        """A zombie waits only to be counted; with threads left, only the first of them is one."""
+        return self.state in {"Z", "X"} and self.threads <= 1
+
+
+def stat(pid: int | str) -> Stat | None:
+    # The name in parentheses may hold anything, parentheses included.
+    head, _, tail = _read(f"/proc/{pid}/stat").rpartition(")")
+    fields = tail.split()
+    if len(fields) <= _START:
+        return None
+    name = head.partition("(")[2]
+    return Stat(name, fields[_STATE], int(fields[_THREADS]), int(fields[_START]))
+
+
+@lru_cache(maxsize=1)
+def boot() -> str:
+    return _read("/proc/sys/kernel/random/boot_id").strip()
+
+
+def booted_at() -> int | None:
+    """Unix seconds; not remembered: it moves when the clock is set."""
+    try:
+        with open("/proc/stat", encoding="ascii") as lines:
+            return next(int(line.split()[1]) for line in lines if line.startswith("btime"))
+    except (OSError, StopIteration):
+        return None
+
+
+def namespace() -> str:
+    """The namespace that our pids belong to; not remembered: a child may be in another one."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(_BYTES)
+    except OSError:
+        return ""
