@@ -13,6 +13,7 @@ GROUPS = {
     "events cursor": ("cursors", "how far consumers of events have read"),
     "interspect": ("interspect", "events about agents"),
     "compat": ("compat", "the way over from legacy temporary files"),
+    "discovery": ("discoveries", "what scanners have found"),
     "hooks": ("hooks", "programs of the project that run after a commit"),
     "config": ("config", "the settings"),
     "db": ("db", "the database file itself"),

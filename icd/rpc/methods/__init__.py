@@ -15,6 +15,7 @@ NOUNS = {
     "backup": "backups",
     "dump": "dumps",
     "hook": "hooks",
+    "discovery": "discoveries",
     "icd": "daemon",
     "rpc": "daemon",
     "cli": "daemon",

@@ -1,0 +1,5 @@
+"""`icctl discovery …`"""
+
+from icd.cli import profiles
+
+COMMANDS = [*profiles.COMMANDS]

@@ -1,0 +1,5 @@
+"""discovery.*: what scanners have found."""
+
+from icd.rpc.methods import profiles
+
+METHODS = [*profiles.METHODS]
