@@ -7,7 +7,7 @@ Invariants, beside those of `dumps`
       is left out;
     - a version never repeats: discoveries get new ones, above those of both databases;
     - an embedding is taken in where there is none, if it has the dimension of its source here;
-    - feedback is added, unless the very same is here: of several of one second, one;
+    - feedback is added until the very same is here as often as in the file;
     - of two profiles the later one wins, under a version that neither had.
 
 Callers run these inside a transaction.
@@ -15,10 +15,9 @@ Callers run these inside a transaction.
 
 import sqlite3
 
-import msgspec
 from msgspec import structs
 
-from icd.core import names, profiles, vectors, weights
+from icd.core import names, payloads, profiles, vectors, weights
 from icd.core.dump_lines import Discovery, Embedding, EmbeddingSource, Feedback, Profile
 from icd.errors import DimensionMismatch, UnreadableInput
 
@@ -52,20 +51,23 @@ SELECT source FROM discoveries
 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM embeddings WHERE discovery_id = ?1)
 """
 _TOUCH = "UPDATE discoveries SET version = ? WHERE id = ?"
+_EQUAL = """
+SELECT count(*) FROM feedback_signals
+WHERE discovery_id = ? AND signal_type = ? AND signal_data = ? AND actor = ? AND created_at = ?
+"""
 _PUT_FEEDBACK = """
 INSERT INTO feedback_signals (discovery_id, signal_type, signal_data, actor, created_at)
-SELECT ?1, ?2, ?3, ?4, ?5
-WHERE EXISTS (SELECT 1 FROM discoveries WHERE id = ?1) AND NOT EXISTS (
-    SELECT 1 FROM feedback_signals
-    WHERE (discovery_id, signal_type, signal_data, actor, created_at) = (?1, ?2, ?3, ?4, ?5))
+VALUES (?, ?, ?, ?, ?)
 """
 
 
 def take_in(
     conn: sqlite3.Connection,
     line: Discovery | EmbeddingSource | Embedding | Feedback | Profile,
+    *,
+    brought: set[str],
 ) -> bool:
-    """Whether the row was written."""
+    """Whether the row was written; `brought` is added to, see `dumps.take_in`."""
     match line:
         case Discovery():
             return _take_discovery(conn, line)
@@ -75,7 +77,7 @@ def take_in(
         case Embedding():
             return _take_embedding(conn, line)
         case Feedback():
-            return _take_feedback(conn, line)
+            return _take_feedback(conn, line, brought=brought)
         case Profile():
             return _take_profile(conn, line)
 
@@ -109,15 +111,31 @@ def _take_embedding(conn: sqlite3.Connection, line: Embedding) -> bool:
     return True
 
 
-def _take_feedback(conn: sqlite3.Connection, line: Feedback) -> bool:
+def _take_feedback(conn: sqlite3.Connection, line: Feedback, *, brought: set[str]) -> bool:
     names.check_name(line.signal_type)
     names.check_scope(line.actor)
     _check_json("signal_data", line.signal_data)
-    return conn.execute(_PUT_FEEDBACK, structs.astuple(line)[1:]).rowcount > 0
+    if conn.execute(_STATUS, (line.discovery_id,)).fetchone() is None:
+        return False
+    signal = structs.astuple(line)[1:]
+    (here,) = conn.execute(_EQUAL, signal).fetchone()
+    if here >= _times(signal, brought):
+        return False
+    conn.execute(_PUT_FEEDBACK, signal)
+    return True
+
+
+def _times(signal: tuple[object, ...], brought: set[str]) -> int:
+    """How often the file has had it by now; no run can be called like this."""
+    times = 1
+    while (mark := f"\0{times}{signal!r}") in brought:
+        times += 1
+    brought.add(mark)
+    return times
 
 
 def _take_profile(conn: sqlite3.Connection, line: Profile) -> bool:
-    keywords = weights.check_keywords(line.keyword_weights.encode())
+    keywords = weights.check(line.keyword_weights.encode())
     sources = weights.check(line.source_weights.encode())
     topic = None if line.topic_vector is None else vectors.parse(line.topic_vector)
     there = profiles.get(conn)
@@ -135,7 +153,5 @@ def _next(conn: sqlite3.Connection) -> int:
 
 def _check_json(column: str, text: str) -> None:
     """No more than that: the original stored what our own commands may not."""
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as exc:
-        raise UnreadableInput(f"{column}: {exc}") from exc
+    if not payloads.is_json(text):
+        raise UnreadableInput(f"{column} is not JSON")

@@ -151,7 +151,8 @@ def check_header(line: Line) -> None:
 def take_in(conn: sqlite3.Connection, line: Line, *, brought: set[str], now_ms: int) -> bool | None:
     """Whether the row was written; None if the line is about no row of anybody's.
 
-    `brought` are the runs that earlier lines of the same file have brought; it is added to.
+    `brought` is what earlier lines of the same file have brought, as far as later ones need to
+    know; it is added to.
     """
     match line:
         case State():
@@ -172,17 +173,17 @@ def take_in(conn: sqlite3.Connection, line: Line, *, brought: set[str], now_ms: 
         case Lease():
             return _take_lease(conn, line, now_ms=now_ms)
         case Discovery() | EmbeddingSource() | Embedding() | Feedback() | Profile():
-            return dump_discoveries.take_in(conn, line)
-        case Counter():
-            _take_counter(conn, line)
+            return dump_discoveries.take_in(conn, line, brought=brought)
+        case Counter() | Migration():
+            _keep_books(conn, line)
             return None
-        case Migration():
-            return None  # this database has a history of its own
         case Header() | End():
             raise UnreadableInput("a header or an end in the middle")
 
 
-def _take_counter(conn: sqlite3.Connection, line: Counter) -> None:
+def _keep_books(conn: sqlite3.Connection, line: Counter | Migration) -> None:
+    if isinstance(line, Migration):  # this database has a history of its own
+        return
     conn.execute(_COUNT, (line.name, line.value))
     if line.name == "events_pruned":  # cursors over there have read that far
         events.go_on_after(conn, line.value)

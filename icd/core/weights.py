@@ -20,6 +20,7 @@ MILLION = 1_000_000
 
 # With what follows a letter in the names of some languages: C++, C#.
 _WORD = re.compile(r"\w+[+#]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BREAKS = str.maketrans("\r\n", "  ")
 
 _decoder = msgspec.json.Decoder(dict[str, float])
@@ -28,7 +29,9 @@ _decoder = msgspec.json.Decoder(dict[str, float])
 def check(raw: bytes) -> str:
     """The same text in one line, if it is an object of weights."""
     text = payloads.check(raw)
-    _decoded(text)
+    for name in _decoded(text):
+        if not name or _CONTROL.search(name):  # they are shown between tabs
+            raise InvalidWeights(f"the name {shown(name)} is empty or has control characters")
     return text.translate(_BREAKS)  # white space: inside a string they would be escaped
 
 

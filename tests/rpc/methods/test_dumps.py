@@ -16,7 +16,7 @@ from icd.rpc.methods import dumps
 from tests.core.run_lines import AGENT, ALL, DISPATCH, RUN
 
 MIGRATIONS = len(migrate.pending(0))
-COUNTERS = 3
+COUNTERS = 5
 ROWS = MIGRATIONS + COUNTERS  # of an empty database
 ROW = {"key": "k", "scope_id": "s"}
 
