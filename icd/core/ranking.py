@@ -91,7 +91,7 @@ def rank(
     found = conn.execute(_CANDIDATES, asked).fetchall()
     items = []
     for name, of, title, now, score, summary, vector in found[:CANDIDATES]:
-        hits = keywords.found_in(f"{title}\n{summary}")
+        hits = keywords.found_in(title, summary)
         near = None if topic is None or vector is None else topic.similarity(vector)
         total = score + sum(hits.values()) + sources.get(of, 0) + (near or 0)
         items.append(Item(name, of, title, now, score, hits, sources.get(of, 0), near, total))
@@ -117,10 +117,11 @@ class _Keywords:
                 phrase = f" {' '.join(words)} "
                 self._beginning.setdefault(words[0], []).append((phrase, keyword))
 
-    def found_in(self, text: str) -> dict[str, int]:
+    def found_in(self, *texts: str) -> dict[str, int]:
         """With their weights, in the order of their names."""
-        words = weights.words(text) if self._beginning else []
-        whole = f" {' '.join(words)} "
+        parts = [weights.words(text) for text in texts] if self._beginning else []
+        words = [word for part in parts for word in part]
+        whole = " | ".join(f" {' '.join(part)} " for part in parts)  # no phrase spans two texts
         found = [
             keyword
             for word in self._beginning.keys() & set(words)
