@@ -43,7 +43,7 @@ def profile(
     \b
     Examples:
       icctl discovery profile
-      icctl discovery profile update --keyword-weights='{"sqlite": 0.5, "java": -1}'
+      icctl discovery profile update --keyword-weights='{"sqlite": 0.5}'
       icctl discovery profile update --source-weights=@sources.json --if-version=3
       icctl discovery profile update --topic-vector=@topic.f32
     """
