@@ -23,7 +23,7 @@ ABSENT, FORBIDDEN = (ENOENT, ECONNREFUSED, ENOTDIR), (EPERM, EACCES, EAFNOSUPPOR
 # Reading or writing failed because the peer closed before it had read our request.
 NOT_EXECUTED = (EPIPE, ECONNRESET, ENOTCONN)
 # Whoever was to read our output has left, and did not want it.
-GONE = (EPIPE, EBADF)
+GONE, NOT_SENT = (EPIPE, EBADF), False
 DEFAULT_MS, SEARCH_MS, MAX_MS, MARGIN = 5000, 10_000, 300_000, 0.05  # comparing takes longer
 PART_BYTES, LINE_BYTES = 1 << 28, 64
 HANDOVER = b"INTERCORE_HANDOVER"
@@ -216,7 +216,7 @@ def ask(request: Request, deadline: float) -> Answer:
             sock.sendall(request.frame(deadline))
             sent = True
         except TimeoutError:
-            raise Expired(sent=False) from None
+            raise Expired(NOT_SENT) from None
         except OSError as exc:
             if exc.errno not in NOT_EXECUTED:
                 raise
@@ -344,7 +344,7 @@ def connect_once(deadline: float) -> socket:
             sock.close()
             raise
         except TimeoutError:
-            raise Expired(sent=False) from None
+            raise Expired(NOT_SENT) from None
         except OSError as exc:
             if exc.errno is None:
                 raise GiveUp("long path", path) from None

@@ -480,6 +480,11 @@ class ProfileConflict(IcError):
     hint = "read it again with 'icctl discovery profile --json', then try again"
 
 
+class InvalidWeights(InvalidPayload):
+    code, name = -32096, "invalid_weights"
+    hint = 'give an object of numbers, such as {"rust": 0.5, "java": -1}'
+
+
 # --- locks ----------------------------------------------------------------------------------
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from icd.core.dump_lines import Discovery, Embedding, End, Header
+from icd.db import migrate
 from tests import rows
 from tests.discovered import Elsewhere, discover, packed
 from tests.dispatched import plant
@@ -197,6 +199,29 @@ def _submit(arguments: str, exit: int = 0, **options: object) -> Step:  # noqa: 
 
 
 INIT = run("init")
+
+TOPIC = b"\0\0\x80?\0\0\0\0"  # 1, 0
+
+
+def _discoveries(project: Path) -> None:
+    """A file of `icctl export` with two discoveries, one of them dismissed."""
+    found = Discovery(
+        "disc1", "arxiv", "1", "On Rust", "and <SQLite>", "", "{}", 725_000, 900_000, "new", None,
+        None, 7, 7000, None, None, None, None, 1,
+    )  # fmt: skip
+    gone = msgspec.structs.replace(
+        found, id="disc2", source_id="2", status="dismissed", dismissed_ms=7000
+    )
+    lines = [
+        Header("intercore-export", migrate.LATEST, "1"),
+        found,
+        gone,
+        Embedding("disc1", "arxiv", TOPIC),
+        End(),
+    ]
+    text = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+    _write("discoveries", text)(project)
+
 
 SCRIPTS: dict[str, list[Step]] = {
     "no arguments and unknown words": [
@@ -866,6 +891,70 @@ SCRIPTS: dict[str, list[Step]] = {
         other("metrics --help"),
         other("metrics extra", 3),
         other("metrics --bogus", 3),
+    ],
+    "the interest profile": [
+        run("discovery profile", 2),
+        other("discovery rank --if-database", 69),
+        INIT,
+        run("discovery profile"),
+        run("discovery profile --json"),
+        run('discovery profile update --keyword-weights={"rust":0.5} --source-weights={}'),
+        run("discovery profile"),
+        run('discovery profile update --source-weights={"arxiv":-1} --json'),
+        run("discovery profile update --keyword-weights=@w", before=_write("w", b'{"rust": 1}\n')),
+        run("discovery profile update --topic-vector=@topic", before=_write("topic", TOPIC)),
+        run("discovery profile --json"),
+        run("discovery profile update --keyword-weights={} --if-version=3", 1),
+        run("discovery profile update --keyword-weights={} --if-version=4 --json"),
+        run("discovery profile update --topic-vector= --json"),
+        other("discovery profile update", 3),
+        other("discovery profile update --if-version=1", 3),
+        other("discovery profile update --if-version=x --source-weights={}", 3),
+        other("discovery profile update --keyword-weights=null", 3),
+        other("discovery profile update --keyword-weights=x", 2),
+        other("discovery profile update --keyword-weights=[1]", 2),
+        other('discovery profile update --source-weights={"a":"b"}', 2),
+        other("discovery profile update --source-weights=@missing", 2),
+        other("discovery profile update --topic-vector=topic", 3),
+        other("discovery profile update --topic-vector=@odd", 2, before=_write("odd", b"abc")),
+        other("discovery profile update --topic-vector=@void", 3, before=_write("void", b"")),
+        other("discovery profile show", 3),
+        other("discovery profile --keyword-weights={}", 3),
+        other("discovery profile --help"),
+        other("discovery", 3),
+        other("discovery bogus", 3),
+        other("discovery --help"),
+        run("events tail --all"),
+    ],
+    "a ranking": [
+        run("discovery rank", 2),
+        run("discovery prune --older-than=1d", 2),
+        INIT,
+        run("discovery rank"),
+        run("discovery rank --json"),
+        other("import discoveries", before=_discoveries),
+        # A typed call has another database, into which nothing was imported.
+        other("discovery rank"),
+        run('discovery profile update --keyword-weights={"rust":0.5,"sqlite":-1,"go":9}'),
+        run('discovery profile update --source-weights={"arxiv":0.25}'),
+        run("discovery profile update --topic-vector=@topic", before=_write("topic", TOPIC)),
+        other("discovery rank"),
+        other("discovery rank --json"),
+        other("discovery rank --status dismissed --limit=1"),
+        other("discovery rank --status=dismissed --source=arxiv --json"),
+        other("discovery rank --source=other"),
+        other("discovery rank --limit=0", 3),
+        other("discovery rank --status=odd", 3),
+        other("discovery rank extra", 3),
+        Step(("discovery", "rank", "--source="), 2),
+        other("discovery rank --help"),
+        other("discovery prune", 3),
+        other("discovery prune --older-than=x", 3),
+        other("discovery prune --help"),
+        other("discovery prune --older-than=36500d"),
+        other("discovery prune --older-than=1d"),
+        run("discovery prune --older-than 0 --json"),
+        other("discovery rank --status=dismissed"),
     ],
     "many sentinels": [
         INIT,

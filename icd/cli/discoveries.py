@@ -5,7 +5,7 @@ import re
 import click
 from msgspec import Raw
 
-from icd.cli import render, searches, submissions
+from icd.cli import profiles, render, searches, submissions
 from icd.cli.events import COUNT
 from icd.cli.invocation import Ask, Output, World
 from icd.cli.submissions import content
@@ -253,4 +253,5 @@ COMMANDS = [
     retire,
     rollback,
     *searches.COMMANDS,
+    *profiles.COMMANDS,
 ]

@@ -95,6 +95,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # database; 0: never.  A century, and more than fits on a disk.
     events_keep_days: Annotated[int, msgspec.Meta(ge=0, le=36_600)] = 0
     events_keep_count: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
+    # Discoveries that were dismissed longer ago are deleted then, too; 0: never.
+    discoveries_keep_days: Annotated[int, msgspec.Meta(ge=0, le=36_600)] = 0
     # A hook that takes longer is killed.  Of the user, not of a project: it may be a stranger's.
     hook_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=300)] = 5.0
     # New runs start their agents when they enter `executing`.  Of the user: it starts programs.

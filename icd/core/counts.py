@@ -18,6 +18,11 @@ COUNTS = {
     "run_artifacts": "SELECT count(*) FROM run_artifacts",
     "dispatches": "SELECT count(*) FROM dispatches",
     "leases": "SELECT count(*) FROM leases",
+    "discoveries": "SELECT count(*) FROM discoveries",
+    "embeddings": "SELECT count(*) FROM embeddings",
+    "embedding_sources": "SELECT count(*) FROM embedding_sources",
+    "feedback_signals": "SELECT count(*) FROM feedback_signals",
+    "interest_profile": "SELECT count(*) FROM interest_profile",
 }
 
 

@@ -8,8 +8,11 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from icd.core.vectors import MAX_DIMENSION
+
 Int = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
+Millionths = Annotated[int, Meta(ge=0, le=1_000_000)]
 # The year 9999: the last one that RFC 3339 can show.
 Seconds = Annotated[int, Meta(ge=0, le=253_402_300_799)]
 Milliseconds = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
@@ -36,7 +39,7 @@ class Migration(Row, tag="migrations"):
 
 
 class Counter(Row, tag="counters"):
-    name: Literal["state", "events_pruned", "leases"]
+    name: Literal["state", "events_pruned", "leases", "discoveries", "discoveries_deleted"]
     value: Count
 
 
@@ -223,13 +226,67 @@ class Lease(Row, tag="leases"):
     pid: Count | None
 
 
+class Discovery(Row, tag="discoveries"):
+    id: str
+    source: str
+    source_id: str
+    title: str
+    summary: str
+    url: str
+    raw_metadata: str
+    relevance: Millionths
+    decay: Millionths
+    status: Literal["new", "scored", "proposed", "promoted", "dismissed"]
+    run_id: str | None
+    bead_id: str | None
+    discovered_at: Seconds
+    discovered_ms: Milliseconds
+    decayed_ms: Milliseconds | None
+    promoted_at: Seconds | None
+    reviewed_at: Seconds | None
+    dismissed_ms: Milliseconds | None
+    version: Count
+
+
+class EmbeddingSource(Row, tag="embedding_sources"):
+    source: str
+    dimension: Annotated[int, Meta(ge=1, le=MAX_DIMENSION)]
+
+
+class Embedding(Row, tag="embeddings"):
+    """The vector is base64."""
+
+    discovery_id: str
+    source: str
+    vector: bytes
+
+
+class Feedback(Row, tag="feedback_signals"):
+    id: Count
+    discovery_id: str
+    signal_type: str
+    signal_data: str
+    actor: str
+    created_at: Seconds
+
+
+class Profile(Row, tag="interest_profile"):
+    id: Literal[1]
+    version: Count
+    topic_vector: bytes | None
+    keyword_weights: str
+    source_weights: str
+    updated_at: Seconds
+
+
 class End(Row, tag="end"):
     """Always the last line: what ends without it was cut off."""
 
 
 Line = (
     Header | Migration | Counter | State | Sentinel | Request | Event | Cursor | HookPosition
-    | Run | RunSkip | RunAgent | RunArtifact | Dispatch | Lease | End
+    | Run | RunSkip | RunAgent | RunArtifact | Dispatch | Lease
+    | Discovery | EmbeddingSource | Embedding | Feedback | Profile | End
 )  # fmt: skip
 
 _STATE = """
@@ -281,8 +338,22 @@ SELECT name, scope_id, owner, token, ttl_ms, acquired_at, renewed_at, expires_at
        session, pid
 FROM leases ORDER BY name, scope_id
 """
+_DISCOVERIES = """
+SELECT id, source, source_id, title, summary, url, raw_metadata, relevance, decay, status, run_id,
+       bead_id, discovered_at, discovered_ms, decayed_ms, promoted_at, reviewed_at, dismissed_ms,
+       version
+FROM discoveries ORDER BY version, id
+"""
+_FEEDBACK = """
+SELECT id, discovery_id, signal_type, signal_data, actor, created_at
+FROM feedback_signals ORDER BY id
+"""
+_PROFILE = """
+SELECT id, version, topic_vector, keyword_weights, source_weights, updated_at
+FROM interest_profile
+"""
 # Counters before state: what is taken in must not get a version that was in use over there.
-# Runs before what belongs to them.
+# Runs and discoveries before what belongs to them.
 TABLES: list[tuple[type[Row], str]] = [
     (Migration, "SELECT version, program, applied_at FROM migrations ORDER BY version"),
     (Counter, "SELECT name, value FROM counters ORDER BY name"),
@@ -298,4 +369,9 @@ TABLES: list[tuple[type[Row], str]] = [
     (RunArtifact, _ARTIFACTS),
     (Dispatch, _DISPATCHES),
     (Lease, _LEASES),
+    (Discovery, _DISCOVERIES),
+    (EmbeddingSource, "SELECT source, dimension FROM embedding_sources ORDER BY source"),
+    (Embedding, "SELECT discovery_id, source, vector FROM embeddings ORDER BY discovery_id"),
+    (Feedback, _FEEDBACK),
+    (Profile, _PROFILE),
 ]

@@ -10,7 +10,8 @@ Invariants
       the fencing tokens of leases that are acquired afterwards;
     - an event keeps its number and is taken in only beyond the end of the log: what consumers have
       read stays as they have read it;
-    - runs and what belongs to them: see `dump_runs`.
+    - runs and what belongs to them: see `dump_runs`; discoveries, theirs and the profile: see
+      `dump_discoveries`.
 
 Callers run these inside a transaction; the tables are listed in the order that this needs.
 """
@@ -21,19 +22,24 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from icd import __version__
-from icd.core import dump_runs, events, names, payloads, sentinels, state
+from icd.core import dump_discoveries, dump_runs, events, names, payloads, sentinels, state
 from icd.core.dump_lines import (
     TABLES,
     Counter,
     Cursor,
+    Discovery,
     Dispatch,
+    Embedding,
+    EmbeddingSource,
     End,
     Event,
+    Feedback,
     Header,
     HookPosition,
     Lease,
     Line,
     Migration,
+    Profile,
     Request,
     Row,
     Run,
@@ -54,6 +60,9 @@ SELECT (SELECT count(*) FROM migrations) + (SELECT count(*) FROM counters)
      + (SELECT count(*) FROM runs) + (SELECT count(*) FROM run_skips)
      + (SELECT count(*) FROM run_agents) + (SELECT count(*) FROM run_artifacts)
      + (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM leases)
+     + (SELECT count(*) FROM discoveries) + (SELECT count(*) FROM embedding_sources)
+     + (SELECT count(*) FROM embeddings) + (SELECT count(*) FROM feedback_signals)
+     + (SELECT count(*) FROM interest_profile)
 """
 _COUNT = """
 INSERT INTO counters (name, value) VALUES (?, ?)
@@ -142,7 +151,8 @@ def check_header(line: Line) -> None:
 def take_in(conn: sqlite3.Connection, line: Line, *, brought: set[str], now_ms: int) -> bool | None:
     """Whether the row was written; None if the line is about no row of anybody's.
 
-    `brought` are the runs that earlier lines of the same file have brought; it is added to.
+    `brought` is what earlier lines of the same file have brought, as far as later ones need to
+    know; it is added to.
     """
     match line:
         case State():
@@ -162,16 +172,18 @@ def take_in(conn: sqlite3.Connection, line: Line, *, brought: set[str], now_ms: 
             return dump_runs.take_in(conn, line, brought=brought, now_ms=now_ms)
         case Lease():
             return _take_lease(conn, line, now_ms=now_ms)
-        case Counter():
-            _take_counter(conn, line)
+        case Discovery() | EmbeddingSource() | Embedding() | Feedback() | Profile():
+            return dump_discoveries.take_in(conn, line, brought=brought)
+        case Counter() | Migration():
+            _keep_books(conn, line)
             return None
-        case Migration():
-            return None  # this database has a history of its own
         case Header() | End():
             raise UnreadableInput("a header or an end in the middle")
 
 
-def _take_counter(conn: sqlite3.Connection, line: Counter) -> None:
+def _keep_books(conn: sqlite3.Connection, line: Counter | Migration) -> None:
+    if isinstance(line, Migration):  # this database has a history of its own
+        return
     conn.execute(_COUNT, (line.name, line.value))
     if line.name == "events_pruned":  # cursors over there have read that far
         events.go_on_after(conn, line.value)

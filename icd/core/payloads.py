@@ -40,6 +40,15 @@ def check(raw: bytes) -> str:
     return text
 
 
+def is_json(text: str) -> bool:
+    """Whether it is JSON at all, for what was stored under other rules than these."""
+    try:
+        _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 _TOO_DEEP = f"JSON nesting too deep: >{DEPTH} levels"
 
 

@@ -8,7 +8,7 @@ import os
 import sqlite3
 
 from icd import __version__
-from icd.db import original, original_runs
+from icd.db import original, original_discoveries, original_runs
 from icd.db.connection import transaction
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
@@ -69,6 +69,8 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     for number, file in pending(start):
         if number == _RUNS:
             original_runs.set_aside(conn)
+        if number == _DISCOVERIES:
+            original_discoveries.set_aside(conn)
         for statement in statements(file):
             conn.execute(statement)
         if takes_over and number == _FIRST:
@@ -77,6 +79,8 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
             original.bring_events(conn)
         if number == _RUNS:
             original_runs.bring_over(conn, path, now_ms=now_ms)
+        if number == _DISCOVERIES:
+            original_discoveries.bring_over(conn, now_ms=now_ms)
         conn.execute(
             "INSERT INTO migrations (version, program, applied_at) VALUES (?, ?, ?)",
             (number, __version__, now_ms // 1000),
@@ -87,9 +91,10 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
 
 _FIRST = 1001
 # A database that was taken over before there was a log still has the original's events, and one
-# from before there were runs its runs.
+# from before there were runs or discoveries has its own.
 _EVENTS = 1002
 _RUNS = 1004
+_DISCOVERIES = 1005
 
 
 def pending(start: int) -> list[tuple[int, str]]:

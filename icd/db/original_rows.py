@@ -5,6 +5,7 @@ was put into them.  What is missing, of another type or out of range has its def
 an upgrade fail.
 """
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -36,6 +37,20 @@ class Row(Struct, frozen=True):
     def number(self, name: str, default: int = 0, *, least: int = 0, most: int = _LARGEST) -> int:
         value = self.values.get(name)
         return value if isinstance(value, int) and least <= value <= most else default
+
+    def real(self, name: str) -> float:
+        """A number of any kind, if it is one; SQLite stores what is not as NULL."""
+        value = self.values.get(name)
+        return value if isinstance(value, (int, float)) else 0.0
+
+    def blob(self, name: str) -> bytes:
+        value = self.values.get(name)
+        return value if isinstance(value, bytes) else b""
+
+    def json(self, name: str, default: str) -> str:
+        """What is no JSON after all becomes a string."""
+        given = self.text(name, default)
+        return given if _is_json(given) else json.dumps(given)
 
     def seconds(self, name: str, default: int = 0) -> int:
         return self.number(name, default, most=LAST_SECOND)
@@ -69,6 +84,19 @@ def lenient(conn: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         conn.text_factory = before
+
+
+def _is_json(given: str) -> bool:
+    """Numbers may have any size: nobody counts with them."""
+    try:
+        json.loads(given, parse_int=str, parse_float=str, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def text(value: object) -> str:

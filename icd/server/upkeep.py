@@ -11,7 +11,7 @@ import time
 from msgspec import Struct
 
 from icd.config import Settings
-from icd.core import counts, cursors, requests, retention, state
+from icd.core import counts, cursors, dismissals, requests, retention, state
 from icd.core.debounce import Recent
 from icd.db.connection import transaction
 from icd.db.database import Database
@@ -82,7 +82,8 @@ class Upkeep:
         if not (self.used or expired):
             return True
         settings = self._database.settings
-        if _prune(conn, now_ms) | _prune_events(conn, settings, now_ms):
+        left = _prune(conn, now_ms) | _prune_events(conn, settings, now_ms)
+        if left | _prune_dismissed(conn, settings, now_ms):
             return False
         conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._next_ms = _next(conn, settings, now_ms)
@@ -143,9 +144,22 @@ def _prune_events(conn: sqlite3.Connection, settings: Settings, now_ms: int) -> 
         return retention.prune_some(conn, rule, now_ms=now_ms) >= retention.PRUNED_AT_ONCE
 
 
+def _prune_dismissed(conn: sqlite3.Connection, settings: Settings, now_ms: int) -> bool:
+    """Discoveries that are to be forgotten, by the settings; whether there may be more."""
+    if not settings.discoveries_keep_days:
+        return False
+    before_ms = now_ms - settings.discoveries_keep_days * DAY_MS
+    with transaction(conn):
+        return dismissals.prune_some(conn, before_ms=before_ms) >= dismissals.PRUNED_AT_ONCE
+
+
 def _next(conn: sqlite3.Connection, settings: Settings, now_ms: int) -> int | None:
-    """When, in milliseconds, a row expires or an event may be old enough to be forgotten."""
+    """When, in milliseconds, a row expires or something may be old enough to be forgotten."""
     moments = [state.next_expiry(conn)]
+    if settings.discoveries_keep_days:
+        oldest_ms = dismissals.oldest_ms(conn)
+        if oldest_ms is not None:
+            moments.append(oldest_ms + settings.discoveries_keep_days * DAY_MS)
     if settings.events_keep_days:
         moments.append(now_ms + RETENTION_MS)
     return min((moment for moment in moments if moment is not None), default=None)

@@ -21,19 +21,22 @@ from icd.core.dump_lines import (
 )
 from icd.db import migrate
 from icd.errors import InvalidName, InvalidPayload, SchemaTooNew, SecretRefused, UnreadableInput
-from tests.core import run_lines
+from tests.core import discovery_lines, run_lines
 
 NOW = 1_800_000_000_000
 ROW = State("k", "s", "1", 7, NOW // 1000, None, None, 41, "me")
 FACT = events.Fact("review", "seen", "r1", "f1", "a", "b", "why", "{}", "/p", "key")
 MIGRATIONS = len(migrate.pending(0))
-COUNTERS = 3
+COUNTERS = 5
 LEASE = Lease(
     "sprint", "s", "me", 7, 60_000, NOW // 1000, NOW // 1000, NOW // 1000 + 60, NOW + 60_000, "x", 1
 )
 CLAIM = Sentinel("n", "s", NOW // 1000, NOW, 60_000, 0, NOW + 1, 60_000, "id")
 
-ROWS = {line.__struct_config__.tag: structs.astuple(line) for line in (*run_lines.ALL, LEASE)}
+ROWS = {
+    line.__struct_config__.tag: structs.astuple(line)
+    for line in (*run_lines.ALL, LEASE, *discovery_lines.ALL)
+}
 FILLED = 8 + len(ROWS)
 
 
@@ -82,7 +85,8 @@ def test_every_row_of_every_table_is_there(conn):
     assert tables == [
         *["migrations"] * MIGRATIONS, *["counters"] * COUNTERS, "state", "state", "sentinels",
         "sentinels", "requests", "events", "cursors", "hook_positions", "runs", "run_skips",
-        "run_agents", "run_artifacts", "dispatches", "leases",
+        "run_agents", "run_artifacts", "dispatches", "leases", "discoveries", "embedding_sources",
+        "embeddings", "feedback_signals", "interest_profile",
     ]  # fmt: skip
     assert structs.astuple(lines[MIGRATIONS + COUNTERS]) == (
         "k",

@@ -7,11 +7,15 @@ import pytest
 from icd.core import (
     compat,
     cursors,
+    dismissals,
     dispatches,
+    dump_discoveries,
     dump_runs,
     events,
     gate_checks,
     gates,
+    profiles,
+    ranking,
     requests,
     retention,
     runs,
@@ -77,6 +81,16 @@ HOT = {
     "dispatches._START": dispatches._START,
     "dispatches._END": dispatches._END,
     "usage._TOKENS": usage._TOKENS,
+    "dismissals._DUE": dismissals._DUE,
+    "dismissals._OLDEST": dismissals._OLDEST,
+    "dismissals._FORGET_FEEDBACK": dismissals._FORGET_FEEDBACK,
+    "dismissals._FORGET": dismissals._FORGET,
+    "dump_discoveries._STATUS": dump_discoveries._STATUS,
+    "dump_discoveries._SAME": dump_discoveries._SAME,
+    "dump_discoveries._BARE": dump_discoveries._BARE,
+    "dump_discoveries._EQUAL": dump_discoveries._EQUAL,
+    "profiles._GET": profiles._GET,
+    "ranking._ABOUT": ranking._ABOUT,
 }
 # A scope has a handful of runs: these may be put in order.
 SORTED = {"runs._MEANT": runs._MEANT}
@@ -110,6 +124,23 @@ EXPECTED = {
     """: "dispatches_by_age (created_ms<?)",
     "SELECT token FROM leases WHERE name = ? AND scope_id = ?": (
         "PRIMARY KEY (name=? AND scope_id=?)"
+    ),
+    "SELECT title FROM discoveries WHERE id = ?": "sqlite_autoindex_discoveries_1 (id=?)",
+    "SELECT id FROM discoveries WHERE source = ? AND source_id = ?": (
+        "sqlite_autoindex_discoveries_2 (source=? AND source_id=?)"
+    ),
+    "SELECT id FROM discoveries WHERE version > ?": "discoveries_by_version (version>?)",
+    "SELECT id FROM discoveries WHERE relevance * decay >= ?": "discoveries_by_score (<expr>>?)",
+    "SELECT id FROM discoveries WHERE dismissed_ms <= ?": (
+        "discoveries_by_dismissal (dismissed_ms<?)"
+    ),
+    "SELECT vector FROM embeddings WHERE discovery_id = ?": (
+        "sqlite_autoindex_embeddings_1 (discovery_id=?)"
+    ),
+    "SELECT vector FROM embeddings WHERE source = ?": "embeddings_by_source (source=?)",
+    "SELECT dimension FROM embedding_sources WHERE source = ?": "PRIMARY KEY (source=?)",
+    "SELECT signal_type FROM feedback_signals WHERE discovery_id = ?": (
+        "feedback_signals_by_discovery (discovery_id=?)"
     ),
 }
 INSERTS = {"sentinels._CLAIM", "sentinels._ADOPT", "state._PUT", "requests._RECORD"}
@@ -152,11 +183,18 @@ def test_what_is_put_in_order_is_found_by_an_index(conn, name):
 
 
 @pytest.mark.parametrize("statement", EXPECTED)
-def test_every_question_about_runs_dispatches_and_leases_has_its_index(conn, statement):
+def test_every_question_has_its_index(conn, statement):
     (step,) = plan(conn, statement)
 
     assert step.startswith("SEARCH")
     assert step.endswith(EXPECTED[statement])
+
+
+def test_a_ranking_reads_the_highest_scores_first_and_sorts_nothing(conn):
+    steps = plan(conn, ranking._CANDIDATES)
+
+    assert steps[0] == "SCAN d USING INDEX discoveries_by_score"
+    assert [step for step in steps if "TEMP B-TREE" in step] == []
 
 
 def test_a_table_read_from_end_to_end_would_be_noticed(conn):

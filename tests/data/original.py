@@ -9,7 +9,7 @@ from v5 on are missing before.
 import sqlite3
 from contextlib import closing
 
-from icd.db import migrate
+from icd.db import migrate, original_runs
 from icd.db import original as theirs
 
 NOW_S = 1_800_000_000
@@ -195,29 +195,17 @@ def take_over_long_ago(path: str, version: int) -> None:
         for number, file in migrate.pending(0):
             if number > version:
                 break
+            if number == 1004:
+                original_runs.set_aside(conn)
             for statement in migrate.statements(file):
                 conn.execute(statement)
             if number == 1001:
                 theirs.bring_over(conn)
             if number == 1002:
                 theirs.bring_events(conn)
+            if number == 1004:
+                original_runs.bring_over(conn, path, now_ms=NOW_S * 1000)
             conn.execute("INSERT INTO migrations VALUES (?, '0.4.0', ?)", (number, NOW_S))
         conn.execute(f"PRAGMA application_id = {migrate.APPLICATION_ID}")
         conn.execute(f"PRAGMA user_version = {version}")
         conn.execute("COMMIT")
-
-
-# Of nouns that have not arrived yet.
-KEPT = {"discoveries", "discovery_events", "feedback_signals", "interest_profile"}
-
-
-def kept(conn: sqlite3.Connection) -> dict[str, tuple[str, list[tuple[object, ...]]]]:
-    """Definition and rows of every table that is not ours to change."""
-    tables = conn.execute(
-        "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-    ).fetchall()
-    return {
-        name: (sql, conn.execute(f'SELECT * FROM "{name}" ORDER BY 1').fetchall())
-        for name, sql in tables
-        if name in KEPT
-    }

@@ -2,12 +2,14 @@
 
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from icd.config import Settings
-from icd.core import state
+from icd.core import dismissals, dumps, state
 from icd.core.counts import COUNTS
 from icd.core.debounce import Recent
 from icd.core.state import Writer
@@ -15,6 +17,7 @@ from icd.db.database import Database
 from icd.server import limits, upkeep
 from icd.server.upkeep import Upkeep, rest
 from tests.conftest import NOW_MS, FakeClock
+from tests.core.discovery_lines import DISCOVERY
 
 
 @pytest.fixture
@@ -57,7 +60,8 @@ def test_a_look_tells_sizes_and_rows(kept: Upkeep, conn, database: Database) -> 
     assert kept.facts.rows == {
         "state": 2, "sentinels": 0, "requests": 0, "events": 0, "cursors": 0,
         "runs": 0, "run_skips": 0, "run_agents": 0, "run_artifacts": 0, "dispatches": 0,
-        "leases": 0,
+        "leases": 0, "discoveries": 0, "embeddings": 0, "embedding_sources": 0,
+        "feedback_signals": 0, "interest_profile": 0,
     }  # fmt: skip
     assert kept.facts.size_bytes == Path(database.path).stat().st_size
     assert kept.facts.wal_bytes == 0
@@ -111,6 +115,71 @@ def test_a_row_that_expires_is_waited_for_and_pruned(kept: Upkeep, conn, clock: 
     assert kept.look(close=False) is None
 
     assert conn.execute("SELECT scope_id FROM state").fetchall() == [("stays",)]
+
+
+def dismiss(conn: sqlite3.Connection, number: int, at_ms: int) -> None:
+    name = f"d{number}"
+    line = structs.replace(
+        DISCOVERY, id=name, source_id=name, status="dismissed", dismissed_ms=at_ms
+    )
+    assert dumps.take_in(conn, line, brought=set(), now_ms=at_ms)
+
+
+def left(conn: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in conn.execute("SELECT id FROM discoveries ORDER BY id")]
+
+
+DAYS = Settings(discoveries_keep_days=30)
+
+
+@pytest.fixture
+def forgetful(conn, database: Database, clock: FakeClock, recent: Recent) -> Iterator[Upkeep]:
+    """Of the same file, with another setting."""
+    other = Database(database.path, DAYS)
+    yield Upkeep(other, clock, recent)
+    other.close()
+    other.lock.close()
+
+
+def test_dismissed_discoveries_stay_unless_it_is_set_otherwise(kept: Upkeep, conn, clock) -> None:
+    dismiss(conn, 1, NOW_MS)
+    clock.wall_ms += 1000 * upkeep.DAY_MS
+
+    assert kept.look(close=False) is None
+
+    assert left(conn) == ["d1"]
+
+
+def test_dismissed_discoveries_are_waited_for_and_forgotten_in_time(
+    forgetful: Upkeep, conn, clock: FakeClock
+) -> None:
+    dismiss(conn, 1, NOW_MS)
+    dismiss(conn, 2, NOW_MS + 1000)
+
+    assert forgetful.look(close=False) == 30 * 86_400
+    clock.wall_ms += 30 * upkeep.DAY_MS - 1
+    forgetful.look(close=False)
+    assert left(conn) == ["d1", "d2"]
+    clock.wall_ms += 1
+    assert forgetful.look(close=False) == 1.0
+    assert left(conn) == ["d2"]
+    clock.wall_ms += 1000
+    assert forgetful.look(close=False) is None
+    assert left(conn) == []
+
+
+def test_many_dismissed_discoveries_are_forgotten_in_pieces(
+    forgetful: Upkeep, conn, clock: FakeClock, monkeypatch
+) -> None:
+    monkeypatch.setattr(dismissals, "PRUNED_AT_ONCE", 2)
+    for number in range(3):
+        dismiss(conn, number, NOW_MS)
+    clock.wall_ms += 31 * upkeep.DAY_MS
+
+    assert forgetful.look(close=True) == 0.0
+    assert left(conn) == ["d2"]
+    assert forgetful.look(close=True) is None
+    assert left(conn) == []
 
 
 def test_what_others_wrote_is_noticed_and_what_is_remembered_dropped(

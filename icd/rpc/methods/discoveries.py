@@ -10,7 +10,7 @@ from icd.core.discoveries import Discovery, Status, Told, Wanted
 from icd.core.names import iso
 from icd.core.tiers import Tier
 from icd.rpc.method import Context, Method, Params, no_rows
-from icd.rpc.methods import searches, submissions
+from icd.rpc.methods import profiles, searches, submissions
 from icd.rpc.methods.state import Milliseconds
 from icd.rpc.results import Result
 
@@ -304,4 +304,5 @@ METHODS = [
     _change("discovery.decay", Decay, Decayed, decay, check_decay),
     _change("discovery.retire", Retire, Retired, retire, check_retire),
     *searches.METHODS,
+    *profiles.METHODS,
 ]

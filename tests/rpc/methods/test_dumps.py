@@ -15,7 +15,7 @@ from icd.rpc import lines, methods
 from tests.core.run_lines import AGENT, ALL, DISPATCH, RUN
 
 MIGRATIONS = len(migrate.pending(0))
-COUNTERS = 3
+COUNTERS = 5
 ROWS = MIGRATIONS + COUNTERS  # of an empty database
 ROW = {"key": "k", "scope_id": "s"}
 
