@@ -46,7 +46,7 @@ class Observer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._live = 0  # that can be observed from here
-        self._is_behind = False
+        self._is_behind = True  # until the first look, something may run
         self._wake = anyio.Event()
         self._wake.set()
         self._ends = Pidfds(self.wake, most=limits.OBSERVED_PROCESSES)
@@ -69,9 +69,8 @@ class Observer:
 
     async def _try(self) -> None:
         self._wake = anyio.Event()
-        self._is_behind = False
         try:
-            await self._look()
+            self._is_behind = await self._look()
         except IcError as exc:
             self._is_behind = self._store.database.is_open
             if self._is_behind and not exc.retryable:
@@ -81,18 +80,18 @@ class Observer:
             self._is_behind = True
             log.exception("observing failed", extra={"path": self._store.path})
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Whether something is left to be recorded."""
         subjects: list[Subject] = await self._ask(LIVE, Live())
         if not subjects and not self._live:  # most projects, most of the time
-            return
+            return False
         self._live = len(subjects)  # until we know better
         seen = await threads.start(partial(self._see, subjects))
-        for each, what in seen:
-            if what.is_news:
-                self._is_behind |= not await self._record(each, what)
+        news = [await self._record(each, what) for each, what in seen if what.is_news]
         observed = [what for _, what in seen if _can_be_observed(what)]
         self._live = len(observed)
         self._ends.watch(found for each, what in seen if (found := _whom(each, what)))
+        return not all(news)
 
     def _see(self, subjects: list[Subject]) -> list[tuple[Subject, Seen]]:
         return [(each, looks.look(each, self._store.path)) for each in subjects]

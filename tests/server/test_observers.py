@@ -14,7 +14,7 @@ from icd.core.processes import Process
 from icd.core.sightings import LOST
 from icd.server import limits
 from tests.dispatched import Sleeper, plant, sleepers
-from tests.processes import Daemon, read_line, until
+from tests.processes import Daemon, icctl, read_line, until
 from tests.server.test_reload import reload
 
 HASTY = "idle_seconds = 0.05\nclose_idle_seconds = 0.05\n"
@@ -58,7 +58,8 @@ class Fleet:
         return path
 
     def is_open(self) -> bool:
-        return bool(self.daemon.call("icd.status")["databases"])
+        found = self.daemon.call("icd.status")["databases"]
+        return any(each["path"].startswith(f"{self.root}/") for each in found)
 
 
 @pytest.fixture
@@ -189,7 +190,8 @@ def test_a_reloaded_daemon_goes_on_observing_though_nobody_asks(
     runner, agent = pair
     made = fleet.start(runner.known, agent.known)
     spool = fleet.spool(made, status="completed", exit_code=0)
-    reload(fleet.daemon)
+    for _ in range(3):  # also one that has not even looked
+        reload(fleet.daemon)
 
     runner.kill()
 
@@ -198,18 +200,26 @@ def test_a_reloaded_daemon_goes_on_observing_though_nobody_asks(
 
 
 def test_a_database_stays_open_while_something_runs_and_no_longer(
-    daemon: Daemon, initialized: Path, pair: list[Sleeper]
+    daemon: Daemon, initialized: Path, pair: list[Sleeper], tmp_path: Path
 ) -> None:
-    (initialized / ".clavain" / "intercore.toml").write_text(HASTY)
-    fleet = Fleet(daemon, initialized)
-    runner, agent = pair
-    made = fleet.start(runner.known, agent.known)
-    spool = fleet.spool(made, status="completed", exit_code=0)
+    quiet = tmp_path / "quiet"
+    (quiet / ".git").mkdir(parents=True)
+    icctl("init", cwd=quiet, env={"INTERCORE_MODE": "direct"})
+    for root in (initialized, quiet):
+        (root / ".clavain" / "intercore.toml").write_text(HASTY)
+    fleet, other = Fleet(daemon, initialized), Fleet(daemon, quiet)
+    made = fleet.start(*(each.known for each in pair))
+    for _ in range(5):  # it is used later, and closed all the same
+        other.call("dispatch.list")
+        until(lambda: not other.is_open())
 
-    runner.kill()  # whoever asks now would open it himself
+    was_open = fleet.is_open()
+    spool = fleet.spool(made, status="completed", exit_code=0)
+    pair[0].kill()  # whoever asked now would open it himself
 
     until(lambda: not spool.exists())
     until(lambda: not fleet.is_open())
+    assert was_open
     assert fleet.get(made)["status"] == "completed"
 
 
