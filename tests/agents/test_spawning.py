@@ -126,6 +126,18 @@ def test_a_caller_that_ignores_signals_loses_no_exit_status(agents, name):
     assert agents.ended(done.stdout.decode().strip())["exit_code"] == 5
 
 
+def test_a_client_that_cannot_count_its_children_starts_agents_all_the_same(agents):
+    code = "import sys; from icctl.hot import main; sys.exit(main(sys.argv[1:], 'icctl'))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, "dispatch", "spawn", "--", "sh", "-c", "exit 5"],
+        cwd=agents.project, env={**processes.CLEAN, **agents.env}, stdout=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN), check=True,
+    )  # fmt: skip
+
+    assert agents.ended(done.stdout.decode().strip())["exit_code"] == 5
+
+
 def test_the_end_of_the_callers_session_and_group_does_not_concern_the_agent(agents):
     shell = subprocess.Popen(
         ["bash", "-c", f"{processes.door}/icctl dispatch spawn -- sleep 1000; echo; sleep 1000"],
@@ -330,6 +342,32 @@ def test_an_agent_whose_starter_was_killed_is_recorded_by_its_runner(agents, as_
         assert agents.ended(row)["exit_code"] == 7
 
 
+@pytest.mark.parametrize("code", [1, 2])  # of a Python without its packages; of a locked database
+def test_a_start_and_an_end_are_recorded_once_that_is_possible_again(
+    agents, as_client, client, code
+):
+    with running() as daemon:
+        job, row = _job(
+            agents, daemon, ["sh", "-c", "until [ -e go ]; do sleep 0.05; done; exit 7"]
+        )
+        client.fail(code)
+        launched = launching.launch(job)
+        launched.leave()
+        client.tried(2)
+        assert agents.show(row)["status"] == "spawned"
+        client.repair()
+        until(lambda: agents.show(row)["status"] == "running")
+        assert not is_gone(launched.agent.pid)
+
+        client.fail(code)
+        (agents.project / "go").touch()
+        client.tried(2)
+        client.repair()
+
+        found = agents.ended(row)
+        assert (found["status"], found["exit_code"]) == ("failed", 7)
+
+
 def test_an_agent_that_was_cancelled_while_it_was_started_is_ended(agents, as_client):
     with running() as daemon:
         job, row = _job(agents, daemon, ["sleep", "1000"])
@@ -348,6 +386,40 @@ def as_client(agents, monkeypatch):
     """Give this process the environment of a client."""
     for name, value in agents.env.items():
         monkeypatch.setenv(name, value)
+
+
+class Client:
+    """What runners call, in the place of the real one; it can be broken."""
+
+    def __init__(self, directory: Path) -> None:
+        self._failure = directory / "failure"
+        self._attempts = directory / "attempts"
+        self.program = directory / "icctl"
+        self.program.write_text(
+            f"#!/bin/sh\n"
+            f'[ -e {self._failure} ] || exec {processes.door}/icctl "$@"\n'
+            f"echo >> {self._attempts}\n"
+            f"echo 'ModuleNotFoundError: dispatch record' >&2\n"
+            f"exit $(cat {self._failure})\n"
+        )
+        self.program.chmod(0o755)
+
+    def fail(self, code: int) -> None:
+        self._attempts.write_text("")
+        self._failure.write_text(str(code))
+
+    def repair(self) -> None:
+        self._failure.unlink()
+
+    def tried(self, times: int) -> None:
+        until(lambda: len(self._attempts.read_bytes()) >= times)
+
+
+@pytest.fixture
+def client(monkeypatch, tmp_path_factory) -> Client:
+    found = Client(tmp_path_factory.mktemp("client"))
+    monkeypatch.setattr(sys, "argv", [str(found.program)])
+    return found
 
 
 def _job(agents: Agents, daemon: Daemon, argv: list[str]):

@@ -1,6 +1,7 @@
 """No end gets lost: whatever happens to daemons, databases and disks meanwhile."""
 
 import os
+import shutil
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -104,6 +105,21 @@ def test_what_a_killed_runner_left_in_the_spool_is_found(agents):
 
     assert done.returncode == 1
     assert agents.show(dispatch_id)["exit_code"] == 3
+
+
+def test_an_end_is_recorded_though_the_spool_was_removed_meanwhile(agents):
+    dispatch_id = agents.sh("until [ -e go ]; do sleep 0.05; done; exit 3")
+    away = agents.project / "away"
+    shutil.copytree(agents.project / ".clavain", away)
+    (agents.project / ".clavain" / "intercore.db").unlink()
+    (agents.project / "go").touch()
+    until((agents.project / SPOOL / f"{dispatch_id}.json").exists)
+
+    (agents.project / ".clavain").rename(agents.project / "old")
+    away.rename(agents.project / ".clavain")
+
+    assert agents.ended(dispatch_id)["exit_code"] == 3
+    assert os.listdir(agents.project / SPOOL) == []
 
 
 @pytest.mark.parametrize("host", ["daemon", "direct"])
