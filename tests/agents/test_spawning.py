@@ -313,6 +313,17 @@ def test_a_command_line_that_makes_no_sense_starts_nothing(agents, argv):
     assert agents.every() == []
 
 
+def test_a_prompt_is_not_replaced_by_the_output(agents):
+    prompt = agents.project / "fix.md"
+    prompt.write_text("fix it")
+    (agents.project / "link.md").symlink_to(prompt)
+
+    done = agents.run("spawn", "--prompt-file=fix.md", "--output=link.md", "--", "cat")
+
+    assert (done.returncode, agents.every()) == (3, [])
+    assert prompt.read_text() == "fix it"
+
+
 def test_no_database_no_agent(project: Path):
     done = icctl(
         "dispatch", "spawn", "--", "touch", "started", cwd=project,
