@@ -161,6 +161,7 @@ def _keep(path: bytes, data: bytes) -> bool:
         _make_directory(os.path.dirname(path))
         fd = os.open(temporary, flags, 0o600)
         try:
+            os.fchmod(fd, 0o600)  # whatever umask the caller has
             written = os.write(fd, data)
             os.fsync(fd)
         finally:
