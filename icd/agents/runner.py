@@ -105,6 +105,7 @@ class Agent:
         fresh, mode = (os.O_EXCL | os.O_NOFOLLOW, 0o600) if ours else (os.O_TRUNC, 0o666)
         log = settling.open_file(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh, mode)
         settling.enter(job["cwd"])
+        began_ns = time.time_ns()
         try:
             self.pid = os.posix_spawnp(
                 argv[0],
@@ -121,6 +122,7 @@ class Agent:
         for fd in (stdin, log):
             os.close(fd)
         os.chdir("/")  # pin nobody's directory
+        traces.clear_progress(self.pid, began_ns)
         found = trees.look(self.pid)
         self.started = found.start if found else 0
         limit: int = job["timeout_ms"]  # type: ignore[assignment]
