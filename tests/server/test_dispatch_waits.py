@@ -162,6 +162,22 @@ def test_without_a_daemon_a_list_tells_what_it_has_just_seen(
     assert done.stdout == b"running1\tfailed\tcodex\t\n"
 
 
+def test_a_list_tells_what_is_known_while_nothing_can_be_recorded(
+    initialized: Path, pair: list[Sleeper]
+) -> None:
+    runner, agent = pair
+    plant(initialized, "running1", runner=runner.known, agent=agent.known)
+    for each in pair:
+        each.reap()
+
+    with contextlib.closing(sqlite3.connect(initialized / ".clavain" / "intercore.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        env = {"INTERCORE_MODE": "direct"}
+        done = icctl("dispatch", "list", "--timeout=1s", cwd=initialized, env=env)
+
+    assert (done.returncode, done.stdout) == (0, b"running1\trunning\tcodex\t\n")
+
+
 def test_poll_reads_what_a_living_agent_counts(
     initialized: Path, running: str, pair: list[Sleeper], host: dict[str, str]
 ) -> None:
