@@ -414,7 +414,7 @@ class SpawnFailed(IcError):
 
 class AgentUnreachable(IcError):
     code, name = -32068, "agent_unreachable"
-    hint = "try it where the agent was started: on that machine, outside of any container"
+    hint = "try it where the agent was started: on that machine, in that container"
 
 
 class LeaseHeld(IcError):

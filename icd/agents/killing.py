@@ -7,7 +7,7 @@ Where the runner is dead, whoever asks does it, for the agent's session and grou
 
 import os
 import select
-from signal import SIGTERM
+from signal import SIGCONT, SIGTERM
 
 from icd.agents import trees
 from icd.core import processes
@@ -57,6 +57,7 @@ class Target:
         except OSError:
             return
         trees.send(seen, SIGTERM)
+        trees.send(seen, SIGCONT)  # or, if it was stopped, it would not even notice
 
     def finish(self) -> None:
         """Return when all of it is gone."""

@@ -66,7 +66,8 @@ def launch(job: Job) -> Launched:
         with suppress(BrokenPipeError):
             _send(control, _described(job))
         facts = _hear(report)
-        os.waitpid(starter, 0)
+        with suppress(ChildProcessError):  # a caller that ignores SIGCHLD has none to count
+            os.waitpid(starter, 0)
         return Launched(control, *_found(facts))
     except OSError as exc:
         os.close(control)

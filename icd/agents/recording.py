@@ -20,8 +20,12 @@ LAST_PAUSE = 60.0
 # Then the spool file has to do: whoever looks at the dispatch finds it.
 GIVE_UP_SECONDS = 24 * 3600.0
 
-# Exit statuses of the client: recorded, and no such dispatch any more.
-_FINAL = (0, 1)
+# How the client begins to say no, such as for a dispatch that is not there.  Its exit status alone
+# proves nothing: it is also that of a Python whose packages are being replaced.
+REFUSAL = b"icctl: dispatch record: "
+SAID_BYTES = 65_536
+
+YES, NO, MAYBE = "yes", "no", "maybe"
 
 End = dict[str, str | int | None]
 
@@ -33,6 +37,25 @@ def document(end: End) -> bytes:
         for name, v in end.items()
     ]
     return f"{{{','.join(fields)}}}\n".encode()
+
+
+class Attempt:
+    """A client at work."""
+
+    def __init__(self, pid: int, said: int) -> None:
+        self.pid = pid
+        self._said = said  # a file that it complains into
+
+    def answer(self, status: int) -> str:
+        """What came of it, once it has ended: recorded, refused, or to be tried again."""
+        try:
+            said = os.pread(self._said, SAID_BYTES, 0)
+        finally:
+            os.close(self._said)
+        code = os.waitstatus_to_exitcode(status)
+        if code == 0:
+            return YES
+        return NO if code == 1 and REFUSAL in said else MAYBE
 
 
 class Recorder:
@@ -53,24 +76,28 @@ class Recorder:
         directory = os.path.join(os.path.dirname(self._database), b"dispatches")
         return os.path.join(directory, f"{self._id}.json".encode())
 
-    def started(self, words: list[str]) -> int:
-        """Start a client that records who runs; its pid, or 0: then only the end will be recorded.
+    def started(self, words: list[str]) -> Attempt | None:
+        """Start a client that records who runs; None if that cannot be done at the moment.
 
-        It exits with 1 if the dispatch is over, because somebody cancelled it.
+        It is refused if the dispatch is over, because somebody cancelled it.
         """
         try:
             return self._run(words, None)
         except OSError:
-            return 0
+            return None
+
+    def keep(self, end: End) -> None:
+        """First of all: from now on the end survives us."""
+        _keep(self.spool, document(end))
 
     def ended(self, end: End) -> bool:
         """Try until it is recorded; whether it is."""
         data = document(end)
         pause = FIRST_PAUSE
         give_up = time.monotonic() + GIVE_UP_SECONDS
-        is_kept = False
         while True:
-            is_kept = is_kept or _keep(self.spool, data)
+            # It may have been removed, with all that lay around it, and so may what was missing.
+            is_kept = _is_there(self.spool) or _keep(self.spool, data)
             if self._attempt(data, is_kept=is_kept):
                 _remove(self.spool)
                 return True
@@ -82,40 +109,48 @@ class Recorder:
     def _attempt(self, data: bytes, *, is_kept: bool) -> bool:
         path = os.fsdecode(self.spool) if is_kept else "/dev/stdin"
         try:
-            pid = self._run([f"--end={path}"], None if is_kept else data)
+            attempt = self._run([f"--end={path}"], None if is_kept else data)
         except OSError:
             return False  # not installed at the moment, or no room for a process
-        return _status(pid) in _FINAL
+        return attempt.answer(_status(attempt.pid)) in (YES, NO)
 
-    def _run(self, words: list[str], stdin: bytes | None) -> int:
+    def _run(self, words: list[str], stdin: bytes | None) -> Attempt:
         argv = [
             *self._client,
             *(os.fsencode(word) for word in ("dispatch", "record", self._id, *words)),
             b"--db=" + self._database,
             ATTEMPT_TIMEOUT.encode(),
         ]
-        null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)
-        files = [null, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
-        fd = -1
-        if stdin is not None:
-            fd = os.memfd_create("end", os.MFD_CLOEXEC)
-            os.write(fd, stdin)
-            os.lseek(fd, 0, os.SEEK_SET)
-            files.append((os.POSIX_SPAWN_DUP2, fd, 0))
+        said = os.memfd_create("said", os.MFD_CLOEXEC)
+        given = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC) if stdin is None else _file(stdin)
         try:
             _enter(os.path.dirname(self._database))  # a path is judged from where we are
-            return os.posix_spawn(
+            pid = os.posix_spawn(
                 argv[0],
                 argv,
                 self._env,
-                file_actions=files,
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, given, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, said, 2),
+                ],
                 setsigmask=self._mask,
                 setsigdef=IGNORED_BY_PYTHON,
             )
+        except BaseException:
+            os.close(said)
+            raise
         finally:
             _enter(b"/")
-            if fd >= 0:
-                os.close(fd)
+            os.close(given)
+        return Attempt(pid, said)
+
+
+def _file(content: bytes) -> int:
+    fd = os.memfd_create("end", os.MFD_CLOEXEC)
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def _keep(path: bytes, data: bytes) -> bool:
@@ -126,6 +161,7 @@ def _keep(path: bytes, data: bytes) -> bool:
         _make_directory(os.path.dirname(path))
         fd = os.open(temporary, flags, 0o600)
         try:
+            os.fchmod(fd, 0o600)  # whatever umask the caller has
             written = os.write(fd, data)
             os.fsync(fd)
         finally:
@@ -147,6 +183,14 @@ def _make_directory(path: bytes) -> None:
         return
 
 
+def _is_there(path: bytes) -> bool:
+    try:
+        os.lstat(path)
+    except OSError:
+        return False
+    return True
+
+
 def _remove(path: bytes) -> None:
     try:
         os.unlink(path)
@@ -162,15 +206,14 @@ def _enter(directory: bytes) -> None:
 
 
 def _status(pid: int) -> int:
-    """The exit status of an attempt, which is killed if it takes too long."""
+    """How an attempt ended, which is killed if it takes too long."""
     until = time.monotonic() + ATTEMPT_SECONDS
     while True:
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:
-            return os.waitstatus_to_exitcode(status)
+            return status
         left = until - time.monotonic()
         if left <= 0:
             os.kill(pid, SIGKILL)
-            os.waitpid(pid, 0)
-            return -SIGKILL
+            return os.waitpid(pid, 0)[1]
         sigtimedwait({SIGCHLD}, left)

@@ -21,7 +21,7 @@ import os
 import time
 
 from icd.agents import settling, traces, trees
-from icd.agents.recording import End, Recorder
+from icd.agents.recording import MAYBE, NO, Attempt, End, Recorder
 from icd.agents.signals import (
     IGNORED_BY_PYTHON,
     SIG_BLOCK,
@@ -39,6 +39,9 @@ from icd.agents.signals import (
 RECORDED = b"r"
 # Until the start is recorded, look this often whether it is; our starter is quick, or dead.
 TICK_SECONDS = 0.05
+# Pauses between attempts to record the start ourselves double up to the last; it is not long, since
+# whoever finds our starter dead gives up hope after a while.
+NOTE_PAUSE, LAST_NOTE_PAUSE = 0.1, 5.0
 # An end is not kept back longer than this.
 START_SECONDS = 30.0
 # Nothing happens by the clock when there is no limit; this only bounds a single wait.
@@ -85,7 +88,9 @@ class Agent:
         self._verdict, self._summary = output + b".verdict", output + b".summary"
         self._before = traces.mark(self._verdict), traces.mark(self._summary)
         self._control = -1
-        self._noting = 0  # a client that records our start
+        self._noting: Attempt | None = None  # a client that records our start
+        self._note_at: float | None = None  # when to start one
+        self._pause = NOTE_PAUSE
         self._is_unwanted = False  # it was cancelled before
         self._deadline: float | None = None
         self.pid = 0
@@ -100,6 +105,7 @@ class Agent:
         fresh, mode = (os.O_EXCL | os.O_NOFOLLOW, 0o600) if ours else (os.O_TRUNC, 0o666)
         log = settling.open_file(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh, mode)
         settling.enter(job["cwd"])
+        began_ns = time.time_ns()
         try:
             self.pid = os.posix_spawnp(
                 argv[0],
@@ -116,6 +122,7 @@ class Agent:
         for fd in (stdin, log):
             os.close(fd)
         os.chdir("/")  # pin nobody's directory
+        traces.clear_progress(self.pid, began_ns)
         found = trees.look(self.pid)
         self.started = found.start if found else 0
         limit: int = job["timeout_ms"]  # type: ignore[assignment]
@@ -129,17 +136,20 @@ class Agent:
             trees.end(lambda: trees.below(os.getpid()))
         # Only now: until it is counted, nobody else can have its number.
         status = os.waitpid(self.pid, 0)[1]
-        ended_ms = time.time_ns() // 1_000_000
+        end = self._end(why, status, time.time_ns() // 1_000_000)
+        self._recorder.keep(end)
         self._let_start_be_recorded()
-        self._recorder.ended(self._end(why, status, ended_ms))
+        self._recorder.ended(end)
 
     def _wait(self) -> str:
         """Until the agent ends, or has to; then why."""
         while True:
             self._listen()
+            self._note()
             left = IDLE_SECONDS if self._control < 0 else TICK_SECONDS
-            if self._deadline is not None:
-                left = min(left, max(0.0, self._deadline - time.monotonic()))
+            for moment in (self._deadline, self._note_at):
+                if moment is not None:
+                    left = min(left, max(0.0, moment - time.monotonic()))
             got = sigtimedwait(_WATCHED, left)
             if self._has_ended():
                 return ""
@@ -157,8 +167,8 @@ class Agent:
             if found.si_pid == self.pid:
                 return True
             status = os.waitpid(found.si_pid, 0)[1]
-            if found.si_pid == self._noting and os.waitstatus_to_exitcode(status) == 1:
-                self._is_unwanted = True
+            if self._noting is not None and found.si_pid == self._noting.pid:
+                self._noted(self._noting.answer(status))
 
     def _listen(self) -> None:
         """Whether our starter has recorded the start; if it has left without a word, we do."""
@@ -171,15 +181,31 @@ class Agent:
         os.close(self._control)
         self._control = -1
         if word != RECORDED:
-            self._noting = self._recorder.started(
-                [
-                    f"--pid={self.pid}",
-                    f"--pid-start={self.started}",
-                    f"--runner-pid={os.getpid()}",
-                    f"--runner-start={settling.own_start()}",
-                    *settling.place(),
-                ]
-            )
+            self._note_at = time.monotonic()
+
+    def _note(self) -> None:
+        """Record the start ourselves when it is time to."""
+        if self._note_at is None or time.monotonic() < self._note_at:
+            return
+        self._note_at = None
+        self._noting = self._recorder.started(
+            [
+                f"--pid={self.pid}",
+                f"--pid-start={self.started}",
+                f"--runner-pid={os.getpid()}",
+                f"--runner-start={settling.own_start()}",
+                *settling.place(),
+            ]
+        )
+        if self._noting is None:
+            self._noted(MAYBE)
+
+    def _noted(self, answer: str) -> None:
+        self._noting = None
+        self._is_unwanted = answer == NO
+        if answer == MAYBE:
+            self._note_at = time.monotonic() + self._pause
+            self._pause = min(self._pause * 2, LAST_NOTE_PAUSE)
 
     def _let_start_be_recorded(self) -> None:
         """First things first; but whoever is to do so may hang."""
@@ -187,6 +213,7 @@ class Agent:
         while self._control >= 0 and time.monotonic() < until:
             self._listen()
             time.sleep(TICK_SECONDS / 10)
+        self._note()
 
     def _end(self, why: str, status: int, ended_ms: int) -> End:
         code = os.waitstatus_to_exitcode(status)

@@ -18,7 +18,7 @@ from icd.agents import commands, launching
 from icd.agents.commands import Asked, Command
 from icd.agents.killing import Target
 from icd.agents.launching import Job, Launched
-from icd.errors import DispatchOver, IcError, SpawnFailed, UnreadableInput
+from icd.errors import DispatchOver, IcError, SpawnFailed, UnreadableInput, Usage
 
 HASH_CHARACTERS = 16
 READ_BYTES = 1024 * 1024
@@ -58,6 +58,8 @@ def spawn(
     hashed = prompt_hash(wanted.prompt) if wanted.prompt else ""
     place = env.get("TMPDIR") or "/tmp"
     output = wanted.output or os.path.join(cwd, place, f"ic-dispatch-{now_ns}.md")
+    if wanted.prompt and _is_same(wanted.prompt, output):
+        raise Usage("the output would replace the prompt", hint="give another --output")
     command = _command(wanted, output, cwd=cwd, env=env)
     dispatch_id = book.create(wanted, hashed, output)
     job = Job(
@@ -96,6 +98,13 @@ def prompt_hash(path: str) -> str:
     except OSError as exc:
         raise UnreadableInput(f"hash prompt: cannot read {path}: {exc.strerror}") from exc
     return found.hexdigest()[:HASH_CHARACTERS]
+
+
+def _is_same(prompt: str, output: str) -> bool:
+    try:
+        return os.path.samefile(prompt, output)
+    except OSError:
+        return False  # the output is yet to be made
 
 
 def _command(wanted: Wanted, output: str, *, cwd: str, env: Mapping[str, str]) -> Command:

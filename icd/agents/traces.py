@@ -13,6 +13,8 @@ FILE_BYTES = 65_536
 TEXT_CHARACTERS = 4000
 # What a database can hold.
 MOST = 2**63 - 1
+# By so much the clock of a file may be behind.
+CLOCK_NS = 1_000_000_000
 PROGRESS = "/tmp/clavain-dispatch-{pid}.json"
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -55,6 +57,17 @@ def progress(pid: int) -> dict[str, int]:
     except (ValueError, AttributeError, ImportError, RecursionError):
         return {}
     return {name: n for name, n in counts.items() if type(n) is int and 0 <= n <= MOST}
+
+
+def clear_progress(pid: int, began_ns: int) -> None:
+    """Remove what another agent of this number counted: it is older than ours."""
+    path = PROGRESS.format(pid=pid)
+    try:
+        found = os.lstat(path)
+        if found.st_uid == os.geteuid() and found.st_mtime_ns < began_ns - CLOCK_NS:
+            os.unlink(path)
+    except OSError:
+        return  # usually there is none
 
 
 def _after(lines: list[str], label: str) -> str | None:

@@ -21,18 +21,19 @@ GRACE_SECONDS = 5.0
 DEATH_SECONDS = 5.0
 LOOK_SECONDS = 0.02
 
-_STATE, _PARENT, _GROUP, _SESSION, _START = 0, 1, 2, 3, 19
+_STATE, _PARENT, _GROUP, _SESSION, _THREADS, _START = 0, 1, 2, 3, 17, 19
 _ENDED = ("Z", "X")
 
 
 class Seen:
     """A process at one moment."""
 
-    __slots__ = ("group", "parent", "pid", "session", "start", "state")
+    __slots__ = ("group", "has_ended", "parent", "pid", "session", "start")
 
     def __init__(self, pid: int, fields: list[str]) -> None:
         self.pid = pid
-        self.state = fields[_STATE]
+        # With threads left, only the first of them is a zombie.
+        self.has_ended = fields[_STATE] in _ENDED and int(fields[_THREADS]) <= 1
         self.parent = int(fields[_PARENT])
         self.group = int(fields[_GROUP])
         self.session = int(fields[_SESSION])
@@ -125,4 +126,4 @@ def _spread(roots: set[int], everybody: list[Seen], found: set[int]) -> list[See
 
 
 def _live(found: list[Seen]) -> list[Seen]:
-    return [each for each in found if each.state not in _ENDED]
+    return [each for each in found if not each.has_ended]

@@ -31,8 +31,8 @@ class Line(Result):
 def auto_spawn(world: World, *, run_id: str) -> Local:
     """Start every active agent of a run that was not started yet; each of them once.
 
-    The prompt is that of the last dispatch of the agent's name in this run, else the file
-    .ic/prompts/NAME.md of the project.
+    Prompt, model and sandbox are those of the last dispatch of the agent's name in this run; if
+    there was none, the prompt is the file .ic/prompts/NAME.md of the project.
     A line on stderr tells of each, and one that cannot be started keeps no other.
 
     \b
@@ -66,7 +66,8 @@ def _start(world: World, ask: Caller, run_id: str, due: Due) -> Line | None:
                 project=due.project_dir,
                 prompt=due.prompt_file or _prompt(due.project_dir, name),
                 name=due.name,
-                sandbox=SANDBOX,
+                model=due.model,
+                sandbox=due.sandbox or SANDBOX,
                 timeout_ms=world.timeout_ms,
             ),
         )

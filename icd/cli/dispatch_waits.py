@@ -8,14 +8,13 @@ import time
 
 import click
 import msgspec
-from msgspec import structs
 
 from icd.cli.dispatch_texts import show
 from icd.cli.invocation import LOOK_AGAIN_SECONDS, Ask, Output, World
 from icd.cli.types import DURATION
 from icd.db import paths
 from icd.rpc.method import Answer, Look
-from icd.rpc.methods.dispatches import Document, Poll, Watch
+from icd.rpc.methods.dispatches import Document, Get, Poll, Watch
 
 FINE = ("completed", "cancelled")
 
@@ -36,7 +35,7 @@ def wait(world: World, *, dispatch_id: str, poll: int | None) -> Ask:  # noqa: A
     """
     ends_at = None if world.timeout_ms is None else time.monotonic() + world.timeout_ms / 1000
     if world.invocation.host == "direct":
-        return _looking(world, Poll(dispatch_id), ends_at)
+        return _looking(world, Get(dispatch_id), ends_at)
     return _told(world, Watch(dispatch_id), ends_at)
 
 
@@ -97,12 +96,14 @@ def _told(world: World, params: Watch, ends_at: float | None, patience: float | 
 
 
 def _looking(
-    world: World, params: Poll, ends_at: float | None, patience: float = LOOK_AGAIN_SECONDS
+    world: World, params: Get | Poll, ends_at: float | None, patience: float = LOOK_AGAIN_SECONDS
 ) -> Ask:
+    """Only who has something to record needs to write: others may keep the database for long."""
     judge = _Judge(world, ends_at)
+    told = params.seen if isinstance(params, Poll) else None
 
     def render(found: Document) -> Output:
-        if found.is_over and params.seen is not None and params.seen.end is not None:
+        if found.is_over and told is not None and told.end is not None:
             from icd.agents import looks
 
             looks.forget(found.id, _database(world))
@@ -115,13 +116,12 @@ def _looking(
 
         seen = looks.look(answer.result.subject, _database(world))
         if seen.is_news:  # what is dead stays so: there is nothing to wait for
-            is_new = params.seen is None or params.seen != seen
-            again = structs.replace(params, seen=seen)
-            return _looking(world, again, ends_at, 0.0 if is_new else LOOK_AGAIN_SECONDS)
-        return _looking(world, structs.replace(params, seen=None), ends_at)
+            patience = 0.0 if told != seen else LOOK_AGAIN_SECONDS
+            return _looking(world, Poll(params.id, seen=seen), ends_at, patience)
+        return _looking(world, Get(params.id), ends_at)
 
     return Ask(
-        "dispatch.poll",
+        "dispatch.get" if told is None else "dispatch.poll",
         params,
         render,
         follow=follow,

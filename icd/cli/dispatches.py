@@ -11,7 +11,7 @@ from icd.cli.types import DURATION, Whole
 from icd.core.dispatches import End
 from icd.core.state import INT64
 from icd.db import paths
-from icd.errors import InvalidPayload, Usage
+from icd.errors import IcError, InvalidPayload, Usage
 from icd.rpc.methods import dispatches as methods
 
 COUNT = Whole(0, INT64 - 1)
@@ -61,7 +61,12 @@ def list_(
 
     def run(ask: Caller) -> Output:
         found: list[methods.Document] = ask("dispatch.list", wanted)
-        seen = [_looked_at(world, ask, each, progress=False) for each in found]
+        try:
+            seen = [_looked_at(world, ask, each, progress=False) for each in found]
+        except IcError as exc:
+            if not exc.retryable:
+                raise
+            return shown(found)  # nothing can be recorded at the moment: whoever looks next will
         is_same = [each.status for each in seen] == [each.status for each in found]
         return shown(found if is_same else ask("dispatch.list", wanted))
 

@@ -146,9 +146,16 @@ def resume(plan: Plan, place: bytes) -> Plan:
 
 
 def _again(plan: Plan, ask: Ask) -> Plan:
+    method = methods.find(ask.method)
+    assert method is not None, f"{ask.method} is not in the table of methods"
     deadline = time.monotonic() + DEFAULT_DEADLINE_MS / 1000
     call = msgspec.structs.replace(
-        plan.call, params=ask.params, deadline=deadline, background=True, verbose=False
+        plan.call,
+        method=method,
+        params=ask.params,
+        deadline=deadline,
+        background=True,
+        verbose=False,
     )
     return Plan(call, ask, plan.context, plan.program)
 

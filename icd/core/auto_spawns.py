@@ -15,21 +15,23 @@ from icd.errors import RunOver
 
 
 class Due(Struct, frozen=True):
-    """An agent to start; the prompt is that of the last dispatch of its name in this run."""
+    """An agent to start; as the last dispatch of its name in this run, if there was one."""
 
     agent_id: str
     agent_type: str
     name: str | None
     project_dir: str
     prompt_file: str | None
+    model: str | None
+    sandbox: str | None
 
 
 _DUE = """
-SELECT a.id, a.agent_type, a.name,
-       (SELECT d.prompt_file FROM dispatches AS d
-        WHERE d.run_id = a.run_id AND d.name = a.name AND d.prompt_file IS NOT NULL
-        ORDER BY d.created_ms DESC, d.rowid DESC LIMIT 1)
-FROM run_agents AS a
+SELECT a.id, a.agent_type, a.name, d.prompt_file, d.model, d.sandbox
+FROM run_agents AS a LEFT JOIN dispatches AS d ON d.id =
+       (SELECT id FROM dispatches
+        WHERE run_id = a.run_id AND name = a.name AND prompt_file IS NOT NULL
+        ORDER BY created_ms DESC, rowid DESC LIMIT 1)
 WHERE a.run_id = ? AND a.status = 'active' AND a.dispatch_id IS NULL
 ORDER BY a.created_at, a.rowid
 """
@@ -40,6 +42,6 @@ def due(conn: sqlite3.Connection, run_id: str) -> list[Due]:
     if run.status != "active":
         raise RunOver(f"run {run_id} is {run.status}")
     return [
-        Due(agent_id, agent_type, name, run.project_dir, prompt_file)
-        for agent_id, agent_type, name, prompt_file in conn.execute(_DUE, (run_id,))
+        Due(agent_id, agent_type, name, run.project_dir, *earlier)
+        for agent_id, agent_type, name, *earlier in conn.execute(_DUE, (run_id,))
     ]

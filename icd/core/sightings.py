@@ -18,8 +18,9 @@ from icd.core.state import Writer
 
 # The exit status of a process that nobody saw end.
 UNSEEN = -1
-# Whoever creates a dispatch starts its process at once; after this long it never will.
-START_MS = 60_000
+# Whoever creates a dispatch starts its process at once, and if it is killed, the runner says so.
+# That takes as long as the database is locked: an agent that runs must not be given up before.
+START_MS = 300_000
 
 # Who may be there can still tell.
 HOPE = ("alive", "unknown")

@@ -170,6 +170,18 @@ def test_kill_takes_all_that_the_agent_has_started(agents, host):
         assert found["error_message"]
 
 
+def test_kill_wakes_a_runner_that_was_stopped(agents):
+    dispatch_id = agents.sh("(setsid sleep 1000 & echo $! > orphan); exec sleep 1000")
+    orphan = agents.pid("orphan")
+    os.kill(agents.show(dispatch_id)["runner_pid"], signal.SIGSTOP)
+
+    done = agents.run("kill", dispatch_id)
+
+    assert done.stdout == b"killed\n"
+    assert is_gone(orphan)
+    assert agents.ended(dispatch_id)["exit_code"] == 128 + signal.SIGTERM
+
+
 def test_what_is_over_cannot_be_killed(agents):
     completed = agents.sh("exit 0")
     agents.ended(completed)

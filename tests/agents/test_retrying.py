@@ -186,14 +186,16 @@ def test_two_who_start_the_agents_of_a_run_start_each_once(scripted, add, run, s
     assert len(list(scripted.project.glob("args.*"))) <= 4
 
 
-def test_the_prompt_of_an_agent_is_that_of_its_last_dispatch(scripted, add, run):
-    scripted.spawn("--prompt-file=fix.md", "--name=one", f"--run={run}")
+def test_an_agent_is_started_as_by_its_last_dispatch(scripted, add, run):
+    like = {"model": "gpt-5", "sandbox": "read-only"}
+    flags = [f"--{name}={value}" for name, value in like.items()]
+    scripted.spawn("--prompt-file=fix.md", "--name=one", f"--run={run}", *flags)
     add("a1", "one")
 
     scripted.run("auto-spawn", run)
 
-    prompts = [each["prompt_file"] for each in scripted.every()]
-    assert prompts == [str(scripted.project / "fix.md")] * 2
+    like["prompt_file"] = str(scripted.project / "fix.md")
+    assert [{name: each[name] for name in like} for each in scripted.every()] == [like] * 2
 
 
 def test_an_agent_that_cannot_be_started_is_not_started_again(agents, add, run, sql):

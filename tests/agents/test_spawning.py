@@ -11,12 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from icd.agents import launching
-from icd.agents.commands import Command
-from icd.agents.launching import Job
 from tests import processes
 from tests.agents.conftest import Agents, is_gone
-from tests.processes import Daemon, icctl, running, until
+from tests.processes import icctl, running
 
 LOOK = """
 import json, os, resource, signal, sys
@@ -121,6 +118,18 @@ def test_a_caller_that_ignores_signals_loses_no_exit_status(agents, name):
         [processes.door / "icctl", "dispatch", "spawn", "--", "sh", "-c", "exit 5"],
         cwd=agents.project, env={**processes.CLEAN, **agents.env}, stdout=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(number, signal.SIG_IGN), check=True,
+    )  # fmt: skip
+
+    assert agents.ended(done.stdout.decode().strip())["exit_code"] == 5
+
+
+def test_a_client_that_cannot_count_its_children_starts_agents_all_the_same(agents):
+    code = "import sys; from icctl.hot import main; sys.exit(main(sys.argv[1:], 'icctl'))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, "dispatch", "spawn", "--", "sh", "-c", "exit 5"],
+        cwd=agents.project, env={**processes.CLEAN, **agents.env}, stdout=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN), check=True,
     )  # fmt: skip
 
     assert agents.ended(done.stdout.decode().strip())["exit_code"] == 5
@@ -301,6 +310,17 @@ def test_a_command_line_that_makes_no_sense_starts_nothing(agents, argv):
     assert agents.every() == []
 
 
+def test_a_prompt_is_not_replaced_by_the_output(agents):
+    prompt = agents.project / "fix.md"
+    prompt.write_text("fix it")
+    (agents.project / "link.md").symlink_to(prompt)
+
+    done = agents.run("spawn", "--prompt-file=fix.md", "--output=link.md", "--", "cat")
+
+    assert (done.returncode, agents.every()) == (3, [])
+    assert prompt.read_text() == "fix it"
+
+
 def test_no_database_no_agent(project: Path):
     done = icctl(
         "dispatch", "spawn", "--", "touch", "started", cwd=project,
@@ -310,59 +330,3 @@ def test_no_database_no_agent(project: Path):
     assert done.returncode == 2
     assert b"icctl init" in done.stderr
     assert not (project / "started").exists()
-
-
-def test_an_agent_whose_starter_was_killed_is_recorded_by_its_runner(agents, as_client):
-    with running() as daemon:
-        job, row = _job(
-            agents, daemon, ["sh", "-c", "until [ -e go ]; do sleep 0.05; done; exit 7"]
-        )
-        launched = launching.launch(job)
-
-        launched.leave()  # without a word, as the kernel does for whoever is killed
-
-        until(lambda: agents.show(row)["status"] == "running")
-        found = agents.show(row)
-        assert (found["pid"], found["pid_start"]) == (launched.agent.pid, launched.agent.start)
-        assert found["runner_pid"] == launched.runner.pid
-        assert (found["boot"], found["pidns"]) == (launched.agent.boot, launched.agent.pidns)
-        (agents.project / "go").touch()
-        assert agents.ended(row)["exit_code"] == 7
-
-
-def test_an_agent_that_was_cancelled_while_it_was_started_is_ended(agents, as_client):
-    with running() as daemon:
-        job, row = _job(agents, daemon, ["sleep", "1000"])
-        agents.env |= {"INTERCORE_SOCKET": daemon.socket}
-        assert agents.run("kill", row).stdout == b"killed\n"
-
-        launched = launching.launch(job)
-        launched.leave()
-
-        until(lambda: is_gone(launched.agent.pid) and is_gone(launched.runner.pid))
-        assert agents.show(row)["status"] == "cancelled"
-
-
-@pytest.fixture
-def as_client(agents, monkeypatch):
-    """Give this process the environment of a client."""
-    for name, value in agents.env.items():
-        monkeypatch.setenv(name, value)
-
-
-def _job(agents: Agents, daemon: Daemon, argv: list[str]):
-    """A row and its job, as a client would make them just before it dies."""
-    row = daemon.call(
-        "dispatch.create", cwd=str(agents.project), project_dir=str(agents.project),
-        runner={"pid": 2**22, "start": 1},
-    )["id"]  # fmt: skip
-    output = str(agents.project / "out.md")
-    job = Job(
-        id=row,
-        command=Command(argv, str(agents.project), output),
-        output=output,
-        is_default=False,
-        timeout_ms=None,
-        database=str(agents.project / ".clavain" / "intercore.db"),
-    )
-    return job, row

@@ -1,15 +1,18 @@
 """No end gets lost: whatever happens to daemons, databases and disks meanwhile."""
 
+import contextlib
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import Agents
-from tests.processes import Daemon, icctl, running, until
+from tests.agents.conftest import Agents, is_gone
+from tests.processes import CLEAN, Daemon, icctl, running, until
 
 MANY = 20
 SPOOL = Path(".clavain", "dispatches")
@@ -104,6 +107,54 @@ def test_what_a_killed_runner_left_in_the_spool_is_found(agents):
 
     assert done.returncode == 1
     assert agents.show(dispatch_id)["exit_code"] == 3
+
+
+def test_an_end_is_recorded_though_the_spool_was_removed_meanwhile(agents):
+    dispatch_id = agents.sh("until [ -e go ]; do sleep 0.05; done; exit 3")
+    away = agents.project / "away"
+    shutil.copytree(agents.project / ".clavain", away)
+    (agents.project / ".clavain" / "intercore.db").unlink()
+    (agents.project / "go").touch()
+    until((agents.project / SPOOL / f"{dispatch_id}.json").exists)
+
+    (agents.project / ".clavain").rename(agents.project / "old")
+    away.rename(agents.project / ".clavain")
+
+    assert agents.ended(dispatch_id)["exit_code"] == 3
+    assert os.listdir(agents.project / SPOOL) == []
+
+
+def test_a_spool_file_can_be_read_whatever_the_umask_of_the_caller(agents):
+    (agents.project / SPOOL).mkdir()
+    spawn = "icctl dispatch spawn -- sh -c 'until [ -e go ]; do sleep 0.05; done'"
+    done = subprocess.run(
+        ["bash", "-c", f"umask 777; {spawn}"], cwd=agents.project,
+        env={**CLEAN, **agents.env}, stdout=subprocess.PIPE, check=True,
+    )  # fmt: skip
+    spooled = agents.project / SPOOL / f"{done.stdout.decode().strip()}.json"
+    (agents.project / ".clavain" / "intercore.db").rename(agents.project / "away.db")
+
+    (agents.project / "go").touch()
+    until(spooled.exists)
+
+    assert spooled.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("host", ["daemon", "direct"])
+def test_a_runner_whose_dispatch_was_forgotten_meanwhile_leaves(agents, door, host):
+    with running() as daemon:
+        if host == "daemon":
+            agents.env |= {"INTERCORE_SOCKET": daemon.socket}
+        dispatch_id = agents.sh("until [ -e go ]; do sleep 0.05; done")
+        runner = agents.show(dispatch_id)["runner_pid"]
+        with contextlib.closing(sqlite3.connect(agents.project / ".clavain/intercore.db")) as conn:
+            conn.execute("DELETE FROM dispatches")
+            conn.commit()
+
+        (agents.project / "go").touch()
+
+        until(lambda: is_gone(runner))
+        assert os.listdir(agents.project / SPOOL) == []
 
 
 @pytest.mark.parametrize("host", ["daemon", "direct"])

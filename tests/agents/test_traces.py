@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,15 @@ def test_an_end_is_a_line_of_json_whatever_it_says():
     assert line.endswith(b"}\n")
     assert line.count(b"\n") == 1
     assert json.loads(line) == end
+
+
+@pytest.mark.parametrize(("age_s", "is_left"), [(3600, False), (0, True)])
+def test_counts_that_are_older_than_the_agent_are_of_another(monkeypatch, file, age_s, is_left):
+    now_ns = time.time_ns()
+    path = os.fsdecode(file(b'{"turns": 3}'))
+    os.utime(path, ns=(now_ns, now_ns - age_s * 10**9))
+    monkeypatch.setattr(traces, "PROGRESS", path.replace("{", "{{"))
+
+    traces.clear_progress(42, now_ns)
+
+    assert os.path.exists(path) == is_left

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def test_a_name_may_hold_anything(tmp_path: Path):
 
         assert found is not None
         assert found.parent == os.getpid()
-        assert found.state != "Z"
+        assert not found.has_ended
     finally:
         process.kill()
         process.wait()
@@ -102,3 +103,21 @@ def test_whoever_does_not_listen_is_killed_after_the_grace(tmp_path: Path):
 
     assert is_gone
     assert deaf.wait() == -signal.SIGKILL
+
+
+def test_a_process_whose_first_thread_has_ended_is_ended_too(tmp_path: Path):
+    code = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    leader = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    since = start(leader.pid)
+    until(lambda: Path(f"/proc/{leader.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+
+    is_gone = trees.end(lambda: trees.around(leader.pid, since))
+
+    status = leader.poll()
+    leader.kill()
+    leader.wait()
+    assert (is_gone, status) == (True, -signal.SIGTERM)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
@@ -74,6 +75,17 @@ def test_wait_exits_1_when_its_time_is_up_and_says_so(
     assert b"Status:  running\n" in done.stdout
     told = f"icctl: dispatch wait: the time is up; dispatch {running} is still running\n"
     assert done.stderr == told.encode()
+
+
+def test_wait_needs_no_more_than_to_read(
+    initialized: Path, running: str, host: dict[str, str]
+) -> None:
+    with contextlib.closing(sqlite3.connect(initialized / ".clavain" / "intercore.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        done = icctl("dispatch", "wait", running, "--timeout=1s", cwd=initialized, env=host)
+
+    assert (done.returncode, b"Status:  running\n" in done.stdout) == (1, True)
+    assert b"the time is up" in done.stderr
 
 
 def test_wait_sees_an_end_that_nobody_recorded(
@@ -148,6 +160,22 @@ def test_without_a_daemon_a_list_tells_what_it_has_just_seen(
     done = icctl("dispatch", "list", cwd=initialized, env={"INTERCORE_MODE": "direct"})
 
     assert done.stdout == b"running1\tfailed\tcodex\t\n"
+
+
+def test_a_list_tells_what_is_known_while_nothing_can_be_recorded(
+    initialized: Path, pair: list[Sleeper]
+) -> None:
+    runner, agent = pair
+    plant(initialized, "running1", runner=runner.known, agent=agent.known)
+    for each in pair:
+        each.reap()
+
+    with contextlib.closing(sqlite3.connect(initialized / ".clavain" / "intercore.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        env = {"INTERCORE_MODE": "direct"}
+        done = icctl("dispatch", "list", "--timeout=1s", cwd=initialized, env=env)
+
+    assert (done.returncode, done.stdout) == (0, b"running1\trunning\tcodex\t\n")
 
 
 def test_poll_reads_what_a_living_agent_counts(
