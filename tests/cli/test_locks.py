@@ -116,6 +116,23 @@ def test_a_lock_without_an_owner_has_empty_columns(lock, project) -> None:
     assert lock("lock", "list").stdout == b"n\ts\t\t\n"
 
 
+@pytest.mark.parametrize("owner", ["a\tb", "a\nb", "x" * 256])
+def test_an_owner_that_no_line_or_file_holds_is_refused(lock, owner: str) -> None:
+    refused = lock("lock", "acquire", "n", "s", f"--owner={owner}")
+
+    assert refused.returncode == 2
+    assert b"invalid owner" in refused.stderr
+    assert lock("lock", "list").stdout == b""
+
+
+def test_what_other_programs_named_stays_on_its_line(lock, project) -> None:
+    lock("lock", "acquire", "n", "s")
+    (project / "locks" / "n" / "s").rename(project / "locks" / "n" / "a\nb\tc")
+    (project / "locks" / "n" / "a\nb\tc" / "owner.json").unlink()
+
+    assert lock("lock", "list").stdout == b"n\ta\\nb\\tc\t\t\n"
+
+
 @pytest.mark.parametrize(
     "seconds, text", [(0, "0s"), (7, "7s"), (65, "1m5s"), (3600, "1h0m0s"), (90061, "25h1m1s")]
 )

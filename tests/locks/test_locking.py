@@ -83,6 +83,13 @@ def test_a_lock_that_is_held_is_refused_with_holder_age_and_liveness(place: Plac
     assert "for 3600 s, which is alive" in refused.value.message
 
 
+def test_a_lock_is_as_old_as_its_holding_not_as_the_wait_for_it() -> None:
+    asked = living()
+
+    assert locking._older(asked, 0.9).created == asked.created
+    assert locking._older(asked, 600.5).created == asked.created + 600
+
+
 def test_a_live_holder_keeps_its_lock_however_old_it_is(place: Place) -> None:
     take(place, msgspec.structs.replace(living(), created=1))
 

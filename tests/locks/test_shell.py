@@ -58,7 +58,9 @@ def write(place: Place, owner: Owner) -> None:
         {"pid": 0},
         {"pid": 0, "start": 0, "boot": "", "pidns": ""},
         {"pid": 4194304},
+        {"pid": -1},
         {"owner": "a word"},
+        {"owner": 'a "word" \\ and: more'},
     ],
 )
 def test_the_library_judges_an_owner_as_the_program_does(place: Place, changes: dict) -> None:
@@ -180,3 +182,85 @@ def test_a_full_disk_is_told_and_leaves_neither_a_lock_nor_debris(place: Place) 
 
     assert failed.stdout == "2\n"
     assert os.listdir(place.work) == os.listdir(place.name("n")) == []
+
+
+def test_an_owner_in_quotes_is_somebody_and_keeps_its_lock(place: Place) -> None:
+    write(place, msgspec.structs.replace(OURS, owner='a "word"'))
+
+    cleaned = shell(place, "intercore_lock_clean 0s; intercore_lock n s 10ms; echo $?")
+
+    assert cleaned.stdout == "1\n"
+    assert "liveness: alive" in cleaned.stderr
+
+
+STRICT = """
+set -eEuo pipefail
+IFS=$'\\n\\t'
+trap 'echo trapped; exit 9' ERR
+"""
+
+
+def test_a_strict_script_waits_for_a_lock_and_gives_it_back(place: Place) -> None:
+    write(place, OURS)
+    script = (
+        STRICT
+        + """
+(until [[ -e waiting ]]; do :; done; mv locks/n/s gone) &
+intercore_unlock n s
+: >waiting
+intercore_lock n s 40s
+intercore_unlock n s
+intercore_lock_clean 0s
+[[ ! -e locks/n/s && $IFS == $'\\n\\t' ]]
+"""
+    )
+
+    done = shell(place, f"cd {Path(place.base).parent}\n{script}")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_program_that_was_killed_may_have_taken_the_lock(place: Place, tmp_path: Path) -> None:
+    program = tmp_path / "icctl"
+    program.write_text("#!/bin/sh\nkill -KILL $$\n")
+    program.chmod(0o700)
+
+    told = shell(place, "intercore_lock n s 10ms; echo $?", INTERCORE_BIN=str(program))
+
+    assert told.stdout == "2\n"
+    assert "ended with status 137; the lock may be held by now" in told.stderr
+
+
+@pytest.mark.parametrize("program", ["#!/bin/sh\nexit 0\n", None])
+def test_a_subshell_that_outlived_its_shell_takes_no_lock(
+    place: Place, tmp_path: Path, program: str | None
+) -> None:
+    if program:
+        (tmp_path / "icctl").write_text(program)
+        (tmp_path / "icctl").chmod(0o700)
+    script = "(while [[ -e /proc/$$/cwd ]]; do sleep 0.01; done; intercore_lock n s; echo $?) &"
+
+    told = shell(place, script, INTERCORE_BIN=str(tmp_path / "icctl"))
+
+    assert told.stdout == "2\n"
+    assert "a shell that has not ended" in told.stderr
+
+
+def test_a_shell_that_ends_while_its_subshell_waits_gets_no_lock(place: Place) -> None:
+    write(place, OURS)
+    script = """
+cd "$INTERCORE_LOCK_DIR"
+_intercore_uptime() { # the first look at the clock: the wait begins
+    uptime=0
+    : >waiting
+    while [[ -e /proc/$$/cwd ]]; do sleep 0.01; done
+    [[ ! -e n/s ]] || mv n/s gone
+}
+(intercore_lock n s 40s; echo $?) &
+until [[ -e waiting ]]; do sleep 0.01; done
+"""
+
+    told = shell(place, script)
+
+    assert told.stdout == "2\n"
+    assert shell(place, "intercore_lock n s 10ms").returncode == 0
