@@ -6,7 +6,7 @@ marked `miss` are beyond the limit that the project set itself; the exit status 
 
 import sys
 
-from tests.bench import databases, launch, library, push, runs, scale, statusline, throughput
+from tests.bench import databases, launch, library, locks, push, runs, scale, statusline, throughput
 from tests.bench.table import Table
 
 
@@ -17,6 +17,7 @@ def main() -> int:
         "launch": launch,
         "library": library,
         "statusline": statusline,
+        "locks": locks,
         "runs": runs,
         "throughput": throughput,
         "push": push,

@@ -141,16 +141,15 @@ def test_ages_are_written_as_go_does(seconds: int, text: str) -> None:
 
 
 @pytest.mark.usefixtures("door")
-def test_waiting_ends_within_50_ms_of_the_timeout_starting_included(lock) -> None:
+def test_a_refusal_comes_when_the_time_is_over_and_not_before(lock) -> None:
+    """How late it is depends on the machine: see tests/bench/locks.py."""
     lock("lock", "acquire", "n", "s", f"--owner={os.getpid()}:{HOST}")
-    late = []
+    began = time.monotonic()
 
-    while min(late, default=1.0) >= 0.05 and len(late) < 30:  # the machine may be busy
-        began = time.monotonic()
-        assert lock("lock", "acquire", "n", "s", "--timeout=300ms").returncode == 1
-        late.append(time.monotonic() - began - 0.3)
+    refused = lock("lock", "acquire", "n", "s", "--timeout=300ms")
 
-    assert 0 <= min(late) < 0.05
+    assert refused.returncode == 1
+    assert time.monotonic() >= began + 0.3
 
 
 def test_the_time_counts_from_the_start_of_the_native_keyhole(lock, env) -> None:
