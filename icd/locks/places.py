@@ -12,7 +12,15 @@ import stat
 from msgspec import Struct
 
 from icd.core.names import shown
-from icd.errors import IcError, InvalidName, PermissionRefused, SymlinkRefused, Usage, from_os
+from icd.errors import (
+    IcError,
+    InputOutput,
+    InvalidName,
+    PermissionRefused,
+    SymlinkRefused,
+    Usage,
+    from_os,
+)
 
 SHARED = "/tmp/intercore/locks"
 VARIABLE = "INTERCORE_LOCK_DIR"
@@ -120,6 +128,8 @@ def on_a_line(word: str) -> str:
 
 def failed(exc: OSError, what: str) -> IcError:
     error = from_os(exc, what)
+    if isinstance(error, InputOutput):
+        error.hint = f"is the directory above it there? {VARIABLE} says where locks lie"
     if isinstance(error, PermissionRefused):
         error.hint = f"check its owner and mode, or set {VARIABLE} for all who share the lock"
     return error

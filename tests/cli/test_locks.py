@@ -116,6 +116,16 @@ def test_a_lock_without_an_owner_has_empty_columns(lock, project) -> None:
     assert lock("lock", "list").stdout == b"n\ts\t\t\n"
 
 
+def test_a_directory_that_cannot_be_made_says_which_and_who_names_it(lock, project, env) -> None:
+    env["INTERCORE_LOCK_DIR"] = f"{project}/no/such"
+
+    refused = lock("lock", "acquire", "n", "s")
+
+    assert refused.returncode == 2
+    assert b"no/such: No such file or directory; is the directory above" in refused.stderr
+    assert b"INTERCORE_LOCK_DIR" in refused.stderr
+
+
 @pytest.mark.parametrize("owner", ["a\tb", "a\nb", "x" * 256])
 def test_an_owner_that_no_line_or_file_holds_is_refused(lock, owner: str) -> None:
     refused = lock("lock", "acquire", "n", "s", f"--owner={owner}")

@@ -47,11 +47,6 @@ def dead() -> Owner:
     return owner
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "locks"))
-
-
 def held(place: Place, name: str = "n", scope: str = "s") -> Path:
     return Path(place.lock(name, scope))
 
@@ -265,28 +260,12 @@ def test_odd_words_are_fine(place: Place) -> None:
     assert len(locking.every(place)) == 7
 
 
-@pytest.mark.parametrize("level", ["base", "name"])
-@pytest.mark.parametrize("fault", ["link", "file", "writable"])
-def test_directories_that_are_not_ours_alone_are_refused(
-    place: Place, tmp_path: Path, level: str, fault: str
-) -> None:
-    if level == "name":
-        place.make()
-    path = Path(place.base if level == "base" else place.name("n"))
-    if fault == "link":
-        (tmp_path / "elsewhere").mkdir()
-        path.symlink_to(tmp_path / "elsewhere")
-    elif fault == "file":
-        path.touch()
-    else:
-        path.mkdir()
-        path.chmod(0o777)
-
+def test_directories_that_are_not_ours_alone_are_refused(place: Place, unfit: Path) -> None:
     with pytest.raises(IcError) as refused:
         take(place)
 
     assert refused.value.exit == 2
-    assert str(path) in refused.value.message
+    assert str(unfit) in refused.value.message
 
 
 def test_a_symbolic_link_in_the_place_of_a_lock_is_a_lock_that_nobody_follows(
