@@ -919,9 +919,9 @@ _intercore_clean_here() {
     local ms older path
     _intercore_milliseconds "$1" && _intercore_locks any any && _intercore_own_all look || return
     older=$ms
-    while IFS= read -r path; do
+    while IFS= read -r -d '' path; do
         name=${path%/*} name=${name##*/}
         _intercore_own "$base/$name" look && _intercore_look "$path" && _intercore_is_forsaken &&
             _intercore_gone 2 "$path" "$name" _intercore_is_forsaken
-    done < <(command find "$base" -mindepth 2 -maxdepth 2 -type d ! -path "$base/.work/*" 2>/dev/null)
+    done < <(command find "$base" -mindepth 2 -maxdepth 2 ! -path "$base/.work/*" -print0 2>/dev/null)
 }

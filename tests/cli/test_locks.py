@@ -257,6 +257,23 @@ def test_a_hold_that_is_killed_while_it_waits_leaves_no_process(lock, project, e
     assert not (project / "x").exists()
 
 
+def test_a_command_that_is_killed_before_its_turn_is_told_as_any_other(lock, project, env) -> None:
+    us = f"--owner={os.getpid()}:{HOST}"
+    lock("lock", "acquire", "n", "s", us)
+    with start(
+        project, env, "icctl", "hold", "n", "s", "--timeout=40s", "--", "touch", "x"
+    ) as held:
+        children = Path(f"/proc/{held.pid}/task/{held.pid}/children")
+        until(lambda: children.read_text().strip())
+        os.kill(int(children.read_text()), signal.SIGKILL)
+        lock("lock", "release", "n", "s", us)
+
+        _out, err = held.communicate(timeout=PATIENCE)
+
+        assert (held.returncode, err) == (137, b"")
+    assert lock("lock", "list").stdout == b""
+
+
 def test_the_command_has_the_callers_signals_and_no_descriptors_of_ours(lock) -> None:
     done = lock(
         "hold",

@@ -243,3 +243,21 @@ until [[ -e waiting ]]; do sleep 0.01; done
 
     assert told.stdout == "2\n"
     assert shell(place, "intercore_lock n s 10ms").returncode == 0
+
+
+def test_cleaning_touches_nothing_but_locks_whatever_they_are_called(
+    place: Place, tmp_path: Path
+) -> None:
+    """A name with a newline in it, which the original accepts, is one name, and no path."""
+    place.make("n", "precious")
+    Path(place.lock("n", "a\nprecious")).mkdir()
+    Path(place.lock("n", "file")).touch()
+    (tmp_path / "precious").mkdir()
+    for path in (tmp_path / "precious", *Path(place.name("n")).iterdir()):
+        os.utime(path, (1, 1))
+
+    done = shell(place, f"cd {tmp_path}; intercore_lock_clean")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "precious").is_dir()
+    assert os.listdir(place.name("n")) == []
