@@ -368,7 +368,7 @@ intercore_events_cursor_reset() {
 intercore_lock() {
     local _intercore_status=127
     # A subshell may outlive the shell, and nobody can hold a lock for that.
-    [[ $BASHPID == "$$" ]] || (_intercore_locks "${1-}" "${2-}") || return 2
+    [[ $BASHPID == "$$" ]] || (_intercore_locks "${1-}" "${2-}") || return
     if _intercore_find; then
         _intercore_status=0
         (_intercore_become --if-database lock acquire "--timeout=${3:-1s}" \
@@ -707,6 +707,11 @@ _intercore_locks() {
     IFS=$' \t\n'
     umask 077
     base=${INTERCORE_LOCK_DIR:-/tmp/intercore/locks} name=$1 scope=$2
+    if [[ $base != /* ]]; then
+        printf '%s\n' "intercore: INTERCORE_LOCK_DIR is not an absolute path: $base" >&2
+        return 3
+    fi
+    while [[ $base == ?*/ ]]; do base=${base%/}; done
     host='' boot='' pidns='' start=''
     IFS= read -r host 2>/dev/null </proc/sys/kernel/hostname
     IFS= read -r boot 2>/dev/null </proc/sys/kernel/random/boot_id
@@ -921,7 +926,8 @@ _intercore_clean_here() {
     older=$ms
     while IFS= read -r -d '' path; do
         name=${path%/*} name=${name##*/}
-        _intercore_own "$base/$name" look && _intercore_look "$path" && _intercore_is_forsaken &&
+        [[ $name != .work ]] && _intercore_own "$base/$name" look && # what lies there is no lock
+            _intercore_look "$path" && _intercore_is_forsaken &&
             _intercore_gone 2 "$path" "$name" _intercore_is_forsaken
-    done < <(command find "$base" -mindepth 2 -maxdepth 2 ! -path "$base/.work/*" -print0 2>/dev/null)
+    done < <(command find "$base" -mindepth 2 -maxdepth 2 -print0 2>/dev/null)
 }

@@ -261,3 +261,26 @@ def test_cleaning_touches_nothing_but_locks_whatever_they_are_called(
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "precious").is_dir()
     assert os.listdir(place.name("n")) == []
+
+
+def test_a_relative_directory_is_refused_as_the_program_does(place: Place, tmp_path: Path) -> None:
+    script = f"cd {tmp_path}; intercore_lock n s; echo $?; (intercore_lock n s); echo $?"
+
+    refused = shell(place, script, INTERCORE_LOCK_DIR="locks")
+
+    assert refused.stdout == "3\n3\n"
+    assert "not an absolute path: locks" in refused.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_cleaning_leaves_what_is_being_made_alone(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "[a]*"))
+    place.make()
+    draft = Path(place.fresh(1, 1))
+    draft.mkdir()
+    os.utime(draft, (1, 1))
+
+    for end in ("", "/", "//"):
+        shell(place, "intercore_lock_clean", INTERCORE_LOCK_DIR=place.base + end)
+
+    assert draft.exists()
