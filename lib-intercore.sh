@@ -367,13 +367,20 @@ intercore_events_cursor_reset() {
 # not tell; 3 a mistake in the arguments.
 intercore_lock() {
     local _intercore_status=127
+    # A subshell may outlive the shell, and nobody can hold a lock for that.
+    [[ $BASHPID == "$$" ]] || (_intercore_locks "${1-}" "${2-}") || return
     if _intercore_find; then
         _intercore_status=0
         (_intercore_become --if-database lock acquire "--timeout=${3:-1s}" \
             "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}") >/dev/null || _intercore_status=$?
     fi
-    (( _intercore_status > 3 )) || return "$_intercore_status"
-    (_intercore_lock_here "${1-}" "${2-}" "${3:-1s}") # no program, or one that does not start
+    case $_intercore_status in
+        126 | 127) (_intercore_lock_here "${1-}" "${2-}" "${3:-1s}") ;; # no program, or a broken one
+        [0-3]) return "$_intercore_status" ;;
+        *)
+            printf '%s\n' "intercore: $_intercore_program ended with status $_intercore_status; the lock may be held by now" >&2
+            return 2 ;;
+    esac
 }
 
 # intercore_unlock NAME SCOPE
@@ -694,14 +701,22 @@ _intercore_host() {
 
 # Sets what all of them need, and checks the words and the directories.
 _intercore_locks() {
+    # The caller's ways of splitting words, and of meeting failures, are not ours.
     set +eu
+    trap - ERR DEBUG
+    IFS=$' \t\n'
     umask 077
     base=${INTERCORE_LOCK_DIR:-/tmp/intercore/locks} name=$1 scope=$2
+    if [[ $base != /* ]]; then
+        printf '%s\n' "intercore: INTERCORE_LOCK_DIR is not an absolute path: $base" >&2
+        return 3
+    fi
+    while [[ $base == ?*/ ]]; do base=${base%/}; done
     host='' boot='' pidns='' start=''
     IFS= read -r host 2>/dev/null </proc/sys/kernel/hostname
     IFS= read -r boot 2>/dev/null </proc/sys/kernel/random/boot_id
     pidns=$(command readlink "/proc/$$/ns/pid" 2>/dev/null)
-    _intercore_process "$$" && start=${process[19]}
+    _intercore_process "$$" && ! _intercore_has_ended && start=${process[19]}
     if [[ -z $start ]]; then
         printf '%s\n' "intercore: locks need /proc, and a shell that has not ended" >&2
         return 2
@@ -744,6 +759,9 @@ _intercore_process() {
     [[ $line == *') '* ]] && read -r -a process <<<"${line##*) }"
 }
 
+# A zombie; with threads left, only the first of them is one.
+_intercore_has_ended() { [[ ${process[0]} == [ZX] ]] && (( process[17] <= 1 )); }
+
 # Look at a lock: 0 held, and `owner`, `pid`, `age` and `liveness` say by whom; 1 free.
 _intercore_look() {
     local data='' created now its_host its_boot its_pidns its_start
@@ -751,8 +769,8 @@ _intercore_look() {
     [[ -e $1 || -L $1 ]] || return 1
     [[ ! -f $1/owner.json || -L $1/owner.json ]] || IFS= read -r -d '' -n 8192 data 2>/dev/null <"$1/owner.json"
     printf -v now '%(%s)T' -1
-    _intercore_field owner owner '"([^"\\]*)"'
-    _intercore_field pid pid '([0-9]{1,9})'
+    _intercore_field owner owner '"(([^"\\]|\\.)*)"'
+    _intercore_field pid pid '(-?[0-9]{1,9})'
     _intercore_field created created '([0-9]{1,12})'
     _intercore_field its_host host '"([^"\\]*)"'
     _intercore_field its_start start '([0-9]{1,18})'
@@ -782,11 +800,11 @@ _intercore_judge() {
         liveness=dead
     elif [[ -n $its_pidns && $its_pidns != "$pidns" ]]; then
         return 0
-    elif (( 10#$pid == 0 )); then
+    elif [[ $pid == -* ]] || (( 10#$pid == 0 )); then
         liveness=dead
     elif ! _intercore_process "$pid"; then
         [[ -e /proc/$pid ]] || kill -0 "$pid" 2>/dev/null || liveness=dead
-    elif [[ ${process[0]} == [ZX] ]] && (( process[17] <= 1 )); then
+    elif _intercore_has_ended; then
         liveness=dead
     elif [[ ${its_start:-0} != 0 && ${process[19]} != "$its_start" ]]; then
         liveness=dead
@@ -868,6 +886,7 @@ _intercore_lock_here() {
             fi
             if command mv -nT -- "$unique" "$lock" 2>/dev/null; [[ ! -e $unique ]]; then
                 _intercore_look "$lock" && _intercore_is_ours && return 0
+                _intercore_locks "$name" "$scope" || return 2 # this shell has ended meanwhile
             fi
             command rm -rf -- "$unique"
             [[ -d $base/$name ]] || _intercore_own_all make "$name"
@@ -905,9 +924,10 @@ _intercore_clean_here() {
     local ms older path
     _intercore_milliseconds "$1" && _intercore_locks any any && _intercore_own_all look || return
     older=$ms
-    while IFS= read -r path; do
+    while IFS= read -r -d '' path; do
         name=${path%/*} name=${name##*/}
-        _intercore_own "$base/$name" look && _intercore_look "$path" && _intercore_is_forsaken &&
+        [[ $name != .work ]] && _intercore_own "$base/$name" look && # what lies there is no lock
+            _intercore_look "$path" && _intercore_is_forsaken &&
             _intercore_gone 2 "$path" "$name" _intercore_is_forsaken
-    done < <(command find "$base" -mindepth 2 -maxdepth 2 -type d ! -path "$base/.work/*" 2>/dev/null)
+    done < <(command find "$base" -mindepth 2 -maxdepth 2 -print0 2>/dev/null)
 }

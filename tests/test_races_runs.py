@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -20,6 +20,7 @@ from icd.core import events, ids, phases, runs
 from icd.errors import RunOver
 from tests.folding import fold
 from tests.processes import CLEAN, PATIENCE, Daemon, icctl, running
+from tests.test_races import Restarts
 
 FORK = multiprocessing.get_context("fork")
 ROUNDS = 1000
@@ -158,28 +159,14 @@ class Client:
             return "result" in answer
 
 
-class Kills(threading.Thread):
+class Kills(Restarts):
     """A daemon that is killed at random moments, and started again."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        super().__init__()
-        self._daemon = daemon
-        self._over = threading.Event()
-        self.count = 0
 
     def run(self) -> None:
         while not self._over.wait(random.uniform(0.005, 0.25)):
             self._daemon.kill()
             self.count += 1
             self._daemon.start()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self.join(PATIENCE)
 
 
 def _make(project: Path, count: int) -> list[str]:

@@ -156,6 +156,7 @@ def _owner(world: World, given: str | None) -> Owner:
     where = owners.here()
     now = int(time.time())
     if given:
+        places.check_owner(given)
         return owners.named(given, caller, where, now)
     if owners.is_adopted(caller):
         raise NoOwner("the process that called has ended, and nobody else would release the lock")
@@ -175,9 +176,10 @@ def _listed(world: World, locks: list[Lock]) -> Output:
 
 
 def _cells(lock: Lock) -> tuple[str, str, str, str]:
+    name, scope = places.on_a_line(lock.name), places.on_a_line(lock.scope)
     if lock.owner is None:
-        return lock.name, lock.scope, "", ""
-    return lock.name, lock.scope, lock.owner.owner, _span(lock.age_s)
+        return name, scope, "", ""
+    return name, scope, places.on_a_line(lock.owner.owner), _span(lock.age_s)
 
 
 def _line(lock: Lock) -> Line:

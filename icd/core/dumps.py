@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from icd import __version__
-from icd.core import dump_discoveries, dump_runs, events, names, payloads, sentinels, state
+from icd.core import dump_discoveries, dump_runs, events, leases, names, payloads, sentinels, state
 from icd.core.dump_lines import (
     TABLES,
     Counter,
@@ -104,17 +104,7 @@ INSERT INTO hook_positions (hook, seq, started) VALUES (?, ?, 0)
 ON CONFLICT (hook) DO UPDATE SET seq = excluded.seq WHERE excluded.seq > seq
 """
 # A token counts acquisitions, and a renewal keeps it.
-_PUT_LEASE = """
-INSERT INTO leases (name, scope_id, owner, token, ttl_ms, acquired_at, renewed_at, expires_at,
-                    expires_ms, session, pid)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (name, scope_id) DO UPDATE SET
-    owner = excluded.owner, token = excluded.token, ttl_ms = excluded.ttl_ms,
-    acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
-    expires_at = excluded.expires_at, expires_ms = excluded.expires_ms,
-    session = excluded.session, pid = excluded.pid
-WHERE (excluded.token, excluded.renewed_at) > (token, renewed_at)
-"""
+_PUT_LEASE = f"{leases.PUT} WHERE (excluded.token, excluded.renewed_at) > (token, renewed_at)"
 
 
 def export(conn: sqlite3.Connection) -> Iterator[Row]:

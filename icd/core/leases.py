@@ -65,7 +65,7 @@ _HELD = f"""
 ORDER BY name, scope_id
 """
 _NEXT = "UPDATE counters SET value = value + 1 WHERE name = 'leases' RETURNING value"
-_PUT = """
+PUT = """
 INSERT INTO leases (name, scope_id, owner, token, ttl_ms, acquired_at, renewed_at, expires_at,
                     expires_ms, session, pid)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -211,7 +211,7 @@ def _extend(
 
 
 def _put(conn: sqlite3.Connection, lease: Lease) -> None:
-    conn.execute(_PUT, msgspec.structs.astuple(lease))
+    conn.execute(PUT, msgspec.structs.astuple(lease))
 
 
 def _tell(

@@ -6,16 +6,20 @@ Promises
     - what was there is kept, as a backup, or as it is where it is too damaged to be copied;
     - the change is one rename under the lock, which every process of intercore takes before it
       looks: those that have the old file open notice that it was replaced, and open the new one;
-    - a program that does not know the lock and is reading the database is an error.
+    - a program that does not know the lock and is reading the database is an error;
+    - versions of state and tokens of leases that the old database gave away do not come again, if
+      it can still be read.  The log does go back: whoever has read further is told so, and would
+      not be if its numbers went on.
 """
 
 import os
 import sqlite3
 import stat
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 
 from icd.db import backup, check, files, migrate, paths
-from icd.db.connection import connect, connect_to_read
+from icd.db.connection import connect, connect_to_read, transaction
 from icd.db.database import Database, identity
 from icd.errors import (
     BadPath,
@@ -32,6 +36,8 @@ from icd.errors import (
 )
 
 _UNFIT = "name a backup that 'icctl backup' or an upgrade made; nothing was changed"
+_GIVEN = "SELECT value, name FROM counters WHERE name IN ('state', 'leases')"
+_GO_ON = "UPDATE counters SET value = max(value, ?) WHERE name = ?"
 
 
 def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> str | None:
@@ -45,8 +51,11 @@ def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> s
         os.unlink(fresh)  # we hold the lock, so its owner died over it
     try:
         _copy(file, fresh, deadline)
+        _upgrade(fresh, database.path, now_ms=now_ms)
         database.close()
-        kept = _keep(database, file, now_ms=now_ms, deadline=deadline)
+        given: list[tuple[int, str]] = []
+        kept = _keep(database, file, given, now_ms=now_ms, deadline=deadline)
+        _go_on(fresh, given)
         _put(fresh, database.path)
     finally:
         with suppress(FileNotFoundError):
@@ -86,13 +95,45 @@ def _copy(file: str, fresh: str, deadline: float) -> None:
         raise Corrupt(f"{file} is damaged: {found[0]}", hint=_UNFIT)
 
 
-def _keep(database: Database, file: str, *, now_ms: int, deadline: float) -> str | None:
+def _upgrade(fresh: str, path: str, *, now_ms: int) -> None:
+    """Now: a schema that knows no leases has no place for their tokens."""
+    with _changing(fresh) as conn:
+        if not migrate.is_current(conn):
+            migrate.apply(conn, path, now_ms=now_ms)
+
+
+def _go_on(fresh: str, given: list[tuple[int, str]]) -> None:
+    with _changing(fresh) as conn:
+        conn.executemany(_GO_ON, given)
+
+
+@contextmanager
+def _changing(fresh: str) -> Iterator[sqlite3.Connection]:
+    """The copy, in a transaction; if we are killed it is worth nothing, and needs no journal."""
+    with closing(connect(fresh)) as conn:
+        conn.execute("PRAGMA journal_mode = MEMORY")
+        conn.execute("PRAGMA foreign_keys = ON")
+        with transaction(conn):
+            yield conn
+
+
+def _keep(
+    database: Database,
+    file: str,
+    given: list[tuple[int, str]],
+    *,
+    now_ms: int,
+    deadline: float,
+) -> str | None:
+    """Where what was there is kept; `given` are the last numbers that it gave away."""
     path = database.path
     if identity(path) is None:
         return None
     try:
         with closing(connect(path)) as conn:
             _refuse_strange(conn, path)
+            with suppress(sqlite3.Error):  # of an earlier schema, or damaged
+                given += conn.execute(_GIVEN)
             _empty_log(conn)
             return backup.beside(
                 conn,

@@ -50,7 +50,8 @@ def hold(place: Place, name: str, scope: str, command: list[str], *, deadline: f
         raise
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGCHLD})
-        os.write(go, b"!")
+        with contextlib.suppress(BrokenPipeError):  # it was killed while we waited for the lock
+            os.write(go, b"!")
         os.close(go)
         status = _attend(child)
     finally:
@@ -78,15 +79,14 @@ def _become(command: list[str], gate: int, failed: int) -> NoReturn:
 
 def _attend(child: int) -> int:
     while True:
-        told = signal.sigwaitinfo(PASSED_ON | {signal.SIGCHLD})
-        if told.si_signo != signal.SIGCHLD:
-            if told.si_code <= 0:  # from a process; the kernel tells the whole group of a terminal
-                os.kill(child, told.si_signo)
-            continue
-        pid, status = os.waitpid(child, os.WNOHANG)
+        pid, status = os.waitpid(child, os.WNOHANG)  # first: nobody tells of an end before
         if pid:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
+        told = signal.sigwaitinfo(PASSED_ON | {signal.SIGCHLD})
+        # From a process; the kernel tells the whole group of a terminal.
+        if told.si_signo != signal.SIGCHLD and told.si_code <= 0:
+            os.kill(child, told.si_signo)
 
 
 def _give_back(place: Place, name: str, scope: str, owner: owners.Owner) -> None:

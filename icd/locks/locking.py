@@ -90,8 +90,9 @@ def acquire(place: Place, name: str, scope: str, owner: Owner, *, deadline: floa
     where = owners.here()
     place.make(name)
     tries = 0
+    asked = time.monotonic()
     with Watch(place.name(name), scope) as watch:
-        while not _publish(place, name, scope, owner):
+        while not _publish(place, name, scope, _older(owner, time.monotonic() - asked)):
             found = look(place, name, scope, where)
             is_late = time.monotonic() >= deadline
             if found is None:
@@ -195,6 +196,11 @@ def _publish(place: Place, name: str, scope: str, owner: Owner) -> bool:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return moved
+
+
+def _older(owner: Owner, seconds: float) -> Owner:
+    """Who has waited so long holds the lock from now on: by its age, the original breaks it."""
+    return msgspec.structs.replace(owner, created=owner.created + int(seconds))
 
 
 def _rename_to_nothing(source: str, target: str) -> bool:

@@ -12,7 +12,15 @@ import stat
 from msgspec import Struct
 
 from icd.core.names import shown
-from icd.errors import IcError, InvalidName, PermissionRefused, SymlinkRefused, Usage, from_os
+from icd.errors import (
+    IcError,
+    InputOutput,
+    InvalidName,
+    PermissionRefused,
+    SymlinkRefused,
+    Usage,
+    from_os,
+)
 
 SHARED = "/tmp/intercore/locks"
 VARIABLE = "INTERCORE_LOCK_DIR"
@@ -102,8 +110,26 @@ def check_words(name: str, scope: str) -> None:
         raise InvalidName(f"lock {what}: invalid lock name or scope {shown(word)}", hint=problem)
 
 
+def check_owner(owner: str) -> None:
+    """It stands in a line of a list, and in a file of which only so much is read."""
+    if _CONTROL.search(owner):
+        problem = "remove tabs and newlines from it"
+    elif len(owner.encode()) > WORD_BYTES:
+        problem = f"use at most {WORD_BYTES} bytes"
+    else:
+        return
+    raise InvalidName(f"invalid owner {shown(owner)}", hint=problem)
+
+
+def on_a_line(word: str) -> str:
+    """What other programs wrote may hold tabs and newlines."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], word)
+
+
 def failed(exc: OSError, what: str) -> IcError:
     error = from_os(exc, what)
+    if isinstance(error, InputOutput):
+        error.hint = f"is the directory above it there? {VARIABLE} says where locks lie"
     if isinstance(error, PermissionRefused):
         error.hint = f"check its owner and mode, or set {VARIABLE} for all who share the lock"
     return error

@@ -116,6 +116,33 @@ def test_a_lock_without_an_owner_has_empty_columns(lock, project) -> None:
     assert lock("lock", "list").stdout == b"n\ts\t\t\n"
 
 
+def test_a_directory_that_cannot_be_made_says_which_and_who_names_it(lock, project, env) -> None:
+    env["INTERCORE_LOCK_DIR"] = f"{project}/no/such"
+
+    refused = lock("lock", "acquire", "n", "s")
+
+    assert refused.returncode == 2
+    assert b"no/such: No such file or directory; is the directory above" in refused.stderr
+    assert b"INTERCORE_LOCK_DIR" in refused.stderr
+
+
+@pytest.mark.parametrize("owner", ["a\tb", "a\nb", "x" * 256])
+def test_an_owner_that_no_line_or_file_holds_is_refused(lock, owner: str) -> None:
+    refused = lock("lock", "acquire", "n", "s", f"--owner={owner}")
+
+    assert refused.returncode == 2
+    assert b"invalid owner" in refused.stderr
+    assert lock("lock", "list").stdout == b""
+
+
+def test_what_other_programs_named_stays_on_its_line(lock, project) -> None:
+    lock("lock", "acquire", "n", "s")
+    (project / "locks" / "n" / "s").rename(project / "locks" / "n" / "a\nb\tc")
+    (project / "locks" / "n" / "a\nb\tc" / "owner.json").unlink()
+
+    assert lock("lock", "list").stdout == b"n\ta\\nb\\tc\t\t\n"
+
+
 @pytest.mark.parametrize(
     "seconds, text", [(0, "0s"), (7, "7s"), (65, "1m5s"), (3600, "1h0m0s"), (90061, "25h1m1s")]
 )
@@ -124,16 +151,15 @@ def test_ages_are_written_as_go_does(seconds: int, text: str) -> None:
 
 
 @pytest.mark.usefixtures("door")
-def test_waiting_ends_within_50_ms_of_the_timeout_starting_included(lock) -> None:
+def test_a_refusal_comes_when_the_time_is_over_and_not_before(lock) -> None:
+    """How late it is depends on the machine: see tests/bench/locks.py."""
     lock("lock", "acquire", "n", "s", f"--owner={os.getpid()}:{HOST}")
-    late = []
+    began = time.monotonic()
 
-    while min(late, default=1.0) >= 0.05 and len(late) < 30:  # the machine may be busy
-        began = time.monotonic()
-        assert lock("lock", "acquire", "n", "s", "--timeout=300ms").returncode == 1
-        late.append(time.monotonic() - began - 0.3)
+    refused = lock("lock", "acquire", "n", "s", "--timeout=300ms")
 
-    assert 0 <= min(late) < 0.05
+    assert refused.returncode == 1
+    assert time.monotonic() >= began + 0.3
 
 
 def test_the_time_counts_from_the_start_of_the_native_keyhole(lock, env) -> None:
@@ -229,6 +255,23 @@ def test_a_hold_that_is_killed_while_it_waits_leaves_no_process(lock, project, e
 
         until(lambda: not Path(f"/proc/{child}").exists())
     assert not (project / "x").exists()
+
+
+def test_a_command_that_is_killed_before_its_turn_is_told_as_any_other(lock, project, env) -> None:
+    us = f"--owner={os.getpid()}:{HOST}"
+    lock("lock", "acquire", "n", "s", us)
+    with start(
+        project, env, "icctl", "hold", "n", "s", "--timeout=40s", "--", "touch", "x"
+    ) as held:
+        children = Path(f"/proc/{held.pid}/task/{held.pid}/children")
+        until(lambda: children.read_text().strip())
+        os.kill(int(children.read_text()), signal.SIGKILL)
+        lock("lock", "release", "n", "s", us)
+
+        _out, err = held.communicate(timeout=PATIENCE)
+
+        assert (held.returncode, err) == (137, b"")
+    assert lock("lock", "list").stdout == b""
 
 
 def test_the_command_has_the_callers_signals_and_no_descriptors_of_ours(lock) -> None:

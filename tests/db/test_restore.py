@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 import pytest
 
 from icd import config
-from icd.core import state
+from icd.core import leases, state
 from icd.db import backup, lock, migrate
 from icd.db.database import Database
 from icd.db.restore import restore
@@ -199,6 +199,46 @@ def test_a_backup_of_an_older_schema_is_upgraded_when_it_is_opened(database, tmp
     put_back(database, tmp_path / "old.db")
 
     assert migrate.is_current(database.connection())
+
+
+def claim(conn, owner):
+    lease, _ = leases.acquire(
+        conn, "n", owner, owner, ttl_ms=1, actor=state.Writer(), now_ms=NOW_MS
+    )
+    return lease.token
+
+
+def version(conn):
+    return state.get(conn, "k", "s", now_ms=NOW_MS).version
+
+
+def test_tokens_and_versions_that_were_given_since_the_backup_do_not_come_again(database, file):
+    given = [claim(database.connection(), owner) for owner in ("a", "b", "c")]
+    last = version(database.connection())
+
+    put_back(database, file)
+    put(database.connection(), '"next"')
+
+    assert claim(database.connection(), "late") > max(given)
+    assert version(database.connection()) > last
+
+
+def test_nor_do_they_after_a_backup_that_knew_no_leases(database, tmp_path):
+    given = claim(database.connection(), "a")
+    original.write(str(tmp_path / "old.db"), 3)
+
+    put_back(database, tmp_path / "old.db")
+
+    assert claim(database.connection(), "late") > given
+
+
+def test_a_backup_from_elsewhere_that_gave_more_keeps_its_count(database, file):
+    with closing(sqlite3.connect(file)) as conn, conn:
+        conn.execute("UPDATE counters SET value = 70 WHERE name = 'leases'")
+
+    put_back(database, file)
+
+    assert claim(database.connection(), "late") == 71
 
 
 def killed_at(step, work):

@@ -21,11 +21,6 @@ HERE = owners.here()
 OURS = owners.of_process(os.getpid(), HERE, 1)
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "locks"))
-
-
 def shell(place: Place, script: str, **env: str) -> "subprocess.CompletedProcess[str]":
     given = {**CLEAN, "INTERCORE_LOCK_DIR": place.base, "INTERCORE_BIN": "/nonexistent", **env}
     return subprocess.run(
@@ -58,7 +53,9 @@ def write(place: Place, owner: Owner) -> None:
         {"pid": 0},
         {"pid": 0, "start": 0, "boot": "", "pidns": ""},
         {"pid": 4194304},
+        {"pid": -1},
         {"owner": "a word"},
+        {"owner": 'a "word" \\ and: more'},
     ],
 )
 def test_the_library_judges_an_owner_as_the_program_does(place: Place, changes: dict) -> None:
@@ -89,27 +86,11 @@ ctypes.CDLL(None).pthread_exit(None)
     assert shell(place, "intercore_lock n s 10ms").returncode == 0
 
 
-@pytest.mark.parametrize("level", ["base", "name"])
-@pytest.mark.parametrize("fault", ["link", "file", "writable"])
-def test_directories_that_are_not_ours_alone_are_refused(
-    place: Place, tmp_path: Path, level: str, fault: str
-) -> None:
-    if level == "name":
-        place.make()
-    path = Path(place.base if level == "base" else place.name("n"))
-    if fault == "link":
-        (tmp_path / "elsewhere").mkdir()
-        path.symlink_to(tmp_path / "elsewhere")
-    elif fault == "file":
-        path.touch()
-    else:
-        path.mkdir()
-        path.chmod(0o777)
-
+def test_directories_that_are_not_ours_alone_are_refused(place: Place, unfit: Path) -> None:
     refused = shell(place, "intercore_lock n s 10ms; echo $?; intercore_unlock n s; echo $?")
 
     assert refused.stdout == "2\n0\n"
-    assert refused.stderr.count(str(path)) == 2
+    assert refused.stderr.count(str(unfit)) == 2
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
@@ -180,3 +161,126 @@ def test_a_full_disk_is_told_and_leaves_neither_a_lock_nor_debris(place: Place) 
 
     assert failed.stdout == "2\n"
     assert os.listdir(place.work) == os.listdir(place.name("n")) == []
+
+
+def test_an_owner_in_quotes_is_somebody_and_keeps_its_lock(place: Place) -> None:
+    write(place, msgspec.structs.replace(OURS, owner='a "word"'))
+
+    cleaned = shell(place, "intercore_lock_clean 0s; intercore_lock n s 10ms; echo $?")
+
+    assert cleaned.stdout == "1\n"
+    assert "liveness: alive" in cleaned.stderr
+
+
+STRICT = """
+set -eEuo pipefail
+IFS=$'\\n\\t'
+trap 'echo trapped; exit 9' ERR
+"""
+
+
+def test_a_strict_script_waits_for_a_lock_and_gives_it_back(place: Place) -> None:
+    write(place, OURS)
+    script = (
+        STRICT
+        + """
+(until [[ -e waiting ]]; do :; done; mv locks/n/s gone) &
+intercore_unlock n s
+: >waiting
+intercore_lock n s 40s
+intercore_unlock n s
+intercore_lock_clean 0s
+[[ ! -e locks/n/s && $IFS == $'\\n\\t' ]]
+"""
+    )
+
+    done = shell(place, f"cd {Path(place.base).parent}\n{script}")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_program_that_was_killed_may_have_taken_the_lock(place: Place, tmp_path: Path) -> None:
+    program = tmp_path / "icctl"
+    program.write_text("#!/bin/sh\nkill -KILL $$\n")
+    program.chmod(0o700)
+
+    told = shell(place, "intercore_lock n s 10ms; echo $?", INTERCORE_BIN=str(program))
+
+    assert told.stdout == "2\n"
+    assert "ended with status 137; the lock may be held by now" in told.stderr
+
+
+@pytest.mark.parametrize("program", ["#!/bin/sh\nexit 0\n", None])
+def test_a_subshell_that_outlived_its_shell_takes_no_lock(
+    place: Place, tmp_path: Path, program: str | None
+) -> None:
+    if program:
+        (tmp_path / "icctl").write_text(program)
+        (tmp_path / "icctl").chmod(0o700)
+    script = "(while [[ -e /proc/$$/cwd ]]; do sleep 0.01; done; intercore_lock n s; echo $?) &"
+
+    told = shell(place, script, INTERCORE_BIN=str(tmp_path / "icctl"))
+
+    assert told.stdout == "2\n"
+    assert "a shell that has not ended" in told.stderr
+
+
+def test_a_shell_that_ends_while_its_subshell_waits_gets_no_lock(place: Place) -> None:
+    write(place, OURS)
+    script = """
+cd "$INTERCORE_LOCK_DIR"
+_intercore_uptime() { # the first look at the clock: the wait begins
+    uptime=0
+    : >waiting
+    while [[ -e /proc/$$/cwd ]]; do sleep 0.01; done
+    [[ ! -e n/s ]] || mv n/s gone
+}
+(intercore_lock n s 40s; echo $?) &
+until [[ -e waiting ]]; do sleep 0.01; done
+"""
+
+    told = shell(place, script)
+
+    assert told.stdout == "2\n"
+    assert shell(place, "intercore_lock n s 10ms").returncode == 0
+
+
+def test_cleaning_touches_nothing_but_locks_whatever_they_are_called(
+    place: Place, tmp_path: Path
+) -> None:
+    """A name with a newline in it, which the original accepts, is one name, and no path."""
+    place.make("n", "precious")
+    Path(place.lock("n", "a\nprecious")).mkdir()
+    Path(place.lock("n", "file")).touch()
+    (tmp_path / "precious").mkdir()
+    for path in (tmp_path / "precious", *Path(place.name("n")).iterdir()):
+        os.utime(path, (1, 1))
+
+    done = shell(place, f"cd {tmp_path}; intercore_lock_clean")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "precious").is_dir()
+    assert os.listdir(place.name("n")) == []
+
+
+def test_a_relative_directory_is_refused_as_the_program_does(place: Place, tmp_path: Path) -> None:
+    script = f"cd {tmp_path}; intercore_lock n s; echo $?; (intercore_lock n s); echo $?"
+
+    refused = shell(place, script, INTERCORE_LOCK_DIR="locks")
+
+    assert refused.stdout == "3\n3\n"
+    assert "not an absolute path: locks" in refused.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_cleaning_leaves_what_is_being_made_alone(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "[a]*"))
+    place.make()
+    draft = Path(place.fresh(1, 1))
+    draft.mkdir()
+    os.utime(draft, (1, 1))
+
+    for end in ("", "/", "//"):
+        shell(place, "intercore_lock_clean", INTERCORE_LOCK_DIR=place.base + end)
+
+    assert draft.exists()

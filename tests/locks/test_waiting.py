@@ -27,11 +27,6 @@ print("acquired", flush=True)
 NEVER = 1000.0  # a waiter that is not told would wait until its deadline, and fail
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "locks"))
-
-
 def owner_of(pid: int) -> Owner:
     return owners.of_process(pid, owners.here(), int(time.time()))
 
