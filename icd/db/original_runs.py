@@ -24,8 +24,9 @@ TABLES = ("runs", "run_agents", "run_artifacts", "dispatches")
 _EVENT_TABLES = ("phase_events", "dispatch_events", "interspect_events")
 
 _ENDED = {"completed", "cancelled", "failed"}
-_Phase = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]+\Z")]
-_Chain = Annotated[list[_Phase], Meta(min_length=2)]
+# The rules of icd/core/phases.py: what is taken over must come back from an export, too.
+_Phase = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,100}\Z")]
+_Chain = Annotated[list[_Phase], Meta(min_length=2, max_length=100)]
 
 
 def set_aside(conn: sqlite3.Connection) -> None:

@@ -319,7 +319,7 @@ class World:
             assert (row.status, row.phase, row.auto_advance) == (m.status, m.phase, m.auto)
             assert (row.completed_at is None) == (m.status == "active")
             assert row.updated_ms == m.seen
-            assert transitions.skipped(self.conn, m.id) == m.skips
+            assert runs.skipped(self.conn, m.id) == m.skips
             log = events.read(self.conn, limit=1000, run_id=m.id, source="phase")
             assert [(e.type, e.from_state, e.to_state) for e in log] == m.told
             assert fold(m.chain, log) == (row.status, row.phase)

@@ -154,7 +154,7 @@ def status(ctx: Context, p: Status) -> Document:
     run = runs.require(ctx.conn, p.run_id)
     found = document(run)
     found.owner_liveness = None if run.owner is None else processes.liveness(run.owner)
-    found.skipped = tuple(sorted(transitions.skipped(ctx.conn, run.id)))
+    found.skipped = tuple(sorted(runs.skipped(ctx.conn, run.id)))
     return found
 
 
