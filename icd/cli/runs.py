@@ -14,7 +14,7 @@ from icd.core.state import INT64
 from icd.errors import Usage
 from icd.rpc.methods import runs as methods
 from icd.rpc.methods.events import NOTHING
-from icd.rpc.methods.runs import Document
+from icd.rpc.methods.run_documents import Document
 
 RUN = click.argument("run_id", metavar="RUN")
 _CREATING = [
@@ -145,7 +145,6 @@ def phase(world: World, *, run_id: str) -> Ask:
 @click.option(
     "--limit",
     type=Whole(1, methods.MOST),
-    default=methods.LIMIT,
     metavar="N",
     help=f"At most N (default {methods.LIMIT}).",
 )
@@ -157,7 +156,7 @@ def list_(
     scope: str | None,
     project: str | None,
     all_projects: bool,
-    limit: int,
+    limit: int | None,
 ) -> Ask:
     """Print id, status, phase and goal of runs, separated by tabs, the newest first.
 

@@ -8,10 +8,13 @@ import msgspec
 
 from icd.cli import budgets, render
 from icd.cli.invocation import Ask, Output, World
+from icd.core.histories import PhaseEvent
 from icd.errors import Usage
+from icd.rpc.methods import dispatches
 from icd.rpc.methods import snapshots as methods
 from icd.rpc.methods.agents import Agent
 from icd.rpc.methods.artifacts import Artifact
+from icd.rpc.methods.run_documents import Document
 
 T = TypeVar("T")
 
@@ -62,7 +65,7 @@ def _lines(found: methods.Snapshot) -> list[str]:
     ]
 
 
-def _about(run: methods.RunFields) -> list[str]:
+def _about(run: Document) -> list[str]:
     facts = {
         "ID": run.id,
         "Status": run.status,
@@ -127,12 +130,12 @@ def _artifact(artifact: Artifact) -> str:
     return _joined(artifact.id, artifact.phase, artifact.type, artifact.path, mark)
 
 
-def _dispatch(dispatch: methods.DispatchFields) -> str:
+def _dispatch(dispatch: dispatches.Document) -> str:
     verdict = dispatch.verdict_status and f"verdict {dispatch.verdict_status}"
     return _joined(dispatch.id, dispatch.status, dispatch.agent_type, dispatch.name, verdict)
 
 
-def _event(event: methods.PhaseEvent) -> str:
+def _event(event: PhaseEvent) -> str:
     moved = f"{event.from_phase} → {event.to_phase}"
     gate = event.gate_result and f"gate {event.gate_result}"
     return _joined(event.created_at_iso, event.event_type, moved, gate)

@@ -51,7 +51,6 @@ class Verdict(Struct, frozen=True):
         return msgspec.json.encode(Evidence(self.evidence)).decode()
 
 
-
 def evaluate(
     conn: sqlite3.Connection, run: Run, to_phase: str, *, priority: int, disabled: bool = False
 ) -> Verdict:

@@ -12,6 +12,7 @@ from icd.db.paths import Where
 from icd.rpc import methods
 from icd.rpc.dispatch import run_batch
 from icd.rpc.method import Call
+from icd.rpc.methods import runs as methods_of_runs
 from tests.conftest import NOW_MS
 
 RULES = b'[{"from":"plan","to":"work","checks":[{"check":"artifact_exists","phase":"plan"}]}]'
@@ -462,3 +463,34 @@ def test_a_project_that_cannot_be_meant_is_refused(given):
 
     with pytest.raises(Exception, match="project"):
         method.check(method.params(goal="g", project=given))
+
+
+# --- what somebody else has stored ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["gates", "actions", "phases"])
+def test_what_is_no_json_in_the_database_does_not_make_the_answer_unreadable(
+    created, stdout, conn, column
+):
+    run = created()
+    with conn:
+        conn.execute(f"UPDATE runs SET {column} = '[oops'")
+
+    shown = json.loads(stdout("run", "status", run, "--json"))
+    (listed,) = json.loads(stdout("run", "list", "--json"))
+    snapshot = json.loads(stdout("run", "snapshot", run, "--json"))
+
+    assert shown["id"] == listed["id"] == snapshot["run"]["id"] == run
+    assert column not in shown.keys() | listed.keys() | snapshot["run"].keys()
+
+
+def test_a_list_that_is_cut_says_so_unless_a_length_was_asked_for(ic, created, monkeypatch):
+    monkeypatch.setattr(methods_of_runs, "LIMIT", 2)
+    for _ in range(3):
+        created()
+
+    cut, asked_for = ic("run", "list"), ic("run", "list", "--limit=2")
+
+    assert len(cut.stdout.splitlines()) == len(asked_for.stdout.splitlines()) == 2
+    assert b"only the newest 2 are shown; see --limit" in cut.stderr
+    assert asked_for.stderr == b""

@@ -85,7 +85,6 @@ def test_a_script_gets_everything_with_the_originals_field_names(busy, stdout, h
     ]  # fmt: skip
     assert found["run"] == {
         "auto_advance": True,
-        "auto_spawn": False,
         "budget_warn_pct": 80,
         "complexity": 3,
         "created_at": rows.NOW,
