@@ -1,7 +1,5 @@
 """`icctl run …`: beginning a run, and looking at runs."""
 
-import os
-
 import click
 from msgspec import Raw
 
@@ -85,7 +83,8 @@ def create(
         raise Usage("--auto-spawn and --no-auto-spawn exclude each other")
     params = methods.Create(
         goal=goal,
-        project=directory(world, project),
+        cwd=world.invocation.cwd,
+        project=project,
         phases=None if chain is None else list(phases.parse(chain)),
         gates=NOTHING if rules is None else Raw(rules.encode()),
         actions=NOTHING if actions is None else Raw(actions.encode()),
@@ -176,7 +175,8 @@ def list_(
     params = methods.List(
         status="active" if active else status,
         scope_id=scope,
-        project=None if project is None else directory(world, project),
+        cwd=world.invocation.cwd,
+        project=project,
         limit=limit,
     )
     return Ask("run.list", params, render.to_json if world.json else show)
@@ -201,7 +201,7 @@ def current(world: World, *, project: str | None, session: str | None) -> Ask:
             return render.to_json(found, 0 if found.found else 1)
         return render.text(found.id) if found.id is not None else Output(1)
 
-    params = methods.Current(project=directory(world, project), of_session=session)
+    params = methods.Current(cwd=world.invocation.cwd, project=project, of_session=session)
     return Ask("run.current", params, show)
 
 
@@ -221,12 +221,6 @@ def events(world: World, *, run_id: str) -> Ask:
         return render.text(*(_event(event) for event in found))
 
     return Ask("run.events", methods.Events(run_id), render.to_json if world.json else show)
-
-
-def directory(world: World, given: str | None) -> str:
-    """A directory of the caller as text; where it leads is judged where files may be looked at."""
-    path = os.path.join(world.invocation.cwd, given or "")
-    return path.encode("utf-8", "backslashreplace").decode()
 
 
 def _text(world: World, given: object) -> str | None:

@@ -49,8 +49,8 @@ def snapshot(world: World, *, run: str | None, current: bool, project: str | Non
             return render.to_json({"found": False}, 1) if world.json else Output(1)
         return render.to_json(found) if world.json else render.text(*_lines(found))
 
-    where = None if run is not None else world.directory(project)
-    return Ask("run.snapshot", methods.Take(run_id=run, project=where), show)
+    params = methods.Take(run_id=run, cwd=world.invocation.cwd, project=project)
+    return Ask("run.snapshot", params, show)
 
 
 def _lines(found: methods.Snapshot) -> list[str]:

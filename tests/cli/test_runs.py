@@ -494,3 +494,32 @@ def test_a_list_that_is_cut_says_so_unless_a_length_was_asked_for(ic, created, m
     assert len(cut.stdout.splitlines()) == len(asked_for.stdout.splitlines()) == 2
     assert b"only the newest 2 are shown; see --limit" in cut.stderr
     assert asked_for.stderr == b""
+
+
+# --- which project --------------------------------------------------------------------------
+
+
+def test_a_link_is_followed_before_what_stands_behind_it(project, created, stdout, tmp_path):
+    (project / "sub").mkdir()
+    (tmp_path / "link").symlink_to(project / "sub")
+    run = created()
+
+    found = [
+        stdout("run", *words, f"--project={tmp_path}/link/..")
+        for words in (["current"], ["list"], ["snapshot", "--current"])
+    ]
+
+    assert [run in text for text in found] == [True, True, True]
+
+
+def test_a_project_whose_path_is_no_text_is_one_from_everywhere_below(project, created, stdout):
+    odd = os.fsdecode(os.path.join(os.fsencode(project), b"odd\xff"))
+    os.makedirs(f"{odd}/.git")
+    os.makedirs(f"{odd}/sub")
+    run = created(cwd=odd)
+
+    below = stdout("run", "current", cwd=f"{odd}/sub").strip()
+
+    assert below == run
+    assert stdout("run", "list", "--project=..", cwd=f"{odd}/sub").startswith(run)
+    assert stdout("run", "snapshot", "--current", cwd=f"{odd}/sub").split()[1] == run
