@@ -170,7 +170,9 @@ def list_(
         raise Usage("--all-projects and --project exclude each other")
 
     def show(found: list[Document]) -> Output:
-        return render.text(*(f"{r.id}\t{r.status}\t{r.phase}\t{_line(r.goal)}" for r in found))
+        return render.text(
+            *(f"{r.id}\t{r.status}\t{r.phase}\t{render.one_line(r.goal)}" for r in found)
+        )
 
     params = methods.List(
         status="active" if active else status,
@@ -238,8 +240,8 @@ def _labelled(run: Document) -> Output:
         "ID": run.id,
         "Status": run.status,
         "Phase": run.phase,
-        "Goal": _line(run.goal),
-        "Project": run.project_dir,
+        "Goal": render.one_line(run.goal),
+        "Project": render.one_line(run.project_dir),
         "Complexity": str(run.complexity),
     }
     if run.force_full:
@@ -253,14 +255,13 @@ def _labelled(run: Document) -> Output:
     return render.text(*(f"{label + ':':<11} {text}" for label, text in lines.items()))
 
 
-def _line(text: str) -> str:
-    """A goal may have several lines; here it has one."""
-    return " ".join(text.split())
+def _columns(run: Document) -> str:
+    return f"{run.id}\t{run.status}\t{run.phase}\t{render.one_line(run.goal)}"
 
 
 def _event(event: PhaseEvent) -> str:
     way = f"{event.from_phase} → {event.to_phase}"
-    reason = _line(event.reason or "")
+    reason = render.one_line(event.reason or "")
     return f"{way}\t{event.event_type}\t{event.gate_result or ''}\t{reason}"
 
 

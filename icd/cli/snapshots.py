@@ -70,8 +70,8 @@ def _about(run: Document) -> list[str]:
         "ID": run.id,
         "Status": run.status,
         "Phase": run.phase,
-        "Goal": " ".join(run.goal.split()),  # it may have several lines
-        "Project": run.project_dir,
+        "Goal": render.one_line(run.goal),
+        "Project": render.one_line(run.project_dir),
         "Scope": run.scope_id,
         "Created": run.created_at_iso,
         "Updated": run.updated_at_iso,

@@ -143,6 +143,14 @@ def test_a_goal_of_several_lines_is_one_line_of_a_list(stdout, ic):
     assert json.loads(stdout("run", "list", "--json"))[0]["goal"] == "one\n\ttwo"
 
 
+def test_a_goal_is_printed_as_it_was_written(stdout, ic):
+    run = ic("run", "create", "--goal= two  spaces ").stdout.decode().strip()
+
+    assert stdout("run", "list") == f"{run}\tactive\tbrainstorm\t two  spaces \n"
+    assert "Goal:        two  spaces \n" in stdout("run", "status", run)
+    assert "Goal:        two  spaces \n" in stdout("run", "snapshot", run)
+
+
 @pytest.mark.parametrize("given", [".", "", "..", "../project", "link"])
 def test_a_project_is_the_same_however_it_is_written(stdout, created, project, given):
     run = created()

@@ -64,7 +64,7 @@ def test_a_person_can_read_it(busy, stdout, home):
 
 
 def test_of_many_rows_a_person_sees_the_newest(conn, stdout):
-    rows.run(conn, status="cancelled", goal="one\n  two\n")
+    rows.run(conn, status="cancelled", goal="one\n\ttwo")
     for number in range(12):
         rows.artifact(conn, "run00001", "planned", f"artif{number:03}")
 
