@@ -220,6 +220,16 @@ def test_the_longest_chain_that_a_run_can_have_is_taken_over(brought):
     assert len(phases.chain(runs.require(conn, "r1"))) == phases.MOST
 
 
+@pytest.mark.parametrize(
+    "phases_of_it", [{"phase": "done"}, {"phase": "b", "phases": '["a", "b"]'}]
+)
+def test_a_run_that_only_failed_to_say_that_it_is_completed_is(brought, phases_of_it):
+    conn = brought(run(status="active", scope_id="bead", updated_at=NOW_S + 7, **phases_of_it))
+
+    found = runs.require(conn, "r1")
+    assert (found.status, found.completed_at) == ("completed", NOW_S + 7)
+
+
 def test_a_status_that_we_do_not_know_is_a_failure(brought):
     conn = brought(run(status="paused", scope_id="b"), dispatch(status="lost"))
 
