@@ -143,7 +143,7 @@ class World:
                 self.conn, wanted, takeover_after_ms=takeover, actor=ME, now_ms=self.now
             )
 
-        if holder and (takeover is None or self.now - holder.seen < takeover):
+        if holder and (takeover is None or max(0, self.now - holder.seen) < takeover):
             refused(make, RunTaken)
             return
         made = make().run

@@ -3,7 +3,7 @@
 import sqlite3
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType, field
 
 from icd.core import phases, processes, runs
 from icd.core.names import iso
@@ -41,13 +41,13 @@ class Document(Result):
     session: str | None = None
     owner_pid: int | None = None
     owner_liveness: Liveness | None = None
-    skipped: tuple[str, ...] = ()
+    skipped: list[str] = field(default_factory=list)
 
 
 def in_full(conn: sqlite3.Connection, run: Run) -> Document:
     found = document(run)
     found.owner_liveness = None if run.owner is None else processes.liveness(run.owner)
-    found.skipped = tuple(sorted(runs.skipped(conn, run.id)))
+    found.skipped = sorted(runs.skipped(conn, run.id))
     return found
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from icd.core import gates, payloads, rollbacks, transitions
 from icd.core.state import INT64
@@ -80,8 +80,8 @@ class RolledBack(Result):
     marked_artifacts: int | None = None
     failed_agents: int | None = None
     cancelled_dispatches: int | None = None
-    dispatches: tuple[str, ...] = ()
-    cleared_skips: tuple[str, ...] = ()
+    dispatches: list[str] = field(default_factory=list)
+    cleared_skips: list[str] = field(default_factory=list)
 
 
 def advance(ctx: Context, p: AdvanceRun) -> Advance:
@@ -139,8 +139,8 @@ def rollback(ctx: Context, p: Rollback) -> RolledBack:
         marked_artifacts=done.artifacts,
         failed_agents=done.agents,
         cancelled_dispatches=len(done.dispatches),
-        dispatches=tuple(done.dispatches),
-        cleared_skips=tuple(done.skips),
+        dispatches=done.dispatches,
+        cleared_skips=done.skips,
     )
 
 
