@@ -160,10 +160,18 @@ def _discovered(discovery_id: str) -> Callable[[Path], object]:
     return renamed
 
 
+# Ids that are made up: alone on a line, in the first column, or in JSON.
+ID = r"(?m)^[a-z0-9]{8}(?=\t|$)|\"id\":\"[a-z0-9]{8}\""
+
+
 def _create(arguments: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
     """Ids are made up; how old a run is depends on the machine."""
-    hides = r"(?m)^[a-z0-9]{8}$|\"id\":\"[a-z0-9]{8}\"|\d+[smhd] ago"
-    return run(f"run create {arguments}", exit, hides=hides, **options)
+    return run(f"run create {arguments}", exit, hides=rf"{ID}|\d+[smhd] ago", **options)
+
+
+def _adding(line: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
+    """What shows an id that is made up."""
+    return run(line, exit, hides=ID, **options)
 
 
 def _work(project: Path) -> None:
@@ -1157,14 +1165,14 @@ SCRIPTS: dict[str, list[Step]] = {
         run("run agent add run00001", 1),
         run("run agent list run00001"),
         run("run agent list run00001 --json"),
-        run("run agent add run00001", before=_work),
-        run("run agent add run00001 --json"),
-        run("run agent add run00001 --type codex --name=fixer --dispatch-id=d1"),
-        run("run agent list run00001", cwd="sub"),
-        run("run agent list run00001 --json"),
+        _adding("run agent add run00001", before=_work),
+        _adding("run agent add run00001 --json"),
+        _adding("run agent add run00001 --type codex --name=fixer --dispatch-id=d1"),
+        _adding("run agent list run00001", cwd="sub"),
+        _adding("run agent list run00001 --json"),
         run("run agent update agent001 --status=completed", before=_agent),
         run("run agent update agent001 --status failed --json"),
-        run("run agent list run00001"),
+        _adding("run agent list run00001"),
         run("run agent update nobody --status=failed", 1),
         other("run agent update agent001 --status=gone", 3),
         other("run agent update agent001", 3),
@@ -1182,18 +1190,25 @@ SCRIPTS: dict[str, list[Step]] = {
         run("run artifact list run00001", 2),
         INIT,
         run("run artifact add run00001 --phase=planned --path=plan.md", 1, before=_write("plan.md", b"plan")),
-        run("run artifact add run00001 --phase=planned --path=plan.md", before=_work),
-        run("run artifact add run00001 --phase x --path ../plan.md --type=plan --json", cwd="sub"),
-        run("run artifact add run00001 --phase=review --path=plan.md --dispatch=dispa001"),
-        other("run artifact add run00001 --phase=planned --path=missing"),
-        other("run artifact add run00001 --phase=planned --path=sub"),
-        other("run artifact add run00001 --phase=review --path=large", before=_write("large", b"x" * 2_000_000)),
+        _adding("run artifact add run00001 --phase=planned --path=plan.md", before=_work),
+        _adding("run artifact add run00001 --phase x --path ../plan.md --type=plan --json", cwd="sub"),
+        _adding("run artifact add run00001 --phase=review --path=plan.md --dispatch=dispa001"),
+        other("run artifact add run00001 --phase=planned --path=missing", hides=ID),
+        other("run artifact add run00001 --phase=planned --path=sub", hides=ID),
+        other("run artifact add run00001 --phase=review --path=large", before=_write("large", b"x" * 2_000_000), hides=ID),
         other("run artifact add nobody --phase=review --path=large", 1),
-        other("run artifact add run00001 --phase=review --path=large --json"),
-        run("run artifact list run00001", cwd="sub"),
-        run("run artifact list run00001 --json"),
-        run("run artifact list run00001 --phase=x --json"),
+        other("run artifact add run00001 --phase=review --path=large --json", hides=ID),
+        _adding("run artifact list run00001", cwd="sub"),
+        _adding("run artifact list run00001 --json"),
+        _adding("run artifact list run00001 --phase=x --json"),
         run("run artifact list nobody"),
+        run("run rollback run00001 --layer=code"),
+        run("run rollback run00001 --layer=code --phase=x"),
+        run("run rollback run00001 --layer=code --phase=nothing"),
+        run("run rollback run00001 --layer=code --format=text", cwd="sub"),
+        run("run rollback run00001 --layer=code --format text --phase=review"),
+        run("run rollback nobody --layer=code", 1),
+        other("run rollback run00001 --layer=code --format=xml", 3),
         other("run artifact add run00001 --phase=p", 3),
         other("run artifact add run00001 --phase= --path=f", 3),
         other("run artifact list", 3),

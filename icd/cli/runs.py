@@ -1,7 +1,5 @@
 """`icctl run …`: beginning a run, and looking at runs."""
 
-import os
-
 import click
 from msgspec import Raw
 
@@ -14,7 +12,7 @@ from icd.core.state import INT64
 from icd.errors import Usage
 from icd.rpc.methods import runs as methods
 from icd.rpc.methods.events import NOTHING
-from icd.rpc.methods.runs import Document
+from icd.rpc.methods.run_documents import Document
 
 RUN = click.argument("run_id", metavar="RUN")
 _CREATING = [
@@ -85,7 +83,8 @@ def create(
         raise Usage("--auto-spawn and --no-auto-spawn exclude each other")
     params = methods.Create(
         goal=goal,
-        project=directory(world, project),
+        cwd=world.invocation.cwd,
+        project=project,
         phases=None if chain is None else list(phases.parse(chain)),
         gates=NOTHING if rules is None else Raw(rules.encode()),
         actions=NOTHING if actions is None else Raw(actions.encode()),
@@ -145,7 +144,6 @@ def phase(world: World, *, run_id: str) -> Ask:
 @click.option(
     "--limit",
     type=Whole(1, methods.MOST),
-    default=methods.LIMIT,
     metavar="N",
     help=f"At most N (default {methods.LIMIT}).",
 )
@@ -157,7 +155,7 @@ def list_(
     scope: str | None,
     project: str | None,
     all_projects: bool,
-    limit: int,
+    limit: int | None,
 ) -> Ask:
     """Print id, status, phase and goal of runs, separated by tabs, the newest first.
 
@@ -172,12 +170,15 @@ def list_(
         raise Usage("--all-projects and --project exclude each other")
 
     def show(found: list[Document]) -> Output:
-        return render.text(*(f"{r.id}\t{r.status}\t{r.phase}\t{_line(r.goal)}" for r in found))
+        return render.text(
+            *(f"{r.id}\t{r.status}\t{r.phase}\t{render.one_line(r.goal)}" for r in found)
+        )
 
     params = methods.List(
         status="active" if active else status,
         scope_id=scope,
-        project=None if project is None else directory(world, project),
+        cwd=world.invocation.cwd,
+        project=project,
         limit=limit,
     )
     return Ask("run.list", params, render.to_json if world.json else show)
@@ -202,7 +203,7 @@ def current(world: World, *, project: str | None, session: str | None) -> Ask:
             return render.to_json(found, 0 if found.found else 1)
         return render.text(found.id) if found.id is not None else Output(1)
 
-    params = methods.Current(project=directory(world, project), of_session=session)
+    params = methods.Current(cwd=world.invocation.cwd, project=project, of_session=session)
     return Ask("run.current", params, show)
 
 
@@ -224,12 +225,6 @@ def events(world: World, *, run_id: str) -> Ask:
     return Ask("run.events", methods.Events(run_id), render.to_json if world.json else show)
 
 
-def directory(world: World, given: str | None) -> str:
-    """A directory of the caller as text; where it leads is judged where files may be looked at."""
-    path = os.path.join(world.invocation.cwd, given or "")
-    return path.encode("utf-8", "backslashreplace").decode()
-
-
 def _text(world: World, given: object) -> str | None:
     """What an option says, or the file that it names."""
     if not isinstance(given, str) or not given.startswith("@"):
@@ -245,8 +240,8 @@ def _labelled(run: Document) -> Output:
         "ID": run.id,
         "Status": run.status,
         "Phase": run.phase,
-        "Goal": _line(run.goal),
-        "Project": run.project_dir,
+        "Goal": render.one_line(run.goal),
+        "Project": render.one_line(run.project_dir),
         "Complexity": str(run.complexity),
     }
     if run.force_full:
@@ -260,14 +255,13 @@ def _labelled(run: Document) -> Output:
     return render.text(*(f"{label + ':':<11} {text}" for label, text in lines.items()))
 
 
-def _line(text: str) -> str:
-    """A goal may have several lines; here it has one."""
-    return " ".join(text.split())
+def _columns(run: Document) -> str:
+    return f"{run.id}\t{run.status}\t{run.phase}\t{render.one_line(run.goal)}"
 
 
 def _event(event: PhaseEvent) -> str:
     way = f"{event.from_phase} → {event.to_phase}"
-    reason = _line(event.reason or "")
+    reason = render.one_line(event.reason or "")
     return f"{way}\t{event.event_type}\t{event.gate_result or ''}\t{reason}"
 
 

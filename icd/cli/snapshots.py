@@ -8,10 +8,13 @@ import msgspec
 
 from icd.cli import budgets, render
 from icd.cli.invocation import Ask, Output, World
+from icd.core.histories import PhaseEvent
 from icd.errors import Usage
+from icd.rpc.methods import dispatches
 from icd.rpc.methods import snapshots as methods
 from icd.rpc.methods.agents import Agent
 from icd.rpc.methods.artifacts import Artifact
+from icd.rpc.methods.run_documents import Document
 
 T = TypeVar("T")
 
@@ -46,8 +49,8 @@ def snapshot(world: World, *, run: str | None, current: bool, project: str | Non
             return render.to_json({"found": False}, 1) if world.json else Output(1)
         return render.to_json(found) if world.json else render.text(*_lines(found))
 
-    where = None if run is not None else world.directory(project)
-    return Ask("run.snapshot", methods.Take(run_id=run, project=where), show)
+    params = methods.Take(run_id=run, cwd=world.invocation.cwd, project=project)
+    return Ask("run.snapshot", params, show)
 
 
 def _lines(found: methods.Snapshot) -> list[str]:
@@ -62,13 +65,13 @@ def _lines(found: methods.Snapshot) -> list[str]:
     ]
 
 
-def _about(run: methods.RunFields) -> list[str]:
+def _about(run: Document) -> list[str]:
     facts = {
         "ID": run.id,
         "Status": run.status,
         "Phase": run.phase,
-        "Goal": " ".join(run.goal.split()),  # it may have several lines
-        "Project": run.project_dir,
+        "Goal": render.one_line(run.goal),
+        "Project": render.one_line(run.project_dir),
         "Scope": run.scope_id,
         "Created": run.created_at_iso,
         "Updated": run.updated_at_iso,
@@ -127,12 +130,12 @@ def _artifact(artifact: Artifact) -> str:
     return _joined(artifact.id, artifact.phase, artifact.type, artifact.path, mark)
 
 
-def _dispatch(dispatch: methods.DispatchFields) -> str:
+def _dispatch(dispatch: dispatches.Document) -> str:
     verdict = dispatch.verdict_status and f"verdict {dispatch.verdict_status}"
     return _joined(dispatch.id, dispatch.status, dispatch.agent_type, dispatch.name, verdict)
 
 
-def _event(event: methods.PhaseEvent) -> str:
+def _event(event: PhaseEvent) -> str:
     moved = f"{event.from_phase} → {event.to_phase}"
     gate = event.gate_result and f"gate {event.gate_result}"
     return _joined(event.created_at_iso, event.event_type, moved, gate)

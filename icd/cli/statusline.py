@@ -58,7 +58,9 @@ def statusline(
         raise Usage(f"--json goes with no --format={form}")
     show = SHOW["json" if world.json else form or "text"]
     cwd = os.path.normpath(os.path.join(world.invocation.cwd, project)) if project else None
-    params = methods.Get(_session(world, session), agent=agent, project=world.directory(project))
+    params = methods.Get(
+        _session(world, session), agent=agent, cwd=world.invocation.cwd, project=project
+    )
     return _watch(params, show, cwd, None) if watch else _ask(params, show, cwd)
 
 

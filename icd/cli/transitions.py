@@ -196,11 +196,10 @@ def rollback(
     def show(done: methods.RolledBack) -> Output:
         output = _indented(done)
         if done.dispatches:
-            ids = list(done.dispatches)
             _continue(
                 world,
                 output,
-                ["dispatch", "kill", "--if-running", "--quiet", *ids],
+                ["dispatch", "kill", "--if-running", "--quiet", *done.dispatches],
                 "processes of its dispatches",
             )
         return output

@@ -15,9 +15,12 @@ from msgspec import Struct
 from icd.core import events, runs
 from icd.core.events import Fact
 from icd.core.runs import Run
-from icd.core.state import Writer
+from icd.core.state import INT64, Writer
 
 WARNED, TOLD_EXCEEDED = 1, 2  # of `runs.budget_told`; the second includes the first
+
+# Sums stop here: whoever reports nonsense must not make every question about the run fail.
+MOST = INT64 - 1
 
 
 class Tokens(Struct, frozen=True):
@@ -27,7 +30,7 @@ class Tokens(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        return self.input_tokens + self.output_tokens
+        return min(MOST, self.input_tokens + self.output_tokens)
 
     @property
     def cache_ratio(self) -> int | float | None:
@@ -59,9 +62,11 @@ class Budget(Struct, frozen=True):
         return not self.exceeded and self.used * 100 >= self.budget * self.warn_pct
 
 
+# In halves: SQLite gives up where a sum does not fit into 64 bits.
 _TOKENS = """
-SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
-       coalesce(sum(cache_hits), 0)
+SELECT sum(input_tokens >> 32), sum(input_tokens & 0xffffffff),
+       sum(output_tokens >> 32), sum(output_tokens & 0xffffffff),
+       sum(cache_hits >> 32), sum(cache_hits & 0xffffffff)
 FROM dispatches WHERE run_id = ?
 """
 _TOLD = "UPDATE runs SET budget_told = ? WHERE id = ? AND budget_told < ?"
@@ -69,7 +74,9 @@ _TOLD = "UPDATE runs SET budget_told = ? WHERE id = ? AND budget_told < ?"
 
 def tokens(conn: sqlite3.Connection, run_id: str) -> Tokens:
     """Of all dispatches of a run; of an unknown run, zeros."""
-    return Tokens(*conn.execute(_TOKENS, (run_id,)).fetchone())
+    halves = [half or 0 for half in conn.execute(_TOKENS, (run_id,)).fetchone()]
+    sums = [(high << 32) + low for high, low in zip(halves[::2], halves[1::2], strict=True)]
+    return Tokens(*(min(MOST, each) for each in sums))
 
 
 def of_run(conn: sqlite3.Connection, run: Run) -> Budget | None:

@@ -109,7 +109,8 @@ def span(ms: int) -> str:
 
 
 def _require_stale(holder: Run, takeover_after_ms: int | None, *, now_ms: int) -> None:
-    if takeover_after_ms is None or now_ms - holder.updated_ms < takeover_after_ms:
+    silent_ms = max(0, now_ms - holder.updated_ms)  # if the clock went back, none that we know of
+    if takeover_after_ms is None or silent_ms < takeover_after_ms:
         raise RunTaken(taken(holder, now_ms=now_ms), run_id=holder.id)
 
 

@@ -13,6 +13,8 @@ from icd.core.vectors import MAX_DIMENSION
 Int = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
 Millionths = Annotated[int, Meta(ge=0, le=1_000_000)]
+# What somebody has counted elsewhere: as large as they may say.
+Amount = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 # The year 9999: the last one that RFC 3339 can show.
 Seconds = Annotated[int, Meta(ge=0, le=253_402_300_799)]
 Milliseconds = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
@@ -125,9 +127,9 @@ class Run(Row, tag="runs"):
     scope_id: str | None
     phases: str | None
     gates: str | None
-    token_budget: Annotated[int, Meta(ge=1, le=2**62)] | None
+    token_budget: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None
     budget_warn_pct: Annotated[int, Meta(ge=1, le=99)]
-    budget_told: Literal[0, 1, 2, 3]
+    budget_told: Literal[0, 1, 2]
     metadata: str | None
     actions: str | None
     session: str | None
@@ -198,12 +200,12 @@ class Dispatch(Row, tag="dispatches"):
     verdict_status: str | None
     verdict_summary: str | None
     error_message: str | None
-    turns: Count
-    commands: Count
-    messages: Count
-    input_tokens: Count
-    output_tokens: Count
-    cache_hits: Count | None
+    turns: Amount
+    commands: Amount
+    messages: Amount
+    input_tokens: Amount
+    output_tokens: Amount
+    cache_hits: Amount | None
     session: str | None
     created_at: Seconds
     created_ms: Milliseconds

@@ -13,17 +13,12 @@ Callers run these inside a transaction.
 """
 
 import sqlite3
-from typing import Annotated
 
-import msgspec
-from msgspec import Meta, structs
+from msgspec import structs
 
-from icd.core import names
+from icd.core import gates, names, payloads, phases
 from icd.core.dump_lines import Dispatch, Run, RunAgent, RunArtifact, RunSkip
-from icd.errors import UnreadableInput
-
-_Phase = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]+\Z")]
-_Chain = Annotated[list[_Phase], Meta(min_length=2)]
+from icd.errors import InvalidChain, InvalidGates, UnreadableInput
 
 _UPDATED_MS = "SELECT updated_ms FROM runs WHERE id = ?"
 _HOLDER = """
@@ -94,7 +89,7 @@ def _take_run(conn: sqlite3.Connection, line: Run, *, brought: set[str], now_ms:
     names.check_name(line.id)
     names.check_name(line.phase)
     names.check_scope(line.scope_id or "")
-    _check_chain(line.phases)
+    _check_texts(line)
     there = conn.execute(_UPDATED_MS, (line.id,)).fetchone()
     if there is not None and there[0] >= line.updated_ms:
         return False
@@ -136,11 +131,14 @@ def _require_run(conn: sqlite3.Connection, run_id: str) -> None:
         raise UnreadableInput(f"there is no run {names.shown(run_id)} before it")
 
 
-def _check_chain(phases: str | None) -> None:
-    """A chain that no run could have been created with would make every command on it fail."""
+def _check_texts(line: Run) -> None:
+    """What no run could have been created with would make every command on it fail."""
     try:
-        chain = msgspec.json.decode(phases, type=_Chain) if phases is not None else []
-    except msgspec.DecodeError as exc:
-        raise UnreadableInput(f"phases: {exc}") from exc
-    if len(set(chain)) < len(chain):
-        raise UnreadableInput("phases: there is a phase twice")
+        if line.phases is not None:
+            phases.parse(line.phases)
+        if line.gates is not None:
+            gates.parse(line.gates)
+    except (InvalidChain, InvalidGates) as exc:
+        raise UnreadableInput(exc.message) from exc
+    if line.actions is not None:
+        payloads.check(line.actions.encode())

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
-from icd.core import gate_rules, phases
+from icd.core import gate_rules, phases, runs
 from icd.core.gate_checks import CHECKS, Condition
 from icd.core.runs import Run
 from icd.errors import PhaseRefused, RunOver
@@ -51,9 +51,6 @@ class Verdict(Struct, frozen=True):
         return msgspec.json.encode(Evidence(self.evidence)).decode()
 
 
-_SKIPPED = "SELECT phase FROM run_skips WHERE run_id = ?"
-
-
 def evaluate(
     conn: sqlite3.Connection, run: Run, to_phase: str, *, priority: int, disabled: bool = False
 ) -> Verdict:
@@ -85,8 +82,7 @@ def next_phase(conn: sqlite3.Connection, run: Run) -> str:
     """Where an advance would take the run."""
     if run.status != "active":
         raise RunOver(f"run is in a terminal status ({run.status})")
-    skipped = {phase for (phase,) in conn.execute(_SKIPPED, (run.id,))}
-    found = phases.ahead(phases.chain(run), run.phase, skipped)
+    found = phases.ahead(phases.chain(run), run.phase, runs.skipped(conn, run.id))
     if found is None:
         raise RunOver("run is already in terminal phase")
     return found

@@ -46,18 +46,21 @@ WHERE run_id = ? AND run_id <> '' AND +source = 'phase' AND from_state = ?
 ORDER BY seq DESC LIMIT 1
 """
 
+_FROM_THE_END = """
+SELECT seq FROM events WHERE run_id = ? AND run_id <> '' AND +source = 'phase'
+ORDER BY seq DESC LIMIT 1 OFFSET ?
+"""
+
 
 def of_run(conn: sqlite3.Connection, run_id: str) -> list[PhaseEvent]:
     """The first events of a run, in their order."""
-    found: list[Event] = []
-    more, since = bool(run_id), 0
-    while more and len(found) < MOST:
-        wanted = Wanted(since=since, limit=MOST - len(found), run_id=run_id, source="phase")
-        page, more = events.page(conn, wanted)
-        more = more and bool(page)
-        since = page[-1].seq if page else 0
-        found += page
-    return [_phase_event(event) for event in found]
+    return _after(conn, run_id, 0)
+
+
+def newest_of_run(conn: sqlite3.Connection, run_id: str, *, limit: int) -> list[PhaseEvent]:
+    """The last ones, in their order."""
+    first = conn.execute(_FROM_THE_END, (run_id, limit - 1)).fetchone()
+    return _after(conn, run_id, first[0] - 1 if first else 0)
 
 
 def why_not_in(conn: sqlite3.Connection, run: Run, expected: str) -> str:
@@ -71,6 +74,18 @@ def why_not_in(conn: sqlite3.Connection, run: Run, expected: str) -> str:
     names += [f"pid {pid}"] if pid else []
     who = f" by {', '.join(names)}" if names else ""
     return f"{where}: {what} from {expected} to {to_phase} at {iso(at)}{who}"
+
+
+def _after(conn: sqlite3.Connection, run_id: str, since: int) -> list[PhaseEvent]:
+    found: list[Event] = []
+    more = bool(run_id)
+    while more and len(found) < MOST:
+        wanted = Wanted(since=since, limit=MOST - len(found), run_id=run_id, source="phase")
+        page, more = events.page(conn, wanted)
+        more = more and bool(page)
+        since = page[-1].seq if page else 0
+        found += page
+    return [_phase_event(event) for event in found]
 
 
 def _phase_event(event: Event) -> PhaseEvent:

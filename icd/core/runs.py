@@ -3,7 +3,7 @@
 Invariants
     - at most one active run of a project has the same scope; a run without a scope limits nobody;
     - a run that has ended never changes again, except that a completed one can be rolled back;
-    - `updated_ms` is its last sign of life: whatever is done for a run moves it.
+    - `updated_ms` is its last sign of life: whatever is done for an active run moves it.
 
 Callers run these inside a transaction.
 """
@@ -68,7 +68,8 @@ _MEANT = f"""
 {_COLUMNS} WHERE scope_id = ?
 ORDER BY status = 'active' DESC, created_ms DESC, rowid DESC LIMIT 1
 """
-_TOUCH = "UPDATE runs SET updated_at = ?, updated_ms = ? WHERE id = ?"
+_TOUCH = "UPDATE runs SET updated_at = ?, updated_ms = ? WHERE id = ? AND status = 'active'"
+_SKIPPED = "SELECT phase FROM run_skips WHERE run_id = ?"
 _HOLDER = f"{_COLUMNS} WHERE project_dir = ? AND scope_id = ? AND status = 'active'"
 _CURRENT = f"""
 {_COLUMNS} WHERE project_dir = ?1 AND status = 'active' AND (?2 IS NULL OR session = ?2)
@@ -143,8 +144,13 @@ def add(conn: sqlite3.Connection, run: Run) -> None:
 
 
 def touch(conn: sqlite3.Connection, run_id: str, *, now_ms: int) -> None:
-    """A sign of life."""
+    """A sign of life; what has ended shows none, though agents may still be noted for it."""
     conn.execute(_TOUCH, (now_ms // 1000, now_ms, run_id))
+
+
+def skipped(conn: sqlite3.Connection, run_id: str) -> set[str]:
+    """The phases that it passes over."""
+    return {phase for (phase,) in conn.execute(_SKIPPED, (run_id,))}
 
 
 def made(row: tuple[object, ...]) -> Run:

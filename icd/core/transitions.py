@@ -78,7 +78,6 @@ _SKIP = """
 INSERT INTO run_skips (run_id, phase, reason, created_at) VALUES (?, ?, ?, ?)
 ON CONFLICT (run_id, phase) DO UPDATE SET reason = excluded.reason
 """
-_SKIPPED = "SELECT phase FROM run_skips WHERE run_id = ?"
 
 
 def advance(
@@ -100,7 +99,7 @@ def advance(
     if if_phase is not None and run.phase != if_phase:
         return _stale(conn, run, if_phase)
     require_may(run, "advance")
-    to_phase = phases.ahead(chain, run.phase, skipped(conn, run.id))
+    to_phase = phases.ahead(chain, run.phase, runs.skipped(conn, run.id))
     if to_phase is None:
         raise RunOver("run is already in terminal phase")
     found = _judge(
@@ -196,10 +195,6 @@ def configure(
     _require_one(conn, _SET, {**compared, **kept, **changes, "now_ms": now_ms})
     reason = ", ".join(f"{name}={json.encode(value).decode()}" for name, value in changes.items())
     tell(conn, run, "set", reason=reason, actor=actor, now_ms=now_ms)
-
-
-def skipped(conn: sqlite3.Connection, run_id: str) -> set[str]:
-    return {phase for (phase,) in conn.execute(_SKIPPED, (run_id,))}
 
 
 def require_may(run: Run, what: str) -> None:

@@ -3,6 +3,8 @@
 Where it allowed what we do not, the newer row keeps what both claim:
     - of several active runs of a project with one scope, the others are abandoned;
     - of several rows with what is one id for us, one stays; a row without an id does not;
+    - a run in its last phase is completed, though a crash may have kept it from saying so: else it
+      could neither go on nor come to an end;
     - a chain of phases that no run could have been created with is the default chain;
     - an agent or artifact of a run that is not there is left out.
 
@@ -24,8 +26,9 @@ TABLES = ("runs", "run_agents", "run_artifacts", "dispatches")
 _EVENT_TABLES = ("phase_events", "dispatch_events", "interspect_events")
 
 _ENDED = {"completed", "cancelled", "failed"}
-_Phase = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]+\Z")]
-_Chain = Annotated[list[_Phase], Meta(min_length=2)]
+# The rules of icd/core/phases.py: what is taken over must come back from an export, too.
+_Phase = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,100}\Z")]
+_Chain = Annotated[list[_Phase], Meta(min_length=2, max_length=100)]
 
 
 def set_aside(conn: sqlite3.Connection) -> None:
@@ -72,25 +75,29 @@ def _claim(run: dict[str, object]) -> tuple[object, object]:
 
 
 def _run(row: Row, root: str) -> dict[str, object]:
-    status = row.text("status", "active")
     created = row.seconds("created_at")
+    updated = row.seconds("updated_at", created)
+    phase, chain = row.word("phase", "brainstorm"), _chain(row.text("phases"))
+    status, completed = row.text("status", "active"), row.seconds("completed_at") or None
+    if status == "active" and phase == _last(chain):
+        status, completed = "completed", completed or updated
     return {
         "id": row.word("id"),
         "project_dir": _project(row, root),
         "goal": row.text("goal"),
         "status": status if status in _ENDED | {"active"} else "failed",
-        "phase": row.word("phase", "brainstorm"),
+        "phase": phase,
         "complexity": row.number("complexity", 3, least=1, most=5),
         "force_full": row.number("force_full", 0) != 0,
         "auto_advance": row.number("auto_advance", 1) != 0,
         "scope_id": row.word("scope_id") or None,
-        "phases": _chain(row.text("phases")),
+        "phases": chain,
         "token_budget": row.number("token_budget") or None,
         "budget_warn_pct": row.number("budget_warn_pct", 80, least=1, most=99),
         "metadata": row.text("metadata") or None,
         "created_at": created,
-        "updated_at": row.seconds("updated_at", created),
-        "completed_at": row.seconds("completed_at") or None,
+        "updated_at": updated,
+        "completed_at": completed,
     }
 
 
@@ -108,6 +115,10 @@ def _chain(text: str) -> str | None:
     except msgspec.DecodeError:
         return None
     return text if len(set(chain)) == len(chain) else None
+
+
+def _last(chain: str | None) -> str:
+    return "done" if chain is None else msgspec.json.decode(chain, type=_Chain)[-1]
 
 
 def _bring_skips(conn: sqlite3.Connection, runs: set[str]) -> None:

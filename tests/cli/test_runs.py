@@ -12,6 +12,7 @@ from icd.db.paths import Where
 from icd.rpc import methods
 from icd.rpc.dispatch import run_batch
 from icd.rpc.method import Call
+from icd.rpc.methods import runs as methods_of_runs
 from tests.conftest import NOW_MS
 
 RULES = b'[{"from":"plan","to":"work","checks":[{"check":"artifact_exists","phase":"plan"}]}]'
@@ -140,6 +141,14 @@ def test_a_goal_of_several_lines_is_one_line_of_a_list(stdout, ic):
 
     assert stdout("run", "list") == f"{made}\tactive\tbrainstorm\tone two\n"
     assert json.loads(stdout("run", "list", "--json"))[0]["goal"] == "one\n\ttwo"
+
+
+def test_a_goal_is_printed_as_it_was_written(stdout, ic):
+    run = ic("run", "create", "--goal= two  spaces ").stdout.decode().strip()
+
+    assert stdout("run", "list") == f"{run}\tactive\tbrainstorm\t two  spaces \n"
+    assert "Goal:        two  spaces \n" in stdout("run", "status", run)
+    assert "Goal:        two  spaces \n" in stdout("run", "snapshot", run)
 
 
 @pytest.mark.parametrize("given", [".", "", "..", "../project", "link"])
@@ -462,3 +471,63 @@ def test_a_project_that_cannot_be_meant_is_refused(given):
 
     with pytest.raises(Exception, match="project"):
         method.check(method.params(goal="g", project=given))
+
+
+# --- what somebody else has stored ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["gates", "actions", "phases"])
+def test_what_is_no_json_in_the_database_does_not_make_the_answer_unreadable(
+    created, stdout, conn, column
+):
+    run = created()
+    with conn:
+        conn.execute(f"UPDATE runs SET {column} = '[oops'")
+
+    shown = json.loads(stdout("run", "status", run, "--json"))
+    (listed,) = json.loads(stdout("run", "list", "--json"))
+    snapshot = json.loads(stdout("run", "snapshot", run, "--json"))
+
+    assert shown["id"] == listed["id"] == snapshot["run"]["id"] == run
+    assert column not in shown.keys() | listed.keys() | snapshot["run"].keys()
+
+
+def test_a_list_that_is_cut_says_so_unless_a_length_was_asked_for(ic, created, monkeypatch):
+    monkeypatch.setattr(methods_of_runs, "LIMIT", 2)
+    for _ in range(3):
+        created()
+
+    cut, asked_for = ic("run", "list"), ic("run", "list", "--limit=2")
+
+    assert len(cut.stdout.splitlines()) == len(asked_for.stdout.splitlines()) == 2
+    assert b"only the newest 2 are shown; see --limit" in cut.stderr
+    assert asked_for.stderr == b""
+
+
+# --- which project --------------------------------------------------------------------------
+
+
+def test_a_link_is_followed_before_what_stands_behind_it(project, created, stdout, tmp_path):
+    (project / "sub").mkdir()
+    (tmp_path / "link").symlink_to(project / "sub")
+    run = created()
+
+    found = [
+        stdout("run", *words, f"--project={tmp_path}/link/..")
+        for words in (["current"], ["list"], ["snapshot", "--current"])
+    ]
+
+    assert [run in text for text in found] == [True, True, True]
+
+
+def test_a_project_whose_path_is_no_text_is_one_from_everywhere_below(project, created, stdout):
+    odd = os.fsdecode(os.path.join(os.fsencode(project), b"odd\xff"))
+    os.makedirs(f"{odd}/.git")
+    os.makedirs(f"{odd}/sub")
+    run = created(cwd=odd)
+
+    below = stdout("run", "current", cwd=f"{odd}/sub").strip()
+
+    assert below == run
+    assert stdout("run", "list", "--project=..", cwd=f"{odd}/sub").startswith(run)
+    assert stdout("run", "snapshot", "--current", cwd=f"{odd}/sub").split()[1] == run

@@ -64,7 +64,7 @@ def test_a_person_can_read_it(busy, stdout, home):
 
 
 def test_of_many_rows_a_person_sees_the_newest(conn, stdout):
-    rows.run(conn, status="cancelled", goal="one\n  two\n")
+    rows.run(conn, status="cancelled", goal="one\n\ttwo")
     for number in range(12):
         rows.artifact(conn, "run00001", "planned", f"artif{number:03}")
 
@@ -85,7 +85,6 @@ def test_a_script_gets_everything_with_the_originals_field_names(busy, stdout, h
     ]  # fmt: skip
     assert found["run"] == {
         "auto_advance": True,
-        "auto_spawn": False,
         "budget_warn_pct": 80,
         "complexity": 3,
         "created_at": rows.NOW,

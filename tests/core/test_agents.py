@@ -80,3 +80,13 @@ def test_what_is_noted_about_an_agent_is_a_sign_of_life_of_its_run(conn, add):
     assert added_ms == NOW
     assert runs.require(conn, "run00001").updated_ms == NOW + 1
     assert runs.require(conn, "run00002").updated_ms == rows.NOW * 1000
+
+
+@pytest.mark.parametrize("status", ["completed", "cancelled", "failed", "abandoned"])
+def test_a_run_that_has_ended_does_not_come_to_life_by_a_note_about_its_agents(conn, add, status):
+    rows.run(conn, status=status)
+    before = runs.require(conn, "run00001")
+
+    agents.update(conn, add(), "completed", now_ms=NOW + 1)
+
+    assert runs.require(conn, "run00001") == before

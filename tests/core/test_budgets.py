@@ -59,6 +59,19 @@ def test_a_dispatch_that_only_shares_the_scope_does_not_count(conn):
     assert budgets.tokens(conn, "run00001") == Tokens(0, 0, 0)
 
 
+def test_sums_that_no_column_can_hold_stop_at_the_largest_number(conn, use, check):
+    rows.run(conn, token_budget=100)
+    for dispatch in ("d1", "d2", "d3"):
+        use(2**62, 2**63 - 1, 2**40 + 1, dispatch=dispatch)
+
+    found = budgets.tokens(conn, "run00001")
+
+    assert found == Tokens(2**63 - 1, 2**63 - 1, 3 * (2**40 + 1))
+    assert found.total == 2**63 - 1
+    assert check().exceeded
+    assert told(conn) == ["exceeded"]
+
+
 @pytest.mark.parametrize(
     ("tokens_in", "cache", "ratio"),
     [(0, 0, None), (0, 5, 0), (75, 25, 25), (100, 0, 0), (2, 1, 100 / 3)],

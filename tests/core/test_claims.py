@@ -115,6 +115,15 @@ def test_a_clock_that_went_back_takes_nothing_over(create):
         create(scope_id="b", takeover_after_ms=1, now_ms=NOW_MS - MINUTE)
 
 
+def test_whoever_waits_for_nothing_takes_over_whatever_the_clock_says(conn, create):
+    old = create(scope_id="b")
+
+    new = create(scope_id="b", takeover_after_ms=0, now_ms=NOW_MS - MINUTE)
+
+    assert runs.require(conn, old.id).status == "abandoned"
+    assert runs.holder(conn, new.project_dir, "b") == new
+
+
 def test_a_takeover_is_recorded_with_its_reason_and_the_new_run(conn, create):
     old = create(scope_id="b")
 

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from icd.core import dumps, processes, runs
 from icd.core.dump_lines import Line
-from icd.errors import InvalidName, UnreadableInput
+from icd.errors import InvalidName, InvalidPayload, UnreadableInput
 from tests.core.run_lines import AGENT, ALL, ARTIFACT, DISPATCH, NOW, RUN, SKIP
 
 LATER = NOW + 5000
@@ -203,8 +203,33 @@ def test_a_name_that_nobody_could_have_given_is_refused(conn, line):
 
 @pytest.mark.parametrize("chain", ["", "{", "[]", '["a"]', '["a","a"]', '["a b","c"]', "[1,2]"])
 def test_a_chain_that_no_run_could_have_been_created_with_is_refused(conn, chain):
-    with pytest.raises(UnreadableInput, match="phases: "):
+    with pytest.raises(UnreadableInput, match="parse phase chain: "):
         take(conn, structs.replace(RUN, phases=chain))
+
+
+def test_rules_that_no_run_could_have_been_created_with_are_refused(conn):
+    with pytest.raises(UnreadableInput, match="gate rules: not a JSON array"):
+        take(conn, structs.replace(RUN, gates="{}"))
+
+
+def test_actions_that_are_not_json_are_refused(conn):
+    with pytest.raises(InvalidPayload):
+        take(conn, structs.replace(RUN, actions="{bad"))
+
+
+def test_the_largest_numbers_that_can_be_given_come_back(conn):
+    largest = 2**63 - 1
+    run = structs.replace(RUN, token_budget=largest)
+    dispatch = structs.replace(
+        DISPATCH, turns=largest, input_tokens=largest, output_tokens=largest, cache_hits=largest
+    )
+
+    for line in (run, dispatch):
+        read = msgspec.json.decode(msgspec.json.encode(line), type=Line)
+        take(conn, read)
+
+    assert rows(conn, "runs") == [row(run)]
+    assert rows(conn, "dispatches") == [row(dispatch)]
 
 
 WRONG = [

@@ -140,7 +140,7 @@ def test_skips_of_the_phases_since_are_forgotten_and_those_ahead_are_not(conn, a
     done = back(run, "a")
 
     assert done.skips == ["b"]
-    assert transitions.skipped(conn, run.id) == {"c"}
+    assert runs.skipped(conn, run.id) == {"c"}
 
 
 @pytest.mark.parametrize("phase", ["b", "c", "d", "x"])

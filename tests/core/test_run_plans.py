@@ -11,7 +11,7 @@ INDEXES = {
     "runs_by_age": runs._LIST,
     "autoindex_runs": transitions._MOVE,
     "autoindex_runs_1": transitions._SET,
-    "run_skips": transitions._SKIPPED,
+    "run_skips": runs._SKIPPED,
     "events_by_run": histories._LAST_MOVE,
     "run_artifacts_by_phase": rollbacks._MARK,
     "PRIMARY KEY (run_id=? AND phase=?)": rollbacks._UNSKIP,

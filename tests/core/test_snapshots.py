@@ -4,11 +4,10 @@ import re
 
 import pytest
 
-from icd.core import agents, artifacts, budgets, events, snapshots, statusline
+from icd.core import agents, artifacts, budgets, events, histories, runs, snapshots, statusline
 from icd.core.budgets import Budget, Tokens
 from icd.core.events import Fact
 from icd.core.state import Writer
-from icd.errors import RunNotFound
 from tests import rows
 
 NOW = rows.NOW * 1000
@@ -23,6 +22,10 @@ def happen(conn):
     return appended
 
 
+def read(conn):
+    return snapshots.read(conn, runs.require(conn, "run00001"))
+
+
 def test_everything_of_a_run_is_in_it_and_nothing_of_another(conn, happen):
     for run_id in ("run00001", "run00002"):
         rows.run(conn, run_id, phase="executing", token_budget=100)
@@ -32,7 +35,7 @@ def test_everything_of_a_run_is_in_it_and_nothing_of_another(conn, happen):
         happen(run_id=run_id, from_state="planned", to_state="executing")
     conn.execute("UPDATE dispatches SET input_tokens = 90, output_tokens = 5, cache_hits = 7")
 
-    found = snapshots.read(conn, "run00001")
+    found = read(conn)
 
     assert found.run.id == "run00001"
     assert [agent.id for agent in found.agents] == ["agent-run00001"]
@@ -48,11 +51,6 @@ def test_everything_of_a_run_is_in_it_and_nothing_of_another(conn, happen):
     assert found.cut == []
 
 
-def test_an_unknown_run_has_no_snapshot(conn):
-    with pytest.raises(RunNotFound, match="not found: nobody"):
-        snapshots.read(conn, "nobody")
-
-
 def test_the_history_is_that_of_the_phase_in_order_with_its_gates(conn, happen):
     rows.run(conn)
     happen("block", payload='{"gate_result":"fail","gate_tier":"hard"}', reason="why")
@@ -60,12 +58,12 @@ def test_the_history_is_that_of_the_phase_in_order_with_its_gates(conn, happen):
     happen("advance", payload='{"gate_result":7}')
     happen("advance", payload="[1]")
 
-    found = snapshots.read(conn, "run00001").history
+    found = read(conn).history
 
     assert [(move.event_type, move.gate_result, move.gate_tier) for move in found] == [
         ("block", "fail", "hard"),
-        ("advance", "", ""),
-        ("advance", "", ""),
+        ("advance", None, None),
+        ("advance", None, None),
     ]
     assert found[0].reason == "why"
 
@@ -74,7 +72,7 @@ def test_the_gate_is_that_of_the_way_past_skipped_phases(conn):
     rows.run(conn, phase="review")
     rows.skip(conn, "run00001", "polish")
 
-    gate = snapshots.read(conn, "run00001").gate
+    gate = read(conn).gate
 
     assert (gate.to_phase, gate.result, gate.tier) == ("reflect", "fail", "soft")
     assert '"verdict_exists"' in gate.evidence
@@ -87,7 +85,7 @@ def test_the_gate_is_that_of_the_way_past_skipped_phases(conn):
 def test_a_run_that_goes_nowhere_has_no_gate(conn, columns):
     rows.run(conn, **columns)
 
-    assert snapshots.read(conn, "run00001").gate is None
+    assert read(conn).gate is None
 
 
 def test_of_very_much_the_newest_is_shown_and_that_there_is_more(conn, happen, monkeypatch):
@@ -99,7 +97,7 @@ def test_of_very_much_the_newest_is_shown_and_that_there_is_more(conn, happen, m
         rows.artifact(conn, "run00001", "planned", f"artifact{number}")
         rows.dispatch(conn, "run00001", None, f"dispatch{number}")
 
-    found = snapshots.read(conn, "run00001")
+    found = read(conn)
 
     assert [move.reason for move in found.history] == ["1", "2"]
     assert [agent.id for agent in found.agents] == ["agent1", "agent2"]
@@ -108,22 +106,11 @@ def test_of_very_much_the_newest_is_shown_and_that_there_is_more(conn, happen, m
     assert found.cut == ["events", "agents", "artifacts", "dispatches"]
 
 
-def test_the_current_run_is_the_newest_active_one_of_the_project(conn):
-    rows.run(conn, "run00001", created_ms=NOW)
-    rows.run(conn, "run00002", created_ms=NOW + 1)
-    rows.run(conn, "run00003", created_ms=NOW + 2, status="completed")
-    rows.run(conn, "run00004", created_ms=NOW + 3, project_dir="/other")
-
-    assert snapshots.current(conn, "/project") == "run00002"
-    assert snapshots.current(conn, "/other") == "run00004"
-    assert snapshots.current(conn, "/nowhere") is None
-
-
 def test_rules_that_cannot_be_read_keep_nobody_from_seeing_the_rest(conn):
     rows.run(conn, phases='["brainstorm","done"]', gates="[7]")
     rows.agent(conn, "run00001", "agent001")
 
-    found = snapshots.read(conn, "run00001")
+    found = read(conn)
 
     assert (found.gate.result, found.gate.tier, found.gate.to_phase) == ("unknown", "none", "done")
     assert found.gate.error
@@ -138,9 +125,7 @@ def test_rules_that_cannot_be_read_keep_nobody_from_seeing_the_rest(conn):
         (artifacts._OF_RUN, "run_artifacts_by_phase (run_id=?)"),
         (artifacts._ORIGINS, "run_artifacts_by_phase (run_id=?)"),
         (budgets._TOKENS, "dispatches_by_run (run_id=?)"),
-        (snapshots._HISTORY, "events_by_run (run_id=?)"),
-        (snapshots._DISPATCHES, "dispatches_by_run (run_id=?)"),
-        (snapshots._CURRENT, "runs_by_project (project_dir=?)"),
+        (histories._FROM_THE_END, "events_by_run (run_id=?)"),
         (statusline._RUN, "runs_by_project (project_dir=?)"),
     ],
 )

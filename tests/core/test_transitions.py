@@ -122,7 +122,7 @@ def test_only_phases_ahead_but_the_last_are_skipped(conn, own, told, phase, why)
         transitions.skip(conn, own.id, phase, reason="r", actor=ME, now_ms=LATER)
 
     assert [event[0] for event in told(own)] == ["advance"]
-    assert transitions.skipped(conn, own.id) == set()
+    assert runs.skipped(conn, own.id) == set()
 
 
 def test_a_phase_that_is_skipped_twice_is_skipped_with_the_last_reason(conn, own):

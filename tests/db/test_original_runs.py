@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from icd import procfs
-from icd.core import dumps, processes, runs
+from icd.core import dumps, phases, processes, runs
 from icd.core.dump_lines import Dispatch, Line, Run, RunAgent, RunArtifact, RunSkip
 from icd.db import migrate
 from tests.data import original
@@ -193,14 +193,41 @@ def test_of_two_runs_of_one_second_the_later_row_is_the_newer_one(brought):
     assert column(conn, "runs", "status") == ["active", "abandoned"]
 
 
+def chain_of(*names):
+    return msgspec.json.encode(names).decode()
+
+
+LONGEST = chain_of(*(f"{n:0{phases.NAME_CHARACTERS}}" for n in range(phases.MOST)))
+
+
 @pytest.mark.parametrize(
     "chain",
-    ["", "{", "[]", '["a"]', '["a", "a"]', '["a", 1]', '["a", "b c"]', '{"a": "b"}', "[" * 99_999],
-)
+    [
+        "", "{", "[]", '["a"]', '["a", "a"]', '["a", 1]', '["a", "b c"]', '{"a": "b"}',
+        "[" * 99_999, chain_of("a", "b" * (phases.NAME_CHARACTERS + 1)),
+        chain_of(*map(str, range(phases.MOST + 1))),
+    ],
+)  # fmt: skip
 def test_a_chain_that_no_run_could_have_been_created_with_is_the_default_one(brought, chain):
     conn = brought(run(phases=chain))
 
     assert runs.require(conn, "r1").phases is None
+
+
+def test_the_longest_chain_that_a_run_can_have_is_taken_over(brought):
+    conn = brought(run(phases=LONGEST))
+
+    assert len(phases.chain(runs.require(conn, "r1"))) == phases.MOST
+
+
+@pytest.mark.parametrize(
+    "phases_of_it", [{"phase": "done"}, {"phase": "b", "phases": '["a", "b"]'}]
+)
+def test_a_run_that_only_failed_to_say_that_it_is_completed_is(brought, phases_of_it):
+    conn = brought(run(status="active", scope_id="bead", updated_at=NOW_S + 7, **phases_of_it))
+
+    found = runs.require(conn, "r1")
+    assert (found.status, found.completed_at) == ("completed", NOW_S + 7)
 
 
 def test_a_status_that_we_do_not_know_is_a_failure(brought):

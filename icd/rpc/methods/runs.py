@@ -4,32 +4,23 @@ import os
 from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType, field
+from msgspec import Meta, Raw, field
 
-from icd.core import claims, gates, histories, names, payloads, phases, processes, runs, transitions
+from icd.core import claims, gates, histories, names, payloads, phases, runs, transitions
 from icd.core.claims import Wanted
 from icd.core.histories import PhaseEvent
-from icd.core.names import iso
-from icd.core.processes import Liveness
-from icd.core.runs import Run
 from icd.core.state import INT64, Writer
-from icd.errors import (
-    BadPath,
-    InvalidParams,
-    InvalidPayload,
-    PayloadTooLarge,
-    SecretRefused,
-    UnknownPhase,
-)
+from icd.errors import BadPath, InvalidParams, InvalidPayload, PayloadTooLarge, SecretRefused
 from icd.rpc import projects
 from icd.rpc.method import Context, Method, Params, no_rows
-from icd.rpc.methods import budgets, snapshots
+from icd.rpc.methods import budgets, run_documents, snapshots
 from icd.rpc.methods import transitions as moving
 from icd.rpc.methods.events import NOTHING
+from icd.rpc.methods.run_documents import Document
 from icd.rpc.methods.state import Milliseconds
 from icd.rpc.results import Result
 
-# Runs in one answer.
+# Runs in one answer, at most and if nothing is said.
 MOST = 10_000
 LIMIT = 1000
 
@@ -63,7 +54,7 @@ class List(Params):
     status: str | None = None
     scope_id: str | None = None
     project: str | None = None
-    limit: Limit = LIMIT
+    limit: Limit | None = None
 
 
 class Current(Params):
@@ -81,37 +72,6 @@ class Created(Result):
     id: str
     phase: str
     took_over: str | None = None
-
-
-class Document(Result):
-    """A run as everybody is shown it."""
-
-    id: str
-    project_dir: str
-    goal: str
-    status: str
-    phase: str
-    complexity: int
-    force_full: bool
-    auto_advance: bool
-    created_at: int
-    created_at_iso: str
-    updated_at: int
-    updated_at_iso: str
-    completed_at: int | None = None
-    completed_at_iso: str | None = None
-    scope_id: str | None = None
-    phases: list[str] | None = None
-    gates: Raw | UnsetType = UNSET
-    token_budget: int | None = None
-    budget_warn_pct: int | None = None
-    metadata: str | None = None
-    actions: Raw | UnsetType = UNSET
-    auto_spawn: bool = False
-    session: str | None = None
-    owner_pid: int | None = None
-    owner_liveness: Liveness | None = None
-    skipped: list[str] = field(default_factory=list)
 
 
 class Found(Result):
@@ -151,19 +111,18 @@ def create(ctx: Context, p: Create) -> Created:
 
 
 def status(ctx: Context, p: Status) -> Document:
-    run = runs.require(ctx.conn, p.run_id)
-    found = document(run)
-    found.owner_liveness = None if run.owner is None else processes.liveness(run.owner)
-    found.skipped = sorted(transitions.skipped(ctx.conn, run.id))
-    return found
+    return run_documents.in_full(ctx.conn, runs.require(ctx.conn, p.run_id))
 
 
 def list_(ctx: Context, p: List) -> list[Document]:
     project = None if p.project is None else projects.meant(ctx, p.cwd, p.project)
+    limit = p.limit or LIMIT
     found = runs.newest(
-        ctx.conn, status=p.status, scope_id=p.scope_id, project_dir=project, limit=p.limit
+        ctx.conn, status=p.status, scope_id=p.scope_id, project_dir=project, limit=limit + 1
     )
-    return [document(run) for run in found]
+    if p.limit is None and len(found) > limit:
+        ctx.warnings.append(f"only the newest {limit} are shown; see --limit")
+    return [run_documents.document(run) for run in found[:limit]]
 
 
 def current(ctx: Context, p: Current) -> Found:
@@ -177,45 +136,10 @@ def current(ctx: Context, p: Current) -> Found:
 
 
 def events(ctx: Context, p: Events) -> list[PhaseEvent]:
-    return histories.of_run(ctx.conn, p.run_id)
-
-
-def document(run: Run) -> Document:
-    has_budget = run.token_budget is not None
-    return Document(
-        id=run.id,
-        project_dir=run.project_dir,
-        goal=run.goal,
-        status=run.status,
-        phase=run.phase,
-        complexity=run.complexity,
-        force_full=run.force_full,
-        auto_advance=run.auto_advance,
-        created_at=run.created_at,
-        created_at_iso=iso(run.created_at),
-        updated_at=run.updated_at,
-        updated_at_iso=iso(run.updated_at),
-        completed_at=run.completed_at,
-        completed_at_iso=None if run.completed_at is None else iso(run.completed_at),
-        scope_id=run.scope_id,
-        phases=_own_phases(run),
-        gates=UNSET if run.gates is None else Raw(run.gates),
-        token_budget=run.token_budget,
-        budget_warn_pct=run.budget_warn_pct if has_budget else None,
-        metadata=run.metadata,
-        actions=UNSET if run.actions is None else Raw(run.actions),
-        auto_spawn=run.auto_spawn,
-        session=run.session,
-        owner_pid=run.owner_pid,
-    )
-
-
-def _own_phases(run: Run) -> list[str] | None:
-    """What cannot be read must not keep anybody from seeing the rest."""
-    try:
-        return None if run.phases is None else list(phases.chain(run))
-    except UnknownPhase:
-        return None
+    found = histories.of_run(ctx.conn, p.run_id)
+    if len(found) == histories.MOST:
+        ctx.warnings.append(f"there may be more than these {histories.MOST}; see 'events tail'")
+    return found
 
 
 def check_create(p: Create) -> None:

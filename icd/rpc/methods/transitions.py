@@ -139,8 +139,8 @@ def rollback(ctx: Context, p: Rollback) -> RolledBack:
         marked_artifacts=done.artifacts,
         failed_agents=done.agents,
         cancelled_dispatches=len(done.dispatches),
-        dispatches=list(done.dispatches),
-        cleared_skips=list(done.skips),
+        dispatches=done.dispatches,
+        cleared_skips=done.skips,
     )
 
 
