@@ -46,7 +46,7 @@ $(WHEEL_INSTALLED): $(INSTALLED) $(SOURCES)
 
 $(PACKAGES)/.fetched: $(INSTALLED)
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check -d $(PACKAGES) -c requirements.txt \
-	    aiosqlite anyio click msgspec hatchling editables pip
+	    aiosqlite anyio click msgspec numpy hatchling editables pip
 	@touch $@
 
 $(DOORS)/.made: $(INSTALLED) $(KEYHOLE)
