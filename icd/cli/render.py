@@ -1,16 +1,24 @@
 """How results look: plain lines for scripts and people, or the original's JSON style."""
 
 import os
+import re
 from collections.abc import Sequence
 
 import msgspec
 
 from icd.cli.invocation import Output
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
 
 def text(*lines: str, exit_code: int = 0) -> Output:
     text = "".join(f"{line}\n" for line in lines)
     return Output(exit_code, text.encode("utf-8", "surrogateescape"))  # paths as they are
+
+
+def one_line(text: str) -> str:
+    """What others wrote, as a column: no tab or line break of theirs makes another one."""
+    return _CONTROL.sub(" ", text)
 
 
 def relative(path: str, cwd: str) -> str:

@@ -15,14 +15,12 @@ import math
 import sqlite3
 import struct
 from operator import mul
-from typing import Literal
 
 from msgspec import Struct
 
 from icd.core import weights
+from icd.core.discoveries import Status
 from icd.core.profiles import Profile
-
-Status = Literal["new", "scored", "proposed", "promoted", "dismissed"]
 
 MAX_LIMIT = 1000
 # So many are compared, those with the highest scores: others wait while it is done.

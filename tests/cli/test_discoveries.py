@@ -35,6 +35,16 @@ def test_a_title_is_one_column_whatever_it_holds(stdout):
     assert json.loads(stdout("discovery", "status", name, "--json"))["title"] == "a\tb\n\nc"
 
 
+def test_a_title_is_one_column_wherever_it_is_shown(stdout):
+    one = {"v": vector(1.0)}
+    stdout(*SUBMIT[:4], "--title=a\tb\nc", "--embedding=@v", files=one)
+
+    shown = [stdout("discovery", "list"), stdout("discovery", "rank")]
+    shown.append(stdout("discovery", "search", "--embedding=@v", files=one))
+
+    assert [(text.count("\n"), text.split("\t")[2]) for text in shown] == [(1, "a b c")] * 3
+
+
 def test_what_could_end_a_script_element_is_escaped(stdout):
     name = stdout(*SUBMIT[:4], "--title=<b>&").strip()
 
