@@ -144,7 +144,7 @@ def test_only_a_discovery_with_an_embedding_can_be_resembled(several):
         searches.question(several, Wanted(like="mute"), config.DEFAULTS)
 
 
-def test_a_deadline_ends_a_search_without_a_result(several):
+def test_finding_6_a_deadline_ends_a_search_without_a_result(several):
     def over():
         raise DeadlineExceeded("over")
 
@@ -289,7 +289,9 @@ def test_a_row_that_is_gone_is_left_out_of_what_is_fetched(several):
     assert [(row.id, row.similarity, row.title) for row in rows] == [("new", 0.5, "About new")]
 
 
-def test_the_memory_of_a_direct_search_does_not_grow_with_what_is_searched(conn, monkeypatch):
+def test_finding_6_the_memory_of_a_direct_search_does_not_grow_with_what_is_searched(
+    conn, monkeypatch
+):
     monkeypatch.setattr(searches, "PAGE_BYTES", 16 * 1024)
     rows = np.random.default_rng(4).standard_normal((3000, 256)).astype("<f4")
     conn.execute("BEGIN")
