@@ -163,10 +163,11 @@ def decay(world: World, *, rate: float, min_age: int, every: int, min_floor: flo
     A discovery decays at most once in --every, so that two of these at once do what one does.
     Its factor never falls below --min-floor; a new score starts without decay.
     What was promoted or dismissed does not decay.
+    A daily job is never on time to the second: it says --every=20h.
 
     \b
     Examples:
-      icctl discovery decay --rate=0.1
+      icctl discovery decay --rate=0.1 --every=20h
       icctl discovery decay --rate=0.05 --min-age=7d --every=12h --min-floor=0.2
     """
 

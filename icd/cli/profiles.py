@@ -85,7 +85,7 @@ def rank(world: World, *, source: str | None, status: str | None, limit: int) ->
       icctl discovery rank --limit=5
       icctl discovery rank --source=arxiv --status=new --json
     """
-    wanted = {"limit": limit, "source": source, "status": status}
+    wanted = {"limit": limit, "source": source or None, "status": status}
     params = msgspec.convert(wanted, methods.Rank)
 
     def show(found: list[methods.Ranked]) -> Output:

@@ -61,7 +61,7 @@ def search(
         {
             "embedding": vector,
             "like": like,
-            "source": source,
+            "source": source or None,  # as from an unset variable
             "tier": tier,
             "status": status,
             "include_dismissed": include_dismissed,

@@ -13,7 +13,14 @@ from icd.core import names, payloads, submissions, tiers, vectors
 from icd.core.discoveries import Told
 from icd.core.submissions import Outcome, Submission, Verdict
 from icd.db import files
-from icd.errors import DuplicateDiscovery, IcError, InvalidName, InvalidVector, UnreadableInput
+from icd.errors import (
+    DuplicateDiscovery,
+    IcError,
+    InvalidName,
+    InvalidVector,
+    PayloadTooLarge,
+    UnreadableInput,
+)
 from icd.rpc import lines
 from icd.rpc.method import Context, Method, Params, no_rows
 from icd.rpc.results import Result
@@ -211,6 +218,11 @@ def _check(given: Submission) -> None:
     names.check_name(given.source_id)
     if not given.title.strip():
         raise InvalidName("the title is empty", hint="is the variable that holds it unset?")
+    for text in (given.title, given.summary, given.url):  # a command line is no JSON to be judged
+        if len(text) > payloads.STRING_BYTES:
+            raise PayloadTooLarge(
+                f"a text of {len(text)} characters is too long (max {payloads.STRING_BYTES})"
+            )
     if given.embedding is not None:
         vectors.parse(given.embedding)
 
