@@ -137,6 +137,30 @@ def test_finding_1_nobody_inserts_between_the_search_and_the_insertion(
     assert [row.id for row in discoveries.listed(conn, Wanted(limit=9))] == [answer.result.id]
 
 
+@pytest.mark.parametrize("verb", ["submit", "search"])
+def test_finding_6_nobody_waits_for_the_lock_while_numpy_is_loaded(
+    verb: str, initialized: Path
+) -> None:
+    (initialized / "v").write_bytes(vector(1.0, 0.5))
+    submitted = ["--source=s", "--source-id=1", "--title=t", "--dedup-threshold=0.9"]
+    words = ["discovery", verb, "--embedding=@v", *(submitted if verb == "submit" else [])]
+    lock = initialized / ".clavain" / "intercore.db.lock"
+
+    def loaded() -> bool:
+        maps = [Path("/proc", pid, "maps") for pid in holders(lock)]
+        return any("_multiarray_umath" in text.read_text() for text in maps)
+
+    with lock.open("rb") as held, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = pool.submit(icctl, *words, "--timeout=40s", cwd=initialized, env=DIRECT)
+        try:
+            until(loaded)
+        finally:
+            fcntl.flock(held, fcntl.LOCK_UN)
+
+    assert done.result().returncode == 0
+
+
 # --- 2: the gate of a promotion, and the promotion --------------------------------------------
 
 

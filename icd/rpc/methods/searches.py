@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from icd.core import searches, tiers, vectors
+from icd.core import arrays, searches, tiers, vectors
 from icd.core.discoveries import Status
 from icd.core.searches import MAX_LIMIT, Found, Mark, Question, Wanted
 from icd.core.tiers import Tier
@@ -155,4 +155,14 @@ ASK = Method("search.ask", Asking, Seen, ask)
 PAGE = Method("search.page", Paging, Seen, page)
 FETCH = Method("search.fetch", Fetching, Seen, fetch)
 
-METHODS = [Method("discovery.search", Search, list[Match], search, check=check_search, apart=True)]
+METHODS = [
+    Method(
+        "discovery.search",
+        Search,
+        list[Match],
+        search,
+        check=check_search,
+        apart=True,
+        warm_up=lambda _: arrays.load(),
+    )
+]

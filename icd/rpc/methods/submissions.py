@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from icd.core import names, payloads, submissions, tiers, vectors
+from icd.core import arrays, names, payloads, submissions, tiers, vectors
 from icd.core.discoveries import Told
 from icd.core.submissions import Outcome, Submission, Verdict
 from icd.db import files
@@ -227,6 +227,11 @@ def _check(given: Submission) -> None:
         vectors.parse(given.embedding)
 
 
+def warm_up(p: Submit | SubmitFile) -> None:
+    if p.dedup_threshold:
+        arrays.load()
+
+
 METHODS = [
     Method(
         "discovery.submit",
@@ -237,6 +242,7 @@ METHODS = [
         writes=True,
         touches=no_rows,
         appends=True,
+        warm_up=warm_up,
     ),
     # A second attempt finds what the first has stored, so there is no effect to keep.
     Method(
@@ -250,5 +256,6 @@ METHODS = [
         touches=no_rows,
         appends=True,
         local=True,
+        warm_up=warm_up,
     ),
 ]
