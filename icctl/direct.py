@@ -125,6 +125,8 @@ def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
     given = config.from_environment(os.environ)
     settings = config.load(config.user_file(home), config.project_file(path), given)
     database = Database(path, settings)
+    if call.method.warm_up is not None:
+        call.method.warm_up(call.params)
     (answer,) = run_batch(database, [call], clock=Clock(), close=True)
     if call.method.appends and answer is not None and answer.error is None:
         owed[path] = settings

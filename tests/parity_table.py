@@ -211,7 +211,7 @@ INIT = run("init")
 TOPIC = b"\0\0\x80?\0\0\0\0"  # 1, 0
 
 
-def _discoveries_file(project: Path) -> None:
+def _exported(project: Path) -> None:
     """A file of `icctl export` with two discoveries, one of them dismissed."""
     found = Discovery(
         "disc1", "arxiv", "1", "On Rust", "and <SQLite>", "", "{}", 725_000, 900_000, "new", None,
@@ -940,7 +940,7 @@ SCRIPTS: dict[str, list[Step]] = {
         INIT,
         run("discovery rank"),
         run("discovery rank --json"),
-        other("import discoveries", before=_discoveries_file),
+        other("import discoveries", before=_exported),
         # A typed call has another database, into which nothing was imported.
         other("discovery rank"),
         run('discovery profile update --keyword-weights={"rust":0.5,"sqlite":-1,"go":9}'),

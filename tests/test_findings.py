@@ -1,7 +1,7 @@
 """What a review found wrong in the original's design of discoveries: each finding has its test.
 
-Numbers are those of the review.  4 and 5 are about the log and the migrations, 6 and 8 about
-searches and the profile; they are tested with these.
+Numbers are those of the review.  5 is about migrations, 6 and 8 about searches and the profile;
+they are tested with these.
 """
 
 import fcntl
@@ -117,7 +117,7 @@ def test_finding_1_nobody_inserts_between_the_search_and_the_insertion(
     refused = []
 
     def interfere(statement: str) -> None:
-        if statement.lstrip().startswith("INSERT INTO discoveries"):
+        if statement.lstrip().startswith("UPDATE"):  # the first that takes the lock by itself
             conn.set_trace_callback(None)
             try:
                 submit(intruder, "2", embedding=vector(1.0, 0.5))
@@ -135,6 +135,30 @@ def test_finding_1_nobody_inserts_between_the_search_and_the_insertion(
 
     assert refused == ["database is locked"]
     assert [row.id for row in discoveries.listed(conn, Wanted(limit=9))] == [answer.result.id]
+
+
+@pytest.mark.parametrize("verb", ["submit", "search"])
+def test_finding_6_nobody_waits_for_the_lock_while_numpy_is_loaded(
+    verb: str, initialized: Path
+) -> None:
+    (initialized / "v").write_bytes(vector(1.0, 0.5))
+    submitted = ["--source=s", "--source-id=1", "--title=t", "--dedup-threshold=0.9"]
+    words = ["discovery", verb, "--embedding=@v", *(submitted if verb == "submit" else [])]
+    lock = initialized / ".clavain" / "intercore.db.lock"
+
+    def loaded() -> bool:
+        maps = [Path("/proc", pid, "maps") for pid in holders(lock)]
+        return any("_multiarray_umath" in text.read_text() for text in maps)
+
+    with lock.open("rb") as held, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = pool.submit(icctl, *words, "--timeout=40s", cwd=initialized, env=DIRECT)
+        try:
+            until(loaded)
+        finally:
+            fcntl.flock(held, fcntl.LOCK_UN)
+
+    assert done.result().returncode == 0
 
 
 # --- 2: the gate of a promotion, and the promotion --------------------------------------------
@@ -281,6 +305,30 @@ def test_finding_7_a_discovery_can_be_deleted_and_its_history_stays(initialized:
     assert kept == [(kind, name) for kind in kinds]
     assert signals == [(name,)]
     assert vectors_left == (0,)
+
+
+# --- 4: one cursor for all sources ------------------------------------------------------------
+
+
+def test_finding_4_a_consumer_that_reads_in_pages_gets_every_source_once_in_order(
+    initialized: Path,
+) -> None:
+    def run(*argv: str) -> str:
+        done = icctl(*argv, cwd=initialized, env=DIRECT)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done.stdout.decode()
+
+    def consumed() -> list[str]:
+        lines = run("events", "tail", "--all", "--consumer=c", "--limit=3").splitlines()
+        return [json.loads(line)["type"] for line in lines]
+
+    with closing(connect(initialized)) as conn:
+        for number in range(2):
+            run("interspect", "record", "--agent=a", f"--type=i{number}")
+            discoveries.tell(conn, f"discovery.{number}", "d", {}, told())
+
+    pages = [consumed(), consumed(), consumed()]
+    assert pages == [["i0", "discovery.0", "i1"], ["discovery.1"], []]
 
 
 # --- 9: a cursor knows all sources ------------------------------------------------------------

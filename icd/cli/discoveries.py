@@ -1,7 +1,5 @@
 """`icctl discovery …`"""
 
-import re
-
 import click
 from msgspec import Raw
 
@@ -17,7 +15,6 @@ from icd.rpc.methods import discoveries as methods
 
 # Until the year 9999, like all times.
 UNIX = Whole(0, 253_402_300_799)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
 @click.command("status", add_help_option=False, short_help="Show a discovery; exit 1 if absent.")
@@ -166,10 +163,11 @@ def decay(world: World, *, rate: float, min_age: int, every: int, min_floor: flo
     A discovery decays at most once in --every, so that two of these at once do what one does.
     Its factor never falls below --min-floor; a new score starts without decay.
     What was promoted or dismissed does not decay.
+    A daily job is never on time to the second: it says --every=20h.
 
     \b
     Examples:
-      icctl discovery decay --rate=0.1
+      icctl discovery decay --rate=0.1 --every=20h
       icctl discovery decay --rate=0.05 --min-age=7d --every=12h --min-floor=0.2
     """
 
@@ -229,11 +227,11 @@ def rollback(world: World, *, source: str, since: int) -> Ask:
 
 
 def row(found: methods.View) -> str:
-    """The columns of the original; a title is one line, whatever was submitted."""
+    """The columns of the original."""
     columns = (
         found.id,
         found.source,
-        _CONTROL.sub(" ", found.title),
+        render.one_line(found.title),
         found.status,
         f"{found.relevance_score:.2f}",
         found.confidence_tier,

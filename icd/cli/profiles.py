@@ -1,7 +1,5 @@
 """`icctl discovery profile`, `rank` and `prune`"""
 
-from typing import get_args
-
 import click
 import msgspec
 from msgspec import Raw
@@ -9,7 +7,8 @@ from msgspec import Raw
 from icd.cli import render
 from icd.cli.invocation import Ask, Output, World
 from icd.cli.types import DURATION, Whole
-from icd.core.ranking import MAX_LIMIT, Status
+from icd.core.discoveries import STATUSES
+from icd.core.ranking import MAX_LIMIT
 from icd.core.state import INT64
 from icd.errors import Usage
 from icd.rpc.methods import profiles as methods
@@ -65,7 +64,7 @@ def profile(
 
 @click.command("rank", add_help_option=False, short_help="Order discoveries by interest.")
 @click.option("--source", metavar="S", help="Only of this source.")
-@click.option("--status", type=click.Choice(get_args(Status)), help="Only with this status.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only with this status.")
 @click.option(
     "--limit",
     type=Whole(1, MAX_LIMIT),
@@ -86,7 +85,7 @@ def rank(world: World, *, source: str | None, status: str | None, limit: int) ->
       icctl discovery rank --limit=5
       icctl discovery rank --source=arxiv --status=new --json
     """
-    wanted = {"limit": limit, "source": source, "status": status}
+    wanted = {"limit": limit, "source": source or None, "status": status}
     params = msgspec.convert(wanted, methods.Rank)
 
     def show(found: list[methods.Ranked]) -> Output:
@@ -154,7 +153,7 @@ def _line(item: methods.Ranked) -> str:
         parts.append(f"{item.source_weight:+.2f} {item.source}")
     if item.similarity is not None:
         parts.append(f"{item.similarity:+.2f} topic")
-    names = item.id, item.source, item.title, item.status
+    names = item.id, item.source, render.one_line(item.title), item.status
     return "\t".join((*names, f"{item.rank_score:.2f}", ", ".join(parts)))
 
 

@@ -6,8 +6,9 @@ import msgspec
 from icd.cli import render
 from icd.cli.invocation import Ask, Output, World
 from icd.cli.types import Whole
-from icd.core.matrices import STATUSES
-from icd.core.searches import MAX_LIMIT, TIERS
+from icd.core.discoveries import STATUSES
+from icd.core.searches import MAX_LIMIT
+from icd.core.tiers import TIERS
 from icd.errors import InvalidScore, UnreadableInput, Usage
 from icd.rpc.methods import searches as methods
 
@@ -19,7 +20,7 @@ PATH_CHARACTERS = 4096
 @click.option("--embedding", metavar="@FILE", help="What to compare with: little-endian float32.")
 @click.option("--like", metavar="ID", help="Compare with this discovery, which is left out.")
 @click.option("--source", metavar="S", help="Only of this source.")
-@click.option("--tier", type=click.Choice(list(TIERS)), help="Only of this tier.")
+@click.option("--tier", type=click.Choice(TIERS), help="Only of this tier.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only with this status.")
 @click.option("--include-dismissed", is_flag=True, help="Also those that were dismissed.")
 @click.option("--min-score", type=float, metavar="F", help="Only with at least this similarity.")
@@ -60,7 +61,7 @@ def search(
         {
             "embedding": vector,
             "like": like,
-            "source": source,
+            "source": source or None,  # as from an unset variable
             "tier": tier,
             "status": status,
             "include_dismissed": include_dismissed,
@@ -71,7 +72,7 @@ def search(
     )
 
     def show(found: list[methods.Match]) -> Output:
-        output = render.to_json(found) if world.json else render.text(*map(_line, found))
+        output = render.in_order(found) if world.json else render.text(*map(_line, found))
         output.stderr = note
         return output
 
@@ -102,7 +103,7 @@ def _line(found: methods.Match) -> str:
         (
             found.id,
             found.source,
-            found.title,
+            render.one_line(found.title),
             f"{found.relevance_score:.2f}",
             f"{found.similarity:.4f}",
             found.confidence_tier,

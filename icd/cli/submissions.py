@@ -44,6 +44,7 @@ def submit(
     --from=FILE submits a line at a time, - is stdin, all of them or none; each is answered by a
     line: the id, and new, deduped or duplicate.
     On a terminal, stderr shows how far it is.
+    The whole must be done within --timeout, 5s: give some 10,000 lines more.
 
     \b
     Examples:

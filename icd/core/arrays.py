@@ -8,7 +8,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["np"]
+__all__ = ["load", "np"]
 
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -23,14 +23,14 @@ else:
 
     class _Numpy:
         def __getattr__(self, name: str) -> Any:
-            found = getattr(_load(), name)
+            found = getattr(load(), name)
             setattr(self, name, found)
             return found
 
     np = _Numpy()
 
 
-def _load() -> Any:
+def load() -> Any:
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     try:

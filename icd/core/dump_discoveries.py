@@ -4,7 +4,8 @@ Invariants, beside those of `dumps`
     - of two discoveries of one id, the one that is further in its life wins, else the one that is
       here; versions count the changes of a single database and say nothing about another's;
     - one that is here under another id is the same find: it stays, and what belongs to the other
-      is left out;
+      is left out; so does one whose id is here for another find;
+    - texts are taken in as they are: scanners submit what they see, and so it is in an export;
     - a version never repeats: discoveries get new ones, above those of both databases;
     - an embedding is taken in where there is none, if it has the dimension of its source here;
     - feedback is added until the very same is here as often as in the file;
@@ -26,7 +27,8 @@ _LIFE = ("new", "scored", "proposed", "promoted", "dismissed")
 
 _NEXT = "UPDATE counters SET value = value + 1 WHERE name = 'discoveries' RETURNING value"
 _STATUS = "SELECT status FROM discoveries WHERE id = ?"
-_SAME = "SELECT 1 FROM discoveries WHERE source = ? AND source_id = ? AND id != ?"
+_NAMED = "SELECT id, source, source_id FROM discoveries WHERE id = ?"
+_SAME = "SELECT id, source, source_id FROM discoveries WHERE source = ? AND source_id = ?"
 # REPLACE would delete its embedding.
 _PUT = """
 INSERT INTO discoveries (id, source, source_id, title, summary, url, raw_metadata, relevance, decay,
@@ -34,8 +36,8 @@ INSERT INTO discoveries (id, source, source_id, title, summary, url, raw_metadat
                          promoted_at, reviewed_at, dismissed_ms, version)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
-    source = excluded.source, source_id = excluded.source_id, title = excluded.title,
-    summary = excluded.summary, url = excluded.url, raw_metadata = excluded.raw_metadata,
+    title = excluded.title, summary = excluded.summary, url = excluded.url,
+    raw_metadata = excluded.raw_metadata,
     relevance = excluded.relevance, decay = excluded.decay, status = excluded.status,
     run_id = excluded.run_id, bead_id = excluded.bead_id,
     discovered_at = excluded.discovered_at, discovered_ms = excluded.discovered_ms,
@@ -85,9 +87,8 @@ def take_in(
 def _take_discovery(conn: sqlite3.Connection, line: Discovery) -> bool:
     for name in (line.id, line.source, line.source_id):
         names.check_name(name)
-    names.check_scope(line.title)
     _check_json("raw_metadata", line.raw_metadata)
-    if conn.execute(_SAME, (line.source, line.source_id, line.id)).fetchone():
+    if _is_taken(conn, line):
         return False
     there = conn.execute(_STATUS, (line.id,)).fetchone()
     if there is not None and _LIFE.index(there[0]) >= _LIFE.index(line.status):
@@ -95,6 +96,16 @@ def _take_discovery(conn: sqlite3.Connection, line: Discovery) -> bool:
     line.version = _next(conn)
     conn.execute(_PUT, structs.astuple(line))
     return True
+
+
+def _is_taken(conn: sqlite3.Connection, line: Discovery) -> bool:
+    """It is here under another id, or its id is that of another find.
+
+    A discovery never changes its source: its embedding, and whoever compares with that, rely on it.
+    """
+    mine = line.id, line.source, line.source_id
+    here = conn.execute(_SAME, mine[1:]).fetchall() + conn.execute(_NAMED, mine[:1]).fetchall()
+    return any(row != mine for row in here)
 
 
 def _take_embedding(conn: sqlite3.Connection, line: Embedding) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from icd.core.arrays import np
+from icd.core.discoveries import STATUSES
 from icd.core.similarity import Best, Query, Rows
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 32 * 1024 * 1024
 # What a row costs beside its vector: its id, twice, and the places of both.
 ROW_BYTES = 300
-
-STATUSES = ("new", "scored", "proposed", "promoted", "dismissed")
 
 
 class Row(NamedTuple):

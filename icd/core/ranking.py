@@ -11,18 +11,14 @@ Keywords are found word by word, whatever their case, and each counts once.
 Callers run these inside a transaction: the profile and the discoveries are of one moment.
 """
 
-import math
 import sqlite3
-import struct
-from operator import mul
-from typing import Literal
 
 from msgspec import Struct
 
 from icd.core import weights
+from icd.core.discoveries import Status
 from icd.core.profiles import Profile
-
-Status = Literal["new", "scored", "proposed", "promoted", "dismissed"]
+from icd.core.similarity import Query, cosines
 
 MAX_LIMIT = 1000
 # So many are compared, those with the highest scores: others wait while it is done.
@@ -85,14 +81,16 @@ def rank(
 ) -> Ranking:
     keywords = _Keywords(weights.parse(profile.keyword_weights))
     sources = weights.parse(profile.source_weights)
-    topic = None if profile.topic_vector is None else _Topic(profile.topic_vector)
-    size = None if topic is None else topic.size
+    topic = profile.topic_vector
+    size = None if topic is None else len(topic)
     asked = (TEXT_CHARACTERS, size, source, status, CANDIDATES + 1)
     found = conn.execute(_CANDIDATES, asked).fetchall()
+    vectors = {row[0]: row[-1] for row in found[:CANDIDATES] if row[-1] is not None}
+    similar = {} if topic is None else _similarities(topic, vectors)
     items = []
-    for name, of, title, now, score, summary, vector in found[:CANDIDATES]:
+    for name, of, title, now, score, summary, _ in found[:CANDIDATES]:
         hits = keywords.found_in(title, summary)
-        near = None if topic is None or vector is None else topic.similarity(vector)
+        near = similar.get(name)
         total = score + sum(hits.values()) + sources.get(of, 0) + (near or 0)
         items.append(Item(name, of, title, now, score, hits, sources.get(of, 0), near, total))
     items.sort(key=lambda item: (-item.rank, item.id))
@@ -131,21 +129,11 @@ class _Keywords:
         return {keyword: self._weights[keyword] for keyword in sorted(found)}
 
 
-class _Topic:
-    """Python's own floats: products of two float32 are exact, and a sum of some thousand of them
-    is far more precise than a millionth."""
-
-    def __init__(self, vector: bytes) -> None:
-        self.size = len(vector)
-        self._numbers = _numbers(vector)
-        self._norm = math.hypot(*self._numbers)
-
-    def similarity(self, vector: bytes) -> int:
-        numbers = _numbers(vector)
-        product: float = sum(map(mul, self._numbers, numbers))
-        cosine = product / (self._norm * math.hypot(*numbers))
-        return round(min(1.0, max(-1.0, cosine)) * weights.MILLION)
-
-
-def _numbers(vector: bytes) -> tuple[float, ...]:
-    return struct.unpack(f"<{len(vector) // 4}f", vector)
+def _similarities(topic: bytes, vectors: dict[str, bytes]) -> dict[str, int]:
+    """By the names of the vectors.  numpy is loaded only if there are any."""
+    if not vectors:
+        return {}
+    found = cosines(Query(topic), list(vectors.values()))
+    return {
+        name: round(cosine * weights.MILLION) for name, cosine in zip(vectors, found, strict=True)
+    }

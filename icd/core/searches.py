@@ -12,33 +12,22 @@ but their count, after which everything is read anew.  After the last page it kn
 
 import sqlite3
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from icd.core import vectors
-from icd.core.matrices import STATUSES, Row, Sieve
+from icd.config import Settings
+from icd.core import tiers, vectors
+from icd.core.discoveries import STATUSES, Status
+from icd.core.matrices import Row, Sieve
 from icd.core.similarity import Best, Query, Rows
+from icd.core.tiers import ONE, Tier
 from icd.errors import DimensionMismatch, DiscoveryNotFound, NoEmbedding
-
-Tier = Literal["high", "medium", "low", "discard"]
-Status = Literal["new", "scored", "proposed", "promoted", "dismissed"]
 
 MAX_LIMIT = 1000
 # Of one page: some milliseconds of the thread that everybody waits for.
 PAGE_ROWS = 1000
 PAGE_BYTES = 1024 * 1024
-# A score is in millionths, and so is its decay.
-MILLION = 1_000_000
-# The product of both that each tier begins with, the highest first.
-Starts = dict[Tier, int]
-TIERS: Starts = {
-    "high": 800_000 * MILLION,
-    "medium": 500_000 * MILLION,
-    "low": 300_000 * MILLION,
-    "discard": 0,
-}
-BEYOND = MILLION * MILLION + 1
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +52,7 @@ class Question(NamedTuple):
     sieve: Sieve
     min_score: float
     limit: int
-    starts: Starts
+    settings: Settings
 
 
 class Mark(NamedTuple):
@@ -98,11 +87,15 @@ class Found(msgspec.Struct, frozen=True):
     discovered_at: int
     version: int
 
+    @property
+    def effective(self) -> int:
+        return self.weight // ONE
 
-def question(conn: sqlite3.Connection, wanted: Wanted, starts: Starts) -> Question:
+
+def question(conn: sqlite3.Connection, wanted: Wanted, settings: Settings) -> Question:
     vector = wanted.vector if wanted.like is None else _stored(conn, wanted.like)
     assert vector is not None
-    rest = sieve(wanted, starts), wanted.min_score, wanted.limit, starts
+    rest = sieve(wanted, settings), wanted.min_score, wanted.limit, settings
     if wanted.source is not None:
         vectors.check_dimension(conn, wanted.source, vector)
         return Question(vector, [wanted.source], [], *rest)
@@ -120,20 +113,14 @@ def question(conn: sqlite3.Connection, wanted: Wanted, starts: Starts) -> Questi
     return Question(vector, fitting, others, *rest)
 
 
-def sieve(wanted: Wanted, starts: Starts) -> Sieve:
-    low, high = 0, BEYOND
+def sieve(wanted: Wanted, settings: Settings) -> Sieve:
+    low, high = 0, ONE * ONE + 1
     if wanted.tier is not None:
-        low = starts[wanted.tier]
-        above = list(starts)[: list(starts).index(wanted.tier)]
-        high = starts[above[-1]] if above else BEYOND
+        low, high = tiers.bounds(wanted.tier, settings)
     statuses = {wanted.status} if wanted.status else set(STATUSES)
     if not (wanted.status or wanted.include_dismissed):
         statuses.remove("dismissed")
     return Sieve(low, high, frozenset(statuses), wanted.like or "")
-
-
-def tier(weight: int, starts: Starts) -> Tier:
-    return next(name for name, start in starts.items() if weight >= start)
 
 
 def _stored(conn: sqlite3.Connection, discovery_id: str) -> bytes:

@@ -78,6 +78,18 @@ class Query:
         return max(-1.0, min(1.0, dot / math.sqrt(square * self.square)))
 
 
+def cosines(query: Query, vectors: Sequence[bytes]) -> list[float]:
+    """Of all of them, to the precision of float64; what it is does not depend on the others."""
+    found: list[float] = []
+    step = max(1, _AT_ONCE_BYTES // (8 * query.dimension))
+    for start in range(0, len(vectors), step):
+        piece = np.frombuffer(b"".join(vectors[start : start + step]), "<f4")
+        rows = piece.reshape(-1, query.dimension).astype(np.float64)
+        squares = np.einsum("ij,ij->i", rows, rows) * query.square
+        found += (np.einsum("ij,j->i", rows, query.exact) / np.sqrt(squares)).tolist()
+    return [max(-1.0, min(1.0, cosine)) for cosine in found]
+
+
 class Best:
     """The `limit` most similar of all that were offered, none below `at_least`.
 

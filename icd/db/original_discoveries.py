@@ -82,7 +82,7 @@ def _discovery(row: Row, *, version: int, now_ms: int) -> dict[str, object]:
         "id": row.word("id"),
         "source": row.word("source", "unknown"),
         "source_id": row.word("source_id") or row.word("id"),
-        "title": row.word("title"),
+        "title": row.text("title"),
         "summary": row.text("summary"),
         "url": row.text("url"),
         "raw_metadata": row.json("raw_metadata", "{}"),

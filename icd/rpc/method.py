@@ -127,6 +127,9 @@ class Method(msgspec.Struct, frozen=True):
     # Computes for longer than others may wait: the daemon answers it in several hops, and computes
     # beside the lane (see server/searches.py); a direct call runs it like any other.
     apart: bool = False
+    # Loads what takes a while to load, if a call needs it: a process that is there for this call
+    # alone does so before it takes the lock.
+    warm_up: Callable[[Any], None] | None = None
 
 
 def no_rows(_params: Params) -> tuple[tuple[str, str], ...]:

@@ -35,6 +35,34 @@ def test_a_title_is_one_column_whatever_it_holds(stdout):
     assert json.loads(stdout("discovery", "status", name, "--json"))["title"] == "a\tb\n\nc"
 
 
+def test_a_title_is_one_column_wherever_it_is_shown(stdout):
+    one = {"v": vector(1.0)}
+    stdout(*SUBMIT[:4], "--title=a\tb\nc", "--embedding=@v", files=one)
+
+    shown = [stdout("discovery", "list"), stdout("discovery", "rank")]
+    shown.append(stdout("discovery", "search", "--embedding=@v", files=one))
+
+    assert [(text.count("\n"), text.split("\t")[2]) for text in shown] == [(1, "a b c")] * 3
+
+
+@pytest.mark.parametrize("option", ["--title", "--summary", "--url"])
+def test_a_text_that_is_too_long_is_refused(ic, option):
+    refused = ic(*SUBMIT, f"{option}={'x' * 102_401}")
+
+    assert refused.exit == 2
+    assert b"a text of 102401 characters is too long (max 102400)" in refused.stderr
+
+
+def test_an_empty_source_is_none_as_from_an_unset_variable(stdout):
+    one = {"v": vector(1.0)}
+    name = stdout(*SUBMIT, "--embedding=@v", files=one).strip()
+
+    shown = [stdout("discovery", verb, "--source=") for verb in ("list", "rank")]
+    shown.append(stdout("discovery", "search", "--embedding=@v", "--source=", files=one))
+
+    assert [text.split("\t")[0] for text in shown] == [name] * 3
+
+
 def test_what_could_end_a_script_element_is_escaped(stdout):
     name = stdout(*SUBMIT[:4], "--title=<b>&").strip()
 

@@ -87,6 +87,17 @@ def test_the_same_find_under_another_id_stays_as_it_is_here(conn):
     assert rows(conn, "embeddings") + rows(conn, "feedback_signals") == []
 
 
+def test_another_find_under_the_same_id_stays_as_it_is_here(conn):
+    """Its embedding, and a daemon's matrix of its source, would still be those of the first."""
+    take(conn, DISCOVERY, SOURCE, EMBEDDING)
+    before = rows(conn, "discoveries") + rows(conn, "embeddings")
+
+    theirs = structs.replace(DISCOVERY, source="exa", status="dismissed")
+
+    assert take(conn, theirs) == [False]
+    assert rows(conn, "discoveries") + rows(conn, "embeddings") == before
+
+
 def test_versions_are_above_those_of_both_databases(conn):
     take(conn, DISCOVERY)
 
@@ -169,7 +180,6 @@ def test_of_two_profiles_the_later_one_stays_under_a_new_version(conn, later, wr
         (structs.replace(DISCOVERY, id=""), InvalidName),
         (structs.replace(DISCOVERY, source="a\tb"), InvalidName),
         (structs.replace(DISCOVERY, source_id=""), InvalidName),
-        (structs.replace(DISCOVERY, title="a\nb"), InvalidName),
         (structs.replace(DISCOVERY, raw_metadata="{"), UnreadableInput),
         (structs.replace(DISCOVERY, raw_metadata="[" * 99_999), UnreadableInput),
         (structs.replace(SOURCE, source=""), InvalidName),

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from icd.core import indexes, searches
+from icd import config
+from icd.core import indexes, searches, tiers
 from icd.core.indexes import Index, Scan
-from icd.core.searches import TIERS, Mark, Wanted
+from icd.core.searches import Mark, Wanted
 from icd.errors import DeadlineExceeded, DimensionMismatch, DiscoveryNotFound, NoEmbedding
 from tests.discovered import delete, discover, packed, set_status
 
@@ -32,7 +33,7 @@ def fill(keeper, conn):
 
 def ways(conn, wanted):
     """The same search from the database, from memory, and page by page."""
-    asked = searches.question(conn, wanted, TIERS)
+    asked = searches.question(conn, wanted, config.DEFAULTS)
     scanned = [(row.id, row.similarity) for row in searches.scan(conn, asked, never)]
     index, scan = Index(), Scan(asked)
     fill(index, conn)
@@ -123,13 +124,13 @@ def test_all_ways_to_search_agree(scratch, data):
 def test_a_source_of_another_dimension_is_named(several):
     discover(several, "long", packed(1.0, 2.0, 3.0), source="u")
 
-    asked = searches.question(several, Wanted(vector=EAST), TIERS)
+    asked = searches.question(several, Wanted(vector=EAST), config.DEFAULTS)
 
     assert (asked.sources, asked.others) == (["s", "t"], ["u"])
     with pytest.raises(DimensionMismatch, match="has 2 numbers, those of source 'u' have 3"):
-        searches.question(several, Wanted(vector=EAST, source="u"), TIERS)
+        searches.question(several, Wanted(vector=EAST, source="u"), config.DEFAULTS)
     with pytest.raises(DimensionMismatch, match=r"has 1 numbers, and no source .* but 2, 3"):
-        searches.question(several, Wanted(vector=packed(1.0)), TIERS)
+        searches.question(several, Wanted(vector=packed(1.0)), config.DEFAULTS)
 
 
 def test_without_any_embedding_nothing_is_found(conn):
@@ -138,16 +139,16 @@ def test_without_any_embedding_nothing_is_found(conn):
 
 def test_only_a_discovery_with_an_embedding_can_be_resembled(several):
     with pytest.raises(DiscoveryNotFound, match="discovery not found: nobody"):
-        searches.question(several, Wanted(like="nobody"), TIERS)
+        searches.question(several, Wanted(like="nobody"), config.DEFAULTS)
     with pytest.raises(NoEmbedding, match="mute has no embedding"):
-        searches.question(several, Wanted(like="mute"), TIERS)
+        searches.question(several, Wanted(like="mute"), config.DEFAULTS)
 
 
-def test_a_deadline_ends_a_search_without_a_result(several):
+def test_finding_6_a_deadline_ends_a_search_without_a_result(several):
     def over():
         raise DeadlineExceeded("over")
 
-    asked = searches.question(several, Wanted(vector=EAST), TIERS)
+    asked = searches.question(several, Wanted(vector=EAST), config.DEFAULTS)
     index = Index()
     fill(index, several)
 
@@ -192,7 +193,7 @@ def test_an_index_learns_what_changed_and_reads_nothing_else(several):
     index.take(page)
 
     assert [row.id for row in page.rows] == ["new", "newest"]
-    asked = searches.question(several, Wanted(vector=EAST, limit=2), TIERS)
+    asked = searches.question(several, Wanted(vector=EAST, limit=2), config.DEFAULTS)
     assert [name for name, _ in index.best(asked, never)] == ["newest", "scored"]
 
 
@@ -203,7 +204,7 @@ def test_an_index_reads_everything_anew_after_a_deletion(several):
     delete(several, "new")
     fill(index, several)
 
-    asked = searches.question(several, Wanted(vector=EAST, limit=1), TIERS)
+    asked = searches.question(several, Wanted(vector=EAST, limit=1), config.DEFAULTS)
     assert [name for name, _ in index.best(asked, never)] == ["scored"]
 
 
@@ -222,7 +223,7 @@ def test_an_embedding_that_is_replaced_is_compared_as_it_is_now(several):
 
     fill(index, several)
 
-    asked = searches.question(several, Wanted(vector=packed(0.0, 1.0), limit=1), TIERS)
+    asked = searches.question(several, Wanted(vector=packed(0.0, 1.0), limit=1), config.DEFAULTS)
     assert index.best(asked, never) == [("new", 1.0)]
 
 
@@ -238,7 +239,7 @@ def test_an_index_grows_beyond_one_block(conn, monkeypatch):
 
 @pytest.mark.usefixtures("short_pages")
 def test_a_scan_hears_of_rows_that_change_while_it_goes_on(several):
-    asked = searches.question(several, Wanted(vector=EAST, limit=2), TIERS)
+    asked = searches.question(several, Wanted(vector=EAST, limit=2), config.DEFAULTS)
     scan = Scan(asked)
     scan.take(searches.page(several, scan.mark))
 
@@ -251,7 +252,7 @@ def test_a_scan_hears_of_rows_that_change_while_it_goes_on(several):
 @pytest.mark.usefixtures("short_pages")
 def test_a_scan_begins_anew_when_too_many_of_its_best_dropped_out(several, monkeypatch):
     monkeypatch.setattr(indexes, "SPARE", 0)
-    asked = searches.question(several, Wanted(vector=EAST, limit=1), TIERS)
+    asked = searches.question(several, Wanted(vector=EAST, limit=1), config.DEFAULTS)
     scan = Scan(asked)
     scan.take(searches.page(several, scan.mark))  # new, and scored, which is turned away
 
@@ -271,13 +272,15 @@ def test_the_size_of_an_index_is_that_of_its_vectors_and_a_little_more(conn):
     assert 10 * 400 <= index.size <= 10 * 800
 
 
-@pytest.mark.parametrize("weight", [0, 299_999_999_999, 300_000_000_000, 10**12])
-def test_a_tier_lets_pass_what_is_called_so(weight):
-    sieves = {tier: searches.sieve(Wanted(vector=EAST, tier=tier), TIERS) for tier in TIERS}
+@pytest.mark.parametrize("high", [0.8, 0.4], ids=["in order", "out of order"])
+@pytest.mark.parametrize("weight", [0, 299_999_999_999, 300_000_000_000, 600_000_000_000, 10**12])
+def test_a_tier_lets_pass_what_is_called_so(weight, high):
+    here = config.Settings(tier_high=high)
+    sieves = {tier: searches.sieve(Wanted(vector=EAST, tier=tier), here) for tier in tiers.TIERS}
 
     (name,) = [tier for tier, sieve in sieves.items() if sieve.low <= weight < sieve.high]
 
-    assert name == searches.tier(weight, TIERS)
+    assert name == tiers.tier(weight // tiers.ONE, here)
 
 
 def test_a_row_that_is_gone_is_left_out_of_what_is_fetched(several):
@@ -286,14 +289,16 @@ def test_a_row_that_is_gone_is_left_out_of_what_is_fetched(several):
     assert [(row.id, row.similarity, row.title) for row in rows] == [("new", 0.5, "About new")]
 
 
-def test_the_memory_of_a_direct_search_does_not_grow_with_what_is_searched(conn, monkeypatch):
+def test_finding_6_the_memory_of_a_direct_search_does_not_grow_with_what_is_searched(
+    conn, monkeypatch
+):
     monkeypatch.setattr(searches, "PAGE_BYTES", 16 * 1024)
     rows = np.random.default_rng(4).standard_normal((3000, 256)).astype("<f4")
     conn.execute("BEGIN")
     for i, row in enumerate(rows):
         discover(conn, f"d{i:04}", row.tobytes())
     conn.execute("COMMIT")
-    asked = searches.question(conn, Wanted(vector=rows[77].tobytes()), TIERS)
+    asked = searches.question(conn, Wanted(vector=rows[77].tobytes()), config.DEFAULTS)
 
     tracemalloc.start()
     try:

@@ -90,6 +90,12 @@ def test_a_discovery_keeps_all_that_the_original_knew(brought):
     )]  # fmt: skip
 
 
+def test_a_title_stays_as_it_was_submitted(brought):
+    conn = brought(discovery(title="a\tb\n" + "c" * 2000))
+
+    assert column(conn, "discoveries", "title") == ["a\tb\n" + "c" * 2000]
+
+
 @pytest.mark.parametrize("version", [1001, 1002, 1003, 1004])
 def test_a_database_that_we_took_over_before_there_were_discoveries_gets_them(
     opened, path, version

@@ -169,7 +169,7 @@ def test_a_search_sees_what_came_before_it_on_the_same_connection(
     assert responses[2]["result"]["payload"] == 1
 
 
-def test_at_its_deadline_a_search_fails_and_the_next_one_succeeds(
+def test_finding_6_at_its_deadline_a_search_fails_and_the_next_one_succeeds(
     daemon: Daemon, project: Path
 ) -> None:
     rows = np.random.default_rng(2).standard_normal((3000, 64)).astype("<f4")
@@ -179,7 +179,7 @@ def test_at_its_deadline_a_search_fails_and_the_next_one_succeeds(
     query = base64.b64encode(rows[1234].tobytes()).decode()
     where = {"cwd": str(project), "embedding": query, "limit": 1}
 
-    late = [daemon.respond("discovery.search", **where, deadline_ms=ms) for ms in (0, 1, 2)]
+    late = [daemon.respond("discovery.search", **where, deadline_ms=ms) for ms in (0, 1)]
     (found,) = daemon.call("discovery.search", **where)
 
     assert {response["error"]["data"]["name"] for response in late} == {"deadline_exceeded"}
@@ -205,7 +205,7 @@ def test_of_a_search_that_fails_the_caller_is_told_what_is_wrong(
     assert name(embedding=EAST, min_score=2) == "invalid_params"
 
 
-def test_a_storm_of_searches_does_not_hold_up_a_sentinel(project: Path) -> None:
+def test_finding_6_a_storm_of_searches_does_not_hold_up_a_sentinel(project: Path) -> None:
     """Each search takes milliseconds; on the lane, the check would come after all of them."""
     storm = 300
     with Elsewhere(project) as conn:

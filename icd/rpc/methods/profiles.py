@@ -5,8 +5,9 @@ from typing import Annotated
 from msgspec import Meta, Raw, field
 
 from icd.core import dismissals, names, profiles, ranking, vectors, weights
+from icd.core.discoveries import Status
 from icd.core.names import iso
-from icd.core.ranking import MAX_LIMIT, Item, Status
+from icd.core.ranking import MAX_LIMIT, Item
 from icd.core.state import INT64
 from icd.errors import InvalidParams
 from icd.rpc.method import Context, Method, Params, no_rows

@@ -10,8 +10,10 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from icd.core import searches, tiers, vectors
-from icd.core.searches import MAX_LIMIT, MILLION, Found, Mark, Question, Status, Tier, Wanted
+from icd.core import arrays, searches, tiers, vectors
+from icd.core.discoveries import Status
+from icd.core.searches import MAX_LIMIT, Found, Mark, Question, Wanted
+from icd.core.tiers import Tier
 from icd.errors import DeadlineExceeded, InvalidParams
 from icd.rpc.method import Context, Method, Params
 from icd.rpc.results import Result
@@ -34,20 +36,20 @@ class Search(Params):
     deadline_ms: int = SEARCH_DEADLINE_MS
 
 
-class Match(Result):
-    """Without a default: what is always there."""
+class Match(Result, kw_only=True):
+    """In the order of the original.  Without a default: what is always there."""
 
     id: str
     source: str
     source_id: str
     title: str
+    summary: str = ""
+    url: str = ""
     relevance_score: float
     confidence_tier: str
     status: str
     discovered_at: int
     similarity: float
-    summary: str = ""
-    url: str = ""
 
 
 class Asking(Params):
@@ -100,7 +102,7 @@ def _question(ctx: Context, p: Search) -> Question:
         min_score=-1.0 if p.min_score is None else p.min_score,
         limit=p.limit,
     )
-    asked = searches.question(ctx.conn, wanted, tiers.starts(ctx.settings))
+    asked = searches.question(ctx.conn, wanted, ctx.settings)
     if asked.others:
         ctx.warnings.append(f"not compared, of another dimension: {', '.join(asked.others[:10])}")
     return asked
@@ -113,13 +115,13 @@ def shown(found: list[Found], asked: Question) -> list[Match]:
             source=row.source,
             source_id=row.source_id,
             title=row.title,
-            relevance_score=row.weight // MILLION / MILLION,
-            confidence_tier=searches.tier(row.weight, asked.starts),
+            summary=row.summary,
+            url=row.url,
+            relevance_score=tiers.shown(row.effective),
+            confidence_tier=tiers.tier(row.effective, asked.settings),
             status=row.status,
             discovered_at=row.discovered_at,
             similarity=row.similarity,
-            summary=row.summary,
-            url=row.url,
         )
         for row in found
     ]
@@ -153,4 +155,14 @@ ASK = Method("search.ask", Asking, Seen, ask)
 PAGE = Method("search.page", Paging, Seen, page)
 FETCH = Method("search.fetch", Fetching, Seen, fetch)
 
-METHODS = [Method("discovery.search", Search, list[Match], search, check=check_search, apart=True)]
+METHODS = [
+    Method(
+        "discovery.search",
+        Search,
+        list[Match],
+        search,
+        check=check_search,
+        apart=True,
+        warm_up=lambda _: arrays.load(),
+    )
+]

@@ -9,11 +9,18 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from icd.core import names, payloads, submissions, tiers, vectors
+from icd.core import arrays, names, payloads, submissions, tiers, vectors
 from icd.core.discoveries import Told
 from icd.core.submissions import Outcome, Submission, Verdict
 from icd.db import files
-from icd.errors import DuplicateDiscovery, IcError, InvalidName, InvalidVector, UnreadableInput
+from icd.errors import (
+    DuplicateDiscovery,
+    IcError,
+    InvalidName,
+    InvalidVector,
+    PayloadTooLarge,
+    UnreadableInput,
+)
 from icd.rpc import lines
 from icd.rpc.method import Context, Method, Params, no_rows
 from icd.rpc.results import Result
@@ -211,8 +218,18 @@ def _check(given: Submission) -> None:
     names.check_name(given.source_id)
     if not given.title.strip():
         raise InvalidName("the title is empty", hint="is the variable that holds it unset?")
+    for text in (given.title, given.summary, given.url):  # a command line is no JSON to be judged
+        if len(text) > payloads.STRING_BYTES:
+            raise PayloadTooLarge(
+                f"a text of {len(text)} characters is too long (max {payloads.STRING_BYTES})"
+            )
     if given.embedding is not None:
         vectors.parse(given.embedding)
+
+
+def warm_up(p: Submit | SubmitFile) -> None:
+    if p.dedup_threshold:
+        arrays.load()
 
 
 METHODS = [
@@ -225,6 +242,7 @@ METHODS = [
         writes=True,
         touches=no_rows,
         appends=True,
+        warm_up=warm_up,
     ),
     # A second attempt finds what the first has stored, so there is no effect to keep.
     Method(
@@ -238,5 +256,6 @@ METHODS = [
         touches=no_rows,
         appends=True,
         local=True,
+        warm_up=warm_up,
     ),
 ]

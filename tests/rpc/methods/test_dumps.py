@@ -169,6 +169,25 @@ def test_what_is_no_regular_file_is_refused(ask, tmp_path, make):
     assert str(path) in error.message
 
 
+@pytest.mark.parametrize(
+    "title", ["a\tb\n\x00\x01\x7f", "T" * 100_000, "€" * 100_000, "ghp_" + "0" * 36, "x\u2028\x85"]
+)
+def test_whatever_can_be_submitted_can_be_imported(ask, result, conn, tmp_path, title):
+    """The log quotes it, too."""
+    texts = {"title": title, "summary": title, "url": title}
+    found = result("discovery.submit", source="s", source_id="1", **texts)
+    before = result("discovery.get", id=found.id)
+    result("dump.export", file=str(tmp_path / "file"))
+    for table in ("events", "discoveries"):
+        conn.execute(f"DELETE FROM {table}")
+    conn.execute("DELETE FROM sqlite_sequence")
+
+    done = ask("dump.import", file=str(tmp_path / "file"))
+
+    assert (done.error, done.result and done.result.imported) == (None, 2)
+    assert result("discovery.get", id=found.id) == before
+
+
 def test_the_largest_payload_survives(result, tmp_path):
     payload = json.dumps(["\\" * 100_000] * 5, ensure_ascii=False)
     result("state.set", **ROW, payload=payload)
