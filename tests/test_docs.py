@@ -15,7 +15,7 @@ import click
 import msgspec
 import pytest
 
-from icd import errors
+from icd import errors, refusals
 from icd.__main__ import main as icd
 from icd.cli import commands, flags
 from icd.cli.statusline import PREFIX, SHOW
@@ -242,8 +242,8 @@ def test_every_error_is_documented_with_its_code_and_exit(kind: type[errors.IcEr
     assert retryable == ("yes" if kind.retryable else "no")
 
 
-def test_the_daemons_own_error_is_among_them():
-    assert sockets.AlreadyRunning in errors.every()
+def test_the_errors_of_other_modules_are_among_them():
+    assert {sockets.AlreadyRunning, refusals.RunTaken} <= set(errors.every())
 
 
 @pytest.mark.parametrize("name", [name for name in vars(limits) if name.isupper()])

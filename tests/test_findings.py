@@ -23,7 +23,7 @@ from icd.core.state import Writer
 from icd.core.tiers import ONE
 from icd.db.database import Database
 from icd.db.paths import Where
-from icd.errors import DiscoveryRefused
+from icd.refusals import DiscoveryRefused
 from icd.rpc import methods
 from icd.rpc.dispatch import run_batch
 from icd.rpc.method import Call, Clock

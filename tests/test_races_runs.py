@@ -17,7 +17,7 @@ import pytest
 
 from icctl import hot
 from icd.core import events, ids, phases, runs
-from icd.errors import RunOver
+from icd.refusals import RunOver
 from tests.folding import fold
 from tests.processes import CLEAN, PATIENCE, Daemon, icctl, running
 from tests.test_races import Restarts

@@ -12,7 +12,7 @@ from signal import SIGCONT, SIGTERM
 from icd.agents import trees
 from icd.core import processes
 from icd.core.processes import Process
-from icd.errors import AgentUnreachable
+from icd.refusals import AgentUnreachable
 
 # The runner's own patience, and time to record what came of it.
 PATIENCE_SECONDS = trees.GRACE_SECONDS + trees.DEATH_SECONDS + 5.0

@@ -18,7 +18,7 @@ from icd.agents.commands import Command
 from icd.agents.runner import RECORDED
 from icd.agents.settling import LENGTH_BYTES
 from icd.core.processes import Process
-from icd.errors import SpawnFailed
+from icd.refusals import SpawnFailed
 
 # An interpreter starts, and a program; a loaded machine is no failure.
 START_SECONDS = 60.0

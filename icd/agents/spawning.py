@@ -18,7 +18,8 @@ from icd.agents import commands, launching
 from icd.agents.commands import Asked, Command
 from icd.agents.killing import Target
 from icd.agents.launching import Job, Launched
-from icd.errors import DispatchOver, IcError, SpawnFailed, UnreadableInput, Usage
+from icd.errors import IcError, UnreadableInput, Usage
+from icd.refusals import DispatchOver, SpawnFailed
 
 HASH_CHARACTERS = 16
 READ_BYTES = 1024 * 1024

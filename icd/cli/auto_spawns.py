@@ -9,7 +9,8 @@ from icd.cli import render
 from icd.cli.invocation import Caller, Local, Output, World
 from icd.cli.spawning import SANDBOX, start, text
 from icd.core.auto_spawns import Due
-from icd.errors import AgentTaken, IcError, SpawnFailed
+from icd.errors import IcError
+from icd.refusals import AgentTaken, SpawnFailed
 from icd.rpc.methods import dispatches as methods
 from icd.rpc.methods.auto_spawns import AskDue
 from icd.rpc.results import Result

@@ -5,7 +5,8 @@ import click
 from icd.agents.killing import Target
 from icd.cli import render
 from icd.cli.invocation import Caller, Local, Output, World, line
-from icd.errors import DispatchOver, IcError, NoDatabase
+from icd.errors import IcError, NoDatabase
+from icd.refusals import DispatchOver
 from icd.rpc.methods import dispatches as methods
 from icd.rpc.results import Result
 

@@ -10,10 +10,10 @@ import click
 from icd.cli import render
 from icd.cli.invocation import Caller, Local, Output, World
 from icd.cli.types import DURATION
-from icd.errors import NoOwner
 from icd.locks import locking, owners, places
 from icd.locks.locking import Lock
 from icd.locks.owners import Owner
+from icd.refusals import NoOwner
 from icd.rpc.results import Result
 
 # As long as the original tried, whatever it was told.

@@ -9,7 +9,8 @@ from icd.cli.types import Whole
 from icd.core.discoveries import STATUSES
 from icd.core.searches import MAX_LIMIT
 from icd.core.tiers import TIERS
-from icd.errors import InvalidScore, UnreadableInput, Usage
+from icd.errors import UnreadableInput, Usage
+from icd.refusals import InvalidScore
 from icd.rpc.methods import searches as methods
 
 # Longer than any path: no need to ask whether there is such a file.

@@ -18,10 +18,8 @@ from icd.cli.invocation import Caller, Local, Output, World
 from icd.core import processes
 from icd.core.dispatches import End
 from icd.db import paths
-from icd.errors import (
-    DispatchRunning,
-    Usage,
-)
+from icd.errors import Usage
+from icd.refusals import DispatchRunning
 from icd.rpc.methods import dispatches as methods
 
 SANDBOX = "workspace-write"

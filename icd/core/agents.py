@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from icd.core import ids, runs
-from icd.errors import AgentNotFound
+from icd.refusals import AgentNotFound
 
 Status = Literal["active", "completed", "failed"]
 STATUSES: tuple[Status, ...] = get_args(Status)

@@ -11,7 +11,7 @@ import sqlite3
 from msgspec import Struct
 
 from icd.core import runs
-from icd.errors import RunOver
+from icd.refusals import RunOver
 
 
 class Due(Struct, frozen=True):

@@ -18,7 +18,7 @@ from icd.core import ids, phases, processes, runs, transitions
 from icd.core.processes import Process
 from icd.core.runs import Run
 from icd.core.state import Writer
-from icd.errors import RunTaken
+from icd.refusals import RunTaken
 
 COMPLEXITY = 3
 WARN_PCT = 80

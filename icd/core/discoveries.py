@@ -19,7 +19,7 @@ from msgspec import Struct
 from icd.core import events, tiers
 from icd.core.events import Fact
 from icd.core.state import Writer
-from icd.errors import DiscoveryNotFound
+from icd.refusals import DiscoveryNotFound
 
 # As long as those of the original.
 ID_CHARACTERS = 12

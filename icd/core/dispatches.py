@@ -23,7 +23,7 @@ from icd.core.events import Fact
 from icd.core.processes import Process
 from icd.core.runs import Run
 from icd.core.state import INT64, Writer
-from icd.errors import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning
+from icd.refusals import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning
 
 Outcome = Literal["completed", "failed", "timeout", "cancelled"]
 Count = Annotated[int, Meta(ge=0, le=INT64 - 1)]

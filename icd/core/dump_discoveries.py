@@ -20,7 +20,8 @@ from msgspec import structs
 
 from icd.core import names, payloads, profiles, vectors, weights
 from icd.core.dump_lines import Discovery, Embedding, EmbeddingSource, Feedback, Profile
-from icd.errors import DimensionMismatch, UnreadableInput
+from icd.errors import UnreadableInput
+from icd.refusals import DimensionMismatch
 
 # What has been decided is not undone by a file in which it has not.
 _LIFE = ("new", "scored", "proposed", "promoted", "dismissed")

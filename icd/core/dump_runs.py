@@ -18,7 +18,8 @@ from msgspec import structs
 
 from icd.core import gates, names, payloads, phases
 from icd.core.dump_lines import Dispatch, Run, RunAgent, RunArtifact, RunSkip
-from icd.errors import InvalidChain, InvalidGates, UnreadableInput
+from icd.errors import UnreadableInput
+from icd.refusals import InvalidChain, InvalidGates
 
 _UPDATED_MS = "SELECT updated_ms FROM runs WHERE id = ?"
 _HOLDER = """

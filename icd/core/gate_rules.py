@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from icd.core.gate_checks import CHECKS
 from icd.core.names import shown
 from icd.core.runs import Run
-from icd.errors import InvalidGates, UnreadableGates
+from icd.refusals import InvalidGates, UnreadableGates
 
 # Each check is a statement inside the transaction of an advance, which may pass over every rule:
 # all of them together must stay within a few milliseconds.

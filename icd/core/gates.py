@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from icd.core import gate_rules, phases, runs
 from icd.core.gate_checks import CHECKS, Condition
 from icd.core.runs import Run
-from icd.errors import PhaseRefused, RunOver
+from icd.refusals import PhaseRefused, RunOver
 
 # What an advance and the question before it take for granted; soft.
 DEFAULT_PRIORITY = 3

@@ -23,7 +23,7 @@ from msgspec import Struct
 from icd.core import events
 from icd.core.events import Fact
 from icd.core.state import Writer
-from icd.errors import LeaseHeld, LeaseLost
+from icd.refusals import LeaseHeld, LeaseLost
 
 # A year: who asks for more wants no lease, and nobody could ever take over from it.
 MAX_TTL_MS = 366 * 24 * 3600 * 1000

@@ -15,7 +15,7 @@ import msgspec
 
 from icd.core.names import shown
 from icd.core.runs import Run
-from icd.errors import InvalidChain, UnknownPhase
+from icd.refusals import InvalidChain, UnknownPhase
 
 DEFAULT = (
     "brainstorm",

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from icd.core import events
 from icd.core.state import Writer
-from icd.errors import ProfileConflict
+from icd.refusals import ProfileConflict
 
 
 class Profile(Struct, frozen=True):

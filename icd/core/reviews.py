@@ -17,7 +17,7 @@ from icd.config import Settings
 from icd.core import discoveries, tiers
 from icd.core.discoveries import Discovery, Told
 from icd.core.tiers import ONE
-from icd.errors import DiscoveryRefused
+from icd.refusals import DiscoveryRefused
 
 _SCORE = """
 UPDATE discoveries

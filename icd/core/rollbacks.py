@@ -20,7 +20,7 @@ from msgspec import Struct, json
 from icd.core import claims, dispatches, phases, runs, transitions
 from icd.core.runs import Run
 from icd.core.state import Writer
-from icd.errors import PhaseRefused, RollbackRefused, RunTaken
+from icd.refusals import PhaseRefused, RollbackRefused, RunTaken
 
 
 class Rollback(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ import sqlite3
 from msgspec import Struct, structs
 
 from icd.core.processes import Process
-from icd.errors import RunNotFound
+from icd.refusals import RunNotFound
 
 
 class Run(Struct, frozen=True):

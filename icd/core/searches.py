@@ -22,7 +22,7 @@ from icd.core.discoveries import STATUSES, Status
 from icd.core.matrices import Row, Sieve
 from icd.core.similarity import Best, Query, Rows
 from icd.core.tiers import ONE, Tier
-from icd.errors import DimensionMismatch, DiscoveryNotFound, NoEmbedding
+from icd.refusals import DimensionMismatch, DiscoveryNotFound, NoEmbedding
 
 MAX_LIMIT = 1000
 # Of one page: some milliseconds of the thread that everybody waits for.

@@ -18,7 +18,8 @@ from icd.core.budgets import Budget, Tokens
 from icd.core.dispatches import Dispatch
 from icd.core.histories import PhaseEvent
 from icd.core.runs import Run
-from icd.errors import IcError, RunOver
+from icd.errors import IcError
+from icd.refusals import RunOver
 
 # Rows of each kind: far beyond a run's usual life, and a few megabytes at most.
 MOST = 5_000

@@ -8,7 +8,7 @@ compared with the exact product, a number of millionths of millionths.
 from typing import Literal, get_args
 
 from icd.config import Settings
-from icd.errors import InvalidScore
+from icd.refusals import InvalidScore
 
 ONE = 1_000_000
 

@@ -27,7 +27,7 @@ from icd.core import events, gates, histories, phases, runs
 from icd.core.events import Fact
 from icd.core.runs import Run
 from icd.core.state import Writer
-from icd.errors import PhaseRefused, RunOver
+from icd.refusals import PhaseRefused, RunOver
 
 # Whatever is not listed is refused.
 MAY: dict[str, frozenset[str]] = {

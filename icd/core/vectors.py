@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from icd.core.matrices import Matrix, Row
 from icd.core.similarity import Best, Query, Rows
-from icd.errors import DimensionMismatch, InvalidVector
+from icd.refusals import DimensionMismatch, InvalidVector
 
 # Several times what any model in use has; 64 KiB.
 MAX_DIMENSION = 16_384

@@ -10,7 +10,7 @@ import msgspec
 
 from icd.core import payloads
 from icd.core.names import shown
-from icd.errors import InvalidWeights
+from icd.refusals import InvalidWeights
 
 # More than anybody maintains by hand; the time that a ranking takes grows with it.
 MAX_WEIGHTS = 1000

@@ -11,9 +11,10 @@ import signal
 import time
 from typing import NoReturn
 
-from icd.errors import CannotRun, IcError
+from icd.errors import IcError
 from icd.locks import locking, owners
 from icd.locks.places import Place
+from icd.refusals import CannotRun
 
 # What is sent to us is meant for the command.  From a terminal it gets them itself.
 PASSED_ON = {

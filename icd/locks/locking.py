@@ -34,12 +34,13 @@ import msgspec
 from msgspec import Struct
 
 from icd.core.processes import Liveness, start_of
-from icd.errors import Locked, LockHeld, NotHolder
+from icd.errors import Locked
 from icd.locks import owners, places
 from icd.locks.guards import guarded
 from icd.locks.owners import Here, Owner
 from icd.locks.places import OWNER, Place
 from icd.locks.waiting import Watch
+from icd.refusals import LockHeld, NotHolder
 
 # The flock is held for microseconds; only a holder that is stopped makes anybody wait this long.
 FLOCK_SECONDS = 2.0

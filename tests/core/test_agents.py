@@ -3,7 +3,7 @@
 import pytest
 
 from icd.core import agents, runs
-from icd.errors import AgentNotFound, RunNotFound
+from icd.refusals import AgentNotFound, RunNotFound
 from tests import rows
 
 NOW = rows.NOW * 1000 + 5_500

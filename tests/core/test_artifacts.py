@@ -4,7 +4,7 @@ import pytest
 
 from icd.core import artifacts, runs
 from icd.core.artifacts import Artifact, Origin
-from icd.errors import RunNotFound
+from icd.refusals import RunNotFound
 from tests import rows
 
 NOW = rows.NOW * 1000 + 5_500

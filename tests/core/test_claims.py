@@ -6,7 +6,7 @@ import pytest
 
 from icd.core import claims, events, runs
 from icd.core.state import Writer
-from icd.errors import RunTaken
+from icd.refusals import RunTaken
 from tests.conftest import NOW_MS
 
 MINUTE = 60_000

@@ -6,7 +6,7 @@ from icd import config
 from icd.core import discoveries, reviews, tiers
 from icd.core.discoveries import Wanted
 from icd.core.tiers import ONE
-from icd.errors import DiscoveryNotFound
+from icd.refusals import DiscoveryNotFound
 from tests.submitted import NOW_MS, submit, told
 
 

@@ -6,7 +6,7 @@ from icd.core import dispatches, events, runs
 from icd.core.dispatches import NEXT, OUTCOMES, End, New
 from icd.core.processes import Process
 from icd.core.state import Writer
-from icd.errors import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning, RunNotFound
+from icd.refusals import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning, RunNotFound
 
 NOW_MS = 1_800_000_000_123
 ME = Writer(pid=41, session="session-a")

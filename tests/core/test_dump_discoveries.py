@@ -8,7 +8,8 @@ from msgspec import structs
 
 from icd.core import dumps, profiles, vectors
 from icd.core.dump_lines import Counter, Line
-from icd.errors import InvalidName, InvalidPayload, InvalidVector, InvalidWeights, UnreadableInput
+from icd.errors import InvalidName, InvalidPayload, UnreadableInput
+from icd.refusals import InvalidVector, InvalidWeights
 from tests.core.discovery_lines import (
     ALL,
     DISCOVERY,

@@ -5,7 +5,7 @@ import pytest
 
 from icd import config
 from icd.core import discoveries, events, feedback, reviews
-from icd.errors import DiscoveryNotFound
+from icd.refusals import DiscoveryNotFound
 from tests.submitted import NOW_MS, submit, told
 
 LEARNING = msgspec.structs.replace(config.DEFAULTS, feedback_learning_rate=0.25)

@@ -8,7 +8,7 @@ import pytest
 from icd.core import gate_rules, gates, phases
 from icd.core.gate_checks import CHECKS
 from icd.core.gate_rules import CHECKS_OF_A_RULE, DEFAULT, RULES, RULES_BYTES
-from icd.errors import InvalidGates
+from icd.refusals import InvalidGates
 
 ARTIFACT = {"check": "artifact_exists", "phase": "a"}
 AGENTS = {"check": "agents_complete"}

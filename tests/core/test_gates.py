@@ -6,7 +6,7 @@ import pytest
 
 from icd.core import gates, runs
 from icd.core.gates import DEFAULT_PRIORITY, Verdict
-from icd.errors import PhaseRefused, RunOver, UnreadableGates
+from icd.refusals import PhaseRefused, RunOver, UnreadableGates
 from tests import rows
 
 HARD, SOFT, NONE = 0, 3, 4

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from icd.core import events, leases
 from icd.core.leases import about
 from icd.core.state import Writer
-from icd.errors import LeaseHeld, LeaseLost
+from icd.refusals import LeaseHeld, LeaseLost
 
 NOW = 1_800_000_000_123
 TTL = 60_000

@@ -8,7 +8,7 @@ import pytest
 from icd.core import events, profiles
 from icd.core.profiles import Changes, Profile
 from icd.core.state import Writer
-from icd.errors import ProfileConflict
+from icd.refusals import ProfileConflict
 
 NOW = 1_800_000_000_123
 VECTOR = struct.pack("<2f", 1, 2)

@@ -6,7 +6,7 @@ import pytest
 from icd import config
 from icd.core import discoveries, events, reviews
 from icd.core.tiers import ONE
-from icd.errors import DiscoveryNotFound, DiscoveryRefused
+from icd.refusals import DiscoveryNotFound, DiscoveryRefused
 from tests.submitted import DAY_MS, NOW_MS, submit, told
 
 HALF = ONE // 2

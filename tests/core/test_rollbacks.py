@@ -4,7 +4,7 @@ import pytest
 
 from icd.core import events, rollbacks, runs, transitions
 from icd.core.state import Writer
-from icd.errors import PhaseRefused, RollbackRefused, RunNotFound, RunTaken
+from icd.refusals import PhaseRefused, RollbackRefused, RunNotFound, RunTaken
 from tests.conftest import NOW_MS
 
 ME = Writer(7, "me")

@@ -14,7 +14,8 @@ from icd.core import claims, events, ids, phases, rollbacks, runs, transitions
 from icd.core.claims import Wanted
 from icd.core.state import Writer
 from icd.core.transitions import Settings
-from icd.errors import IcError, PhaseRefused, RollbackRefused, RunOver, RunTaken
+from icd.errors import IcError
+from icd.refusals import PhaseRefused, RollbackRefused, RunOver, RunTaken
 from tests.folding import fold
 
 NOW = 1_800_000_000_000

@@ -11,7 +11,8 @@ from icd import config
 from icd.core import indexes, searches, tiers
 from icd.core.indexes import Index, Scan
 from icd.core.searches import Mark, Wanted
-from icd.errors import DeadlineExceeded, DimensionMismatch, DiscoveryNotFound, NoEmbedding
+from icd.errors import DeadlineExceeded
+from icd.refusals import DimensionMismatch, DiscoveryNotFound, NoEmbedding
 from tests.discovered import delete, discover, packed, set_status
 
 EAST = packed(1.0, 0.0)

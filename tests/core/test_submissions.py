@@ -9,7 +9,7 @@ import pytest
 from icd.core import discoveries, events, matrices, reviews, vectors
 from icd.core.discoveries import Wanted
 from icd.core.submissions import OneByOne
-from icd.errors import DimensionMismatch
+from icd.refusals import DimensionMismatch
 from tests.submitted import submit, told, vector, verdict
 
 NEAR = vector(1.0, 0.0, 0.01)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from icd.config import DEFAULTS
 from icd.core import tiers
 from icd.core.tiers import ONE
-from icd.errors import InvalidScore
+from icd.refusals import InvalidScore
 
 scores = st.integers(0, ONE)
 shares = st.integers(0, ONE).map(tiers.shown)

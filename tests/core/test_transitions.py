@@ -6,7 +6,7 @@ import pytest
 from icd.core import events, histories, phases, runs, transitions
 from icd.core.state import Writer
 from icd.core.transitions import Settings
-from icd.errors import PhaseRefused, RunNotFound, RunOver, UnknownPhase
+from icd.refusals import PhaseRefused, RunNotFound, RunOver, UnknownPhase
 from tests.conftest import NOW_MS
 
 ME = Writer(7, "me")

@@ -7,7 +7,7 @@ import pytest
 
 from icd.core import vectors
 from icd.core.vectors import Batch
-from icd.errors import DimensionMismatch, InvalidVector
+from icd.refusals import DimensionMismatch, InvalidVector
 from tests.discovered import discover, packed
 
 

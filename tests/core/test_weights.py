@@ -3,7 +3,8 @@
 import pytest
 
 from icd.core import weights
-from icd.errors import InvalidPayload, InvalidWeights, PayloadTooLarge
+from icd.errors import InvalidPayload, PayloadTooLarge
+from icd.refusals import InvalidWeights
 
 
 @pytest.mark.parametrize(

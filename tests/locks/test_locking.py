@@ -15,10 +15,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from icd.errors import IcError, InvalidName, Locked, LockHeld, NotHolder, PermissionRefused
+from icd.errors import IcError, InvalidName, Locked, PermissionRefused
 from icd.locks import locking, owners, places
 from icd.locks.owners import Owner
 from icd.locks.places import Place
+from icd.refusals import LockHeld, NotHolder
 from tests.locks.test_waiting import watches
 from tests.processes import until
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from icd.errors import LockHeld
 from icd.locks import locking, owners, waiting
 from icd.locks.owners import Owner
 from icd.locks.places import Place
+from icd.refusals import LockHeld
 from tests.processes import until
 
 # Waits for a lock, and says what it cost.

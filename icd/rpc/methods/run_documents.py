@@ -9,7 +9,7 @@ from icd.core import phases, processes, runs
 from icd.core.names import iso
 from icd.core.processes import Liveness
 from icd.core.runs import Run
-from icd.errors import UnknownPhase
+from icd.refusals import UnknownPhase
 from icd.rpc.results import Result
 
 

@@ -13,14 +13,8 @@ from icd.core import arrays, names, payloads, submissions, tiers, vectors
 from icd.core.discoveries import Told
 from icd.core.submissions import Outcome, Submission, Verdict
 from icd.db import files
-from icd.errors import (
-    DuplicateDiscovery,
-    IcError,
-    InvalidName,
-    InvalidVector,
-    PayloadTooLarge,
-    UnreadableInput,
-)
+from icd.errors import IcError, InvalidName, PayloadTooLarge, UnreadableInput
+from icd.refusals import DuplicateDiscovery, InvalidVector
 from icd.rpc import lines
 from icd.rpc.method import Context, Method, Params, no_rows
 from icd.rpc.results import Result

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from icd.errors import AgentNotFound, InvalidName, RunNotFound
+from icd.errors import InvalidName
+from icd.refusals import AgentNotFound, RunNotFound
 from icd.rpc import methods
 from tests import rows
 

@@ -10,17 +10,8 @@ import pytest
 from msgspec import Raw
 
 from icd.core import events
-from icd.errors import (
-    DeadlineExceeded,
-    DiscoveryRefused,
-    DuplicateDiscovery,
-    InvalidName,
-    InvalidPayload,
-    InvalidScore,
-    InvalidVector,
-    SecretRefused,
-    UnreadableInput,
-)
+from icd.errors import DeadlineExceeded, InvalidName, InvalidPayload, SecretRefused, UnreadableInput
+from icd.refusals import DiscoveryRefused, DuplicateDiscovery, InvalidScore, InvalidVector
 from icd.rpc import lines
 from tests.processes import until
 from tests.submitted import vector

@@ -5,13 +5,8 @@ import pytest
 from icd.core import events
 from icd.core.dispatches import End
 from icd.core.sightings import LOST, Seen
-from icd.errors import (
-    AgentTaken,
-    DispatchNotFound,
-    DispatchOver,
-    InvalidName,
-    RunNotFound,
-)
+from icd.errors import InvalidName
+from icd.refusals import AgentTaken, DispatchNotFound, DispatchOver, RunNotFound
 from icd.rpc.methods import dispatches as methods
 from tests.rpc.conftest import NOW_MS
 

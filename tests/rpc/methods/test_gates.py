@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from icd.core.gate_rules import DEFAULT
-from icd.errors import RunNotFound, RunOver, Usage
+from icd.errors import Usage
+from icd.refusals import RunNotFound, RunOver
 from icd.rpc import methods
 from tests import rows
 

@@ -4,7 +4,8 @@ import pytest
 from msgspec import structs
 
 from icd.core.leases import MAX_TTL_MS
-from icd.errors import InvalidName, InvalidTtl, LeaseHeld, RequestMismatch
+from icd.errors import InvalidName, InvalidTtl, RequestMismatch
+from icd.refusals import LeaseHeld
 
 CLAIM = {"name": "sprint", "scope_id": "b", "owner": "alice", "ttl_ms": 60_000}
 

@@ -7,14 +7,8 @@ import pytest
 from msgspec import Raw, structs
 
 from icd.core import dumps, ranking
-from icd.errors import (
-    InvalidName,
-    InvalidParams,
-    InvalidPayload,
-    InvalidVector,
-    InvalidWeights,
-    ProfileConflict,
-)
+from icd.errors import InvalidName, InvalidParams, InvalidPayload
+from icd.refusals import InvalidVector, InvalidWeights, ProfileConflict
 from tests.core.discovery_lines import DISCOVERY, EMBEDDING, VECTOR
 from tests.rpc.conftest import NOW_MS
 

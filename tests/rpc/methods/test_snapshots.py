@@ -5,7 +5,7 @@ import os
 import msgspec
 import pytest
 
-from icd.errors import RunNotFound
+from icd.refusals import RunNotFound
 from tests import rows
 
 
