@@ -1,4 +1,4 @@
-"""A file system that hangs on demand: a FUSE mount whose server can be stopped."""
+"""File systems for tests: one that hangs on demand, one that is soon full."""
 
 import contextlib
 import os
@@ -56,3 +56,22 @@ def mounted() -> Iterator[Mount]:
             server.communicate(timeout=PATIENCE)
             unmount = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-uz"]
             subprocess.run([*unmount, path], capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def small(size: str) -> Iterator[Path]:
+    """A project on a file system of this size; skips the test where none can be mounted."""
+    place = Path(tempfile.mkdtemp(prefix="icsmall-", dir="/tmp"))
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", place],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        place.rmdir()
+        pytest.skip(f"cannot mount a tmpfs here: {done.stderr.decode().strip()}")
+    try:
+        (place / ".git").mkdir()
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+        place.rmdir()

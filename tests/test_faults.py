@@ -1,9 +1,7 @@
 """Faults that naive daemons of this kind die of."""
 
-import os
 import resource
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import anyio
 import pytest
 
 from icd.server.lane import Lane
+from tests import mounts
 from tests.processes import Daemon, icctl, running, until
 
 # Runs the real daemon, and ends it at once if Python itself opens the database file: POSIX would
@@ -148,30 +147,14 @@ def anyio_backend() -> str:
 
 def test_a_full_disk_fails_only_what_does_not_fit(initialized: Path) -> None:
     """On a real full filesystem: nothing is half-written, and reading goes on."""
-    small = Path(f"/tmp/icfull-{os.getpid()}")
-    small.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=600k,mode=0700", "tmpfs", small],
-        capture_output=True, check=False,
-    )  # fmt: skip
-    if mounted.returncode != 0:
-        small.rmdir()
-        pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr.decode().strip()}")
-    try:
-        (small / ".git").mkdir()
-        with running() as daemon:
-            where = {"cwd": str(small), "key": "k"}
-            daemon.call("db.init", cwd=str(small))
-            daemon.call("state.set", **where, scope_id="small", payload=1)
+    with mounts.small("600k") as small, running() as daemon:
+        where = {"cwd": str(small), "key": "k"}
+        daemon.call("db.init", cwd=str(small))
+        daemon.call("state.set", **where, scope_id="small", payload=1)
 
-            full = daemon.respond(
-                "state.set", **where, scope_id="large", payload=["x" * 100_000] * 9
-            )
+        full = daemon.respond("state.set", **where, scope_id="large", payload=["x" * 100_000] * 9)
 
-            assert full["error"]["data"]["name"] == "disk_full"
-            assert daemon.call("state.list", **where) == [{"key": "k", "scope_id": "small"}]
-            assert daemon.call("state.set", **where, scope_id="small", payload=2)["version"] > 1
-            assert daemon.stop() == 0
-    finally:
-        subprocess.run(["umount", small], check=True)
-        small.rmdir()
+        assert full["error"]["data"]["name"] == "disk_full"
+        assert daemon.call("state.list", **where) == [{"key": "k", "scope_id": "small"}]
+        assert daemon.call("state.set", **where, scope_id="small", payload=2)["version"] > 1
+        assert daemon.stop() == 0

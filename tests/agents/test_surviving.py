@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import mounts
 from tests.agents.conftest import Agents, is_gone
 from tests.processes import CLEAN, Daemon, icctl, running, until
 
@@ -192,17 +193,7 @@ def test_a_locked_database_delays_an_end_and_loses_nothing(agents):
 
 
 def test_a_full_disk_delays_an_end_and_loses_nothing(agents):
-    small = Path(f"/tmp/icspool-{os.getpid()}")
-    small.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", small],
-        capture_output=True, check=False,
-    )  # fmt: skip
-    if mounted.returncode != 0:
-        small.rmdir()
-        pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr.decode().strip()}")
-    try:
-        (small / ".git").mkdir()
+    with mounts.small("1m") as small:
         assert icctl("init", cwd=small, env=agents.env).returncode == 0
         project, agents.project = agents.project, small
         gate = project / "go"
@@ -225,9 +216,6 @@ def test_a_full_disk_delays_an_end_and_loses_nothing(agents):
 
         assert agents.ended(dispatch_id)["exit_code"] == 3
         agents.project = project
-    finally:
-        subprocess.run(["umount", "-l", small], check=True)
-        small.rmdir()
 
 
 def children(pid: int) -> list[str]:

@@ -9,13 +9,29 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from icd import config
+from icd.core import dumps
+from icd.core.dump_lines import Line
+from icd.db import migrate
 from icd.db.database import Database
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
+
+
+def copied(lines, *, now_ms):
+    """What another database exports after it has taken these lines in."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as elsewhere:
+        migrate.apply(elsewhere, "", now_ms=now_ms)
+        brought = set()
+        for line in lines:
+            read = msgspec.json.decode(msgspec.json.encode(line), type=Line)
+            dumps.take_in(elsewhere, read, brought=brought, now_ms=now_ms)
+        kinds = tuple({type(line) for line in lines})
+        return [line for line in dumps.export(elsewhere) if isinstance(line, kinds)]
 
 
 @pytest.fixture

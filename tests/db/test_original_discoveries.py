@@ -15,11 +15,11 @@ from icd.core.dump_lines import (
     Embedding,
     EmbeddingSource,
     Feedback,
-    Line,
     Profile,
 )
 from icd.db import migrate, original_discoveries
 from tests.data import original
+from tests.db.conftest import copied
 
 NOW_S = original.NOW_S
 OURS = (Discovery, EmbeddingSource, Embedding, Feedback, Profile)
@@ -328,17 +328,11 @@ def test_no_content_stops_the_upgrade_and_all_of_it_can_be_exported_and_imported
 
     conn = opened(path).connection()
     lines = [line for line in dumps.export(conn) if isinstance(line, OURS)]
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as elsewhere:
-        migrate.apply(elsewhere, "", now_ms=NOW_S * 1000)
-        brought = set()
-        for line in lines:
-            read = msgspec.json.decode(msgspec.json.encode(line), type=Line)
-            dumps.take_in(elsewhere, read, brought=brought, now_ms=NOW_S * 1000)
-        copied = [line for line in dumps.export(elsewhere) if isinstance(line, OURS)]
+    again = copied(lines, now_ms=NOW_S * 1000)
 
     assert is_sound(conn)
-    assert {type(line) for line in copied} == set(OURS)
-    assert sorted(map(bare, copied)) == sorted(map(bare, lines))
+    assert {type(line) for line in again} == set(OURS)
+    assert sorted(map(bare, again)) == sorted(map(bare, lines))
     assert ranking.rank(conn, profiles.get(conn), limit=10).items
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from icd import procfs
 from icd.core import dumps, phases, processes, runs
-from icd.core.dump_lines import Dispatch, Line, Run, RunAgent, RunArtifact, RunSkip
+from icd.core.dump_lines import Dispatch, Run, RunAgent, RunArtifact, RunSkip
 from icd.db import migrate
 from tests.data import original
+from tests.db.conftest import copied
 
 SCHEMAS = range(3, 10)
 NOW_S = original.NOW_S
@@ -466,17 +467,11 @@ def test_no_content_stops_the_upgrade_and_all_of_it_can_be_exported_and_imported
 
     conn = opened(path).connection()
     lines = [line for line in dumps.export(conn) if isinstance(line, OURS)]
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as elsewhere:
-        migrate.apply(elsewhere, "", now_ms=NOW_S * 1000)
-        brought = set()
-        for line in lines:
-            read = msgspec.json.decode(msgspec.json.encode(line), type=Line)
-            dumps.take_in(elsewhere, read, brought=brought, now_ms=NOW_S * 1000)
-        copied = [line for line in dumps.export(elsewhere) if isinstance(line, OURS)]
+    again = copied(lines, now_ms=NOW_S * 1000)
 
     assert is_sound(conn)
-    assert {type(line) for line in copied} == set(OURS)
-    assert copied == lines
+    assert {type(line) for line in again} == set(OURS)
+    assert again == lines
 
 
 @pytest.mark.parametrize("table", ["runs", "run_agents", "run_artifacts", "dispatches"])
