@@ -954,7 +954,7 @@ SCRIPTS: dict[str, list[Step]] = {
         other("discovery rank --limit=0", 3),
         other("discovery rank --status=odd", 3),
         other("discovery rank extra", 3),
-        Step(("discovery", "rank", "--source="), 2),
+        Step(("discovery", "rank", "--source=")),
         other("discovery rank --help"),
         other("discovery prune", 3),
         other("discovery prune --older-than=x", 3),

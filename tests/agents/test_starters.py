@@ -86,10 +86,11 @@ class Client:
         self.program = directory / "icctl"
         self.program.write_text(
             f"#!/bin/sh\n"
-            f'[ -e {self._failure} ] || exec {processes.door}/icctl "$@"\n'
+            f"code=$(cat {self._failure} 2>/dev/null)\n"
+            f'[ -n "$code" ] || exec {processes.door}/icctl "$@"\n'
             f"echo >> {self._attempts}\n"
             f"echo 'ModuleNotFoundError: dispatch record' >&2\n"
-            f"exit $(cat {self._failure})\n"
+            f"exit $code\n"
         )
         self.program.chmod(0o755)
 
