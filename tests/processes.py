@@ -127,6 +127,13 @@ def until(condition: Any, patience: float = PATIENCE) -> None:
         time.sleep(0.005)
 
 
+def vanish(directory: Path) -> None:
+    """Delete it at once, as a daemon sees it, which may be about to write in there."""
+    aside = directory.with_name(f"{directory.name}.vanished")
+    directory.rename(aside)
+    shutil.rmtree(aside)
+
+
 @contextlib.contextmanager
 def running(**options: Any) -> Iterator[Daemon]:
     daemon = Daemon(**options)

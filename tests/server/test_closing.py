@@ -1,7 +1,6 @@
 """Databases are closed when nobody needs them, opened again for whoever asks, and never missed."""
 
 import os
-import shutil
 import subprocess
 import threading
 import time
@@ -18,7 +17,7 @@ from icd.db.paths import Where
 from icd.rpc import methods
 from icd.rpc.method import Answer, Call, Clock
 from icd.server.store import Store
-from tests.processes import Daemon, icctl, until
+from tests.processes import Daemon, icctl, until, vanish
 from tests.server.test_mirror import Band
 from tests.server.test_streams import Watcher
 
@@ -238,7 +237,7 @@ def resting(daemon: Daemon, initialized: Path) -> Path:
 
 
 def test_a_deleted_database_is_closed_though_nobody_asks(daemon: Daemon, resting: Path) -> None:
-    shutil.rmtree(resting / ".clavain")
+    vanish(resting / ".clavain")
 
     until(lambda: not opened(daemon))
 

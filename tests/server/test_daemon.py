@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -13,7 +12,17 @@ from typing import Any
 
 import pytest
 
-from tests.processes import CLEAN, PATIENCE, Daemon, icctl, read_all, read_line, running, until
+from tests.processes import (
+    CLEAN,
+    PATIENCE,
+    Daemon,
+    icctl,
+    read_all,
+    read_line,
+    running,
+    until,
+    vanish,
+)
 
 
 def serve(*arguments: str, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
@@ -409,7 +418,7 @@ def test_deleted_projects_cost_no_descriptors_for_ever(tmp_path: Path, daemon: D
         daemon.call("db.init", cwd=str(project))
         projects.append(project)
     for project in projects:
-        shutil.rmtree(project)
+        vanish(project)
 
     until(lambda: daemon.call("icd.status")["databases"] == [])
 
@@ -424,7 +433,7 @@ def test_a_parent_s_database_is_found_when_the_nearer_one_is_removed(
     env = {"INTERCORE_MODE": "direct"}
     assert icctl("init", "--db", ".clavain/intercore.db", cwd=inner, env=env).returncode == 0
     assert daemon.call("state.list", **where, key="k") == []
-    shutil.rmtree(inner / ".clavain")
+    vanish(inner / ".clavain")
 
     found = daemon.call("state.list", **where, key="k")
 

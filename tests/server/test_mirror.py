@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import threading
@@ -13,7 +12,7 @@ import pytest
 
 from icd.server import limits
 from icd.server.mirror import ASK_SECONDS
-from tests.processes import Daemon, icctl, running, until
+from tests.processes import Daemon, icctl, running, until, vanish
 
 DIRECT = {"INTERCORE_MODE": "direct"}
 
@@ -246,7 +245,7 @@ def test_a_deleted_database_takes_its_files_along(put, band, initialized: Path) 
     put("bead", "s1", {"id": "x"})
     band.shows("interphase/bead", "s1", {"id": "x"})
 
-    shutil.rmtree(initialized / ".clavain")
+    vanish(initialized / ".clavain")
 
     band.shows("interphase/bead", "s1", None)
 

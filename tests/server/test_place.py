@@ -3,14 +3,13 @@
 import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import socket
 import stat
 import subprocess
 from pathlib import Path
 
-from tests.processes import PATIENCE, Daemon, icctl, running, until
+from tests.processes import PATIENCE, Daemon, icctl, running, until, vanish
 from tests.server.test_systemd import ACTIVATED, SERVE
 
 
@@ -44,7 +43,7 @@ def test_a_directory_that_was_removed_is_there_again() -> None:
         daemon.stop()
         daemon.socket = str(directory / "icd.sock")
         daemon.start()
-        shutil.rmtree(directory)
+        vanish(directory)
 
         until(lambda: answers(daemon))
         second = subprocess.run(

@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import select
-import shutil
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ from icd.rpc.method import Answer, Call, Clock
 from icd.rpc.methods.searches import Search
 from icd.server.searches import Searches
 from tests.discovered import Elsewhere, delete, discover, packed, set_status
-from tests.processes import Daemon, icctl, read_line, running, until
+from tests.processes import Daemon, icctl, read_line, running, until, vanish
 
 EAST = base64.b64encode(packed(1.0, 0.0)).decode()
 MEBIBYTE = 1024 * 1024
@@ -101,7 +100,7 @@ def test_a_database_that_was_deleted_and_made_again_is_searched_as_it_is_now(
     daemon: Daemon, several: Path
 ) -> None:
     search(daemon, several)
-    shutil.rmtree(several / ".clavain")
+    vanish(several / ".clavain")
     with Elsewhere(several) as conn:
         discover(conn, "only", packed(1.0, 0.0))
 
