@@ -23,7 +23,7 @@ FUZZ_SECONDS ?= 60
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
-.PHONY: run test stress lint check bench fuzz clean
+.PHONY: run test stress torture lint check bench fuzz clean
 .DEFAULT_GOAL := test
 
 KEYHOLE := icctl/build.py icctl/bin/icctl-python icctl/keyhole.c icctl/keyhole.h icctl/helper.c
@@ -78,6 +78,10 @@ test: $(INSTALLED) $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/.made $(DOOR
 
 stress: $(INSTALLED)  ## The consumers' promise at its full size: 8 writers, 10,000 events each.
 	INTERCORE_STRESS=1 $(BIN)/python -m pytest tests/server/test_events.py -k restarted
+
+SECONDS ?= 600
+torture: $(INSTALLED)  ## Try to break every promise: SECONDS=600, SEED=…, SUITES="crash watch".
+	$(BIN)/python -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(SUITES)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

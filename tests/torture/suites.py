@@ -1,0 +1,5 @@
+"""All suites, in the order in which they run."""
+
+from tests.torture.suite import Suite
+
+SUITES: list[Suite] = []
