@@ -5,6 +5,7 @@ tier for everybody.  What counts is the effective score, relevance times decay; 
 compared with the exact product, a number of millionths of millionths.
 """
 
+from functools import lru_cache
 from typing import Literal, get_args
 
 from icd.config import Settings
@@ -32,7 +33,11 @@ def effective(relevance: int, decay: int) -> int:
 
 def starts(settings: Settings) -> dict[Tier, int]:
     """The product at which each tier starts, the highest tier first."""
-    thresholds = (settings.tier_high, settings.tier_medium, settings.tier_low, 0.0)
+    return _starts(settings.tier_high, settings.tier_medium, settings.tier_low, 0.0)
+
+
+@lru_cache(maxsize=16)  # asked for every row that is shown
+def _starts(*thresholds: float) -> dict[Tier, int]:
     return {
         tier: millionths(threshold) * ONE for tier, threshold in zip(TIERS, thresholds, strict=True)
     }

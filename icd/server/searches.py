@@ -28,6 +28,7 @@ from msgspec import structs
 
 from icd.core.indexes import Index, Ranked, Scan
 from icd.core.searches import Found, Page, Question
+from icd.db.paths import Where
 from icd.rpc.dispatch import failure
 from icd.rpc.method import Answer, Call, Method, Params
 from icd.rpc.methods.searches import (
@@ -49,6 +50,8 @@ T = TypeVar("T")
 # While a thread computes beside the loop, whoever waits for Python's lock gets it this soon: five
 # milliseconds, the usual time, are more than most calls take.
 EAGER_SECONDS = 0.0001
+# So many ways to name a database are remembered, which saves a hop.
+CALLERS = 1000
 
 Asker = Callable[[list[Call]], Awaitable[list[Answer]]]
 
@@ -71,7 +74,9 @@ class Searches:
         self._ask = ask
         self._max_bytes = max_bytes
         self._kept: dict[str, _Kept] = {}  # by path, the one used last at the end
+        self._paths: dict[Where, str] = {}  # which of them a caller meant the last time
         self._turn = anyio.Lock()
+        self._worker = threads.Worker()
 
     @property
     def size(self) -> int:
@@ -95,15 +100,32 @@ class Searches:
     async def _search(self, call: Call) -> Answer:
         assert isinstance(call.params, Search)
         while True:
-            answer = await self._hop(call, ASK, Asking(call.params), background=call.background)
+            answer, page = await self._begin(call, call.params)
             seen: Seen = answer.result
             try:
-                found = await self._find(call, seen)
+                found = await self._find(call, seen, page)
             except _Changed:
                 continue
             return Answer(shown(found, seen.what), warnings=answer.warnings, trace=answer.trace)
 
-    async def _find(self, call: Call, seen: Seen) -> list[Found]:
+    async def _begin(self, call: Call, asked: Search) -> tuple[Answer, Page | None]:
+        """The question, and in the same hop what is new where it was asked the last time."""
+        ask = self._call(call, ASK, Asking(asked), background=call.background)
+        known = self._kept.get(self._paths.get(call.where, ""))
+        if known is None or known.too_much:
+            (answer,) = await self._asked(ask)
+            page = None
+        else:
+            paging = self._call(call, PAGE, Paging(known.index.mark), background=True)
+            answer, news = await self._asked(ask, paging)
+            is_same = answer.result.conn is news.result.conn is known.conn
+            page = news.result.what if is_same else None
+        if len(self._paths) >= CALLERS:
+            self._paths.clear()
+        self._paths[call.where] = answer.result.path
+        return answer, page
+
+    async def _find(self, call: Call, seen: Seen, page: Page | None) -> list[Found]:
         asked: Question = seen.what
         kept = self._kept.pop(seen.path, None)
         if kept is None or kept.conn is not seen.conn:
@@ -111,23 +133,27 @@ class Searches:
         self._kept[seen.path] = kept
         keeper = Scan(asked) if kept.too_much else kept.index
         while True:
-            if not await self._catch_up(call, kept, keeper):
-                kept.index, kept.too_much = Index(), True
+            if not await self._catch_up(call, kept, keeper, page):
+                kept.index, kept.too_much, page = Index(), True, None
                 keeper = Scan(asked)
                 continue
-            best = await _beside(partial(keeper.best, asked, deadline_check(call.deadline)))
+            page = None
+            best = await self._beside(partial(keeper.best, asked, deadline_check(call.deadline)))
             found = await self._fetch(call, kept, best)
             if len(found) == len(best) and all(row.version <= keeper.mark.version for row in found):
                 return found
 
-    async def _catch_up(self, call: Call, kept: _Kept, keeper: Index | Scan) -> bool:
-        """Have it know all that is stored; False if it becomes too much."""
+    async def _catch_up(
+        self, call: Call, kept: _Kept, keeper: Index | Scan, first: Page | None
+    ) -> bool:
+        """Have it know all that is stored, from `first` on; False if it becomes too much."""
         while True:
-            page: Page = await self._read(call, kept, PAGE, Paging(keeper.mark))
+            page: Page = first or await self._read(call, kept, PAGE, Paging(keeper.mark))
+            first = None
             if page.anew:
                 kept.too_much = False  # for the next one: there is less by now
             if page.rows or page.anew:
-                await _beside(partial(keeper.take, page))
+                await self._beside(partial(keeper.take, page))
             if isinstance(keeper, Index) and not self._make_room(kept):
                 return False
             if page.is_last and keeper.mark == page.mark:
@@ -149,30 +175,33 @@ class Searches:
         return found
 
     async def _read(self, call: Call, kept: _Kept, method: Method, params: Params) -> Any:
-        seen: Seen = (await self._hop(call, method, params, background=True)).result
+        (answer,) = await self._asked(self._call(call, method, params, background=True))
+        seen: Seen = answer.result
         if seen.conn is not kept.conn:
             raise _Changed
         return seen.what
 
-    async def _hop(self, call: Call, method: Method, params: Params, *, background: bool) -> Answer:
+    def _call(self, call: Call, method: Method, params: Params, *, background: bool) -> Call:
         verbose = call.verbose and method is ASK  # the rest is arithmetic
-        hop = structs.replace(
+        return structs.replace(
             call, method=method, params=params, background=background, verbose=verbose
         )
-        (answer,) = await self._ask([hop])
-        if answer.error is not None:
-            raise answer.error
-        return answer
 
+    async def _asked(self, *hops: Call) -> list[Answer]:
+        answers = await self._ask(list(hops))
+        for answer in answers:
+            if answer.error is not None:
+                raise answer.error
+        return answers
 
-async def _beside(work: Callable[[], T]) -> T:
-    """In a thread of its own.  To the end: the next search must not meet it in the matrices."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(EAGER_SECONDS)
-    try:
-        done = threads.start(work)
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait([done])
-    finally:
-        sys.setswitchinterval(usual)
-    return done.result()
+    async def _beside(self, work: Callable[[], T]) -> T:
+        """In the thread.  To the end: the next search must not meet it in the matrices."""
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(EAGER_SECONDS)
+        try:
+            done = self._worker.start(work)
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([done])
+        finally:
+            sys.setswitchinterval(usual)
+        return done.result()

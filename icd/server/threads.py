@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from queue import SimpleQueue
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -31,6 +32,44 @@ def deaf() -> Iterator[None]:
 
 def start(function: Callable[[], T]) -> "asyncio.Future[T]":
     """Run the function in a thread of its own, now; the future belongs to the running loop."""
+    done, run = _errand(function)
+    _start(run)
+    return done
+
+
+class Worker:
+    """A thread that stays, for one thing after the other; it begins with the first.
+
+    A new thread is a stranger to the scheduler, and has no memory of its own yet: to compute for a
+    millisecond now and then, one that was here before disturbs others less.
+    """
+
+    def __init__(self) -> None:
+        self._errands: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._began = False
+
+    def start(self, function: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run the function as soon as the ones before are done."""
+        done, run = _errand(function)
+        self._errands.put(run)
+        if not self._began:
+            self._began = True
+            _start(self._work)
+        return done
+
+    def _work(self) -> None:
+        while True:
+            self._errands.get()()
+
+
+def _start(run: Callable[[], None]) -> None:
+    with deaf():
+        # `threading` would wait until the thread runs, and with it whoever waits for the loop.
+        _thread.start_new_thread(run, ())
+
+
+def _errand(function: Callable[[], T]) -> tuple["asyncio.Future[T]", Callable[[], None]]:
+    """What to run in a thread, and the future that it settles in this loop."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -42,10 +81,7 @@ def start(function: Callable[[], T]) -> "asyncio.Future[T]":
         with suppress(RuntimeError):  # the loop has ended without us
             loop.call_soon_threadsafe(settle)
 
-    with deaf():
-        # `threading` would wait until the thread runs, and with it whoever waits for the loop.
-        _thread.start_new_thread(run, ())
-    return done
+    return done, run
 
 
 def _set_result(done: "asyncio.Future[T]", value: T) -> None:

@@ -1,6 +1,7 @@
 """The cosine, compared with a reference that computes everything in float64, or exactly."""
 
 import math
+import operator
 import struct
 import subprocess
 import sys
@@ -8,10 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from icd.core.similarity import Best, Query, Rows
+from icd.core.similarity import Best, Query, Rows, exact_sums
 from tests.discovered import packed
 
 # Near the edges of float32 as well; at least one is not zero.
@@ -163,3 +164,23 @@ print(len(os.listdir("/proc/self/task")))
     )
 
     assert done.stdout == b"1\n"
+
+
+FACTORS = st.floats(-(2.0**40), 2.0**40, width=32)
+TERMS = st.builds(operator.mul, FACTORS, FACTORS)
+
+
+@given(
+    st.integers(1, 40).flatmap(
+        lambda width: st.lists(
+            st.lists(TERMS, min_size=width, max_size=width), min_size=1, max_size=4
+        )
+    )
+)
+@example([[1.0, 2.0**-53, 2.0**-106]])  # a hair beyond the middle of two numbers
+@example([[1.0, 2.0**-53, -(2.0**-106)]])
+@example([[1.0, 2.0**-53]])
+@example([[1.0, -(2.0**-54), -(2.0**-107)]])  # below a power of two, numbers are nearer
+@example([[2.0**60, 1.0, -(2.0**60)], [0.0, 0.0, 0.0]])
+def test_sums_are_rounded_once(rows: list[list[float]]) -> None:
+    assert exact_sums(np.array(rows)) == [math.fsum(row) for row in rows]

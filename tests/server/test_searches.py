@@ -278,14 +278,16 @@ class Several:
         self.read: list[int] = []  # rows of each page
 
     async def ask(self, calls: list[Call]) -> list[Answer]:
-        (call,) = calls
+        return [self._answer(call) for call in calls]
+
+    def _answer(self, call: Call) -> Answer:
         self.methods.append(call.method.name)
         assert call.where.explicit is not None
         (answer,) = run_batch(self.databases[call.where.explicit], [call], clock=Clock())
         assert answer is not None
         if call.method.name == "search.page":
             self.read.append(len(answer.result.what.rows))
-        return [answer]
+        return answer
 
     def call(self, number: int) -> Call:
         path = list(self.databases)[number]
@@ -401,7 +403,8 @@ def test_a_database_that_is_reopened_during_a_search_is_searched_from_the_start(
         await Searches(ask, MEBIBYTE).answer(three.call(0))
         return three.methods
 
-    assert scene(act) == ["search.ask", "search.page", "search.fetch"] * 2
+    first, again = ["search.ask", "search.page"], ["search.page"]  # what was new of the old one
+    assert scene(act) == [*first, "search.fetch", *first, *again, "search.fetch"]
 
 
 def test_one_search_at_a_time(three: Several) -> None:
