@@ -19,7 +19,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -284,7 +283,7 @@ class _Project:
             except ConnectionError:
                 gone = True
         for peer, operations in bursts:
-            gone |= not _read_answers(peer, operations)
+            gone |= not read_answers(peer, operations)
         if gone:
             raise ConnectionResetError
 
@@ -344,7 +343,7 @@ class _DirectCall:
         return status
 
 
-def _read_answers(peer: socket.socket, operations: list[Operation]) -> bool:
+def read_answers(peer: socket.socket, operations: list[Operation]) -> bool:
     """Whether all have arrived; a part of a line is no answer."""
     asked = {known.id: known for known in operations}
     data = b""
