@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from tests.torture import failing
 from tests.torture.code import ROOT
 from tests.torture.ledger import DIRECT, Ledger, Operation
 from tests.torture.suite import Broken, Run
-from tests.torture.upgrades import Templates, Upgrade, content
+from tests.torture.upgrades import Template, Templates, Upgrade, content
 from tests.torture.workload import Workload
 
 # More would only wait for each other: starting a daemon takes most of the time.
@@ -46,17 +47,14 @@ MOST_DELAY_US = {"during_commit": 150, "during_checkpoint": 1500}
 DIRECT_SHARE = 0.25
 
 
-def run(run: Run) -> None:
-    templates = Templates(run.directory / "templates")
-    (run.directory / "templates").mkdir()
-    lock = threading.Lock()
-    stop = threading.Event()
+def run(run: Run, points: Sequence[str] = failing.NAMES) -> None:
+    shared = _Shared(run, points)
 
     def work(number: int, seed: int) -> None:
         try:
-            _Worker(run, number, random.Random(seed), templates, lock).work(stop)
+            _Worker(shared, number, random.Random(seed)).work()
         except BaseException:
-            stop.set()
+            shared.stop.set()
             raise
 
     with ThreadPoolExecutor(DAEMONS) as pool:
@@ -65,79 +63,91 @@ def run(run: Run) -> None:
             done.result()
 
 
+class _Shared:
+    """What the workers have in common."""
+
+    def __init__(self, run: Run, points: Sequence[str]) -> None:
+        self.run = run
+        self.stop = threading.Event()
+        self._lock = threading.Lock()
+        self._all = points
+        self._points: list[str] = []
+        (run.directory / "templates").mkdir()
+        self._templates = Templates(run.directory / "templates")
+
+    @property
+    def is_over(self) -> bool:
+        return self.run.is_over or self.stop.is_set()
+
+    def point(self, rng: random.Random) -> str:
+        """Each in its turn, in an order of its own."""
+        with self._lock:
+            if not self._points:
+                self._points = rng.sample(self._all, len(self._all))
+            return self._points.pop()
+
+    def template(self, rng: random.Random) -> Template:
+        with self._lock:
+            return self._templates.choose(rng)
+
+    def count(self, what: str, count: int = 1) -> None:
+        with self._lock:
+            self.run.figures[what] += count
+
+
 class _Worker:
     """One daemon after the other, on one project after the other."""
 
-    def __init__(
-        self,
-        run: Run,
-        number: int,
-        rng: random.Random,
-        templates: Templates,
-        lock: threading.Lock,
-    ) -> None:
-        self._run = run
+    def __init__(self, shared: _Shared, number: int, rng: random.Random) -> None:
+        self._shared = shared
+        self._run = run = shared.run
         self._rng = rng
-        self._templates = templates
-        self._lock = lock
         self._directory = run.directory / f"worker-{number}"
         self._upgrades: list[Upgrade] = []
-        self._points: list[str] = []
         self._made = 0
         path = f"{run.code.root}:{ROOT}"
         self._env = {"PYTHONPATH": path, "INTERCORE_IDLE_SECONDS": "0.05"}
 
-    def work(self, stop: threading.Event) -> None:
+    def work(self) -> None:
         self._directory.mkdir()
-        while not (self._run.is_over or stop.is_set()):
+        while not self._shared.is_over:
             project = _Project(self._new_directory(), self._rng)
             daemon = self._run.code.daemon(env=self._env, module="tests.torture.failing")
             daemon.env["INTERBAND_ROOT"] = str(project.band)
             try:
                 for _ in range(LIVES):
-                    if self._run.is_over or stop.is_set():
+                    if self._shared.is_over:
                         break
                     self._live(daemon, project)
                 self._end(daemon, project)
             finally:
                 daemon.close()
                 project.close()
-            self._count("operations", len(project.ledger.operations))
+            self._shared.count("operations", len(project.ledger.operations))
             shutil.rmtree(project.directory)
 
     def _new_directory(self) -> Path:
         self._made += 1
         return self._directory / str(self._made)
 
-    def _count(self, what: str, count: int = 1) -> None:
-        with self._lock:
-            self._run.figures[what] += count
-
-    def _point(self) -> str:
-        """Each in its turn, in an order of its own."""
-        if not self._points:
-            self._points = self._rng.sample(failing.NAMES, len(failing.NAMES))
-        return self._points.pop()
-
     def _live(self, daemon: Daemon, project: "_Project") -> None:
-        point = self._point()
+        point = self._shared.point(self._rng)
         spec = self._spec(point)
         daemon.env[failing.VARIABLE] = spec
         if point == "migration":
-            with self._lock:
-                found = self._templates.choose(self._rng)
-            self._upgrades.append(Upgrade(self._new_directory(), found))
+            old = self._shared.template(self._rng)
+            self._upgrades.append(Upgrade(self._new_directory(), old))
         daemon.start()
         calls = self._call_directly(project)
         try:
             project.keep_busy(daemon, point, [upgrade.directory for upgrade in self._upgrades])
         finally:
             for call in calls:
-                self._count("kills", call.ended() == -signal.SIGKILL)
+                self._shared.count("kills", call.ended() == -signal.SIGKILL)
         status = daemon.process.wait(PATIENCE) if daemon.process else 0
         if status != -signal.SIGKILL:
             raise Broken(f"icd ended with {status}: {daemon.log.read_text()[-2000:]}")
-        self._count("kills")
+        self._shared.count("kills")
         try:
             project.check()
             self._check_upgrades(project)
@@ -154,7 +164,7 @@ class _Worker:
         env = {**self._run.code.env, **self._env, "INTERCORE_MODE": "direct"}
         if self._rng.random() < 0.5:
             env[failing.VARIABLE] = f"{self._rng.choice(failing.COMMITS)}:1:50"
-        self._count("direct calls")
+        self._shared.count("direct calls")
         return [_DirectCall(project, f"{self._rng.getrandbits(64):016x}", env)]
 
     def _check_upgrades(self, project: "_Project") -> None:
@@ -163,7 +173,7 @@ class _Worker:
         for upgrade in self._upgrades:
             if upgrade.check(_copy(upgrade.database, project.aside)):
                 shutil.rmtree(upgrade.directory)
-                self._count("migrations")
+                self._shared.count("migrations")
             else:
                 left.append(upgrade)
         self._upgrades = left
