@@ -81,14 +81,12 @@ class Ledger:
 
         It is a copy, with its log and without its shared memory: opening it recovers it.
         """
-        with closing(sqlite3.connect(path)) as conn:
-            verdicts = conn.execute("PRAGMA integrity_check").fetchall()
-            _require(verdicts == [("ok",)], f"{path} is damaged: {verdicts[:5]}")
-            foreign = conn.execute("PRAGMA foreign_key_check").fetchall()
-            _require(not foreign, f"rows refer to nothing: {foreign[:5]}")
-            (version,) = conn.execute("PRAGMA user_version").fetchone()
-            _require(version == migrate.LATEST, f"user_version is {version}")
-            return self._check(_Found(conn))
+        try:
+            with closing(sqlite3.connect(path)) as conn:
+                _check_whole(conn)
+                return self._check(_Found(conn))
+        except sqlite3.DatabaseError as exc:
+            raise Broken(f"{path} is damaged: {exc}") from exc
 
     def _check(self, found: "_Found") -> set[str]:
         there = {known.id for known in self.operations if self._is_there(known, found)}
@@ -231,6 +229,15 @@ class _Found:
 
     def _of(self, prefix: str) -> dict[str, tuple[str, dict[str, Any]]]:
         return {id_: row for id_, row in self.requests.items() if row[0].startswith(prefix)}
+
+
+def _check_whole(conn: sqlite3.Connection) -> None:
+    verdicts = conn.execute("PRAGMA integrity_check").fetchall()
+    _require(verdicts == [("ok",)], f"the database is damaged: {verdicts[:5]}")
+    foreign = conn.execute("PRAGMA foreign_key_check").fetchall()
+    _require(not foreign, f"rows refer to nothing: {foreign[:5]}")
+    version = migrate.version(conn)
+    _require(version == migrate.LATEST, f"user_version is {version}")
 
 
 def _require(holds: bool, text: str) -> None:
