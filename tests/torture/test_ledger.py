@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.processes import running
-from tests.torture.crash import read_answers
 from tests.torture.ledger import Ledger
+from tests.torture.projects import read_answers
 from tests.torture.suite import Broken
 from tests.torture.workload import Workload
 
