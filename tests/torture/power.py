@@ -124,14 +124,14 @@ def cut_log(run: Run, directory: Path) -> None:
         done = _work(daemon, database, run.rng, rests=False)
     finally:
         daemon.close()
-    log = done.log.read_bytes()
+    log, content = done.log.read_bytes(), database.read_bytes()
     assert done.marks == sorted(done.marks), "the log was begun anew"
     frame = FRAME_HEADER + int.from_bytes(log[8:12], "big")
     cuts = [*range(0, WAL_HEADER, 8), *range(WAL_HEADER, len(log) + 1, frame)]
     cuts += [run.rng.randrange(len(log)) for _ in range(RANDOM_CUTS)]
     for cut in cuts:
         tail = _tail(run.rng, len(log) - cut)
-        _write(directory / "image", {"": database.read_bytes(), "-wal": log[:cut] + tail})
+        _write(directory / "image", {"": content, "-wal": log[:cut] + tail})
         answered = max((count for size, count in done.marks if size <= cut), default=0)
         acknowledged = {known.id for known in done.ledger.operations[:answered]}
         try:
