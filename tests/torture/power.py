@@ -42,6 +42,8 @@ LOSSES = 60
 def run(run: Run) -> None:
     """One round at least, however short the time is."""
     recorder = compiled(run.directory)
+    if recorder is None:
+        print("power: no C compiler, so only the log is cut, and nothing is known of syncs")
     number = 0
     while number == 0 or not run.is_over:
         number += 1
