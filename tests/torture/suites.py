@@ -1,5 +1,9 @@
 """All suites, in the order in which they run."""
 
+from tests.torture import crash, power
 from tests.torture.suite import Suite
 
-SUITES: list[Suite] = []
+SUITES: list[Suite] = [
+    Suite("crash", crash.run),
+    Suite("power", power.run, share=0.2),
+]
