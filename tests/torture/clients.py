@@ -193,7 +193,7 @@ class Worker:
 class LossyDoor:
     """A socket in front of the daemon's: some replies are lost after the command was executed."""
 
-    def __init__(self, path: Path, behind: str, rng: random.Random, *, loses: float = 0.1) -> None:
+    def __init__(self, path: Path, behind: str, rng: random.Random, *, loses: float = 0.3) -> None:
         self.address = str(path)
         self.lost = 0
         self._behind = behind

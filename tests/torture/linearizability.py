@@ -31,7 +31,7 @@ from tests.torture.suite import Broken, Run
 PEERS, DIRECT, AUTO = 10, 3, 3
 ROUND_SECONDS = 2.0
 CALM_SECONDS = (0.1, 0.5)  # between two disturbances
-HOLD_SECONDS = 0.05
+HOLD_SECONDS = 0.1
 # What happens meanwhile, and what it counts as.
 DISTURBANCES = {
     "stop": "stops",
@@ -52,13 +52,24 @@ def run(run: Run) -> None:
     (project / ".git").mkdir(parents=True)
     made = run.code.icctl("init", cwd=project, env=NOBODY)
     assert made.returncode == 0, made.stderr
-    scene = _Scene(run, project)
-    with _daemon(run) as daemon, contextlib.ExitStack() as stack:
+    # Open for as long as we look: the number of a file that is gone may be given to the next one.
+    with _lock_file(project) as lock, _daemon(run) as daemon, contextlib.ExitStack() as stack:
+        scene = _Scene(run, project, lock)
         clients = scene.clients(daemon, stack)
         number = 0
         while number == 0 or not run.is_over:
             scene.round(number, daemon, clients)
             number += 1
+
+
+@contextlib.contextmanager
+def _lock_file(project: Path) -> Iterator[int]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(project / ".clavain" / "intercore.db.lock", flags, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -71,11 +82,10 @@ def _daemon(run: Run) -> Iterator[Daemon]:
 
 
 class _Scene:
-    def __init__(self, run: Run, project: Path) -> None:
+    def __init__(self, run: Run, project: Path, lock: int) -> None:
         self._run = run
         self._project = project
-        self._lock = project / ".clavain" / "intercore.db.lock"
-        self._inode = self._lock.stat().st_ino
+        self._lock = lock
         self._doors: list[LossyDoor] = []
 
     def clients(self, daemon: Daemon, stack: contextlib.ExitStack) -> list[Client]:
@@ -100,7 +110,7 @@ class _Scene:
 
     def round(self, number: int, daemon: Daemon, clients: list[Client]) -> None:
         recordings = [Recording(key) for key in keys(f"r{number}", self._new_run())]
-        turn = _Turn(self._rng(number), clients, recordings, daemon, self._lock)
+        turn = _Turn(self._rng(number), clients, recordings, daemon, self._project)
         turn.play(self._run)
         last = next(client for client in clients if client.name == "direct0")
         for recording in recordings:
@@ -125,7 +135,9 @@ class _Scene:
             _check_holds(recording, turn.holds)
         figures["times the lock was held"] += len(turn.holds)
         figures["lost replies"] = sum(door.lost for door in self._doors)
-        if self._lock.stat().st_ino != self._inode:
+        with _lock_file(self._project) as lock:
+            is_same = os.path.sameopenfile(lock, self._lock)
+        if not is_same:
             raise Broken("the file of the lock was replaced: two may hold the lock at once")
 
 
@@ -148,14 +160,14 @@ class _Turn:
         clients: list[Client],
         recordings: list[Recording],
         daemon: Daemon,
-        lock: Path,
+        project: Path,
     ) -> None:
         self.holds: list[Hold] = []
         self._seed = rng.getrandbits(64)
         self._clients = clients
         self._recordings = recordings
         self._daemon = daemon
-        self._lock = lock
+        self._project = project
         self._over = threading.Event()
         self._failures: list[BaseException] = []
 
@@ -206,11 +218,8 @@ class _Turn:
     def _hold(self, _: None) -> None:
         rng = random.Random(f"{self._seed}/hold")
         while not self._over.wait(rng.uniform(*CALM_SECONDS)):
-            descriptor = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with _lock_file(self._project) as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
                 began = time.monotonic()
                 time.sleep(HOLD_SECONDS)
                 self.holds.append(Hold(began, time.monotonic()))
-            finally:
-                os.close(descriptor)
