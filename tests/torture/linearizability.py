@@ -29,7 +29,7 @@ from tests.torture.histories import LAST_PHASE, Recording, keys
 from tests.torture.suite import Broken, Run
 
 PEERS, DIRECT, AUTO = 10, 3, 3
-ROUND_SECONDS = 2.0
+ROUND_SECONDS = 1.0
 CALM_SECONDS = (0.1, 0.5)  # between two disturbances
 HOLD_SECONDS = 0.1
 # What happens meanwhile, and what it counts as.
@@ -109,21 +109,13 @@ class _Scene:
         return random.Random(f"{self._run.seed}/{name}")
 
     def round(self, number: int, daemon: Daemon, clients: list[Client]) -> None:
-        recordings = [Recording(key) for key in keys(f"r{number}", self._new_run())]
+        last = next(client for client in clients if client.name == "direct0")
+        recordings = [Recording(key) for key in keys(f"r{number}", _new_run(last))]
         turn = _Turn(self._rng(number), clients, recordings, daemon, self._project)
         turn.play(self._run)
-        last = next(client for client in clients if client.name == "direct0")
         for recording in recordings:
             recording.ask(last, recording.key.look)
         self._judge(recordings, turn)
-
-    def _new_run(self) -> str:
-        phases = json.dumps([f"p{number}" for number in range(LAST_PHASE + 1)])
-        made = self._run.code.icctl(
-            "run", "create", "--goal=g", f"--phases={phases}", cwd=self._project, env=NOBODY
-        )
-        assert made.returncode == 0, made.stderr
-        return made.stdout.decode().strip()
 
     def _judge(self, recordings: list[Recording], turn: "_Turn") -> None:
         figures = self._run.figures
@@ -149,6 +141,14 @@ def _check_holds(recording: Recording, holds: list[Hold]) -> None:
                     f"{each.client} was answered on {recording.key.name}, {each.call} -> "
                     f"{each.answer}, all while somebody else held the lock of the database"
                 )
+
+
+def _new_run(client: Client) -> str:
+    phases = json.dumps([f"p{number}" for number in range(LAST_PHASE + 1)])
+    made = client.ask(["run", "create", "--goal=g", f"--phases={phases}"])
+    assert made is not None
+    assert made.exit == 0, made
+    return made.stdout.strip()
 
 
 class _Turn:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.torture import linearizability
-from tests.torture.code import Code, broken
+from tests.torture.mutations import Change, broken_by
 from tests.torture.suite import Broken, Run
 
 SECONDS = 4
@@ -59,20 +59,11 @@ def test_everything_that_clients_were_told_can_be_explained(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("changes", MUTATIONS.values(), ids=MUTATIONS)
-def test_it_is_noticed_if(changes: list[tuple[str, str, str]], tmp_path: Path) -> None:
-    code = _broken(tmp_path, changes)
+def test_it_is_noticed_if(changes: list[Change], tmp_path: Path) -> None:
+    code = broken_by(tmp_path, *changes)
     run = Run(tmp_path / "tried", BROKEN_SECONDS, secrets.randbelow(2**32), code)
     print(f"seed {run.seed}")
 
     with pytest.raises(Broken) as found:
         linearizability.run(run)
     print(found.value)
-
-
-def _broken(directory: Path, changes: list[tuple[str, str, str]]) -> Code:
-    code = broken(directory, *changes[0])
-    for file, old, new in changes[1:]:
-        text = (code.root / file).read_text()
-        assert text.count(old) == 1, f"{file} has {text.count(old)} of what is to be broken: {old}"
-        (code.root / file).write_text(text.replace(old, new))
-    return code
