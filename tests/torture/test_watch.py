@@ -7,8 +7,8 @@ import pytest
 
 from tests.torture import watch
 from tests.torture.mutations import Change, broken_by
+from tests.torture.shown import Shown, in_order
 from tests.torture.suite import Broken, Run
-from tests.torture.watch import Shown, in_order
 
 SECONDS = 3
 # A broken promise shows within a round or two; on a machine that does little at once, later.
