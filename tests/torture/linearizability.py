@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -26,19 +25,12 @@ from typing import NamedTuple
 from tests.processes import PATIENCE, Daemon
 from tests.torture.clients import Client, LossyDoor, Peer, Worker
 from tests.torture.histories import LAST_PHASE, Recording, keys
+from tests.torture.interruptions import CALM_SECONDS, WAYS, interrupt
 from tests.torture.suite import Broken, Run
 
 PEERS, DIRECT, AUTO = 10, 3, 3
 ROUND_SECONDS = 1.0
-CALM_SECONDS = (0.1, 0.5)  # between two disturbances
 HOLD_SECONDS = 0.1
-# What happens meanwhile, and what it counts as.
-DISTURBANCES = {
-    "stop": "stops",
-    "kill": "kills",
-    "reload": "reloads",
-    "worker": "killed clients",
-}
 NOBODY: dict[str, str] = {"INTERCORE_MODE": "direct"}
 
 
@@ -203,17 +195,12 @@ class _Turn:
         rng = random.Random(f"{self._seed}/disturb")
         workers = [client for client in self._clients if isinstance(client, Worker)]
         while not self._over.wait(rng.uniform(*CALM_SECONDS)):
-            what = rng.choice([*DISTURBANCES, "kill"])
-            if what == "worker":
+            what = rng.choice([*WAYS, "killed client"])
+            if what == "killed client":
                 rng.choice(workers).kill()
-            elif what == "reload":
-                assert self._daemon.process is not None
-                self._daemon.process.send_signal(signal.SIGHUP)
             else:
-                self._daemon.kill() if what == "kill" else self._daemon.stop()
-                self._over.wait(rng.uniform(0, 0.2))  # without a daemon, files are used
-                self._daemon.start()
-            run.figures[DISTURBANCES[what]] += 1
+                interrupt(self._daemon, what, lambda: self._over.wait(rng.uniform(0, 0.2)))
+            run.figures[f"{what}s"] += 1
 
     def _hold(self, _: None) -> None:
         rng = random.Random(f"{self._seed}/hold")

@@ -1,7 +1,6 @@
 """Where writers and readers of the suite `watch` meet: a project, a daemon, and what was written."""
 
 import random
-import signal
 import threading
 import time
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 from tests.processes import PATIENCE, Daemon
 from tests.torture.clients import LossyDoor, Worker
+from tests.torture.interruptions import CALM_SECONDS, WAYS, interrupt
 from tests.torture.suite import Broken, Run
 
 LOOK_SECONDS = 0.1  # how long a reader waits before it looks whether it is over
@@ -83,17 +83,11 @@ def count(stage: Stage, name: str) -> None:
         time.sleep(PAUSE_SECONDS)
 
 
-def disturb(stage: Stage, rng: random.Random, calm_seconds: tuple[float, float]) -> None:
-    """Stop, kill and reload the daemon, until the round ends; then there is one."""
-    while not stage.written.wait(rng.uniform(*calm_seconds)):
-        what = rng.choice(["stop", "kill", "kill", "reload"])
-        if what == "reload":
-            assert stage.daemon.process is not None
-            stage.daemon.process.send_signal(signal.SIGHUP)
-        else:
-            stage.daemon.kill() if what == "kill" else stage.daemon.stop()
-            stage.written.wait(rng.uniform(0, 0.2))  # without a daemon, files are used
-            stage.daemon.start()
+def disturb(stage: Stage, rng: random.Random) -> None:
+    """Until the round ends; then there is a daemon."""
+    while not stage.written.wait(rng.uniform(*CALM_SECONDS)):
+        what = rng.choice(WAYS)
+        interrupt(stage.daemon, what, lambda: stage.written.wait(rng.uniform(0, 0.2)))
         stage.run.figures[f"{what}s"] += 1
 
 

@@ -38,7 +38,7 @@ def test_whoever_follows_sees_everything_in_order(tmp_path: Path) -> None:
 
     watch.run(run)
 
-    assert run.figures["events"] > 10
+    assert run.figures["events"] > 0
 
 
 @pytest.mark.parametrize("change", MUTATIONS.values(), ids=MUTATIONS)

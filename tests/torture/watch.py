@@ -26,7 +26,6 @@ from tests.torture.stage import Stage
 from tests.torture.suite import Broken, Run
 
 ROUND_SECONDS = 2.0
-CALM_SECONDS = (0.1, 0.6)  # between two disturbances
 DIRECT = {"INTERCORE_MODE": "direct"}
 
 
@@ -73,7 +72,7 @@ class _Scene:
             self._thread(stages.record, stage, f"{number}/b"),
             self._thread(stages.record_directly, stage, f"{number}/c"),
             self._thread(stages.count, stage, f"{number}"),
-            self._thread(stages.disturb, stage, random.Random(rng.random()), CALM_SECONDS),
+            self._thread(stages.disturb, stage, random.Random(rng.random())),
         ]
         readers = [
             self._thread(reader.follow, random.Random(rng.random()))
