@@ -14,21 +14,42 @@ SECONDS = 3
 # A broken promise shows within a round or two; on a machine that does little at once, later.
 BROKEN_SECONDS = 60
 
-MUTATIONS: dict[str, Change] = {
-    "a cursor moves before anything was delivered": (
-        "icd/rpc/methods/events.py",
-        "    return _batch(ctx, _from(p, cursor.seq if cursor else 0))\n",
-        """    batch = _batch(ctx, _from(p, cursor.seq if cursor else 0))
+MUTATIONS: dict[str, list[Change]] = {
+    "a cursor moves before anything was delivered": [
+        (
+            "icd/rpc/methods/events.py",
+            "    return _batch(ctx, _from(p, cursor.seq if cursor else 0))\n",
+            """    batch = _batch(ctx, _from(p, cursor.seq if cursor else 0))
     if batch.events:
         cursors.advance(ctx.conn, *place, batch.events[-1].seq, now_ms=ctx.now_ms)
     return batch
 """,
-    ),
-    "a subscription goes on after an event that it has not seen": (
-        "icd/server/feed.py",
-        "self._position = news.seq\n",
-        "self._position = news.seq + 1\n",
-    ),
+        )
+    ],
+    "a subscription goes on after an event that it has not seen": [
+        (
+            "icd/server/feed.py",
+            "self._position = news.seq\n",
+            "self._position = news.seq + 1\n",
+        )
+    ],
+    "an event is shown before it is committed": [
+        (
+            "icd/rpc/dispatch.py",
+            """            answer = self._run(call)
+            self._conn.execute("COMMIT")
+""",
+            """            answer = self._run(call)
+            if call.method.writes and not call.method.appends:
+                self._conn.execute("COMMIT")
+""",
+        ),
+        (
+            "icd/rpc/dispatch.py",
+            '        while True:\n            try:\n                self._conn.execute("BEGIN IMM',
+            '        while not self._conn.in_transaction:\n            try:\n                self._conn.execute("BEGIN IMM',
+        ),
+    ],
 }
 
 
@@ -41,9 +62,9 @@ def test_whoever_follows_sees_everything_in_order(tmp_path: Path) -> None:
     assert run.figures["events"] > 0
 
 
-@pytest.mark.parametrize("change", MUTATIONS.values(), ids=MUTATIONS)
-def test_it_is_noticed_if(change: Change, tmp_path: Path) -> None:
-    code = broken_by(tmp_path, change)
+@pytest.mark.parametrize("changes", MUTATIONS.values(), ids=MUTATIONS)
+def test_it_is_noticed_if(changes: list[Change], tmp_path: Path) -> None:
+    code = broken_by(tmp_path, *changes)
     run = Run(tmp_path / "tried", BROKEN_SECONDS, secrets.randbelow(2**32), code)
     print(f"seed {run.seed}")
 
