@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import random
 import signal
 import sqlite3
@@ -88,8 +89,9 @@ class Caller:
         words = ["events", "tail", "--all", "--consumer=caller", "--limit=500"]
         while not self._stage.is_over(self.shown.last):
             process = _start(self._stage, *words, address=self._stage.door.address)
-            _take(process, self.shown)
-            if process.returncode:
+            with _killed(self._stage, process, math.inf, self._stage.failed.is_set):
+                _take(process, self.shown)
+            if process.returncode and not self._stage.failed.is_set():
                 said = _errors(self._stage).read_text()[-1000:]
                 raise Broken(f"events tail failed, exit {process.returncode}: {said}")
 
@@ -108,7 +110,7 @@ class Follower:
         words = ["events", "tail", "--all", "--follow", "--consumer=follower"]
         while not self._is_over():
             process = _start(self._stage, *words, address=self._stage.daemon.socket)
-            with _killed(self._stage, process, rng, self._is_over):
+            with _killed(self._stage, process, rng.uniform(*LIVES_SECONDS), self._is_over):
                 _take(process, self.shown)
 
     def _is_over(self) -> bool:
@@ -150,7 +152,7 @@ class RowFollower:
         while not self._is_over():
             words = ["state", "watch", "watched", "s"]
             process = _start(self._stage, *words, address=self._stage.daemon.socket)
-            with _killed(self._stage, process, rng, self._is_over):
+            with _killed(self._stage, process, rng.uniform(*LIVES_SECONDS), self._is_over):
                 self._take(process)
 
     def _take(self, process: "subprocess.Popen[bytes]") -> None:
@@ -208,11 +210,11 @@ def _start(stage: Stage, *words: str, address: str) -> "subprocess.Popen[bytes]"
 def _killed(
     stage: Stage,
     process: "subprocess.Popen[bytes]",
-    rng: random.Random,
+    lives_seconds: float,
     is_over: Callable[[], bool],
 ) -> Iterator[None]:
-    """At some moment, at the latest when its reader has seen everything."""
-    kill_at = time.monotonic() + rng.uniform(*LIVES_SECONDS)
+    """After its time, or when its reader has seen everything."""
+    kill_at = time.monotonic() + lives_seconds
 
     def end() -> None:
         while process.poll() is None:
@@ -224,8 +226,10 @@ def _killed(
     killer.start()
     try:
         yield
-    finally:
+    except BaseException:
         process.kill()
+        raise
+    finally:
         killer.join(PATIENCE)
     stage.run.figures["killed readers"] += process.returncode == -signal.SIGKILL
 

@@ -33,23 +33,6 @@ MUTATIONS: dict[str, list[Change]] = {
             "self._position = news.seq + 1\n",
         )
     ],
-    "an event is shown before it is committed": [
-        (
-            "icd/rpc/dispatch.py",
-            """            answer = self._run(call)
-            self._conn.execute("COMMIT")
-""",
-            """            answer = self._run(call)
-            if call.method.writes and not call.method.appends:
-                self._conn.execute("COMMIT")
-""",
-        ),
-        (
-            "icd/rpc/dispatch.py",
-            '        while True:\n            try:\n                self._conn.execute("BEGIN IMM',
-            '        while not self._conn.in_transaction:\n            try:\n                self._conn.execute("BEGIN IMM',
-        ),
-    ],
 }
 
 

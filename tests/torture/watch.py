@@ -102,9 +102,17 @@ class _Scene:
                 self._failures.append(Broken(f"{name} {what}"))
                 failed.set()
         if self._failures:
-            for thread in [*writers, *readers]:
-                thread.join(PATIENCE * 2)
+            self._end(writers, readers)
             raise self._failures[0]
+
+    def _end(self, writers: list[threading.Thread], readers: list[threading.Thread]) -> None:
+        """Nobody is waited for any more: what somebody else waits for may never come."""
+        self._stage.written.set()
+        writers[-1].join(PATIENCE * 2)  # it starts daemons
+        self._stage.daemon.kill()
+        self._stage.worker.kill()
+        for thread in [*writers, *readers]:
+            thread.join(PATIENCE * 2)
 
     def _check(self) -> None:
         self._read_log()
