@@ -6,4 +6,10 @@ from tests.torture.suite import Suite
 SUITES: list[Suite] = [
     Suite("crash", crash.run),
     Suite("power", power.run, share=0.2),
+from tests.torture import linearizability, watch
+from tests.torture.suite import Suite
+
+SUITES: list[Suite] = [
+    Suite("linearizability", linearizability.run),
+    Suite("watch", watch.run),
 ]

@@ -1,0 +1,168 @@
+"""The checker itself, on histories that are known to be good and known to be bad."""
+
+import pytest
+
+from tests.torture.checker import UNKNOWN, Model, Operation, Undecided, is_linearizable
+from tests.torture.models import Counter, Lease, Once, Register, Run, Throttle, Versions
+
+
+def history(*rows: tuple) -> list[Operation]:
+    """(invoked, returned, call, answer); None for returned: unknown."""
+    return [
+        Operation(
+            f"c{number}", call, None if end is None else answer, begin, UNKNOWN if end is None else end
+        )
+        for number, (begin, end, call, answer) in enumerate(rows)
+    ]  # fmt: skip
+
+
+GOOD = {
+    "nothing at all": (Register(), []),
+    "one after the other": (
+        Register(),
+        [(0, 1, ("set", 1), True), (2, 3, ("get",), 1), (4, 5, ("delete",), True)],
+    ),
+    "concurrent writes in either order": (
+        Register(),
+        [(0, 9, ("set", 1), True), (0, 9, ("set", 2), True), (10, 11, ("get",), 1)],
+    ),
+    "a read during a write sees either": (
+        Register(),
+        [(0, 9, ("set", 1), True), (1, 2, ("get",), "absent"), (3, 4, ("get",), 1)],
+    ),
+    "an unknown write that took effect late": (
+        Register(),
+        [(0, None, ("set", 1), None), (2, 3, ("get",), "absent"), (4, 5, ("set", 2), True),
+         (6, 7, ("get",), 2), (8, 9, ("get",), 1)],
+    ),
+    "an unknown write that never did": (
+        Register(),
+        [(0, None, ("set", 1), None), (2, 3, ("get",), "absent"), (4, 5, ("get",), "absent")],
+    ),
+    "the winner of a swap, and those who lost": (
+        Versions(),
+        [(0, 1, ("set", "a"), 7), (2, 5, ("swap", 7, "b"), 9), (2, 5, ("swap", 7, "c"), 0),
+         (6, 7, ("get",), ("b", 9))],
+    ),
+    "a swap over an unknown write, whose version was read": (
+        Versions(),
+        [(0, None, ("set", "a"), None), (1, 2, ("get",), ("a", 4)), (3, 4, ("swap", 4, "b"), 5)],
+    ),
+    "a lost swap because of an unknown one": (
+        Versions(),
+        [(0, 1, ("set", "a"), 1), (2, None, ("swap", 1, "b"), None), (3, 4, ("swap", 1, "c"), 0)],
+    ),
+    "counting, one of them unknown": (
+        Counter(),
+        [(0, 1, ("incr",), 1), (2, None, ("incr",), None), (3, 4, ("incr",), 3), (5, 6, ("get",), 3)],
+    ),
+    "many unknown increments, of which two counted": (
+        Counter(),
+        [*[(0, None, ("incr",), None)] * 30, (1, 2, ("get",), 1), (3, 4, ("get",), 2)],
+    ),
+    "one claim, and another after the reset": (
+        Once(),
+        [(0, 1, ("check",), True), (2, 3, ("check",), False), (4, 5, ("reset",), True),
+         (6, 7, ("check",), True)],
+    ),
+    "refused because of a claim that nobody heard of": (
+        Once(),
+        [(0, None, ("check",), None), (2, 3, ("check",), False)],
+    ),
+    "one claim in each window": (
+        Throttle(10),
+        [(0, 1, ("check",), True), (2, 3, ("check",), False), (10, 12, ("check",), True)],
+    ),
+    "a lease from hand to hand": (
+        Lease(),
+        [(0, 1, ("acquire", "a"), 1), (2, 3, ("acquire", "b"), 0), (4, 5, ("renew", "a"), 1),
+         (6, 7, ("release", "a"), True), (8, 9, ("acquire", "b"), 2), (10, 11, ("release", "a"), False)],
+    ),
+    "a lease that was acquired unheard": (
+        Lease(),
+        [(0, None, ("acquire", "a"), None), (2, 3, ("acquire", "b"), 0), (4, 5, ("renew", "a"), 3)],
+    ),
+    "of two who advance, one does": (
+        Run(9),
+        [(0, 5, ("advance", 0), 1), (0, 5, ("advance", 0), -1), (6, 7, ("phase",), 1)],
+    ),
+}  # fmt: skip
+
+BAD = {
+    "a stale read": (
+        Register(),
+        [(0, 1, ("set", 1), True), (2, 3, ("set", 2), True), (4, 5, ("get",), 1)],
+    ),
+    "a read that goes back": (
+        Register(),
+        [(0, 9, ("set", 1), True), (1, 2, ("get",), 1), (3, 4, ("get",), "absent")],
+    ),
+    "a value that nobody wrote": (Register(), [(0, 1, ("set", 1), True), (2, 3, ("get",), 5)]),
+    "a write that was lost": (
+        Register(), [(0, 1, ("set", 1), True), (2, 3, ("get",), "absent")],
+    ),
+    "an unknown write that took effect before it was asked": (
+        Register(), [(0, 1, ("get",), 1), (2, None, ("set", 1), None)],
+    ),
+    "an unknown write that took effect twice": (
+        Register(),
+        [(0, None, ("set", 1), None), (1, 2, ("get",), 1), (3, 4, ("set", 2), True),
+         (5, 6, ("get",), 2), (7, 8, ("get",), 1)],
+    ),
+    "a deletion of nothing that found something": (Register(), [(0, 1, ("delete",), True)]),
+    "two who replaced the same version": (
+        Versions(),
+        [(0, 1, ("set", "a"), 7), (2, 5, ("swap", 7, "b"), 8), (2, 5, ("swap", 7, "c"), 9)],
+    ),
+    "a swap that was refused without a reason": (
+        Versions(), [(0, 1, ("set", "a"), 7), (2, 3, ("swap", 7, "b"), 0)],
+    ),
+    "a version that came again": (
+        Versions(), [(0, 1, ("set", "a"), 7), (2, 3, ("delete",), True), (4, 5, ("set", "b"), 7)],
+    ),
+    "a lost update": (Counter(), [(0, 5, ("incr",), 1), (0, 5, ("incr",), 1)]),
+    "an increment that counted twice": (Counter(), [(0, 1, ("incr",), 1), (2, 3, ("get",), 2)]),
+    "an unknown increment that counted twice": (
+        Counter(), [(0, None, ("incr",), None), (1, 2, ("get",), 2)],
+    ),
+    "a double claim": (Once(), [(0, 5, ("check",), True), (1, 4, ("check",), True)]),
+    "a refusal though nobody had claimed": (Once(), [(0, 1, ("check",), False)]),
+    "a double claim in one window": (
+        Throttle(10), [(0, 1, ("check",), True), (8, 9, ("check",), True)],
+    ),
+    "a refusal long after the window": (
+        Throttle(10), [(0, 1, ("check",), True), (12, 13, ("check",), False)],
+    ),
+    "two holders of a lease": (
+        Lease(), [(0, 1, ("acquire", "a"), 1), (2, 3, ("acquire", "b"), 2)],
+    ),
+    "a token that came again": (
+        Lease(),
+        [(0, 1, ("acquire", "a"), 1), (2, 3, ("release", "a"), True), (4, 5, ("acquire", "b"), 1)],
+    ),
+    "a lease renewed by one who had lost it": (
+        Lease(), [(0, 1, ("acquire", "a"), 1), (2, 3, ("renew", "b"), 1)],
+    ),
+    "two who advanced from one phase": (
+        Run(9), [(0, 5, ("advance", 0), 1), (0, 5, ("advance", 0), 1)],
+    ),
+    "a run that went back": (Run(9), [(0, 1, ("advance",), 1), (2, 3, ("phase",), 0)]),
+    "a run that went on after its end": (Run(1), [(0, 1, ("advance",), 1), (2, 3, ("advance",), 2)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model, rows", GOOD.values(), ids=GOOD)
+def test_a_history_that_can_have_happened_is_accepted(model: Model, rows: list[tuple]) -> None:
+    assert is_linearizable(history(*rows), model)
+
+
+@pytest.mark.parametrize("model, rows", BAD.values(), ids=BAD)
+def test_a_history_that_cannot_have_happened_is_refused(model: Model, rows: list[tuple]) -> None:
+    assert not is_linearizable(history(*rows), model)
+
+
+def test_a_search_that_takes_too_long_says_so() -> None:
+    rows = [(0, None, ("set", n), None) for n in range(30)]
+
+    with pytest.raises(Undecided):
+        is_linearizable(history(*rows, (1, 2, ("get",), 99)), Register(), steps=100)

@@ -1,0 +1,69 @@
+"""The suite for a few seconds, and in code that was broken on purpose."""
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.torture import linearizability
+from tests.torture.mutations import Change, broken_by
+from tests.torture.suite import Broken, Run
+
+SECONDS = 4
+# A broken promise shows within a round or two; on a machine that does little at once, later.
+BROKEN_SECONDS = 60
+
+# What is broken, where, and how it read before and reads then; several changes are one mutation.
+MUTATIONS = {
+    "two write at once, and neither waits": [
+        ("icd/rpc/dispatch.py", '"BEGIN IMMEDIATE" if write else "BEGIN"', '"BEGIN"'),
+        ("icd/db/lock.py", "if not self._wait(self._fd, deadline):", "if False:"),
+    ],
+    "the client executes again what may have been executed": [
+        (
+            "icctl/hot.py",
+            "        except Lost:\n            unknown = True\n",
+            """        except Lost:
+            request.id = posix.urandom(12).hex()
+            return request.run_here(limit)
+""",
+        )
+    ],
+    "the file of the lock is unlinked": [
+        (
+            "icd/db/lock.py",
+            "            fcntl.flock(self._fd, fcntl.LOCK_UN)\n\n    def close",
+            "            os.unlink(self.path)\n            self.close()\n\n    def close",
+        )
+    ],
+    "those without a daemon lock another file": [
+        (
+            "icd/db/database.py",
+            'lock.FileLock(path + ".lock", wait)',
+            'lock.FileLock(path + (".lock" if careful else ".mine"), wait)',
+        )
+    ],
+    "a sentinel that grants twice": [
+        ("icd/core/sentinels.py", "WHERE once = 0 AND excluded.interval_ms > 0", "WHERE once = 1")
+    ],
+}  # fmt: skip
+
+
+def test_everything_that_clients_were_told_can_be_explained(tmp_path: Path) -> None:
+    run = Run(tmp_path, SECONDS, secrets.randbelow(2**32))
+    print(f"seed {run.seed}")
+
+    linearizability.run(run)
+
+    assert run.figures["operations"] > 16
+
+
+@pytest.mark.parametrize("changes", MUTATIONS.values(), ids=MUTATIONS)
+def test_it_is_noticed_if(changes: list[Change], tmp_path: Path) -> None:
+    code = broken_by(tmp_path, *changes)
+    run = Run(tmp_path / "tried", BROKEN_SECONDS, secrets.randbelow(2**32), code)
+    print(f"seed {run.seed}")
+
+    with pytest.raises(Broken) as found:
+        linearizability.run(run)
+    print(found.value)

@@ -1,0 +1,97 @@
+"""The suite for a few seconds, and in code that was broken on purpose."""
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.torture import watch
+from tests.torture.mutations import Change, broken_by
+from tests.torture.shown import Shown, in_order
+from tests.torture.suite import Broken, Run
+
+SECONDS = 3
+# A broken promise shows within a round or two; on a machine that does little at once, later.
+BROKEN_SECONDS = 60
+
+MUTATIONS: dict[str, list[Change]] = {
+    "a cursor moves before anything was delivered": [
+        (
+            "icd/rpc/methods/events.py",
+            "    return _batch(ctx, _from(p, cursor.seq if cursor else 0))\n",
+            """    batch = _batch(ctx, _from(p, cursor.seq if cursor else 0))
+    if batch.events:
+        cursors.advance(ctx.conn, *place, batch.events[-1].seq, now_ms=ctx.now_ms)
+    return batch
+""",
+        )
+    ],
+    "a subscription goes on after an event that it has not seen": [
+        (
+            "icd/server/feed.py",
+            "self._position = news.seq\n",
+            "self._position = news.seq + 1\n",
+        )
+    ],
+}
+
+
+def test_whoever_follows_sees_everything_in_order(tmp_path: Path) -> None:
+    run = Run(tmp_path, SECONDS, secrets.randbelow(2**32))
+    print(f"seed {run.seed}")
+
+    watch.run(run)
+
+    assert run.figures["events"] > 0
+
+
+@pytest.mark.parametrize("changes", MUTATIONS.values(), ids=MUTATIONS)
+def test_it_is_noticed_if(changes: list[Change], tmp_path: Path) -> None:
+    code = broken_by(tmp_path, *changes)
+    run = Run(tmp_path / "tried", BROKEN_SECONDS, secrets.randbelow(2**32), code)
+    print(f"seed {run.seed}")
+
+    with pytest.raises(Broken) as found:
+        watch.run(run)
+    print(found.value)
+
+
+LOG = [(1, "a"), (2, "b"), (4, "c")]
+
+
+def shown(*events: tuple[int, str]) -> Shown:
+    found = Shown("reader", {})
+    for seq, key in events:
+        found.take({"seq": seq, "idempotency_key": key})
+    return found
+
+
+@pytest.mark.parametrize(
+    "events", [[], LOG[:2], LOG, [*LOG[:2], *LOG], [LOG[0], LOG[0], LOG[1]]],
+    ids=["nothing yet", "a beginning", "all", "twice", "one twice"],
+)  # fmt: skip
+def test_a_reader_may_be_behind_and_see_events_again(events: list[tuple[int, str]]) -> None:
+    shown(*events).compare(LOG)
+
+
+@pytest.mark.parametrize(
+    "events", [LOG[1:], [LOG[0], LOG[2]], [(1, "a"), (2, "z")], [*LOG, (5, "d")], [LOG[1], LOG[0]]],
+    ids=["no beginning", "a gap", "another event", "one that is not there", "the wrong order"],
+)  # fmt: skip
+def test_a_reader_that_was_shown_anything_else_is_noticed(events: list[tuple[int, str]]) -> None:
+    with pytest.raises(Broken):
+        shown(*events).compare(LOG)
+
+
+def test_a_reader_that_missed_an_acknowledged_event_is_noticed_at_once() -> None:
+    reader = Shown("reader", {"b": 2})
+    reader.take({"seq": 1, "idempotency_key": "a"})
+
+    with pytest.raises(Broken):
+        reader.take({"seq": 3, "idempotency_key": "c"})
+
+
+@pytest.mark.parametrize("seqs", [[2, 1], [1, 1]])
+def test_one_answer_that_goes_back_is_noticed(seqs: list[int]) -> None:
+    with pytest.raises(Broken):
+        in_order([{"seq": seq} for seq in seqs], "reader")
