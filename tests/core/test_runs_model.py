@@ -58,6 +58,7 @@ BACK = st.tuples(st.just("rollback"), RUNS, PHASES)
 END = st.tuples(st.sampled_from(["cancel", "abandon"]), RUNS)
 OPERATIONS = st.one_of(*[ADVANCE] * 4, *[HURRY] * 3, *[SMALL] * 4, *[BACK] * 3, *[CREATE] * 2, END)
 
+
 class World:
     """All runs of one project, in a model and in a database."""
 

@@ -44,7 +44,9 @@ def _try(run: Run, machine: type[Machine], host: Host) -> None:
     # A subclass for every turn: the seed of the test is kept on it.
     tried = type(machine.__name__, (machine,), {"host": host})
     try:
-        run_state_machine_as_test(seed(run.rng.getrandbits(64))(tried), settings=_settings(run, host))
+        run_state_machine_as_test(
+            seed(run.rng.getrandbits(64))(tried), settings=_settings(run, host)
+        )
     except AssertionError as exc:
         story = "\n".join(getattr(exc, "__notes__", []))
         what = f"{machine.__name__} on the host {host.name}: {exc}\n{story}"

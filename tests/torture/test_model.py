@@ -42,6 +42,12 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
         "        ctx.recent.forget(p.key, p.scope_id)\n",
         "        pass\n",
     ),
+    "a bad payload is written": (
+        State,
+        "icd/rpc/methods/state.py",
+        "    p.payload = Raw(payloads.check(bytes(p.payload)))\n",
+        "    pass\n",
+    ),
     "a clock that steps back is not noticed": (
         Sentinels,
         "icd/core/sentinels.py",

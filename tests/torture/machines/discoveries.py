@@ -57,7 +57,9 @@ class Discoveries(Machine):
             self.refused("duplicate_discovery", "discovery.submit", **given)
             return
         found = self.result("discovery.submit", **given)
-        alike = {m.id for m in self.all if likeness and (m.source, m.likeness) == (source, likeness)}
+        alike = {
+            m.id for m in self.all if likeness and (m.source, m.likeness) == (source, likeness)
+        }
         assert found["verdict"] == ("deduped" if alike else "new")
         if alike:
             assert found["id"] in alike
@@ -136,9 +138,7 @@ class Discoveries(Machine):
     def retire(self, source, ago, apply):
         since = (self.now - ago) // 1000
         ours = [
-            m
-            for m in self.all
-            if m.source == source and m.is_open and m.found_at // 1000 >= since
+            m for m in self.all if m.source == source and m.is_open and m.found_at // 1000 >= since
         ]
         found = self.result("discovery.retire", source=source, since=since, apply=apply)
         assert found["count"] == len(ours)

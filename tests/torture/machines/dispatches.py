@@ -75,7 +75,7 @@ class Dispatches(Machine):
         which=WHICH, status=OUTCOMES, exit_code=st.sampled_from([None, 0, 1]), turns=COUNTS,
         tokens=COUNTS, error=st.sampled_from([None, "why", "two\nlines"]),
     )  # fmt: skip
-    def record(self, which, status, exit_code, turns, tokens, error):
+    def record(self, which, status, exit_code, *, turns, tokens, error):
         m = self.one(which)
         if m is None:
             return

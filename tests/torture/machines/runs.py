@@ -228,7 +228,9 @@ class Runs(Machine):
     def teardown(self) -> None:
         for m in self.runs:
             given = {"run_id": m.id, "source": "phase", "limit": 10_000}
-            log = [SimpleNamespace(**each) for each in self.result("events.tail", **given)["events"]]
+            log = [
+                SimpleNamespace(**each) for each in self.result("events.tail", **given)["events"]
+            ]
             assert [(e.type, e.from_state, e.to_state) for e in log] == m.told
             assert fold(m.chain, log) == (m.status, m.phase)
             assert {*self.result("run.status", run_id=m.id).get("skipped", ())} == m.skips

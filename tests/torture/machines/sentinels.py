@@ -91,7 +91,9 @@ class Sentinels(Machine):
     @invariant()
     def lists_what_was_claimed(self):
         found = self.result("sentinel.list")
-        shown = [(s["name"], s["scope_id"], s["last_fired"], s["once"], s["interval"]) for s in found]
+        shown = [
+            (s["name"], s["scope_id"], s["last_fired"], s["once"], s["interval"]) for s in found
+        ]
         assert shown == [
             (*key, guard.fired // 1000, guard.once, guard.longest // 1000)
             for key, guard in sorted(self.guards.items())

@@ -10,7 +10,9 @@ from tests.torture.machines.machine import Machine
 # Few, so that what is done to one row is followed by more to the same.
 KEYS = st.sampled_from(["a", "a", "a.b"])
 SCOPES = st.sampled_from(["s", "s", ""])
-VALUES = st.sampled_from([0, 1, -7, 2**63 - 1, -(2**63), "text", "ü\t", None, True, 1.5, {"k": [1]}])
+VALUES = st.sampled_from(
+    [0, 1, -7, 2**63 - 1, -(2**63), "text", "ü\t", None, True, 1.5, {"k": [1]}]
+)
 TTLS = st.sampled_from([0, 0, 1000, 60_000])
 STEPS = st.sampled_from([1, 999, 1000, 59_999, 60_000, 3_600_000])
 DEEP: Any = []
