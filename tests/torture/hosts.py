@@ -11,7 +11,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -20,6 +20,9 @@ from tests.torture.code import Code
 from tests.torture.inside import WALL
 
 INSIDE = Path(__file__).with_name("inside.py")
+NAMES = ("core", "direct", "socket")
+# The process that dispatches are told of: a daemon that looks finds it alive.
+ME = os.getpid()
 BEGIN_MS = 1_800_000_000_000
 # A loaded machine is no failure: nothing may be refused because it was late.
 DEADLINE_MS = 40_000
@@ -82,19 +85,16 @@ class Host:
 
 
 @contextlib.contextmanager
-def opened(code: Code, directory: Path) -> Iterator[list[Host]]:
-    """All three, with a common clock."""
+def opened(code: Code, directory: Path, names: Sequence[str] = NAMES) -> Iterator[list[Host]]:
+    """The hosts of these names, with a common clock."""
     directory.mkdir(parents=True, exist_ok=True)
     wall = Wall(directory / "clock")
+    ways = {"core": _piped, "direct": _piped, "socket": _connected}
     with contextlib.ExitStack() as stack:
-        found = [
-            Host(what, *stack.enter_context(_piped(code, what, wall)), wall, directory)
-            for what in ("core", "direct")
+        yield [
+            Host(name, *stack.enter_context(ways[name](code, name, wall)), wall, directory)
+            for name in names
         ]
-        daemon = Daemon(env=code.env, command=_command(wall))
-        stack.callback(daemon.close)
-        reads, writes = stack.enter_context(_connected(daemon.start()))
-        yield [*found, Host("socket", reads, writes, wall, directory)]
 
 
 def _command(wall: Wall) -> list[str]:
@@ -129,10 +129,9 @@ def _piped(code: Code, what: str, wall: Wall) -> Iterator[tuple[BinaryIO, Binary
 
 
 @contextlib.contextmanager
-def _connected(daemon: Daemon) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    sock: socket.socket = daemon.connect()
-    with sock, sock.makefile("rb") as reads, sock.makefile("wb") as writes:
-        yield reads, writes  # type: ignore[misc]
-
-
-ME = os.getpid()
+def _connected(code: Code, _what: str, wall: Wall) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    daemon = Daemon(env=code.env, command=_command(wall))
+    with contextlib.closing(daemon):
+        sock: socket.socket = daemon.start().connect()
+        with sock, sock.makefile("rb") as reads, sock.makefile("wb") as writes:
+            yield reads, writes  # type: ignore[misc]

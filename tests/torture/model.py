@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.torture.code import ROOT
-from tests.torture.hosts import Host, opened
+from tests.torture.hosts import NAMES, Host, opened
 from tests.torture.machines.discoveries import Discoveries
 from tests.torture.machines.dispatches import Dispatches
 from tests.torture.machines.leases import Leases
@@ -21,15 +21,25 @@ from tests.torture.machines.sentinels import Sentinels
 from tests.torture.machines.state import State
 from tests.torture.suite import Broken, Run
 
-MACHINES: list[type[Machine]] = [State, Sentinels, Log, Runs, Dispatches, Leases, Discoveries]
+MACHINES: tuple[type[Machine], ...] = (
+    State,
+    Sentinels,
+    Log,
+    Runs,
+    Dispatches,
+    Leases,
+    Discoveries,
+)
 # Of one machine on one host before the next has its turn.  The direct host opens and closes the
 # database for each call, so it gets fewer.
 EXAMPLES = {"core": 6, "direct": 2, "socket": 5}
 STEPS = 40
 
 
-def run(run: Run, machines: Sequence[type[Machine]] = tuple(MACHINES)) -> None:
-    with opened(run.code, run.directory) as hosts:
+def run(
+    run: Run, machines: Sequence[type[Machine]] = MACHINES, names: Sequence[str] = NAMES
+) -> None:
+    with opened(run.code, run.directory, names) as hosts:
         turns = [(machine, host) for machine in machines for host in hosts]
         run.rng.shuffle(turns)
         while not run.is_over:

@@ -83,11 +83,20 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
 
 @pytest.mark.parametrize("what", MUTATIONS)
 def test_a_noun_that_is_broken_on_purpose_is_found(tmp_path: Path, what: str) -> None:
+    find(tmp_path, what, "core")
+
+
+@pytest.mark.parametrize("host", ["direct", "socket"])
+def test_what_is_broken_on_purpose_is_found_on_the_other_hosts_too(
+    tmp_path: Path, host: str
+) -> None:
+    find(tmp_path, "a lease is given to two", host)
+
+
+def find(tmp_path: Path, what: str, host: str) -> None:
     machine, file, old, new = MUTATIONS[what]
     code = broken(tmp_path, file, old, new)
     run = Run(tmp_path / "run", PATIENCE_SECONDS, secrets.randbelow(2**32), code=code)
 
-    with pytest.raises(Broken, match=machine.__name__) as found:
-        model.run(run, [machine])
-
-    assert "host" in str(found.value)
+    with pytest.raises(Broken, match=f"{machine.__name__} on the host {host}"):
+        model.run(run, [machine], [host])

@@ -62,6 +62,13 @@ class Log(Machine):
             self.model.cursors[place] = max(self.model.cursors.get(place, 0), shown[-1])
             assert moved["seq"] == self.model.cursors[place]
 
+    @rule(consumer=CONSUMERS, run_id=RUNS, back=st.integers(1, 3))
+    def ack_again(self, consumer, run_id, back):
+        here = self.model.cursors.get((consumer, run_id), 0)
+        if here:
+            given = {"consumer": consumer, "run_id": run_id, "seq": max(0, here - back)}
+            assert self.result("cursor.ack", **given)["seq"] == here, "a cursor went back"
+
     @rule(consumer=CONSUMERS, run_id=RUNS, ahead=st.integers(1, 3))
     def ack_what_has_not_happened(self, consumer, run_id, ahead):
         given = {"consumer": consumer, "run_id": run_id, "seq": self.model.head + ahead}

@@ -67,6 +67,12 @@ class State(Machine):
         else:
             self.wrote(key, scope, value, written, None)
 
+    @rule(key=KEYS, scope=SCOPES)
+    def set_delete_and_set_again(self, key, scope):
+        self.set_debounced(key=key, scope=scope, value=1)
+        self.delete(key=key, scope=scope)
+        self.set_debounced(key=key, scope=scope, value=1)
+
     @rule(key=KEYS, scope=SCOPES, which=st.integers(0, len(BAD) - 1))
     def set_what_is_refused(self, key, scope, which):
         reply = self.ask("state.set", key=key, scope_id=scope, payload=BAD[which])
