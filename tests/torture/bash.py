@@ -1,5 +1,6 @@
 """One bash with the library, that calls whatever it is told with whatever arguments."""
 
+import contextlib
 import random
 import selectors
 import subprocess
@@ -26,7 +27,6 @@ while LC_ALL=C IFS= read -r -d '' count; do
     printf '%s\n' "$status"
 done
 """
-UNAVAILABLE = 69
 STATUSES = (0, 1, 2, 3)
 # What bash says of itself when a script is wrong.
 WRONG = (
@@ -69,18 +69,33 @@ class Bash:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
+        """Its helper ends with it."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for stream in (self._process.stdout, self._process.stderr):
+            assert stream is not None
+            stream.close()
 
-    def try_one(self, rng: random.Random, name: Name, payload: bytes) -> int:
-        """Call something; its status."""
-        status = self.call(*rng.choice(CALLS)(name, payload))
-        told = (self._project / "err").read_bytes()
-        if status not in STATUSES or any(word in told for word in WRONG):
-            raise Broken(f"{self.last!r}: status {status}, {told.decode(errors='replace')}")
-        return status
+    @staticmethod
+    def made(rng: random.Random, name: Name, payload: bytes) -> tuple[bytes, ...]:
+        """Some call."""
+        return rng.choice(CALLS)(name, payload)
 
     def call(self, *words: bytes) -> int:
+        """The status of a call, which must have nothing to say about the library itself."""
+        status = self._status(words)
+        told = (self._project / "err").read_bytes()
+        if status not in STATUSES or any(word in told for word in WRONG):
+            raise Broken(f"{words!r}: status {status}, {told.decode(errors='replace')}")
+        return status
+
+    def _status(self, words: tuple[bytes, ...]) -> int:
         self.last = list(words)
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None

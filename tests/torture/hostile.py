@@ -118,12 +118,28 @@ class Scene:
         file = self.project / ".clavain" / "intercore.db"
         self._conn = sqlite3.connect(file, isolation_level=None)
         self._conn.execute("PRAGMA query_only = 1")
+        self._version, self._content = -1, ""
 
     def close(self) -> None:
         self._conn.close()
 
     def content(self) -> str:
-        return "\n".join(self._conn.iterdump())
+        """All rows; only if there was a commit since somebody last asked, they are read again."""
+        (version,) = self._conn.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._version, self._content = version, "\n".join(self._conn.iterdump())
+        return self._content
+
+    def require_no_write(self, act: Callable[[], bool], what: object) -> None:
+        """Unless `act` says that it was not refused.
+
+        The daemon tidies up when it likes, so what was changed at that moment is tried again.
+        """
+        for _ in range(2):
+            before = self.content()
+            if not act() or self.content() == before:
+                return
+        raise Broken(f"{what!r} was refused, and changed the database")
 
     def require_unharmed(self, what: object) -> None:
         """The daemon answers, and has nothing to tell."""
@@ -162,10 +178,7 @@ def _socket(run: Run, corpus: Corpus) -> Iterator[Callable[[], None]]:
         def try_some() -> None:
             for _ in range(SENT):
                 case = untried.pop() if untried else mutated(run.rng, known)
-                before = found.content()
-                replies = _sent(found.daemon, case)
-                if _all_refused(replies) and found.content() != before:
-                    raise Broken(f"{case!r} was refused with {replies!r}, and changed the database")
+                found.require_no_write(lambda: _all_refused(_sent(found.daemon, case)), case)  # noqa: B023
                 found.require_unharmed(case)
                 run.figures["inputs sent"] += 1
 
@@ -224,7 +237,8 @@ def _commands(run: Run, corpus: Corpus) -> Iterator[Callable[[], None]]:
             env = {"INTERCORE_SOCKET": found.daemon.socket}
             if run.rng.random() < 0.5:
                 env = {"INTERCORE_MODE": "direct"}
-            _call(found, words, mutated(run.rng, corpus["payloads"]), env)
+            stdin = mutated(run.rng, corpus["payloads"])
+            found.require_no_write(lambda: _call(found, words, stdin, env) >= 2, words)
             run.figures["commands called"] += 1
 
         def try_some() -> None:
@@ -236,9 +250,8 @@ def _commands(run: Run, corpus: Corpus) -> Iterator[Callable[[], None]]:
         yield try_some
 
 
-def _call(found: Scene, words: list[bytes], stdin: bytes, env: dict[str, str]) -> None:
-    before = found.content()
-    # A command may go on for ever, so that all have a deadline, and streams are left.
+def _call(found: Scene, words: list[bytes], stdin: bytes, env: dict[str, str]) -> int:
+    """The exit status of a command."""
     try:
         done = subprocess.run(
             [*found.code.client(), *words],
@@ -250,16 +263,11 @@ def _call(found: Scene, words: list[bytes], stdin: bytes, env: dict[str, str]) -
             check=False,
         )
     except subprocess.TimeoutExpired:
-        if any(word in (b"-f", b"--follow", b"watch", b"wait") for word in words):
-            return
         raise Broken(f"icctl {words!r} does not end") from None
-    told = done.stdout + done.stderr
-    if done.returncode not in EXITS or b"Traceback" in told or b"internal error" in told:
-        raise Broken(
-            f"icctl {words!r}, {env}: exit {done.returncode}: {told.decode(errors='replace')}"
-        )
-    if done.returncode >= 2 and found.content() != before:
-        raise Broken(f"icctl {words!r} was refused, and changed the database: {told!r}")
+    told = (done.stdout + done.stderr).decode(errors="replace")
+    if done.returncode not in EXITS or "Traceback" in told or "internal error" in told:
+        raise Broken(f"icctl {words!r}, {env}: exit {done.returncode}: {told}")
+    return done.returncode
 
 
 # --- the library ---
@@ -278,10 +286,8 @@ def _library(run: Run, corpus: Corpus) -> Iterator[Callable[[], None]]:
         def try_some() -> None:
             for _ in range(CALLED):
                 payload = mutated(run.rng, corpus["payloads"]).replace(b"\0", b"")
-                before = found.content()
-                status = bash.try_one(run.rng, name, payload)
-                if status >= 2 and found.content() != before:
-                    raise Broken(f"{bash.last!r} was refused, and changed the database")
+                words = bash.made(run.rng, name, payload)
+                found.require_no_write(lambda: bash.call(*words) >= 2, words)  # noqa: B023
                 run.figures["calls of the library"] += 1
             if (found.project / "canary").exists():
                 raise Broken(f"a name was run as a command; the last one: {bash.last!r}")

@@ -72,11 +72,11 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
         "        if before.owner != owner:",
         "        if not owner:",
     ),
-    "a rollback leaves agents at work": (
+    "a closed gate lets runs through": (
         Runs,
-        "icd/core/rollbacks.py",
-        "WHERE run_id = :run_id AND status = 'active'\n",
-        "WHERE run_id = :run_id AND status = 'never'\n",
+        "icd/core/transitions.py",
+        'is_blocked = verdict.tier == "hard" and verdict.result == "fail"',
+        "is_blocked = False",
     ),
 }
 
