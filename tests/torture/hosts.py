@@ -116,7 +116,7 @@ def _piped(code: Code, what: str, wall: Wall) -> Iterator[tuple[BinaryIO, Binary
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        yield process.stdout, process.stdin  # type: ignore[misc]
+        yield process.stdout, process.stdin
     finally:
         with contextlib.suppress(OSError):
             process.stdin.close()
@@ -134,4 +134,4 @@ def _connected(code: Code, _what: str, wall: Wall) -> Iterator[tuple[BinaryIO, B
     with contextlib.closing(daemon):
         sock: socket.socket = daemon.start().connect()
         with sock, sock.makefile("rb") as reads, sock.makefile("wb") as writes:
-            yield reads, writes  # type: ignore[misc]
+            yield reads, writes

@@ -41,7 +41,7 @@ def answer(lines: object, run: "Callable[..., object]") -> None:
     from icd.rpc.method import Call
     from icd.server import jsonrpc
 
-    for line in lines:  # type: ignore[attr-defined]
+    for line in lines:
         request = jsonrpc.decode(line)
         assert isinstance(request, jsonrpc.Request), line
         try:
@@ -52,7 +52,7 @@ def answer(lines: object, run: "Callable[..., object]") -> None:
             writer = Writer(os.getpid(), params.session)
             where = Where(params.cwd or "", params.db)
             found = run(Call(method, params, where, writer, deadline))
-            error, result = found.error, found.result  # type: ignore[attr-defined]
+            error, result = found.error, found.result
         except Exception as exc:  # noqa: BLE001 -- told like any other
             error = exc if isinstance(exc, IcError) else failure(exc)
         reply = jsonrpc.failure(1, error) if error is not None else jsonrpc.success(1, result)
@@ -71,8 +71,8 @@ def core() -> "Callable[..., object]":
     opened: list[tuple[Database, Recent]] = []
 
     def run(call: object) -> object:
-        find = paths.target if call.method.creates else paths.resolve  # type: ignore[attr-defined]
-        path = paths.canonical(find(call.where))  # type: ignore[attr-defined]
+        find = paths.target if call.method.creates else paths.resolve
+        path = paths.canonical(find(call.where))
         if not opened or opened[0][0].path != path:
             for database, _ in opened:
                 with contextlib.suppress(Exception), database.hold(time.monotonic() + 5):
@@ -80,7 +80,7 @@ def core() -> "Callable[..., object]":
                 database.lock.close()
             opened[:] = [(Database(path, config.DEFAULTS), Recent())]
         database, recent = opened[0]
-        (found,) = run_batch(database, [call], clock=Clock(), recent=recent)  # type: ignore[list-item]
+        (found,) = run_batch(database, [call], clock=Clock(), recent=recent)
         return found
 
     return run
