@@ -60,12 +60,6 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
         "max(seq, found.seq if found else 0), now_ms",
         "seq, now_ms",
     ),
-    "pruning does not wait for durable cursors": (
-        Log,
-        "icd/core/retention.py",
-        "end = wanted if force else _allowed(conn, wanted, now_ms=now_ms)",
-        "end = wanted",
-    ),
     "a lease is given to two": (
         Leases,
         "icd/core/leases.py",
