@@ -261,7 +261,7 @@ def _marks(payload: str) -> Marks:
     """What cannot be read counts as nothing, as it always has."""
     try:
         given = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     found = given if isinstance(given, dict) else {}
     numbers = [found.get(name) for name in Marks.__struct_fields__]

@@ -59,6 +59,8 @@ _methods: dict[str, tuple[Method, msgspec.json.Decoder[Params]]] = {}
 
 def decode_line(line: bytes) -> Request | IcError | list[Request | IcError]:
     """A line is one request, or a batch of them."""
+    if not (line.isascii() or _is_utf8(line)):  # what is kept raw is not looked at by the decoder
+        return ParseError("not JSON: it is not valid UTF-8")
     if line[:1] == b"{" or line.lstrip()[:1] != b"[":
         return decode(line)
     try:
@@ -70,6 +72,14 @@ def decode_line(line: bytes) -> Request | IcError | list[Request | IcError]:
     if len(items) > limits.REQUESTS:
         return InvalidRequest(f"a batch has at most {limits.REQUESTS} requests")
     return [decode(item) for item in items]
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def decode(line: bytes | Raw) -> Request | IcError:

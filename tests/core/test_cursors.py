@@ -257,6 +257,14 @@ def test_a_row_that_an_old_script_writes_later_does_not_move_a_cursor_back(conn,
     assert find(conn) == 3
 
 
+def test_a_cursor_of_the_original_that_is_nested_too_deeply_counts_as_nothing(conn, log):
+    log("phase", "ci")
+    depth = 999  # as deep as SQLite takes for JSON
+    old(conn, "[" * depth + "]" * depth)
+
+    assert [cursor.seq for cursor in cursors.every(conn, now_ms=NOW)] == [0]
+
+
 def test_reset_forgets_cursors_of_the_original_too(conn, log):
     old(conn, "{}")
     old(conn, "{}", "c:abcd1234")

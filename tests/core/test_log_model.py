@@ -13,10 +13,9 @@ from icd.core.events import Fact, Wanted
 from icd.core.retention import Rule
 from icd.core.state import Writer
 from icd.errors import CursorBehind
+from tests.log_model import DURABLE, NOW, SHORT, Model
 
-NOW = 1_800_000_000_000
 HOUR = 3_600_000
-DURABLE, SHORT = "durable", "short"
 CONSUMERS = st.sampled_from([DURABLE, SHORT])
 RUNS = st.sampled_from(["", "r1"])
 
@@ -31,30 +30,6 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("prune old"), st.sampled_from([0, HOUR, 2 * HOUR])),
     st.tuples(st.just("clock"), st.sampled_from([-HOUR, HOUR, 1, -1])),
 )
-
-
-class Model:
-    """The log as a list of (seq, run, time), cursors as numbers."""
-
-    def __init__(self):
-        self.now = NOW
-        self.log = []
-        self.head = 0
-        self.pruned = 0
-        self.cursors = {}
-        self.shown = {}
-
-    def after(self, since, run_id):
-        return [s for s, run, _ in self.log if s > since and run_id in ("", run)]
-
-    def prune(self, end):
-        gone = [row for row in self.log if row[0] <= end]
-        if gone:
-            self.log = self.log[len(gone) :]
-            self.pruned = max(self.pruned, end)
-
-    def floor(self):
-        return min((seq for (c, _), seq in self.cursors.items() if c == DURABLE), default=self.head)
 
 
 def read(model, conn, consumer, run_id, limit):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import socket
 import time
 from pathlib import Path
@@ -97,6 +98,31 @@ def test_what_is_not_a_request_earns_the_code_of_the_specification(
     for reply in found:
         assert reply["error"]["data"]["name"]
         assert reply["error"]["data"]["exit"] == 3
+
+
+@pytest.mark.parametrize(
+    "method, params",
+    [
+        ("run.create", b'"goal":"g","gates":["\xff"]'),
+        ("run.create", b'"goal":"g","actions":{"a":"\xff"}'),
+        ("state.set", b'"key":"k","scope_id":"s","payload":"\xff"'),
+    ],
+)
+def test_a_line_that_is_not_utf8_is_answered(
+    daemon: Daemon, initialized: Path, method: str, params: bytes
+) -> None:
+    here = b'"cwd":"%b",' % os.fsencode(initialized)
+    line = b'{"jsonrpc":"2.0","id":1,"method":"%b","params":{%b}}\n' % (
+        method.encode(),
+        here + params,
+    )
+
+    with daemon.connect() as sock:
+        sock.sendall(line)
+        answer = json.loads(read_line(sock))
+
+    assert answer["error"]["data"]["name"] == "parse_error"
+    assert "session failed" not in daemon.log.read_text()
 
 
 def test_a_batch_is_answered_as_a_batch(daemon: Daemon) -> None:

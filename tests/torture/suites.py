@@ -12,4 +12,10 @@ from tests.torture.suite import Suite
 SUITES: list[Suite] = [
     Suite("linearizability", linearizability.run),
     Suite("watch", watch.run),
+from tests.torture import hostile, model
+from tests.torture.suite import Suite
+
+SUITES: list[Suite] = [
+    Suite("model", model.run),
+    Suite("hostile", hostile.run),
 ]
