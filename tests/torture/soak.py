@@ -26,6 +26,7 @@ from tests.torture import frames
 from tests.torture.suite import Broken, Run
 
 SESSIONS = 4
+RUNS = 10  # of each session
 ROUNDS = 24  # of a long form; a short one has rounds of at least ROUND_SECONDS
 ROUND_SECONDS = 0.5
 # Caches fill, and Python's allocator finds its size, within this share of the rounds.
@@ -105,10 +106,15 @@ def session_start(day: Day, session: str) -> None:
 
 
 def sprint(day: Day, session: str) -> None:
+    if len(day.runs) == RUNS:  # they stay for ever: nothing prunes them
+        day.say("run", "status", day.rng.choice(day.runs), "--json")
+        day.say("run", "advance", day.rng.choice(day.runs), may=(1,))  # it is over
+        return
     made = day.say("run", "create", "--goal=soak", f"--session={session}", may=(0, 1))
     run = made.decode().strip()
     if not run:
         return  # another session has one
+    day.runs.append(run)
     day.say("run", "agent", "add", run, "--type=codex", f"--name={session}", may=(0, 1))
     day.say("run", "status", run, "--json")
     day.say("run", "advance", run, "--disable-gates", may=(0, 1))
