@@ -34,7 +34,7 @@ def databases(target: Target) -> None:
     rng, outside = target.run.rng, target.outside
     places = [
         "../outside/planted.db", f"{outside}/planted.db", "sub/../../outside/planted.db",
-        "link.db", "linked/planted.db", "linked/.clavain/x.db", ".clavain/../../outside/planted.db",
+        "link.db", "linked/planted.db", ".clavain/../../outside/planted.db",
         "/etc/passwd", "plain.txt", "", f"{outside}/new.db", ".clavain/pipe.db", "\n.db",
     ]  # fmt: skip
     local = []
@@ -75,16 +75,28 @@ def _words(command: click.Command) -> list[str]:
 # Commands that read a file of the caller's; the path goes where the None is.
 READERS: list[list[str | None]] = [
     ["state", "set", "k", "stolen", None],
-    ["discovery", "submit", "--source=s", "--title=t", "--score=0.5", "--source-id=1", "--embedding", None],
+    [
+        "discovery",
+        "submit",
+        "--source=s",
+        "--title=t",
+        "--score=0.5",
+        "--source-id=1",
+        "--embedding",
+        None,
+    ],
     ["discovery", "search", "--embedding", None],
     ["discovery", "profile", "update", "--topic-vector", None],
     ["discovery", "submit", "--from", None],
     ["run", "artifact", "add", "x", "--phase=p", "--path", None],
+    ["restore", None],
+    ["import", None],
+]
+# An agent may be given any prompt: here it is only seen that the daemon keeps out of it.
+STARTERS: list[list[str | None]] = [
     ["dispatch", "spawn", "--prompt-file", None],
     ["dispatch", "spawn", "--dispatch-sh", None],
     ["dispatch", "record", "x", "--end", None],
-    ["restore", None],
-    ["import", None],
 ]  # fmt: skip
 MARKED = {"state", "--embedding", "--topic-vector"}  # their files are marked with an @
 
@@ -97,7 +109,7 @@ def read_by_the_daemon(target: Target) -> None:
         "linked/secret",
         "/proc/self/environ",
     ]
-    for argv in READERS:
+    for argv in READERS + STARTERS:
         words = _with(argv, target.run.rng.choice(victims))
         reply = target.ask(*words)
         if reply.what in ("file", "local") and SECRET.encode() not in reply.stdout:
@@ -111,7 +123,7 @@ def read_by_the_client(target: Target) -> None:
     A pipe is sensible: a shell gives one for `@<(command)`.
     """
     victims = ["../outside/secret", "../outside", "/dev/zero", "loop", "../no"]
-    for argv in target.run.rng.sample(READERS[:-4] + READERS[-2:], 3):
+    for argv in target.run.rng.sample(READERS, 3):
         words = _with(argv, target.run.rng.choice(victims))
         refused(f"{words}, by the client", target.icctl(*words, "--timeout=10s"))
 
