@@ -22,8 +22,8 @@ from pathlib import Path
 
 from tests.breakages import BREAKAGES, DIRECT, ORDINARY, PAGE, Place, preloaded
 from tests.processes import PATIENCE, Daemon, until
-from tests.torture.clients import Client, Commander, Speaker, outcome
-from tests.torture.ledger import Ledger
+from tests.torture.writers import Client, Commander, Speaker, outcome
+from tests.torture.registers import Ledger
 from tests.torture.suite import Broken, Run
 
 SPEAKERS = 3

@@ -7,7 +7,7 @@ import pytest
 
 from tests.torture import faults
 from tests.torture.code import broken
-from tests.torture.ledger import Ledger
+from tests.torture.registers import Ledger
 from tests.torture.suite import Broken, Run
 
 SECONDS = 8

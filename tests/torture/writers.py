@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from tests.processes import CLEAN, PATIENCE, read_line
-from tests.torture.ledger import Ledger
+from tests.torture.registers import Ledger
 
 REGISTERS = 4  # of each client
 DEADLINE_MS = int(PATIENCE * 1000)
