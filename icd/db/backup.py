@@ -14,7 +14,7 @@ import stat
 import time
 from contextlib import closing, suppress
 
-from icd.db import files
+from icd.db import check, files
 from icd.db.connection import connect_to_read, until
 from icd.errors import (
     Corrupt,
@@ -114,9 +114,9 @@ def _copy(conn: sqlite3.Connection, backup: str, deadline: float) -> None:
 
 def _verify(backup: str, deadline: float) -> None:
     with closing(connect_to_read(backup)) as copy, until(copy, deadline):
-        (verdict,) = copy.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise Corrupt(f"the database is damaged: {verdict}")
+        damage = check.first(copy)
+    if damage:
+        raise Corrupt(f"the database is damaged: {damage}")
 
 
 def _rotate(path: str, keep: int, *, spared: set[str]) -> None:

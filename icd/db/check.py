@@ -1,18 +1,22 @@
 """Everything that can be wrong inside a database, as sentences; none means that it is sound.
 
 Reads every page and every index, so it takes time on a large database; the caller holds the lock.
+A disk that cannot be read is no damage, although SQLite lists it as such: it is raised.
 """
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
 from icd.db import migrate
 from icd.db.connection import until
-from icd.errors import Corrupt, from_sqlite
+from icd.errors import Corrupt, InputOutput, from_sqlite
 
 # A damaged page can spoil thousands of rows; nobody reads on after the first few.
 FINDINGS = 100
+# How SQLite's checks tell of a page that could not be read; of a free one without the reason.
+_UNREAD = re.compile(r"error code=(\d+)|failed to get page \d+")
 
 Look = Callable[[sqlite3.Connection], Iterable[str]]
 
@@ -24,6 +28,19 @@ def findings(conn: sqlite3.Connection, *, deadline: float) -> list[str]:
 def damage(conn: sqlite3.Connection, *, deadline: float) -> list[str]:
     """What cannot be read; rows that contradict each other can be, whatever the schema."""
     return _look(conn, (_pages,), deadline)
+
+
+def first(conn: sqlite3.Connection) -> str:
+    """The first damage of a look at every page, but not at every index; empty: there is none."""
+    (verdict,) = conn.execute("PRAGMA quick_check(1)").fetchone()
+    return "" if verdict == "ok" else _damage(verdict)
+
+
+def _damage(text: str) -> str:
+    unread = _UNREAD.search(text)
+    if unread and (unread[1] is None or int(unread[1]) & 0xFF == sqlite3.SQLITE_IOERR):
+        raise InputOutput(f"the disk reported an error: {' '.join(text.split())}")
+    return text
 
 
 def _look(conn: sqlite3.Connection, looks: tuple[Look, ...], deadline: float) -> list[str]:
@@ -43,7 +60,8 @@ def _look(conn: sqlite3.Connection, looks: tuple[Look, ...], deadline: float) ->
 def _pages(conn: sqlite3.Connection) -> Iterator[str]:
     """One by one: after the first few SQLite may give up."""
     for (text,) in conn.execute(f"PRAGMA integrity_check({FINDINGS})"):
-        yield from (line for line in text.splitlines() if line != "ok" and "***" not in line)
+        lines = _damage(text).splitlines()
+        yield from (line for line in lines if line != "ok" and "***" not in line)
 
 
 def _references(conn: sqlite3.Connection) -> list[str]:

@@ -4,7 +4,7 @@ import os
 import sqlite3
 from contextlib import suppress
 
-from icd.db import access, migrate
+from icd.db import access, check, migrate
 from icd.db.connection import journal_mode, until
 from icd.errors import Corrupt, DeadlineExceeded, DiskFull, Unhealthy
 
@@ -42,9 +42,9 @@ def refuse_damage(conn: sqlite3.Connection, *, deadline: float) -> None:
 
 
 def _read_every_page(conn: sqlite3.Connection) -> None:
-    (verdict,) = conn.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise Corrupt(f"the database is damaged: {verdict}")
+    damage = check.first(conn)
+    if damage:
+        raise Corrupt(f"the database is damaged: {damage}")
 
 
 def free_bytes(directory: str) -> int:

@@ -72,7 +72,7 @@ def target(where: Where) -> str:
     """The path that `init` creates or completes."""
     _require_absolute(where.cwd)
     if where.explicit is not None:
-        return explicit(where, create=True)
+        return _refuse_strange(explicit(where, create=True))
     if not where.cwd:
         raise BadPath("no directory was given to create the database in")
     here = os.path.join(where.cwd, DIRECTORY, FILE)
@@ -84,7 +84,14 @@ def target(where: Where) -> str:
         if found == here:
             raise _strangers(found, where.cwd)
         found = here
-    return refuse_links(found)
+    return _refuse_strange(refuse_links(found))
+
+
+def _refuse_strange(path: str) -> str:
+    """A directory or a pipe is no place for a database, and no reason to blame the disk."""
+    if os.path.lexists(path) and not _is_file(path):
+        raise BadPath(f"{path} is not a regular file", hint="move it away, or name another")
+    return path
 
 
 def _require_absolute(cwd: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 from icd.core.names import iso
-from icd.db import migrate
+from icd.db import check, migrate
 from icd.db.connection import connect_to_read, until
 from icd.db.database import CAREFUL_BYTES
 from icd.db.lock import FileLock, block
@@ -40,6 +40,9 @@ def contents(scene: Scene, path: str) -> Iterator[Finding]:
     except sqlite3.Error as exc:
         known = from_sqlite(exc) or InputOutput(str(exc))
         yield from_error("integrity", type(known)(f"{path}: {known.message}", hint=known.hint))
+        return
+    except InputOutput as exc:
+        yield from_error("integrity", InputOutput(f"{path}: {exc.message}"))
         return
     yield ok("lock", "nobody holds it for long")
     yield from found
@@ -100,12 +103,12 @@ def _integrity(conn: sqlite3.Connection, path: str, deadline: float) -> Finding:
         return note("integrity", f"{path} has {size} bytes, too many to read them now", _CHECK)
     try:
         with until(conn, deadline):
-            (verdict,) = conn.execute("PRAGMA quick_check(1)").fetchone()
+            found = check.first(conn)
     except DeadlineExceeded:
         return note("integrity", f"{path} could not be read within {READ_SECONDS:g} s", _CHECK)
-    if verdict == "ok":
+    if not found:
         return ok("integrity", "every page can be read")
-    damage = " ".join(line for line in verdict.splitlines() if "***" not in line)
+    damage = " ".join(line for line in found.splitlines() if "***" not in line)
     return error("integrity", f"{path} is damaged: {damage}", Corrupt.hint)
 
 

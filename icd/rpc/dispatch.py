@@ -101,7 +101,7 @@ def failure(exc: Exception, path: str = "") -> IcError:
     """
     known: IcError | None = None
     if isinstance(exc, IcError):
-        return exc
+        return exc.with_traceback(None)  # nobody reads it, and it would keep the whole batch
     if isinstance(exc, sqlite3.Error):
         known = (access.cause(exc, path) if path else None) or from_sqlite(exc)
     elif isinstance(exc, OSError):

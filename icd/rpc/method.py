@@ -160,8 +160,11 @@ class Call(msgspec.Struct, gc=False):
         return self.params.request_id
 
 
-class Answer(msgspec.Struct, gc=False):
-    """What came of a call.  `moved`: the caller's database is another one by now; ask there."""
+class Answer(msgspec.Struct):
+    """What came of a call.  `moved`: the caller's database is another one by now; ask there.
+
+    Seen by the garbage collector: an error knows the frames that it passed, and these the answer.
+    """
 
     result: Any = None
     error: Any = None

@@ -90,7 +90,8 @@ class Session(asyncio.Protocol):
         self._unread = False
         self._outlet.resume()
         self._read_on()
-        self._go_on()
+        # Soon, not now: asyncio would end a connection twice that is closed in here.
+        asyncio.get_running_loop().call_soon(self._go_on)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._closing = True

@@ -2,15 +2,22 @@
 
 import math
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from icd.core import state
 from icd.db import check, migrate
 from icd.errors import DeadlineExceeded
+from tests.breakages import preloaded
 from tests.data import original
+from tests.processes import CLEAN
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -107,3 +114,32 @@ def test_a_deadline_ends_the_look(plain):
         check.findings(plain, deadline=time.monotonic())
 
     assert findings(plain) == []  # and later ones are not ended
+
+
+# Looks at a database of which the disk gives nothing more once it is open.
+LOOK = """
+import math, os, sys
+from icd.db import health
+from icd.db.connection import connect
+from icd.errors import IcError
+path, switch = sys.argv[1:]
+conn = connect(path)
+conn.execute("SELECT count(*) FROM migrations").fetchone()
+with open(switch, "w") as file:
+    file.write(os.path.dirname(path))
+try:
+    health.refuse_damage(conn, deadline=math.inf)
+except IcError as exc:
+    print(exc.name, exc.message)
+"""
+
+
+def test_a_disk_that_cannot_be_read_is_not_taken_for_damage(path):
+    """SQLite's check lists it as such: people were told to restore a backup."""
+    with preloaded() as (world, switches):
+        done = subprocess.run(
+            [sys.executable, "-c", LOOK, path, switches / "failing"],
+            env={**CLEAN, **world.env}, cwd=ROOT, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+
+    assert done.stdout.startswith("io_error the disk reported an error: ")

@@ -375,6 +375,17 @@ def test_init_takes_an_explicit_path(project):
     assert paths.target(Where(str(project), "a/b.db")) == str(project / "a" / "b.db")
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "directory"])
+@pytest.mark.parametrize("db", [None, ".clavain/intercore.db"], ids=["found", "named"])
+def test_init_refuses_what_is_no_file(project, make, db):
+    """It blamed the disk, and left a lock behind."""
+    (project / ".clavain").mkdir()
+    make(project / ".clavain" / "intercore.db")
+
+    with pytest.raises(BadPath, match="is not a regular file"):
+        paths.target(Where(str(project), db))
+
+
 # --- worktrees ------------------------------------------------------------------------------
 
 

@@ -1,10 +1,12 @@
 """THE dispatcher: one transaction for many calls, and no call pays for its neighbour."""
 
+import gc
 import os
 import re
 import shutil
 import sqlite3
 import time
+import weakref
 from contextlib import closing
 
 import pytest
@@ -188,6 +190,24 @@ def test_whatever_a_method_raises_is_an_internal_error_of_that_call(
     assert re.fullmatch(r"internal error, reference [0-9a-f]{8}", bad.error.message)
     assert bad.error.__cause__ is exc
     assert [value("a"), value("b"), count(conn)] == ["1", "1", 0]
+
+
+@pytest.mark.parametrize("neighbours", [0, 1], ids=["alone", "among others"])
+@pytest.mark.parametrize("kind", [NotAnInteger, sqlite3.OperationalError, ValueError])
+def test_an_error_is_forgotten_once_it_was_told(batch, call, incr, kind, neighbours):
+    """It held the frames that it had passed, and these its answer: 5 KB of every refused call."""
+
+    def run(_ctx, _params):
+        raise kind("x")
+
+    answers = batch(call(method(run)), *[incr("a")] * neighbours)
+    told = weakref.ref(answers[0].error)
+    assert told() is not None
+
+    del answers
+    gc.collect()
+
+    assert told() is None
 
 
 @pytest.mark.parametrize("exc", [StopIteration(), ValueError("x")], ids=["StopIteration", "other"])

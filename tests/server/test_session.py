@@ -503,3 +503,18 @@ def test_large_payloads_are_not_remembered(daemon: Daemon, initialized: Path) ->
         )
 
     assert _memory(daemon) < before + 45_000
+
+
+def test_a_peer_that_has_said_all_and_reads_late_leaves_no_traceback(daemon: Daemon) -> None:
+    """Its last reply was read, and the connection was ended twice, the second time in vain."""
+    request = b"ic1 1\0a" + b"x" * 1_000_000 + b"\0"  # what is not known is repeated in the reply
+    with daemon.connect() as sock:
+        sock.sendall(request)
+        sock.shutdown(socket.SHUT_WR)
+        first = sock.recv(1000)  # by now the kernel is full, and the daemon waits
+
+        rest = read_all(sock)
+
+    assert len(first + rest) > 1_000_000
+    assert daemon.call("icd.ping")
+    assert "Traceback" not in daemon.log.read_text()

@@ -1,9 +1,10 @@
 /* A world with faults, preloaded into a program that is tested.
  *
- * WORLD names a directory with two files that are looked at on every call, so that a fault can come
- * and go while the program runs:
- *     clock   seconds by which the wall clock is wrong; other clocks are right
- *     full    a directory below which no file may grow
+ * WORLD names a directory with three files that are looked at on every call, so that a fault can
+ * come and go while the program runs:
+ *     clock    seconds by which the wall clock is wrong; other clocks are right
+ *     full     a directory below which no file may grow
+ *     failing  a directory below which a database can be neither read, written nor synchronized
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -73,35 +74,68 @@ time_t time(time_t *seconds)
     return now.tv_sec;
 }
 
-/* Whether the disk has no room for the file to end at `end`. */
-static int is_full(int fd, off_t end)
+/* Whether the file lies below the directory that this fault names; it is a regular one then. */
+static int is_struck(const char *fault, int fd, struct stat *found)
 {
     char directory[4096], link[64], path[4096];
+    if (look(fault, directory, sizeof directory) <= 0)
+        return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t got = readlink(link, path, sizeof path - 1);
+    path[got > 0 ? got : 0] = 0;
+    return !strncmp(path, directory, strlen(directory)) && !fstat(fd, found) &&
+           S_ISREG(found->st_mode);
+}
+
+static int is_failing(int fd)
+{
     struct stat found;
-    int before = errno, full = 0;
-    if (look("full", directory, sizeof directory) > 0) {
-        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-        ssize_t got = readlink(link, path, sizeof path - 1);
-        path[got > 0 ? got : 0] = 0;
-        full = !strncmp(path, directory, strlen(directory)) && !fstat(fd, &found) &&
-               S_ISREG(found.st_mode) && end > found.st_size;
-    }
+    int before = errno, failing = is_struck("failing", fd, &found);
+    errno = failing ? EIO : before;
+    return failing;
+}
+
+/* Whether the disk has no room for the file to end at `end`, or does not take it at all. */
+static int is_refused(int fd, off_t end)
+{
+    struct stat found;
+    int before = errno, full = is_struck("full", fd, &found) && end > found.st_size;
     errno = full ? ENOSPC : before;
-    return full;
+    return full || is_failing(fd);
 }
 
 ssize_t write(int fd, const void *data, size_t size)
 {
     off_t at = lseek(fd, 0, SEEK_CUR);
-    return at >= 0 && is_full(fd, at + (off_t)size) ? -1 : syscall(SYS_write, fd, data, size);
+    return at >= 0 && is_refused(fd, at + (off_t)size) ? -1 : syscall(SYS_write, fd, data, size);
 }
 
 ssize_t pwrite(int fd, const void *data, size_t size, off_t at)
 {
-    return is_full(fd, at + (off_t)size) ? -1 : syscall(SYS_pwrite64, fd, data, size, at);
+    return is_refused(fd, at + (off_t)size) ? -1 : syscall(SYS_pwrite64, fd, data, size, at);
 }
 
 ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at)
 {
     return pwrite(fd, data, size, at);
+}
+
+ssize_t pread(int fd, void *data, size_t size, off_t at)
+{
+    return is_failing(fd) ? -1 : syscall(SYS_pread64, fd, data, size, at);
+}
+
+ssize_t pread64(int fd, void *data, size_t size, off64_t at)
+{
+    return pread(fd, data, size, at);
+}
+
+int fsync(int fd)
+{
+    return is_failing(fd) ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int fdatasync(int fd)
+{
+    return is_failing(fd) ? -1 : (int)syscall(SYS_fdatasync, fd);
 }

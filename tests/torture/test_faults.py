@@ -1,0 +1,93 @@
+"""The suite of faults in its short form, and that it notices a broken promise."""
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.torture import faults
+from tests.torture.code import broken
+from tests.torture.registers import Ledger
+from tests.torture.suite import Broken, Run
+
+SECONDS = 8
+NOW = 0.0  # every window is later
+
+
+def test_what_was_acknowledged_survives_every_fault(tmp_path: Path) -> None:
+    run = Run(tmp_path, SECONDS, secrets.randbelow(2**32))
+    print(f"seed {run.seed}")
+
+    faults.run(run)
+
+    assert run.figures["acknowledged writes"] > 0
+
+
+def test_a_commit_that_failed_and_is_acknowledged_is_noticed(tmp_path: Path) -> None:
+    commit = 'answer = self._run(call)\n            self._conn.execute("COMMIT")\n'
+    careless = (
+        "answer = self._run(call)\n"
+        "            try:\n"
+        '                self._conn.execute("COMMIT")\n'
+        "            except sqlite3.Error:\n"
+        "                self._roll_back()\n"
+    )
+    code = broken(tmp_path, "icd/rpc/dispatch.py", commit, careless)
+
+    with pytest.raises(Broken, match=r"acknowledged|unknown increments"):
+        faults.run(Run(tmp_path, 60, 1, code=code), only=("disk full", "disk failing"))
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    """One write was acknowledged, and one increment."""
+    found = Ledger()
+    found.wrote("r", 1, "", since=NOW)
+    found.counted("n", "", since=NOW)
+    return found
+
+
+def test_what_is_as_it_was_told_is_sound(ledger: Ledger) -> None:
+    ledger.compare({"r": 1, "n": 1})
+
+
+@pytest.mark.parametrize("found", [{"n": 1}, {"r": 1}, {"r": 2, "n": 1}, {"r": 1, "n": 2}])
+def test_what_is_lost_wrong_or_done_twice_is_noticed(ledger: Ledger, found: dict[str, int]) -> None:
+    with pytest.raises(Broken):
+        ledger.compare(found)
+
+
+@pytest.mark.parametrize("outcome", ["", "unknown", "disk_full"])
+def test_an_unknown_outcome_may_be_either_and_a_refused_write_is_not_there(
+    ledger: Ledger, outcome: str
+) -> None:
+    window = ledger.open("a fault", frozenset({"unknown", "disk_full"}), is_void=False)
+    ledger.wrote("r", 2, outcome, since=window.began)
+    ledger.close(window)
+    possible = {"": {2}, "unknown": {1, 2}, "disk_full": {1}}[outcome]
+
+    for value in (1, 2):
+        if value in possible:
+            continue
+        with pytest.raises(Broken):
+            ledger.compare({"r": value, "n": 1})
+
+    ledger.compare({"r": max(possible), "n": 1})
+
+
+def test_what_a_file_was_told_that_is_gone_may_be_gone(ledger: Ledger) -> None:
+    window = ledger.open("replaced", frozenset(), is_void=True)
+    ledger.wrote("r", 2, "", since=window.began)
+    ledger.close(window)
+
+    ledger.compare({"r": 1, "n": 1})
+
+
+@pytest.mark.parametrize("outcome", ["disk_full", "unknown", "internal"])
+def test_an_error_that_no_fault_explains_is_noticed(ledger: Ledger, outcome: str) -> None:
+    window = ledger.open("a fault", frozenset({outcome}), is_void=False)
+    ledger.close(window)
+    ledger.wrote("r", 2, outcome, since=window.ended + 1)
+
+    with pytest.raises(Broken, match="during no fault"):
+        ledger.compare({"r": 1, "n": 1})

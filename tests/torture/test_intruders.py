@@ -1,0 +1,30 @@
+"""The suite of intruders in its short form, and that it notices a door left open."""
+
+import os
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.torture import intruders
+from tests.torture.code import broken
+from tests.torture.suite import Broken, Run
+
+
+def test_whoever_should_not_get_in_does_not(tmp_path: Path) -> None:
+    run = Run(tmp_path, 0, secrets.randbelow(2**32))
+    print(f"seed {run.seed}")
+
+    intruders.run(run)
+
+    if os.geteuid() != 0:
+        pytest.skip("one attempt was left out: only root can become another user")
+
+
+def test_a_daemon_that_lets_everybody_in_is_noticed(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    code = broken(tmp_path, "icd/server/listener.py", "if uid != os.geteuid():", "if uid < 0:")
+
+    with pytest.raises(Broken, match="another user was answered"):
+        intruders.run(Run(tmp_path, 0, 1, code=code), only=("another user at the socket",))
