@@ -22,9 +22,9 @@ from pathlib import Path
 
 from tests.breakages import BREAKAGES, DIRECT, ORDINARY, PAGE, Place, preloaded
 from tests.processes import PATIENCE, Daemon, until
-from tests.torture.writers import Client, Commander, Speaker, outcome
 from tests.torture.registers import Ledger
 from tests.torture.suite import Broken, Run
+from tests.torture.writers import Client, Commander, Speaker, outcome
 
 SPEAKERS = 3
 COMMANDERS = 2
