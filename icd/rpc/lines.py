@@ -46,5 +46,7 @@ def read(ctx: Context, path: str, *, hint: str) -> Iterator[tuple[int, bytes]]:
             if len(text) > LINE_BYTES:
                 sentence = f"{path}:{number}: longer than {LINE_BYTES} bytes"
                 raise UnreadableInput(sentence, hint=hint)
+            if not text.strip():
+                raise UnreadableInput(f"{path}:{number}: the line is empty", hint=hint)
             yield number, text
             tell(ctx, file.tell(), size)

@@ -238,6 +238,7 @@ def test_a_file_can_be_submitted_again(result, file, conn):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
+        (b"", "the line is empty"),
         (b"{", "Input data was truncated"),
         (b"\xff", "malformed"),
         ({"title": "t"}, "Object missing required field `source_id`"),
