@@ -26,8 +26,8 @@ _TAME = 2.0**30
 _ROUNDINGS = 16
 # Of rows that are computed in float64 at once.
 _AT_ONCE_BYTES = 2 * 1024 * 1024
-# Of rows that are multiplied without a break: a tenth of a millisecond.  A thread that has just been
-# woken would otherwise keep its processor until the next tick, four milliseconds.
+# Of rows that are multiplied without a break: a tenth of a millisecond.  A thread that has just
+# been woken would otherwise keep its processor until the next tick, four milliseconds.
 _SLICE_BYTES = 2 * 1024 * 1024
 # So many more than asked for may be undecided before they are compared exactly.
 _UNDECIDED = 64
