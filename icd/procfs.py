@@ -61,6 +61,34 @@ def namespace() -> str:
         return ""
 
 
+def openers(device: int, inode: int) -> list[int]:
+    """Other processes that have this file open, of those that we may look at."""
+    others = [int(name) for name in _names("/proc") if name.isdigit() and int(name) != os.getpid()]
+    return [pid for pid in others if _has_open(pid, device, inode)]
+
+
+def _has_open(pid: int, device: int, inode: int) -> bool:
+    directory = f"/proc/{pid}/fd"
+    return any(_is_file(f"{directory}/{fd}", device, inode) for fd in _names(directory))
+
+
+def _is_file(link: str, device: int, inode: int) -> bool:
+    try:
+        if not os.readlink(link).startswith("/"):
+            return False  # a pipe or a socket
+        found = os.stat(link)
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (device, inode)
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
 def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -11,6 +11,7 @@ import msgspec
 from icd.core.dump_lines import Discovery, Embedding, End, Header
 from icd.db import migrate
 from tests import rows
+from tests.data import later
 from tests.discovered import Elsewhere, discover, packed
 from tests.dispatched import plant
 
@@ -63,6 +64,19 @@ def other(line: str, exit: int = 0, **options: object) -> Step:  # noqa: A002
 
 def _write(name: str, content: bytes) -> Callable[[Path], object]:
     return lambda project: (project / name).write_bytes(content)
+
+
+def _later(project: Path) -> None:
+    """A database of the original that is newer than those we know."""
+    (project / ".clavain").mkdir(exist_ok=True)
+    later.write(str(project / ".clavain" / "intercore.db"))
+
+
+def _later_again(project: Path) -> None:
+    """In the place of ours, which is removed with its log."""
+    for end in ("", "-wal", "-shm"):
+        (project / ".clavain" / f"intercore.db{end}").unlink(missing_ok=True)
+    _later(project)
 
 
 def _plant(project: Path) -> None:
@@ -353,6 +367,20 @@ SCRIPTS: dict[str, list[Step]] = {
         run("state list k", cwd="sub", db="{project}/.clavain/intercore.db"),
         run("state list k", cwd="sub", db=".clavain/intercore.db"),
         run("state list k --db .clavain/intercore.db", db="/nonexistent.db"),
+    ],
+    "a later original": [
+        other("init --adopt", 2),
+        run("state get turns s1", 2, before=_later),
+        run("init", 2),
+        other("init --adopt", cwd="sub"),
+        run("state get turns s1"),
+        run("events cursor list"),
+        other("init --adopt"),
+        other("init --adopt --json"),
+        other("init --adopt", before=_later_again),
+        other("init --adopt --json", before=_later_again),
+        other("init --adopt extra", 3),
+        other("init --help"),
     ],
     "backups": [
         run("backup", 2),

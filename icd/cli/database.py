@@ -3,8 +3,8 @@
 import click
 
 from icd import __version__
-from icd.cli import render
-from icd.cli.invocation import Ask, Invocation, Output, World
+from icd.cli import adoptions, render
+from icd.cli.invocation import Ask, Invocation, Local, Output, World
 from icd.errors import IcError, NoDatabase
 from icd.rpc.methods import database as methods
 
@@ -12,16 +12,26 @@ from icd.rpc.methods import database as methods
 @click.command(
     "init", add_help_option=False, short_help="Create or upgrade the project's database."
 )
-def init(world: World) -> Ask:
+@click.option("--adopt", is_flag=True, help="Take over a later database of the original ic.")
+def init(world: World, *, adopt: bool) -> Ask | Local:
     """Create the project's database in .clavain/, or bring an existing one up to date.
 
     Only this command and restore ever create a database.
     The directory is made with mode 0700, the file with 0600; an upgrade makes a backup first.
 
+    Databases of the original program up to its schema v9 are upgraded like our own.
+    With --adopt a later one is taken over, too, while nobody uses it: ours is built from the
+    tables and columns that intercore knows, the old file is kept beside it, and what was left
+    behind is printed.
+
     \b
-    Example:
+    Examples:
       icctl init
+      icctl init --adopt
+      icctl init --adopt --json --timeout=1m
     """
+    if adopt:
+        return adoptions.adopt(world)
 
     def show(result: methods.Initialized) -> Output:
         path = render.relative(result.path, world.invocation.cwd)

@@ -6,10 +6,11 @@ import os
 from icd.db import paths
 from icd.errors import BadPath, PermissionRefused, from_os
 
-# Files that SQLite, the lock, a backup or a restore make beside a database.
+# Files that SQLite, the lock, a backup, a restore or an adoption make beside a database.
 _OWN_ENDINGS = (
     *("", "-wal", "-shm", "-journal", ".lock"),
     *(".unfinished", ".unfinished-journal", ".restore", ".restore-journal"),
+    *(".adopt", ".adopt-journal"),
 )
 # What is wrong with the name, rather than with the disk.
 _BAD_NAMES = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}

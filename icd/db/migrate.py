@@ -14,6 +14,10 @@ from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
 LATEST = 1005
+_ADOPT = (
+    "run 'icctl init --adopt' to take over what it knows of it, and to keep the old file; "
+    "else go on with the original program"
+)
 DIRECTORY = os.path.join(os.path.dirname(__file__), "migrations")
 
 
@@ -49,14 +53,21 @@ def refuse_foreign(conn: sqlite3.Connection, path: str, *, create: bool) -> None
         if number > original.LAST_SCHEMA:
             raise SchemaTooNew(
                 f"{path} has schema v{number} of the original program; "
-                f"this intercore takes over v1 to v{original.LAST_SCHEMA}",
-                hint="keep using the original program here, or start a new database elsewhere",
+                f"this intercore knows v1 to v{original.LAST_SCHEMA}",
+                hint=_ADOPT,
             )
         return
     if mark or not _is_empty(conn):
         raise NotOurs(f"{path} belongs to another program")
     if not create:
         raise NoDatabase(f"{path} is empty")
+
+
+def is_newer_original(conn: sqlite3.Connection) -> bool:
+    """One that is not upgraded in place: only a person can say that it may be taken over."""
+    number = version(conn)
+    is_original = original.is_original(_pragma(conn, "application_id"), number)
+    return is_original and number > original.LAST_SCHEMA and original.has_its_tables(conn)
 
 
 def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:

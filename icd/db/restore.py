@@ -91,6 +91,8 @@ def _copy(file: str, fresh: str, deadline: float) -> None:
         raise Corrupt(f"{file}: {exc.message}", hint=_UNFIT) from exc
     except (NotOurs, NoDatabase) as exc:
         raise type(exc)(exc.message, hint=_UNFIT) from exc
+    except SchemaTooNew as exc:
+        raise SchemaTooNew(exc.message) from exc  # a backup cannot be adopted
     if found:
         raise Corrupt(f"{file} is damaged: {found[0]}", hint=_UNFIT)
 

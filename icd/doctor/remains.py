@@ -12,7 +12,9 @@ from icd.legacy.reading import is_mirrored
 # A backup of the largest database is made in less; what is older is nobody's work any more.
 UNFINISHED_SECONDS = 3600
 # What copies are called until they are complete; whatever is called a backup is one.
-_COPIES = [f".{name}{end}" for name in ("unfinished", "restore") for end in ("", "-journal")]
+_COPIES = [
+    f".{name}{end}" for name in ("unfinished", "restore", "adopt") for end in ("", "-journal")
+]
 
 
 def unfinished(scene: Scene, path: str) -> Iterator[Finding]:

@@ -367,7 +367,7 @@ def test_later_schemas_of_the_original_are_refused_and_untouched(opened, path, s
     with pytest.raises(SchemaTooNew, match=f"schema v{stamped} of the original program") as refused:
         opened(path)
 
-    assert "keep using the original program" in refused.value.hint
+    assert "run 'icctl init --adopt'" in refused.value.hint
     with open(path, "rb") as file:
         assert file.read() == before
     assert backups(path) == []

@@ -1,15 +1,21 @@
 """db.*: the database itself."""
 
 from icd import __version__
+from icd.db import adopt as taking_over
 from icd.db import check as examination
 from icd.db import health as fitness
 from icd.db import migrate
 from icd.db import vacuum as rebuilding
+from icd.db.original_tables import Left
 from icd.rpc.method import Context, Method, Params, Whole
 from icd.rpc.results import Result
 
 
 class Init(Params):
+    pass
+
+
+class Adopt(Params):
     pass
 
 
@@ -32,6 +38,18 @@ class Vacuum(Params):
 class Initialized(Result):
     path: str
     schema: int
+
+
+class Adopted(Result):
+    """What came of it: without `original`, the schema that it had, it was ours already."""
+
+    path: str
+    schema: int
+    original: int | None
+    kept: str | None
+    taken: dict[str, int]
+    left: list[Left]
+    still_open: list[int]
 
 
 class Healthy(Result):
@@ -64,6 +82,23 @@ def init(ctx: Context, _p: Init) -> Initialized:
     return Initialized(path=ctx.path, schema=migrate.version(ctx.conn))
 
 
+def adopt(whole: Whole, _p: Adopt) -> Adopted:
+    database = whole.database
+    found = taking_over.adopt(database, now_ms=whole.now_ms, deadline=whole.deadline)
+    schema = migrate.version(database.connection())
+    if found is None:
+        return Adopted(database.path, schema, None, None, {}, [], [])
+    return Adopted(
+        path=database.path,
+        schema=schema,
+        original=found.schema,
+        kept=found.kept,
+        taken=found.taken,
+        left=found.left,
+        still_open=found.still_open,
+    )
+
+
 def health(ctx: Context, p: Health) -> Healthy:
     fitness.examine(ctx.conn, ctx.path, thorough=p.thorough)
     return Healthy(healthy=True, path=ctx.path, schema=migrate.version(ctx.conn))
@@ -91,6 +126,7 @@ def vacuum(whole: Whole, _p: Vacuum) -> Vacuumed:
 
 METHODS = [
     Method("db.init", Init, Initialized, init, creates=True),
+    Method("db.adopt", Adopt, Adopted, adopt, whole=True, local=True),
     Method("db.health", Health, Healthy, health),
     Method("db.schema", Schema, SchemaVersion, schema),
     Method("db.check", Check, Checked, check, whole=True),
