@@ -24,11 +24,11 @@ def run(table: Table) -> None:
         host = projects[0]
         daemon = stack.enter_context(place.daemon(host))
         call(host, "state.get", db=host.path, key="bench", scope_id="s1")
-        before = _resident_kib(daemon.pid)
+        before = resident_kib(daemon.pid)
         for project in projects[1:]:
             call(host, "state.set", db=project.path, key="bead", scope_id="s1", payload={"i": 1})
         time.sleep(SETTLE_SECONDS)
-        after = _resident_kib(daemon.pid)
+        after = resident_kib(daemon.pid)
         used = _cpu_seconds(daemon.pid)
         time.sleep(WATCH_SECONDS)
         used = _cpu_seconds(daemon.pid) - used
@@ -44,7 +44,7 @@ def run(table: Table) -> None:
     )
 
 
-def _resident_kib(pid: int) -> int:
+def resident_kib(pid: int) -> int:
     """What would be free without it, as far as the kernel can tell: its proportional share."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):

@@ -54,9 +54,9 @@ def _latencies(setting: place.Setting, echo: str) -> tuple[list[float], list[flo
     bare, pushed = [], []
     request = _request("events.record", db=setting.path, source="bench", type="t")
     with (
-        _peer(echo) as (other, echoed),
-        _peer(setting.socket) as (writer, replies),
-        _peer(setting.socket) as (watcher, news),
+        peer(echo) as (other, echoed),
+        peer(setting.socket) as (writer, replies),
+        peer(setting.socket) as (watcher, news),
     ):
         watcher.sendall(_request("events.watch", db=setting.path))
         news.readline()
@@ -86,7 +86,7 @@ def _beside_idle_watchers(setting: place.Setting) -> tuple[float, float]:
                 _request("state.watch", db=setting.path, key="idle", scope_id=f"{number}"),
                 _request("events.watch", db=setting.path, run_id=f"{number}"),
             ):
-                watcher, news = stack.enter_context(_peer(setting.socket))
+                watcher, news = stack.enter_context(peer(setting.socket))
                 watcher.sendall(request)
                 news.readline()
         for _ in range(ROUNDS):
@@ -96,7 +96,7 @@ def _beside_idle_watchers(setting: place.Setting) -> tuple[float, float]:
 
 def _calls(setting: place.Setting) -> float:
     request = _request("state.set", db=setting.path, key="bench", scope_id="s1", payload=1)
-    with _peer(setting.socket) as (sock, replies):
+    with peer(setting.socket) as (sock, replies):
         began = time.perf_counter()
         for _ in range(CALLS):
             sock.sendall(request)
@@ -109,7 +109,7 @@ def _p99(times: list[float]) -> float:
 
 
 @contextlib.contextmanager
-def _peer(path: str) -> Iterator[tuple[socket.socket, BinaryIO]]:
+def peer(path: str) -> Iterator[tuple[socket.socket, BinaryIO]]:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(path)
         with sock.makefile("rb") as lines:

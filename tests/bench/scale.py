@@ -18,8 +18,8 @@ def run(table: Table) -> None:
     best: dict[str, dict[int, float]] = {}
     with place.project() as small, place.project() as large:
         settings = {SMALL: small, LARGE: large}
-        _grow(small, SMALL)
-        _grow(large, LARGE)
+        grow(small, SMALL)
+        grow(large, LARGE)
         opened = {rows: setting.open() for rows, setting in settings.items()}
         for _ in range(ROUNDS):
             for rows, database in opened.items():
@@ -39,7 +39,7 @@ def run(table: Table) -> None:
         )
 
 
-def _grow(setting: place.Setting, rows: int) -> None:
+def grow(setting: place.Setting, rows: int) -> None:
     database = setting.open()
     now_ms = time.time_ns() // 1_000_000
     week = now_ms + sentinels.WEEK_MS

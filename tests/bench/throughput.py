@@ -27,8 +27,8 @@ def run(table: Table) -> None:
             found = {
                 "floor": _tight_loop(setting),
                 "piped": _pipelined(setting),
-                "echo": _closed_loop(echo, request),
-                "closed": _closed_loop(setting.socket, request),
+                "echo": closed_loop(echo, request),
+                "closed": closed_loop(setting.socket, request),
             }
             best = {name: max(best[name], found[name]) for name in best}
     thousands = {name: rate / 1000 for name, rate in best.items()}
@@ -98,22 +98,30 @@ def _receive(sock: socket.socket, waiting: int, *, until: int) -> int:
     return waiting
 
 
-def _closed_loop(path: str, request: bytes) -> float:
+def closed_loop(
+    path: str, request: bytes, *, connections: int = CONNECTIONS, seconds: float = SECONDS
+) -> float:
     """Each connection sends its next request when the reply is there, in a process of its own."""
     context = multiprocessing.get_context("fork")
     counts = context.Queue()
-    client = context.Process(target=_drive, args=(path, request, counts))
+    client = context.Process(target=_drive, args=(path, request, connections, seconds, counts))
     client.start()
     done = counts.get()
     client.join()
     return float(done)
 
 
-def _drive(path: str, request: bytes, counts: "multiprocessing.Queue[float]") -> None:
-    counts.put(anyio.run(_converse, path, request))
+def _drive(
+    path: str,
+    request: bytes,
+    connections: int,
+    seconds: float,
+    counts: "multiprocessing.Queue[float]",
+) -> None:
+    counts.put(anyio.run(_converse, path, request, connections, seconds))
 
 
-async def _converse(path: str, request: bytes) -> float:
+async def _converse(path: str, request: bytes, connections: int, seconds: float) -> float:
     """One task per connection, as an anyio client is written; replies per second of all of them."""
     done = 0
     began = time.perf_counter()
@@ -121,14 +129,14 @@ async def _converse(path: str, request: bytes) -> float:
     async def client() -> None:
         nonlocal done
         async with await anyio.connect_unix(path) as stream:
-            while time.perf_counter() - began < SECONDS:
+            while time.perf_counter() - began < seconds:
                 await stream.send(request)
                 while not (await stream.receive()).endswith(b"\n"):
                     pass
                 done += 1
 
     async with anyio.create_task_group() as tasks:
-        for _ in range(CONNECTIONS):
+        for _ in range(connections):
             tasks.start_soon(client)
     return done / (time.perf_counter() - began)
 
