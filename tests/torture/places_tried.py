@@ -105,7 +105,7 @@ SPOILS = [
 
 def directories_of_a_database(target: Target) -> None:
     """A second project whose .clavain, database or lock leads out of it."""
-    place = target.project / "second"
+    place = target.run.directory / "second"  # no database is above it
     clavain = place / ".clavain"
     (place / ".git").mkdir(parents=True)
     spoil = target.run.rng.choice(["directory", "database", "dangling", "lock", "companion"])

@@ -29,6 +29,7 @@ SESSIONS = 4
 RUNS = 10  # of each session
 ROUNDS = 24  # of a long form; a short one has rounds of at least ROUND_SECONDS
 ROUND_SECONDS = 0.5
+LEAST_ROUNDS = 3  # a trend needs some, however slow the machine is
 # Caches fill, and Python's allocator finds its size, within this share of the rounds.
 WARM_UP = 1 / 3
 # Memory and times of a run that is shorter than this say nothing.
@@ -167,7 +168,7 @@ def run(run: Run) -> None:
         seen: dict[str, list[float]] = {name: [] for name in BOUNDS}
         # The first round is for everything that is loaded when it is first used.
         _round(run, days, seconds=ROUND_SECONDS)
-        while not run.is_over:
+        while not run.is_over or run.figures["rounds"] < LEAST_ROUNDS:
             _round(run, days, seconds=max(ROUND_SECONDS, run.seconds / ROUNDS))
             _look(daemon, days, seen)
             run.figures["rounds"] += 1
