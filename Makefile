@@ -92,8 +92,9 @@ lint: $(INSTALLED)
 
 check: lint test  ## Everything that must hold before a change lands.
 
-bench: $(WHEEL_INSTALLED)  ## Print what calls cost, against floors measured in the same run.
-	$(BIN)/python -m tests.bench
+BENCH ?=
+bench: $(WHEEL_INSTALLED)  ## What calls cost, written to docs/performance.md; BENCH="search day" prints some.
+	$(BIN)/python -m tests.bench $(BENCH)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

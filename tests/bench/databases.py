@@ -34,13 +34,21 @@ def run(table: Table) -> None:
         used = _cpu_seconds(daemon.pid) - used
         assert len(call(host, "icd.status")["databases"]) == COUNT
     each = (after - before) / (COUNT - 1) / 1024
-    table.ratio("memory of an idle open database / 1 MiB", each, 1, unit="MB", most=2)
+    table.ratio(
+        "memory of an idle open database / 1 MiB",
+        each,
+        1,
+        unit="MB",
+        most=2,
+        meaning="The proportional share of 99 databases more, divided by 99.",
+    )
     table.ratio(
         f"CPU of a daemon with {COUNT} idle databases, % of a core",
         used / WATCH_SECONDS * 100,
         1,
         unit="%",
         most=0.1,
+        meaning="Processor time in a minute, a minute after the last call.",
     )
 
 

@@ -121,7 +121,7 @@ def run(table: Table) -> None:
     if {name: committed[name] for name in here} == here:
         table.ratio(
             what, min(own), committed["instructions"], unit="instructions", most=LIMIT,
-            note="counted by callgrind, the least of five runs; no time, so no noise",
+            meaning="Counted by callgrind, the least of five runs: no time, so no noise.",
         )  # fmt: skip
     else:
         table.note(what, f"{min(own):,}; not compared: the number is of another compiler")

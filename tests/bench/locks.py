@@ -17,7 +17,14 @@ def run(table: Table) -> None:
         setting.env["INTERCORE_LOCK_DIR"] = str(setting.root / "locks")
         refused, floor = _interleaved(setting)
     what = f"refused lock acquire --timeout={WAIT_MS}ms / sleep {WAIT_MS / 1000}"
-    table.ratio(what, refused, floor, unit="ms", most=MOST)
+    table.ratio(
+        what,
+        refused,
+        floor,
+        unit="ms",
+        most=MOST,
+        meaning="A refusal comes when the caller's patience ends, not later; least of 30 runs.",
+    )
 
 
 def _interleaved(setting: place.Setting) -> tuple[float, float]:

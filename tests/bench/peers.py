@@ -9,8 +9,6 @@ import contextlib
 import shutil
 import sqlite3
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from statistics import median
 
 from msgspec import Struct
@@ -44,26 +42,8 @@ class Task(Struct, frozen=True):
     scripts: dict[str, str]
 
 
-@contextlib.contextmanager
-def redis() -> Iterator[list[str]]:
-    """How to call redis-cli, where there is one; else nothing."""
-    if not (shutil.which("redis-server") and shutil.which("redis-cli")):
-        yield []
-        return
-    with tempfile.TemporaryDirectory(prefix="icredis-", dir="/tmp") as root:
-        path = f"{root}/redis.sock"
-        options = ["--port", "0", "--unixsocket", path, "--save", "", "--dir", root]
-        server = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
-        try:
-            place.wait_for(path)
-            yield [shutil.which("redis-cli") or "", "-s", path]
-        finally:
-            server.terminate()
-            server.wait(10)
-
-
 def run(table: Table) -> None:
-    with place.project() as setting, place.daemon(setting), redis() as client:
+    with place.project() as setting, place.daemon(setting), place.redis() as client:
         setting.env["INTERCORE_LOCK_DIR"] = str(setting.root / "locks")
         tasks = _tasks(setting, client)
         for task in tasks:

@@ -78,6 +78,24 @@ def daemon(setting: Setting) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(10)
 
 
+@contextlib.contextmanager
+def redis() -> Iterator[list[str]]:
+    """How to call redis-cli, where there is one; else nothing."""
+    if not (shutil.which("redis-server") and shutil.which("redis-cli")):
+        yield []
+        return
+    with tempfile.TemporaryDirectory(prefix="icredis-", dir="/tmp") as root:
+        path = f"{root}/redis.sock"
+        options = ["--port", "0", "--unixsocket", path, "--save", "", "--dir", root]
+        server = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
+        try:
+            wait_for(path)
+            yield [shutil.which("redis-cli") or "", "-s", path]
+        finally:
+            server.terminate()
+            server.wait(10)
+
+
 def wait_for(path: str) -> None:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:

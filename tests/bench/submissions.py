@@ -26,6 +26,7 @@ def run(table: Table) -> None:
         2 * half * 1e3,
         unit="ms",
         most=1.5,
+        meaning="Twice as many take about twice the processor time, though each is compared with all; one run each.",
     )
     table.note("the memory that it took", f"{mebibytes} MiB")
 
