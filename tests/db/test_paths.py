@@ -153,6 +153,17 @@ def test_a_link_to_nowhere_is_not_created_through(project, tmp_path):
         paths.target(Where(str(project)))
 
 
+@pytest.mark.parametrize("name", [".clavain", ".clavain/intercore.db"])
+def test_a_link_to_nowhere_does_not_lead_to_a_database_above(project, make, tmp_path, name):
+    make(project / ".clavain" / "intercore.db")
+    link = project / "inner" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "nowhere")
+
+    with pytest.raises(SymlinkRefused):
+        paths.resolve(Where(str(project / "inner")))
+
+
 @pytest.mark.parametrize("name", [".clavain/x.db", ".clavain/intercore.db"])
 def test_an_explicit_path_through_a_symlinked_directory_is_refused(project, tmp_path, name):
     (tmp_path / "elsewhere" / ".clavain").mkdir(parents=True)
