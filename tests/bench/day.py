@@ -16,7 +16,9 @@ What is counted
     `records` adds those of a sprint and of a scanner, which nobody deletes by default: a run, its
     artifacts, agents, dispatches and events, and discoveries are there to be read later.  That is
     the day of the people who use it, who claim with lock directories, not in the database.
-    `leases` is a sprint that claims with a lease at each step instead: each is an event, too.
+    `leases` is a sprint that claims with a lease at each step as well: each is an event, too.  The
+    mix first had them, and was above the limit with 11 KB; they are apart because the scripts that
+    it is taken from do not use leases, and they are still measured so that anybody can judge.
 
 Reads change nothing, so what is asked every second is played every ten minutes.
 """
@@ -265,8 +267,8 @@ MIX = [
     Caller("Session start", 1, "10: run list/current, state get/set, cursor, sentinel", _start),
     Caller("Stop hook", 15, "4: sentinel check, state set", _turn),
     Caller("Edit hook", 30, "2: sentinel check, state set", _edit),
-    Caller("Event consumer", 6, "1 every second (played every 10 min): events tail", _consume),
-    Caller("Statusline", 6, "1 every second (played every 10 min): statusline", _statusline),
+    Caller("Event consumer", 6, "1 (in truth every second): events tail", _consume),
+    Caller("Statusline", 6, "1 (in truth every second): statusline", _statusline),
     Caller("People", 2, "3: state, sentinel and run list", _people),
     Caller("Sprint library", 1, "8-13: run, artifact, agent, dispatch, advance", _step, "records"),
     Caller("Scanner", 0, "5 at 0, 6, 12 and 18 h: discovery submit, 1 of them new", _scan,

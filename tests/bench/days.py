@@ -25,8 +25,8 @@ def run(table: Table) -> None:
     with multiprocessing.get_context("spawn").Pool() as pool:
         found = dict(zip(VARIANTS, pool.map(_measure, VARIANTS), strict=True))
     for caller in day.MIX:
-        rounds = f"{caller.per_hour} rounds an hour" if caller.per_hour else "4 rounds a day"
-        table.note(f"the mix: {caller.name}", f"{rounds} of {caller.calls}")
+        often = f"{caller.per_hour} times an hour" if caller.per_hour else "4 times a day"
+        table.note(f"the mix: {caller.name}", f"{often}, calls: {caller.calls}")
     _report(table, found)
 
 
@@ -49,7 +49,7 @@ def _report(table: Table, found: dict[str, Growth]) -> None:
             "The same, where events are forgotten after a month."),
         "leases": (f"the whole day, a lease at each step, default settings / {limit}", 0.0,
             ("Eight leases more a day, each an event of some 250 bytes that is kept for ever: "
-            "whoever works like this sets events_keep_days, or lets the file grow; no limit.")),
+            "above 10 KB, so whoever works like this sets events_keep_days, or lets the file grow.")),
     }  # fmt: skip
     for key, (what, most, meaning) in names.items():
         growth = found[key]
@@ -57,7 +57,10 @@ def _report(table: Table, found: dict[str, Growth]) -> None:
         table.ratio(what, growth.per_day, day.LIMIT_BYTES, unit="B", most=most, meaning=told)
     whole = found["day"]
     table.note("the first day of a new file", f"{whole.first_day:,} bytes on {whole.empty:,}")
-    table.note("the second day", f"{whole.second_day:,} bytes")
+    table.note(
+        "the second day",
+        f"{whole.second_day:,} bytes; more than later ones, since guards are kept for a week",
+    )
     table.note("calls a day, as played", f"{whole.calls_per_day:,}")
     largest = sorted(whole.tables.items(), key=lambda entry: -entry[1])[:LARGEST]
     if largest:
