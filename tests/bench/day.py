@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +287,7 @@ class Growth(Struct, frozen=True):
     empty: int
     first_day: int
     second_day: int
+    largest_day: int
     warm: int
     per_day: float
     calls_per_day: int
@@ -311,14 +313,24 @@ def measure(
         for _ in range(warm_days - 2):
             day.play(callers)
         warm, before = day.size(), day.pages()
+        sizes = [warm]
         for _ in range(days):
             day.play(callers)
+            sizes.append(day.size())
         tables = {
             name: (size - before.get(name, 0)) / days
             for name, size in day.pages().items()
             if size != before.get(name, 0)
         }
-        per_day = (day.size() - warm) / days
-        found = Growth(empty, first - empty, second - first, warm, per_day, calls, tables)
+        found = Growth(
+            empty=empty,
+            first_day=first - empty,
+            second_day=second - first,
+            largest_day=max(b - a for a, b in pairwise(sizes)),
+            warm=warm,
+            per_day=(sizes[-1] - warm) / days,
+            calls_per_day=calls,
+            tables=tables,
+        )
         day.close()
     return found

@@ -162,7 +162,7 @@ def _databases(table: Table) -> None:
              y="MiB, proportional share", series=[Series("icd", memory)], log_y=False)
     )  # fmt: skip
     what = f"state.set, {DATABASES[-1]} databases in turn / one"
-    _ends(table, what, lines["state.set"], most=3, more=" Each has a thread that must wake up.")
+    _ends(table, what, lines["state.set"], most=3, more=" Each database has a thread of its own.")
 
 
 def _in_turn(projects: list[place.Setting]) -> Callable[[int], bytes]:

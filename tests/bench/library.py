@@ -43,5 +43,5 @@ def run(table: Table) -> None:
         least["one"],
         unit="ms",
         most=2,
-        meaning="The second call starts a helper, which the others share; least of 100 runs.",
+        meaning="A shell starts a helper once, and its calls share it; least of 100 runs.",
     )
