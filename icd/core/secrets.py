@@ -24,6 +24,7 @@ def looks_like(text: str) -> str | None:
     for kind, shape in _STARTS:
         if shape.match(text):
             return kind
-    if _ASSIGNMENT.search(text):
+    # Looking for a character first is a hundred times faster, and most texts have neither.
+    if (":" in text or "=" in text) and _ASSIGNMENT.search(text):
         return "a password or token"
     return None
