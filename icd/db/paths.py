@@ -143,6 +143,9 @@ def explicit(where: Where, *, create: bool = False) -> str:
         raise BadPath("db path must not contain NUL")
     if not cleaned.endswith(".db"):
         raise BadPath(f"db path must have .db extension: {given}")
+    name = os.path.basename(cleaned)
+    if any(character < " " for character in name):
+        raise BadPath(f"db path must not end in a name with control characters: {given!r}")
     if ".." in cleaned.split(os.sep):
         raise BadPath(f"db path must not contain '..': {given}")
     if not where.cwd and not os.path.isabs(cleaned):

@@ -236,6 +236,13 @@ def test_a_database_has_the_extension_db(project, name):
         paths.explicit(Where(str(project), name))
 
 
+@pytest.mark.parametrize("name", ["\n.db", "a\tb.db", ".clavain/\x1b[31m.db"])
+def test_a_name_with_control_characters_is_refused(project, name):
+    """It would be printed as something else."""
+    with pytest.raises(BadPath, match="control characters"):
+        paths.target(Where(str(project), db=name))
+
+
 @pytest.mark.parametrize("name", ["../x.db", "a/../../x.db", "../.clavain/x.db"])
 def test_a_path_that_climbs_out_is_refused(project, name):
     with pytest.raises(BadPath, match=r"db path must not contain '\.\.': "):

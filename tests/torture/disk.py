@@ -54,8 +54,11 @@ class Disk:
         assert record.kind != "U" or record.path not in self._synced, f"{record} is not foreseen"
 
     def waiting(self, path: str) -> int:
-        """Changes of a file that are not synced."""
-        return len(self._pending.get(path, []))
+        """Writes to a file that are not synced.
+
+        A log that is cut short may wait: what it held is in the database by then.
+        """
+        return sum(change.kind == "W" for change in self._pending.get(path, []))
 
     def image(self, rng: random.Random) -> dict[str, bytes]:
         """The worst, the best, or anything in between."""
