@@ -79,12 +79,16 @@ Attempt = Callable[[Target], None]
 
 def refused(what: str, reply: Reply) -> None:
     """Raise unless it is a no, as a sentence, with nothing on stdout."""
-    if SECRET.encode() in reply.stdout + reply.stderr:
-        raise Broken(f"{what}: a file of somebody else was shown: {reply}")
+    unrevealing(what, reply)
     if reply.what != "exit" or reply.exit not in (1, 2, 3) or reply.stdout:
         raise Broken(f"{what}: not refused: {_short(reply)}")
     if not SENTENCE.fullmatch(reply.stderr) or b"internal error" in reply.stderr:
         raise Broken(f"{what}: refused without a sentence: {_short(reply)}")
+
+
+def unrevealing(what: str, reply: Reply) -> None:
+    if SECRET.encode() in reply.stdout + reply.stderr:
+        raise Broken(f"{what}: a file of somebody else was shown: {reply}")
 
 
 def _short(reply: Reply) -> str:

@@ -1,7 +1,6 @@
 """Hostile input does no harm, and the suite notices where it would."""
 
 import random
-import secrets
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tests.torture import hostile
 from tests.torture.code import broken
 from tests.torture.mutators import mutated
-from tests.torture.suite import Broken, Run
+from tests.torture.suite import SHORT_SEED, Broken, Run
 
 SECONDS = 9.0
 # What a mutation is given to be found: it takes a second or two.
@@ -17,7 +16,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def test_hostile_input_does_no_harm(tmp_path: Path) -> None:
-    run = Run(tmp_path, SECONDS, secrets.randbelow(2**32))
+    run = Run(tmp_path, SECONDS, SHORT_SEED)
     print(f"again with: make torture SUITES=hostile SEED={run.seed} SECONDS={SECONDS}")
 
     hostile.run(run)
@@ -51,7 +50,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
 def test_harm_that_is_done_on_purpose_is_noticed(tmp_path: Path, what: str) -> None:
     way, file, old, new = MUTATIONS[what]
     code = broken(tmp_path, file, old, new)
-    run = Run(tmp_path / "run", PATIENCE_SECONDS, secrets.randbelow(2**32), code=code)
+    run = Run(tmp_path / "run", PATIENCE_SECONDS, SHORT_SEED, code=code)
 
     with pytest.raises(Broken):
         hostile.run(run, (way,))

@@ -1,6 +1,5 @@
 """The models hold for our code, and notice code that was broken on purpose."""
 
-import secrets
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tests.torture.machines.machine import Machine
 from tests.torture.machines.runs import Runs
 from tests.torture.machines.sentinels import Sentinels
 from tests.torture.machines.state import State
-from tests.torture.suite import Broken, Run
+from tests.torture.suite import SHORT_SEED, Broken, Run
 
 SECONDS = 10.0
 # What a mutation is given to be found: it takes a second or two.
@@ -21,7 +20,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def test_every_noun_is_what_its_model_says_on_every_host(tmp_path: Path) -> None:
-    run = Run(tmp_path, SECONDS, secrets.randbelow(2**32))
+    run = Run(tmp_path, SECONDS, SHORT_SEED)
     print(f"again with: make torture SUITES=model SEED={run.seed} SECONDS={SECONDS}")
 
     model.run(run)
@@ -90,7 +89,7 @@ def test_what_is_broken_on_purpose_is_found_on_the_other_hosts_too(
 def find(tmp_path: Path, what: str, host: str) -> None:
     machine, file, old, new = MUTATIONS[what]
     code = broken(tmp_path, file, old, new)
-    run = Run(tmp_path / "run", PATIENCE_SECONDS, secrets.randbelow(2**32), code=code)
+    run = Run(tmp_path / "run", PATIENCE_SECONDS, SHORT_SEED, code=code)
 
     with pytest.raises(Broken, match=f"{machine.__name__} on the host {host}"):
         model.run(run, [machine], [host])
