@@ -1,5 +1,6 @@
 """Backup and repair with a real daemon: what one process does, the others must not suffer from."""
 
+import contextlib
 import os
 import re
 import sqlite3
@@ -286,7 +287,7 @@ def test_a_bar_is_drawn_at_a_terminal_and_wiped_afterwards(initialized: Path, ve
     )  # fmt: skip
 
     os.close(ours)
-    drawn = os.read(terminal, 1 << 16).decode().split("\r")
+    drawn = _drawn(terminal).split("\r")
     os.close(terminal)
     assert done.returncode == 0
     assert done.stdout.startswith(f"{verb}ed ".encode())
@@ -297,6 +298,15 @@ def test_a_bar_is_drawn_at_a_terminal_and_wiped_afterwards(initialized: Path, ve
 
 def test_nothing_is_drawn_where_there_is_no_terminal(initialized: Path, through) -> None:
     assert re.fullmatch(rb"exported \d+ rows\n", through("export", "file", cwd=initialized))
+
+
+def _drawn(terminal: int) -> str:
+    """All of it: what is written to a terminal may arrive in pieces."""
+    found = b""
+    with contextlib.suppress(OSError):  # the other side is closed
+        while piece := os.read(terminal, 1 << 16):
+            found += piece
+    return found.decode()
 
 
 def test_whoever_submits_many_discoveries_at_a_terminal_sees_how_far_it_is(
@@ -315,7 +325,7 @@ def test_whoever_submits_many_discoveries_at_a_terminal_sees_how_far_it_is(
     )  # fmt: skip
 
     os.close(ours)
-    drawn = os.read(terminal, 1 << 16).decode().split("\r")
+    drawn = _drawn(terminal).split("\r")
     os.close(terminal)
     assert (done.returncode, done.stdout.count(b"\tnew\n")) == (0, 10)
     assert drawn[-3] == f"submitting [{'#' * 40}] 100 %"
