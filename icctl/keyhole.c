@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DEFAULT_MS = 5000, MAX_MS = 300000, MARGIN_MS = 50, PART_BYTES = 1 << 28 };
+enum { DEFAULT_MS = 5000, MAX_MS = 300000, MARGIN_MS = 500, PART_BYTES = 1 << 28 };
 enum { SEARCH_MS = 10000 }; /* comparing takes longer than a look-up, and no hook waits for it */
 
 struct reply {

@@ -17,7 +17,7 @@ from tests.processes import PATIENCE, Daemon, until
 
 PAGE = (Path(__file__).parents[1] / "docs" / "troubleshooting.md").read_text()
 READ = ("state", "get", "k", "s")
-WRITE = ("state", "set", "k", "s", "--value=2", "--timeout=2s")
+WRITE = ("state", "set", "k", "s", "--value=2", "--timeout=5s")
 
 
 def documented(program: str) -> dict[str, str]:

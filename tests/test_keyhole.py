@@ -178,7 +178,7 @@ def test_the_deadline_is_the_one_that_was_asked_for(
     after = _monotonic_ms()
 
     (deadline,) = (int(f[1:]) for f in fields(server.frames[0]) if f[:1] == b"t")
-    margin = min(50, limit // 10)
+    margin = min(500, limit // 10)
     assert before + limit - margin - 1 <= deadline <= after + limit - margin + 1
 
 
