@@ -21,7 +21,6 @@ CLANG := $(shell command -v clang)
 FUZZ_SECONDS ?= 60
 # Most tests wait for processes, so one more than there are processors keeps these busy.
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
-PYTEST := $(BIN)/python -m pytest --cov --cov-report=
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
 .PHONY: run test stress torture lint check bench fuzz clean
@@ -74,9 +73,9 @@ run: $(INSTALLED)  ## Start the daemon here, in the foreground.
 	@$(BIN)/icd serve
 
 test: $(INSTALLED) $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/.made $(DOORS)/fuzz  ## Run every test.
-	$(PYTEST) -n $(WORKERS) --dist worksteal || \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report= || \
 	    { [ $$? -eq 1 ] && echo "What failed beside others is tried once more, alone; if it holds then, mend the test." >&2 && \
-	    $(PYTEST) --cov-append --last-failed --last-failed-no-failures=none; }
+	    $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none; }
 	$(BIN)/python -m coverage report
 
 stress: $(INSTALLED)  ## The consumers' promise at its full size: 8 writers, 10,000 events each.
