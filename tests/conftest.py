@@ -3,6 +3,7 @@
 import os
 import signal
 import sqlite3
+import threading
 import time
 from pathlib import Path
 
@@ -21,6 +22,14 @@ def pytest_configure() -> None:
     """A shell starts what runs in the background deaf to SIGINT, and its children inherit it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Of two threads that start at once, Python 3.11 may refuse to measure the coverage of one.
+
+    Its settrace() then raises in that thread, before it has begun: so threads are not measured.
+    """
+    threading.settrace(None)  # type: ignore[arg-type]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

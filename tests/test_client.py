@@ -85,7 +85,7 @@ def test_without_a_daemon_the_command_runs_all_the_same(initialized: Path) -> No
 def test_mode_daemon_never_opens_the_database_itself(initialized: Path) -> None:
     env = {"INTERCORE_SOCKET": "/nonexistent/icd.sock", "INTERCORE_MODE": "daemon"}
 
-    done = icctl("state", "set", "k", "s", "--value=1", "--timeout=100ms", cwd=initialized, env=env)
+    done = icctl("state", "set", "k", "s", "--value=1", "--timeout=1s", cwd=initialized, env=env)
 
     assert done.returncode == 2
     assert done.stderr == (

@@ -151,5 +151,6 @@ def _stable(text: bytes, step: Step) -> bytes:
     text = re.sub(rb"\d+\.\d{3} ms", b"<ms>", text)
     text = re.sub(rb"\b[0-9a-f]{24}\b", b"<id>", text)
     text = re.sub(rb"(\"age\":|_AGE=')\d+", rb"\1<age>", text)
+    text = re.sub(rb'"retry_after":\d+', b'"retry_after":<seconds>', text)
     text = re.sub(rb'"writer_pid":\d+', b'"writer_pid":<pid>', text)
     return re.sub(rb"writer_pid\t\d+", b"writer_pid\t<pid>", text)
