@@ -184,7 +184,8 @@ def _databases(table: Table) -> None:
     )  # fmt: skip
     table.plot(
         Plot(name="memory", title="Memory of the daemon, by open databases", x="databases",
-             y="MiB, proportional share", series=[Series("icd", memory)], log_y=False)
+             y="MiB, proportional share", series=[Series("icd", memory)],
+             log_x=False, log_y=False)
     )  # fmt: skip
     what = f"state.set, {DATABASES[-1]} databases in turn / one"
     last, first = (times["state.set", DATABASES[i]] for i in (-1, 0))
@@ -249,7 +250,7 @@ def _lines(times: Times, sizes: Sequence[int], *labels: str) -> list[Series]:
     """A line for each label, and one for the floor."""
     return [
         Series(
-            "floor: bare echo" if label == "echo" else label,
+            "bare echo (floor)" if label == "echo" else label,
             [(size, median(times[label, size])) for size in sizes],
             label == "echo",
         )

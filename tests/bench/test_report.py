@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.bench import report
-from tests.bench.plots import HEIGHT, WIDTH, Plot, Series, svg
+from tests.bench.plots import HEIGHT, RIGHT, WIDTH, Plot, Series, svg
 from tests.bench.table import Table, figure, p99_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -95,11 +95,23 @@ def test_a_plot_is_well_formed_and_names_each_line_within_its_frame():
     root = ET.fromstring(svg(plot))
 
     texts = {text.text: text for text in root.iter(f"{SVG}text")}
-    assert {"A < B", "rows", "ms", "one", "two", "1k"} <= set(texts)
-    assert abs(float(texts["one"].get("y")) - float(texts["two"].get("y"))) >= 15
+    assert {"A < B", "rows (log scale)", "ms (log scale)", "one: 5", "two: 5", "1k"} <= set(texts)
+    assert abs(float(texts["one: 5"].get("y")) - float(texts["two: 5"].get("y"))) >= 15
+    assert texts["two: 5"].get("class") == "df"
     for circle in root.iter(f"{SVG}circle"):
         assert 0 < float(circle.get("cx")) < WIDTH
         assert 0 < float(circle.get("cy")) < HEIGHT
+
+
+def test_an_axis_ends_near_its_last_figure():
+    plot = drawn(Series("one", [(10, 100), (1024 * 1024, 14_000)]))
+
+    root = ET.fromstring(svg(plot))
+
+    texts = {text.text for text in root.iter(f"{SVG}text")}
+    assert {"10", "1M", "20k"} <= texts
+    assert "10M" not in texts
+    assert max(float(circle.get("cx")) for circle in root.iter(f"{SVG}circle")) < WIDTH - RIGHT + 1
 
 
 def test_the_same_figures_give_the_same_bytes():
