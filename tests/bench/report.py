@@ -38,7 +38,7 @@ def machine() -> dict[str, str]:
     return {
         "Processor": f"{_processor()}, {os.cpu_count()} cores",
         "Memory": f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB",
-        "Load": f"{os.getloadavg()[2]:.1f} processes, in the last 15 minutes of the run",
+        "Load": f"{os.getloadavg()[2]:.1f} processes in the last 15 minutes, those of the bench included",
         "Kernel": f"{platform.system()} {platform.release()}",
         "Python": platform.python_version(),
         "SQLite": sqlite3.sqlite_version,

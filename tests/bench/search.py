@@ -28,6 +28,8 @@ COMMANDS = 100
 CALM_ROUNDS = 12
 MEBIBYTE = 1024 * 1024
 
+Pair = tuple[list[float], list[float]]  # of searches, and of bare products
+
 STORM = """
 import socket, sys
 path, line = sys.argv[1], sys.stdin.buffer.read()
@@ -57,7 +59,17 @@ def run(table: Table) -> None:
         idle = _resident(process.pid)
         times = _measure({small: rows, large: _fill(large, LARGE)})
         kept = _resident(process.pid) - idle
-    (search, bare), (search_large, bare_large) = times[small], times[large]
+    _report_searches(table, times[small], times[large])
+    table.ratio(
+        f"memory, {LARGE:,} x {DIMENSION} / the numbers alone",
+        kept / MEBIBYTE, LARGE * DIMENSION * 4 / MEBIBYTE, unit="MiB", most=1.5,
+        meaning="What the daemon keeps in memory for searches, once.",
+    )  # fmt: skip
+    _report_others(table, calm, stormy, strange)
+
+
+def _report_searches(table: Table, small: Pair, large: Pair) -> None:
+    (search, bare), (search_large, bare_large) = small, large
     table.ratio(
         f"search, {SMALL:,} x {DIMENSION} / bare product and top {LIMIT}",
         search, bare, unit="ms", most=3,
@@ -72,6 +84,9 @@ def run(table: Table) -> None:
         search_large, [took * LARGE / SMALL for took in search], unit="ms", most=1.5,
         meaning="Ten times as many cost no more than ten times as much.",
     )  # fmt: skip
+
+
+def _report_others(table: Table, calm: "_Others", stormy: "_Others", strange: "_Others") -> None:
     table.ratio(
         "icctl state get during a storm of searches / without",
         stormy.command, calm.command, unit="ms", most=2, by="p99",
@@ -83,19 +98,11 @@ def run(table: Table) -> None:
         strange.command, calm.command, unit="ms", by="p99",
         meaning="What a process that computes as much costs, and has nothing to do with the daemon.",
     )  # fmt: skip
-    for what, times_ in (("during a storm of searches", stormy), ("beside a stranger", strange)):
+    for what, times in (("during a storm of searches", stormy), ("beside a stranger", strange)):
         table.ratio(
             f"a frame on an open socket {what} / without",
-            times_.frame, calm.frame, unit="µs", by="p99",
+            times.frame, calm.frame, unit="µs", by="p99",
         )  # fmt: skip
-    table.ratio(
-        f"memory, {LARGE:,} x {DIMENSION} / the numbers alone",
-        kept / MEBIBYTE,
-        LARGE * DIMENSION * 4 / MEBIBYTE,
-        unit="MiB",
-        most=1.5,
-        meaning="What the daemon keeps in memory for searches, once.",
-    )
 
 
 def _fill(setting: place.Setting, count: int) -> Any:
@@ -121,11 +128,9 @@ def _fill(setting: place.Setting, count: int) -> Any:
     return rows
 
 
-def _measure(
-    of: dict[place.Setting, Any],
-) -> dict[place.Setting, tuple[list[float], list[float]]]:
+def _measure(of: dict[place.Setting, Any]) -> dict[place.Setting, Pair]:
     """Milliseconds of searches and of bare products, all of them in turn."""
-    times: dict[place.Setting, tuple[list[float], list[float]]] = {s: ([], []) for s in of}
+    times: dict[place.Setting, Pair] = {s: ([], []) for s in of}
     rng = np.random.default_rng(9)
     with contextlib.ExitStack() as stack:
         peers = {setting: stack.enter_context(_peer(setting.socket)) for setting in of}
