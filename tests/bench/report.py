@@ -79,7 +79,7 @@ def _glance(rows: list[Row]) -> list[str]:
     parts = ["## At a glance\n", f"{len(limited) - len(missed)} of {len(limited)} limits are met."]
     if missed:
         parts += ["These are not:\n", COLUMNS, ALIGNED, *(_ratio(row) for row in missed)]
-    parts += [f"Not measured: {row.section}, see there." for row in failed]
+    parts += [f"\nNot measured to the end: {row.section}." for row in failed]
     return parts
 
 
@@ -93,7 +93,7 @@ def _section(table: Table, section: Section, plots: str) -> list[str]:
     meanings = [row for row in rows if row.meaning]
     if meanings:
         parts.append("")
-        parts += [f"- *{_cell(row.name)}*: {row.meaning}" for row in meanings]
+        parts += [f"- *{_title(row)}*: {row.meaning}" for row in meanings]
     if notes:
         parts.append("\n| Also | |\n|---|---|")
         parts += [f"| {_cell(row.name)} | {_note(row)} |" for row in notes]
@@ -117,6 +117,10 @@ def _ratio(row: Row) -> str:
 def _side(side: Side, unit: str) -> tuple[str, str]:
     p99 = "" if side.p99 is None else f"{figure(side.p99)} {unit}"
     return f"{figure(side.p50)} {unit}", p99
+
+
+def _title(row: Row) -> str:
+    return _cell(f"{row.name} / {row.against}" if row.against else row.name)
 
 
 def _note(row: Row) -> str:

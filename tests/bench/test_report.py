@@ -30,7 +30,7 @@ def test_the_page_has_the_rows_with_their_verdicts_and_meanings(table):
 
     assert "| a | 3 ms | 5 ms | b | 2 ms | 4 ms | 1.5 | ≤ 2 | yes | 3 |" in page
     assert "| c | 9 ms |  | d | 2 ms |  | 4.5 | ≤ 2 | **no** |  |" in page
-    assert "- *a*: A sentence." in page
+    assert "- *a / b*: A sentence." in page
     assert "| p50 \\| p99 | 1 ms |" in page
     assert "| Python | 3.11 |" in page
 
@@ -72,6 +72,7 @@ def test_a_suite_that_failed_is_told_and_counts(table):
 
     assert table.close() == 1
     assert sum(row.verdict in ("miss", "failed") for row in table.rows) == before + 1
+    assert "\n\nNot measured to the end: One call." in report.text(table, {}, "p")
     assert "| not measured | **failed**: ValueError: x |" in report.text(table, {}, "p")
 
 
