@@ -38,12 +38,12 @@ def run(table: Table) -> None:
         "memory of an idle open database / 1 MiB",
         each,
         1,
-        unit="MB",
+        unit="MiB",
         most=2,
         meaning="The proportional share of 99 databases more, divided by 99.",
     )
     table.ratio(
-        f"CPU of a daemon with {COUNT} idle databases, % of a core",
+        f"CPU of a daemon with {COUNT} idle databases / 1 % of a core",
         used / WATCH_SECONDS * 100,
         1,
         unit="%",

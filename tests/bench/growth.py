@@ -1,7 +1,7 @@
 """How cost grows: with rows, clients, databases, the size of a payload, and events.
 
 Each is a plot: medians of calls over the socket, beside a floor that grows with the same thing, a
-bare anyio echo of the same bytes.  Calls and echoes take turns.
+bare anyio echo of the same bytes.  All points of a line take turns, each with a daemon of its own.
 """
 
 import contextlib
@@ -9,13 +9,14 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
+from typing import BinaryIO, NamedTuple
 
 from tests.bench import scale
 from tests.bench import setting as place
 from tests.bench.databases import resident_kib
-from tests.bench.plots import Plot, Point, Series
+from tests.bench.plots import Plot, Series
 from tests.bench.push import peer
 from tests.bench.statusline import call
 from tests.bench.table import Table
@@ -28,13 +29,25 @@ DATABASES = (1, 3, 10, 30, 100)
 PAYLOADS = (10, 100, 1_000, 10_000, 100_000, 1024 * 1024)
 CALLS = 400
 LARGE_CALLS = 40  # of a payload of 100 kB and more
-CLIENT_SECONDS = 1.0
+CLIENT_SECONDS = 0.4
+CLIENT_ROUNDS = 3
 TAILED = 10
 BUFFERED_BYTES = 64 * 1024
 # Each promise is about the ends of a line: the most that the whole way may cost.
 FLAT = 1.5
+DATABASES_MOST = 3  # each has a thread of its own
+MICROSECONDS = "microseconds, median"
 
-Lines = dict[str, list[Point]]
+# Every repetition, by method and by how much there was of what grows.
+Times = dict[tuple[str, int], list[float]]
+Request = Callable[[int], bytes]
+
+
+class Way(NamedTuple):
+    """Where a request goes, and what the n-th of them is."""
+
+    socket: str
+    request: Request
 
 
 def run(table: Table) -> None:
@@ -45,28 +58,34 @@ def run(table: Table) -> None:
 
 
 def _rows_and_events(table: Table) -> None:
-    rows: Lines = {"state.get": [], "state.set": [], "sentinel.check": [], "echo": []}
-    events: Lines = {"events.tail": [], "echo": []}
-    for size in ROWS:
-        with place.project(rows=0, guards=0) as setting:
+    ways: dict[tuple[str, int], Way] = {}
+    with contextlib.ExitStack() as stack:
+        for size in ROWS:
+            setting = stack.enter_context(place.project(rows=0, guards=0))
             scale.grow(setting, size)
-            with place.daemon(setting), Echo(setting) as echo:
-                times = _turns(setting, echo, _requests(setting, size))
-        for name, line in rows.items():
-            line.append((size, times[name]))
-        if size in EVENTS:
-            for name, line in events.items():
-                line.append((size, times[name]))
-    _draw(table, "rows", "A call, by rows of state, sentinels and events", "rows", rows)
-    _draw(
-        table, "events", f"{TAILED} events after a cursor, by events", "events in the log", events
-    )
-    for name in ("state.get", "state.set", "sentinel.check"):
-        _ends(table, f"{name}, {ROWS[-1]:,} rows / {ROWS[0]} rows", rows[name])
-    _ends(table, f"events.tail, {EVENTS[-1]:,} events / {EVENTS[0]:,}", events["events.tail"])
+            stack.enter_context(place.daemon(setting))
+            echo = stack.enter_context(Echo(setting))
+            requests = _requests(setting, size)
+            ways |= {(name, size): Way(setting.socket, made) for name, made in requests.items()}
+            ways["echo", size] = Way(echo, requests["state.get"])
+        times = _turns(ways)
+    asked = ("state.get", "state.set", "sentinel.check")
+    table.plot(
+        Plot(name="rows", title="A call, by rows of state, sentinels and events",
+             x="rows", y=MICROSECONDS, series=_lines(times, ROWS, *asked))
+    )  # fmt: skip
+    table.plot(
+        Plot(name="events", title=f"{TAILED} events after a cursor, by events",
+             x="events in the log", y=MICROSECONDS, series=_lines(times, EVENTS, "events.tail"))
+    )  # fmt: skip
+    for name in asked:
+        what = f"{name}, {ROWS[-1]:,} rows / {ROWS[0]} rows"
+        _ends(table, what, times[name, ROWS[-1]], times[name, ROWS[0]])
+    what = f"events.tail, {EVENTS[-1]:,} events / {EVENTS[0]:,} events"
+    _ends(table, what, times["events.tail", EVENTS[-1]], times["events.tail", EVENTS[0]])
 
 
-def _requests(setting: place.Setting, rows: int) -> dict[str, Callable[[int], bytes]]:
+def _requests(setting: place.Setting, rows: int) -> dict[str, Request]:
     def scope(number: int) -> str:
         return f"s{number * 7919 % min(rows, 100):07}"
 
@@ -84,27 +103,27 @@ def _requests(setting: place.Setting, rows: int) -> dict[str, Callable[[int], by
     }
 
 
-def _turns(
-    setting: place.Setting,
-    echo: str,
-    requests: dict[str, Callable[[int], bytes]],
-    calls: int = CALLS,
-) -> dict[str, float]:
-    """Microseconds, medians: each request in turn, and an echo of the first of them."""
-    first = next(iter(requests.values()))
-    with peer(setting.socket) as (sock, replies), peer(echo) as (other, echoed):
-        ways = {name: (sock, replies, made) for name, made in requests.items()}
-        ways["echo"] = (other, echoed, first)
-        times: dict[str, list[float]] = {name: [] for name in ways}
+def _turns(ways: dict[tuple[str, int], Way], calls: int = CALLS) -> Times:
+    """Microseconds of every call; each way in turn."""
+    times: Times = {key: [] for key in ways}
+    with contextlib.ExitStack() as stack:
+        peers = {
+            path: stack.enter_context(peer(path)) for path in {w.socket for w in ways.values()}
+        }
         for number in range(calls):
-            for name, (to, lines, made) in ways.items():
-                request = made(number)
-                began = time.perf_counter()
-                with _sending(to, request):
-                    reply = lines.readline()
-                times[name].append((time.perf_counter() - began) * 1e6)
-                assert b'"error"' not in reply[:200], reply[:200]
-    return {name: median(taken) for name, taken in times.items()}
+            for key, way in ways.items():
+                times[key].append(_timed(peers[way.socket], way.request(number)))
+    return times
+
+
+def _timed(to: tuple[socket.socket, BinaryIO], request: bytes) -> float:
+    sock, lines = to
+    began = time.perf_counter()
+    with _sending(sock, request):
+        reply = lines.readline()
+    took = (time.perf_counter() - began) * 1e6
+    assert b'"error"' not in reply[:200], reply[:200]
+    return took
 
 
 @contextlib.contextmanager
@@ -121,51 +140,59 @@ def _sending(sock: socket.socket, request: bytes) -> Iterator[None]:
 
 
 def _clients(table: Table) -> None:
-    lines: Lines = {"sentinel.check": [], "echo": []}
+    rates: Times = {}
     with place.project() as setting, place.daemon(setting), Echo(setting) as echo:
         request = _requests(setting, 100)["sentinel.check"](1)
-        for count in CLIENTS:
-            for name, path in (("sentinel.check", setting.socket), ("echo", echo)):
-                rate = closed_loop(path, request, connections=count, seconds=CLIENT_SECONDS)
-                lines[name].append((count, rate))
-    _draw(table, "clients", "Calls a second, by clients that wait for each reply", "clients", lines,
-          y="calls a second")  # fmt: skip
-    one, many = lines["sentinel.check"][0][1], lines["sentinel.check"][-1][1]
+        for _ in range(CLIENT_ROUNDS):
+            for count in CLIENTS:
+                for name, path in (("sentinel.check", setting.socket), ("echo", echo)):
+                    rate = closed_loop(path, request, connections=count, seconds=CLIENT_SECONDS)
+                    rates.setdefault((name, count), []).append(rate / 1000)
+    table.plot(
+        Plot(name="clients", title="Calls a second, by clients that wait for each reply",
+             x="clients", y="thousands of calls a second, median",
+             series=_lines(rates, CLIENTS, "sentinel.check"))
+    )  # fmt: skip
     table.ratio(
         f"sentinel.check, calls a second of {CLIENTS[-1]} clients / of one",
-        many / 1000, one / 1000, unit="k", least=1,
+        rates["sentinel.check", CLIENTS[-1]], rates["sentinel.check", CLIENTS[0]],
+        unit="k/s", least=1,
         meaning="More clients share commits: all of them together get no less done than one.",
     )  # fmt: skip
 
 
 def _databases(table: Table) -> None:
-    lines: Lines = {"state.set": [], "echo": []}
-    memory: list[Point] = []
+    ways: dict[tuple[str, int], Way] = {}
+    daemons = {}
     with contextlib.ExitStack() as stack:
-        projects = [
-            stack.enter_context(place.project(rows=100, guards=10)) for _ in range(DATABASES[-1])
-        ]
-        host = projects[0]
-        daemon = stack.enter_context(place.daemon(host))
-        echo = stack.enter_context(Echo(host))
         for count in DATABASES:
-            for project in projects[:count]:
+            projects = [
+                stack.enter_context(place.project(rows=100, guards=10)) for _ in range(count)
+            ]
+            host = projects[0]
+            daemons[count] = stack.enter_context(place.daemon(host))
+            for project in projects:
                 call(host, "state.get", db=project.path, key="bench", scope_id="s1")
-            used = _in_turn(projects[:count])
-            times = _turns(host, echo, {"state.set": used})
-            for name, line in lines.items():
-                line.append((count, times[name]))
-            memory.append((count, resident_kib(daemon.pid) / 1024))
-    _draw(table, "databases", "A call, by databases that are called in turn", "databases", lines)
+            ways["state.set", count] = Way(host.socket, _in_turn(projects))
+            echo = stack.enter_context(Echo(host))
+            ways["echo", count] = Way(echo, _in_turn(projects))
+        times = _turns(ways)
+        memory = [(n, resident_kib(daemon.pid) / 1024) for n, daemon in daemons.items()]
+    table.plot(
+        Plot(name="databases", title="A call, by databases that are called in turn",
+             x="databases", y=MICROSECONDS, series=_lines(times, DATABASES, "state.set"))
+    )  # fmt: skip
     table.plot(
         Plot(name="memory", title="Memory of the daemon, by open databases", x="databases",
-             y="MiB, proportional share", series=[Series("icd", memory)], log_y=False)
+             y="MiB, proportional share", series=[Series("icd", memory)],
+             log_x=False, log_y=False)
     )  # fmt: skip
     what = f"state.set, {DATABASES[-1]} databases in turn / one"
-    _ends(table, what, lines["state.set"], most=3, more=" Each database has a thread of its own.")
+    last, first = (times["state.set", DATABASES[i]] for i in (-1, 0))
+    _ends(table, what, last, first, most=DATABASES_MOST)
 
 
-def _in_turn(projects: list[place.Setting]) -> Callable[[int], bytes]:
+def _in_turn(projects: list[place.Setting]) -> Request:
     def request(number: int) -> bytes:
         setting = projects[number % len(projects)]
         return _line(setting, "state.set", key="bench", scope_id="s1", payload={"i": number})
@@ -174,21 +201,27 @@ def _in_turn(projects: list[place.Setting]) -> Callable[[int], bytes]:
 
 
 def _payloads(table: Table) -> None:
-    lines: Lines = {"state.set": [], "state.get": [], "echo": []}
+    times: Times = {}
     with place.project() as setting, place.daemon(setting), Echo(setting) as echo:
         for size in PAYLOADS:
-            calls = CALLS if size < PAYLOADS[-2] else LARGE_CALLS
             value = _payload(size)
             line = _line(setting, "state.set", key="bench", scope_id="big", payload=value)
             asked = _line(setting, "state.get", key="bench", scope_id="big")
-            requests = {"state.set": lambda _, r=line: r, "state.get": lambda _, r=asked: r}
-            times = _turns(setting, echo, requests, calls)
-            for name, drawn in lines.items():
-                drawn.append((size, times[name]))
-    _draw(table, "payload", "A call, by the size of its payload", "bytes", lines)
-    wrote, floor = lines["state.set"][-1][1], lines["echo"][-1][1]
+            ways = {
+                ("state.set", size): Way(setting.socket, lambda _, r=line: r),
+                ("state.get", size): Way(setting.socket, lambda _, r=asked: r),
+                ("echo", size): Way(echo, lambda _, r=line: r),
+            }
+            times |= _turns(ways, CALLS if size < PAYLOADS[-2] else LARGE_CALLS)
+    table.plot(
+        Plot(name="payload", title="A call, by the size of its payload",
+             x="bytes", y=MICROSECONDS, series=_lines(times, PAYLOADS, "state.set", "state.get"))
+    )  # fmt: skip
+    wrote, floor = (
+        [took / 1000 for took in times[name, PAYLOADS[-1]]] for name in ("state.set", "echo")
+    )
     table.ratio(
-        "state.set of 1 MiB / echo of it", wrote / 1000, floor / 1000, unit="ms",
+        "state.set of 1 MiB / echo of it", wrote, floor, unit="ms",
         meaning="The payload is parsed, judged, stored and logged, where an echo only sends it "
         "there and back.",
     )  # fmt: skip
@@ -204,21 +237,25 @@ def _payload(size: int) -> list[str] | str:
     return [*pieces, "x" * rest] if rest > 0 else pieces
 
 
-def _ends(table: Table, what: str, line: list[Point], most: float = FLAT, more: str = "") -> None:
+def _ends(
+    table: Table, what: str, last: list[float], first: list[float], *, most: float = FLAT
+) -> None:
     table.ratio(
-        what, line[-1][1], line[0][1], unit="us", most=most,
-        meaning=f"The right end of its line in the plot and the left, medians.{more}",
+        what, last, first, unit="µs", most=most,
+        meaning="The right end of its line in the plot and the left.",
     )  # fmt: skip
 
 
-def _draw(
-    table: Table, name: str, title: str, x: str, lines: Lines, *, y: str = "microseconds, median"
-) -> None:
-    series = [
-        Series("floor: bare echo" if label == "echo" else label, points, label == "echo")
-        for label, points in lines.items()
+def _lines(times: Times, sizes: Sequence[int], *labels: str) -> list[Series]:
+    """A line for each label, and one for the floor."""
+    return [
+        Series(
+            "bare echo (floor)" if label == "echo" else label,
+            [(size, median(times[label, size])) for size in sizes],
+            label == "echo",
+        )
+        for label in (*labels, "echo")
     ]
-    table.plot(Plot(name=name, title=title, x=x, y=y, series=series))
 
 
 def _line(setting: place.Setting, method: str, **params: object) -> bytes:

@@ -15,26 +15,20 @@ MOST = (WAIT_MS + 50) / WAIT_MS
 def run(table: Table) -> None:
     with place.project(rows=0, guards=0) as setting:
         setting.env["INTERCORE_LOCK_DIR"] = str(setting.root / "locks")
-        refused, floor = _interleaved(setting)
+        times = _interleaved(setting)
     what = f"refused lock acquire --timeout={WAIT_MS}ms / sleep {WAIT_MS / 1000}"
     table.ratio(
-        what,
-        refused,
-        floor,
-        unit="ms",
-        most=MOST,
-        meaning="A refusal comes when the caller's patience ends, not later; least of 30 runs.",
-    )
+        what, times["refused"], times["sleep"], unit="ms", most=MOST,
+        meaning="A refusal comes when the caller's patience ends, not later.",
+    )  # fmt: skip
 
 
-def _interleaved(setting: place.Setting) -> tuple[float, float]:
-    """The best times: others are about the machine."""
+def _interleaved(setting: place.Setting) -> place.Times:
     acquire = [str(place.BIN / "icctl"), "lock", "acquire", "bench", "s"]
     us = f"--owner={os.getpid()}:{os.uname().nodename}"
     subprocess.run([*acquire, us], env=setting.env, cwd=setting.root, check=True)
-    commands = [[*acquire, f"--timeout={WAIT_MS}ms"], ["sleep", str(WAIT_MS / 1000)]]
-    best = [float("inf")] * len(commands)
-    for _ in range(RUNS):
-        for number, command in enumerate(commands):
-            best[number] = min(best[number], place.quiet(command, setting.env, setting.root))
-    return best[0], best[1]
+    commands = {
+        "refused": [*acquire, f"--timeout={WAIT_MS}ms"],
+        "sleep": ["sleep", str(WAIT_MS / 1000)],
+    }
+    return place.interleaved(commands, setting, RUNS)

@@ -9,12 +9,10 @@ import contextlib
 import shutil
 import sqlite3
 import subprocess
-from statistics import median
 
 from msgspec import Struct
 
 from tests.bench import setting as place
-from tests.bench.launch import interleaved
 from tests.bench.table import Table
 
 RUNS = 100
@@ -65,7 +63,7 @@ def _tasks(setting: place.Setting, client: list[str]) -> list[Task]:
     }
     lock = {"flock": "exec 9>lock; flock -n 9; flock -u 9"}
     return [
-        Task("guard", "Who is the first within an hour; medians, as in all rows of this section.", ["sentinel", "check", "bench", "s1", "--interval=3600"],
+        Task("guard", "Who is the first within an hour.", ["sentinel", "check", "bench", "s1", "--interval=3600"],
              "intercore_sentinel_check bench s1 3600", guard,
              touch if shutil.which("find") else {}),
         Task("write a value", "A small JSON document is replaced; ours is validated and versioned.", ["state", "set", "bench", "s1", "--value={}"],
@@ -113,7 +111,7 @@ def _measure(table: Table, task: Task, setting: place.Setting) -> None:
         commands[f"bash: {name}"] = ["bash", "-c", script]
     _check(commands, setting)
     runs = RUNS if task.native else SLOW_RUNS
-    _report(table, task, interleaved(commands, setting, runs))
+    _report(table, task, place.interleaved(commands, setting, runs))
 
 
 def _check(commands: dict[str, list[str]], setting: place.Setting) -> None:
@@ -126,7 +124,7 @@ def _check(commands: dict[str, list[str]], setting: place.Setting) -> None:
             raise RuntimeError(f"{name}: {done}")
 
 
-def _report(table: Table, task: Task, times: dict[str, list[float]]) -> None:
+def _report(table: Table, task: Task, times: place.Times) -> None:
     programs = [] if not task.native else ["icctl", "icctl-python"]
     in_bash = ["bash: library"] if task.native else [n for n in times if n.split()[1] in OURS]
     meaning = task.meaning
@@ -137,13 +135,10 @@ def _report(table: Table, task: Task, times: dict[str, list[float]]) -> None:
         for mine in ours:
             for peer in peers:
                 table.ratio(
-                    f"{task.name}: {mine} / {peer.removeprefix('bash: ')}",
-                    median(times[mine]), median(times[peer]), unit="ms",
-                    meaning=meaning,
+                    f"{task.name}: {mine} / {peer}",
+                    times[mine], times[peer], unit="ms", meaning=meaning,
                 )  # fmt: skip
                 meaning = ""
-    for name, taken in times.items():
-        table.calls(f"{task.name}: {name}", taken, unit="ms")
 
 
 def _quoted(words: list[str]) -> str:

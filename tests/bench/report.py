@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from tests.bench.plots import svg
-from tests.bench.table import Row, Section, Table, figure
+from tests.bench.table import Row, Section, Side, Table, figure
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "performance.md"
@@ -20,17 +20,25 @@ PLOTS = ROOT / "docs" / "performance"
 HEAD = """\
 # Performance
 
-What calls cost, each against a floor or a peer that was measured in the same run, in turn.
+What calls cost, each against a floor or a peer that was measured in the same run.
 `make bench` writes this page; do not edit it.
-Ratios can be compared between machines, and milliseconds cannot.
-A row with a limit is one that the project promised itself; `miss` is beyond it.
-Rows take the least of many repetitions where they compare programs, since everything above it is about the machine, and say so; p50 and p99 are those of all calls.
+
+- **What** is compared with **Against**; both took turns, **n** times each, so that a busy minute of the machine is everybody's.
+- **p50** is the median, and **p99** what 99 of 100 were no worse than (of fewer than 100, the worst), noise of the machine included.
+- **Ratio** is that of the medians, or where it says so of the p99; it can be compared between machines, and milliseconds cannot.
+- **Limit** is what the project promised itself, and **Met** says whether it holds; a row without one is there to compare.
+- A size, a count or a budget is one figure, and has no p99.
 """
+COLUMNS = "| What | p50 | p99 | Against | p50 | p99 | Ratio | Limit | Met | n |"
+ALIGNED = "|---|---:|---:|---|---:|---:|---:|---:|:---:|---:|"
+MET = {"": "", "ok": "yes", "miss": "**no**"}
 
 
 def machine() -> dict[str, str]:
     return {
         "Processor": f"{_processor()}, {os.cpu_count()} cores",
+        "Memory": f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB",
+        "Load": f"{os.getloadavg()[2]:.1f} processes in the last 15 minutes, those of the bench included",
         "Kernel": f"{platform.system()} {platform.release()}",
         "Python": platform.python_version(),
         "SQLite": sqlite3.sqlite_version,
@@ -56,11 +64,23 @@ def write(table: Table, page: Path = PAGE, plots: Path = PLOTS) -> None:
 
 
 def text(table: Table, about: dict[str, str], plots: str) -> str:
-    parts = [HEAD, "## Machine\n", "| | |\n|---|---|"]
+    parts = [HEAD, *_glance(table.rows), "\n## Machine\n", "| | |\n|---|---|"]
     parts += [f"| {name} | {value} |" for name, value in about.items()]
     for section in table.sections:
         parts += _section(table, section, plots)
     return "\n".join(parts) + "\n"
+
+
+def _glance(rows: list[Row]) -> list[str]:
+    """What most readers want to know, first."""
+    limited = [row for row in rows if row.limit]
+    missed = [row for row in limited if row.verdict == "miss"]
+    failed = [row for row in rows if row.verdict == "failed"]
+    parts = ["## At a glance\n", f"{len(limited) - len(missed)} of {len(limited)} limits are met."]
+    if missed:
+        parts += ["These are not:\n", COLUMNS, ALIGNED, *(_ratio(row) for row in missed)]
+    parts += [f"\nNot measured to the end: {row.section}." for row in failed]
+    return parts
 
 
 def _section(table: Table, section: Section, plots: str) -> list[str]:
@@ -69,13 +89,11 @@ def _section(table: Table, section: Section, plots: str) -> list[str]:
     notes = [row for row in rows if row.ratio is None]
     parts = [f"\n## {section.name}\n", section.about]
     if ratios:
-        parts.append("\n| What | Measured | Against | Ratio | Limit | Verdict |")
-        parts.append("|---|---:|---:|---:|---:|---|")
-        parts += [_ratio(row) for row in ratios]
+        parts += ["", COLUMNS, ALIGNED, *(_ratio(row) for row in ratios)]
     meanings = [row for row in rows if row.meaning]
     if meanings:
         parts.append("")
-        parts += [f"- *{_cell(row.name)}*: {row.meaning}" for row in meanings]
+        parts += [f"- *{_title(row)}*: {row.meaning}" for row in meanings]
     if notes:
         parts.append("\n| Also | |\n|---|---|")
         parts += [f"| {_cell(row.name)} | {_note(row)} |" for row in notes]
@@ -86,11 +104,23 @@ def _section(table: Table, section: Section, plots: str) -> list[str]:
 
 def _ratio(row: Row) -> str:
     assert row.ratio is not None
-    return (
-        f"| {_cell(row.name)} | {figure(row.measured)} {row.unit} | {figure(row.against)} {row.unit}"
-        f" | {figure(row.ratio)} | {row.limit.replace('<=', '≤').replace('>=', '≥')}"
-        f" | {row.verdict} |"
-    )
+    ratio = figure(row.ratio) + (" of p99" if row.by == "p99" else "")
+    limit = row.limit.replace("<=", "≤").replace(">=", "≥")
+    count = f"{row.measured.count:,}" if row.measured.p99 is not None else ""
+    cells = [
+        _cell(row.name), *_side(row.measured, row.unit),
+        _cell(row.against), *_side(row.floor, row.unit), ratio, limit, MET[row.verdict], count,
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def _side(side: Side, unit: str) -> tuple[str, str]:
+    p99 = "" if side.p99 is None else f"{figure(side.p99)} {unit}"
+    return f"{figure(side.p50)} {unit}", p99
+
+
+def _title(row: Row) -> str:
+    return _cell(f"{row.name} / {row.against}" if row.against else row.name)
 
 
 def _note(row: Row) -> str:

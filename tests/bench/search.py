@@ -6,7 +6,6 @@ The storm is a process of its own, which asks for the next search as soon as one
 import base64
 import contextlib
 import json
-import math
 import os
 import socket
 import subprocess
@@ -29,6 +28,8 @@ COMMANDS = 100
 CALM_ROUNDS = 12
 MEBIBYTE = 1024 * 1024
 
+Pair = tuple[list[float], list[float]]  # of searches, and of bare products
+
 STORM = """
 import socket, sys
 path, line = sys.argv[1], sys.stdin.buffer.read()
@@ -49,67 +50,69 @@ while True:
 
 
 def run(table: Table) -> None:
-    with place.project(rows=10, guards=10) as setting, place.daemon(setting) as process:
-        rows = _fill(setting, 0, SMALL)
+    with (
+        place.project(rows=10, guards=10) as small, place.daemon(small),
+        place.project(rows=10, guards=10) as large, place.daemon(large) as process,
+    ):  # fmt: skip
+        rows = _fill(small, SMALL)
+        calm, stormy, strange = _beside_a_storm(small, rows)
         idle = _resident(process.pid)
-        small, bare = _measure(setting, rows)
-        calm, stormy, strange = _beside_a_storm(setting, rows)
-        rows = np.concatenate([rows, _fill(setting, SMALL, LARGE)])
-        large, bare_large = _measure(setting, rows)
+        times = _measure({small: rows, large: _fill(large, LARGE)})
         kept = _resident(process.pid) - idle
-    table.ratio(
-        f"search, {SMALL:,} x {DIMENSION} / bare product and top {LIMIT}",
-        small * 1e3,
-        bare * 1e3,
-        unit="ms",
-        most=3,
-        meaning="The whole search over the socket, against the arithmetic alone; least of 40.",
-    )
-    table.ratio(
-        f"search, {LARGE:,} x {DIMENSION} / ten times {SMALL:,}",
-        large * 1e3,
-        small * 1e3 * LARGE / SMALL,
-        unit="ms",
-        most=1.5,
-        meaning="Ten times as many cost no more than ten times as much; least of 40.",
-    )
-    table.note("the bare product of that size", f"{bare_large * 1e3:.2f} ms")
-    table.ratio(
-        "icctl state get during a storm of searches, p99 / without",
-        stormy.command * 1e3,
-        calm.command * 1e3,
-        unit="ms",
-        most=2,
-        meaning="Searches do not hold up other calls; the best p99 of 15 rounds of 400.",
-    )
-    table.ratio(
-        "the same as a frame on an open socket",
-        stormy.frame * 1e6,
-        calm.frame * 1e6,
-        unit="us",
-    )
-    table.note(
-        "both beside a stranger that multiplies",
-        f"{strange.command * 1e3:.2f} ms, {strange.frame * 1e6:.0f} us",
-    )
+    _report_searches(table, times[small], times[large])
     table.ratio(
         f"memory, {LARGE:,} x {DIMENSION} / the numbers alone",
-        kept / MEBIBYTE,
-        LARGE * DIMENSION * 4 / MEBIBYTE,
-        unit="Mi",
-        most=1.5,
+        kept / MEBIBYTE, LARGE * DIMENSION * 4 / MEBIBYTE, unit="MiB", most=1.5,
         meaning="What the daemon keeps in memory for searches, once.",
-    )
+    )  # fmt: skip
+    _report_others(table, calm, stormy, strange)
 
 
-def _fill(setting: place.Setting, start: int, end: int) -> Any:
-    """More discoveries, with random embeddings; the matrix of them."""
-    rows = np.random.default_rng(start).standard_normal((end - start, DIMENSION), np.float32)
+def _report_searches(table: Table, small: Pair, large: Pair) -> None:
+    (search, bare), (search_large, bare_large) = small, large
+    table.ratio(
+        f"search, {SMALL:,} x {DIMENSION} / bare product and top {LIMIT}",
+        search, bare, unit="ms", most=3,
+        meaning="The whole search over the socket, against the arithmetic alone.",
+    )  # fmt: skip
+    table.ratio(
+        f"search, {LARGE:,} x {DIMENSION} / bare product and top {LIMIT}",
+        search_large, bare_large, unit="ms",
+    )  # fmt: skip
+    table.ratio(
+        f"search, {LARGE:,} x {DIMENSION} / ten times {SMALL:,}",
+        search_large, [took * LARGE / SMALL for took in search], unit="ms", most=1.5,
+        meaning="Ten times as many cost no more than ten times as much.",
+    )  # fmt: skip
+
+
+def _report_others(table: Table, calm: "_Others", stormy: "_Others", strange: "_Others") -> None:
+    table.ratio(
+        "icctl state get during a storm of searches / without",
+        stormy.command, calm.command, unit="ms", most=2, by="p99",
+        meaning="Searches do not hold up other calls: the promise is about the slowest, "
+        "so the ratio is that of the p99.",
+    )  # fmt: skip
+    table.ratio(
+        "icctl state get beside a stranger that multiplies / without",
+        strange.command, calm.command, unit="ms", by="p99",
+        meaning="What a process that computes as much costs, and has nothing to do with the daemon.",
+    )  # fmt: skip
+    for what, times in (("during a storm of searches", stormy), ("beside a stranger", strange)):
+        table.ratio(
+            f"a frame on an open socket {what} / without",
+            times.frame, calm.frame, unit="µs", by="p99",
+        )  # fmt: skip
+
+
+def _fill(setting: place.Setting, count: int) -> Any:
+    """Discoveries with random embeddings; the matrix of them."""
+    rows = np.random.default_rng(count).standard_normal((count, DIMENSION), np.float32)
     database = setting.open()
     with database.hold(time.monotonic() + 60):
         conn = database.connection()
         conn.execute("BEGIN IMMEDIATE")
-        for i, row in enumerate(rows, start):
+        for i, row in enumerate(rows):
             conn.execute(
                 "INSERT INTO discoveries (id, source, source_id, title, summary, url, raw_metadata,"
                 " relevance, decay, status, discovered_at, discovered_ms, version)"
@@ -117,7 +120,7 @@ def _fill(setting: place.Setting, start: int, end: int) -> Any:
                 (f"d{i:06}", i + 1),
             )
             store(conn, f"d{i:06}", "s", row.tobytes())
-        conn.execute("UPDATE counters SET value = ? WHERE name = 'discoveries'", (end,))
+        conn.execute("UPDATE counters SET value = ? WHERE name = 'discoveries'", (count,))
         conn.execute("COMMIT")
         conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         database.close()
@@ -125,25 +128,37 @@ def _fill(setting: place.Setting, start: int, end: int) -> Any:
     return rows
 
 
-def _measure(setting: place.Setting, rows: Any) -> tuple[float, float]:
-    """Seconds of a search and of the bare product, in turn; the best of several rounds."""
-    search, bare = math.inf, math.inf
+def _measure(of: dict[place.Setting, Any]) -> dict[place.Setting, Pair]:
+    """Milliseconds of searches and of bare products, all of them in turn."""
+    times: dict[place.Setting, Pair] = {s: ([], []) for s in of}
     rng = np.random.default_rng(9)
-    with _peer(setting.socket) as (sock, replies):
+    with contextlib.ExitStack() as stack:
+        peers = {setting: stack.enter_context(_peer(setting.socket)) for setting in of}
         for round_ in range(ROUNDS + 1):
-            query = rng.standard_normal(DIMENSION, np.float32)
-            began = time.perf_counter()
-            near = rows @ query
-            best = np.argpartition(near, -LIMIT)[-LIMIT:]
-            best = best[np.argsort(-near[best])]
-            between = time.perf_counter()
-            sock.sendall(_request(setting, query))
-            reply = replies.readline()
-            ended = time.perf_counter()
-            _compare(json.loads(reply)["result"], rows, query)
-            if round_:  # the first one fills the memory
-                bare, search = min(bare, between - began), min(search, ended - between)
-    return search, bare
+            for setting, rows in of.items():
+                query = rng.standard_normal(DIMENSION, np.float32)
+                bare, search = _turn(peers[setting], rows, query, setting)
+                if round_:  # the first one fills the memory
+                    times[setting][0].append(search)
+                    times[setting][1].append(bare)
+    return times
+
+
+def _turn(
+    peer: tuple[socket.socket, BinaryIO], rows: Any, query: Any, setting: place.Setting
+) -> tuple[float, float]:
+    sock, replies = peer
+    request = _request(setting, query)
+    began = time.perf_counter()
+    near = rows @ query
+    best = np.argpartition(near, -LIMIT)[-LIMIT:]
+    best = best[np.argsort(-near[best])]
+    between = time.perf_counter()
+    sock.sendall(request)
+    reply = replies.readline()
+    ended = time.perf_counter()
+    _compare(json.loads(reply)["result"], rows, query)
+    return (between - began) * 1e3, (ended - between) * 1e3
 
 
 def _compare(found: list[dict[str, Any]], rows: Any, query: Any) -> None:
@@ -157,39 +172,32 @@ def _compare(found: list[dict[str, Any]], rows: Any, query: Any) -> None:
     assert np.allclose([row["similarity"] for row in found], cosines[order], rtol=0, atol=1e-14)
 
 
-class _Storm(NamedTuple):
-    """The p99, in seconds, of a hook's command and of a frame on an open socket."""
+class _Others(NamedTuple):
+    """Every hook's command, in milliseconds, and every frame on an open socket, in microseconds."""
 
-    command: float = math.inf
-    frame: float = math.inf
-
-    def best(self, other: "_Storm") -> "_Storm":
-        return _Storm(min(self.command, other.command), min(self.frame, other.frame))
+    command: list[float]
+    frame: list[float]
 
 
-def _beside_a_storm(setting: place.Setting, rows: Any) -> tuple[_Storm, _Storm, _Storm]:
+def _beside_a_storm(setting: place.Setting, rows: Any) -> tuple[_Others, _Others, _Others]:
     """What another call costs without it, with it, and beside a process that computes as much.
 
-    In turn, the best of several short rounds: the machine is shared, and so are its processors.
+    In turn, in short rounds: the machine is shared, and so are its processors.
     """
-    calm, stormy, strange = _Storm(), _Storm(), _Storm()
+    calm, stormy, strange = (_Others([], []) for _ in range(3))
     for _ in range(CALM_ROUNDS):
-        calm = calm.best(_others(setting))
+        _measure_others(setting, calm)
         with _beside(STORM, setting.socket, stdin=_request(setting, rows[0])):
-            stormy = stormy.best(_others(setting))
+            _measure_others(setting, stormy)
         with _beside(STRANGER):
-            strange = strange.best(_others(setting))
+            _measure_others(setting, strange)
     return calm, stormy, strange
 
 
-def _others(setting: place.Setting) -> _Storm:
+def _measure_others(setting: place.Setting, times: _Others) -> None:
     command = ["icctl", "state", "get", "bench", "s1"]
-    times = [place.quiet(command, setting.env, setting.root) / 1e3 for _ in range(COMMANDS)]
-    return _Storm(_p99(times), _p99(_frames(setting)))
-
-
-def _p99(times: list[float]) -> float:
-    return sorted(times)[len(times) * 99 // 100]
+    times.command.extend(place.quiet(command, setting.env, setting.root) for _ in range(COMMANDS))
+    times.frame.extend(_frames(setting))
 
 
 @contextlib.contextmanager
@@ -220,7 +228,7 @@ def _frames(setting: place.Setting) -> list[float]:
             began = time.perf_counter()
             sock.sendall(request)
             replies.readline()
-            times.append(time.perf_counter() - began)
+            times.append((time.perf_counter() - began) * 1e6)
     return times
 
 

@@ -20,6 +20,8 @@ BIN = ROOT / ".venv" / "wheel" / "bin"
 ROWS = 10_000
 SENTINELS = 1_000
 
+Times = dict[str, list[float]]
+
 
 class Setting:
     def __init__(self, root: Path) -> None:
@@ -119,6 +121,20 @@ def quiet(arguments: list[str], env: dict[str, str], cwd: Path) -> float:
         check=False,
     )
     return (time.perf_counter() - began) * 1000
+
+
+def interleaved(commands: dict[str, list[str]], setting: Setting, runs: int) -> Times:
+    """Milliseconds of every run; programs take turns, so a busy minute is everybody's."""
+    times: Times = {name: [] for name in commands}
+    for _ in range(runs):
+        for name, command in commands.items():
+            times[name].append(quiet(command, setting.env, setting.root))
+    return times
+
+
+def is_native() -> bool:
+    """Whether a C compiler was there to build the client: else it is the one in Python."""
+    return (BIN / "icctl").read_bytes().startswith(b"\x7fELF")
 
 
 def python() -> str:
