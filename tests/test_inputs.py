@@ -33,10 +33,14 @@ def env(request: pytest.FixtureRequest, daemon: Daemon) -> dict[str, str]:
 
 
 def bash(script: str, *, cwd: Path, env: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
-    full = {**CLEAN, "HOME": str(cwd), **env}
-    words = ["bash", "-c", script]
     return subprocess.run(
-        words, cwd=cwd, env=full, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
+        ["bash", "-c", script],
+        cwd=cwd,
+        env={**CLEAN, "HOME": str(cwd), **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
     )
 
 

@@ -105,8 +105,8 @@ def remove(unit: Unit) -> None:
 def _found(path: str, wanted: str) -> Found:
     if not os.path.lexists(path):
         return "missing"
-    if not os.path.isfile(path):  # a link to nowhere, a mask, a pipe: whoever made it has plans
-        return "foreign"
+    if not (os.path.isfile(path) or os.path.isdir(path)):
+        return "foreign"  # a link to nowhere, a mask, a pipe: whoever made it has plans for it
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             there = file.read()
