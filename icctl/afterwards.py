@@ -103,7 +103,7 @@ class _Round:
 
 def _log(home: str, entry: bytes) -> None:
     path = os.path.join(home, LOG)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(os.open(path, flags, 0o600), "ab") as log:

@@ -11,7 +11,16 @@ from icctl import hot
 from icctl.following import following
 from icd import __version__, config
 from icd.cli import commands
-from icd.cli.invocation import LOOK_AGAIN_SECONDS, Ask, Errand, Invocation, Need, Output, Plan
+from icd.cli.invocation import (
+    LOOK_AGAIN_SECONDS,
+    Ask,
+    Errand,
+    Invocation,
+    Need,
+    Output,
+    Plan,
+    why_not,
+)
 from icd.cli.main import advance, plan, run_errand
 from icd.db import paths
 from icd.db.database import Database
@@ -57,7 +66,8 @@ def execute(request: hot.Request, limit: float, owed: Owed) -> Output:
         if isinstance(planned, Output):
             return planned
         if isinstance(planned, Need):
-            request.attach((planned.what.encode(), planned.limit, os.fsencode(planned.path)))
+            need = planned.what.encode(), planned.limit, os.fsencode(planned.path)
+            request.attach(need, limit)
             continue
         output = _carry_out(request, planned, invocation.env.get("HOME"), owed)
         if not output.then:
@@ -163,7 +173,7 @@ def _invocation(request: hot.Request, limit: float) -> Invocation:
         elif isinstance(content, bytes):
             found.files[os.fsdecode(path)] = content
         else:
-            found.files[os.fsdecode(path)] = os.strerror(content)
+            found.files[os.fsdecode(path)] = why_not(content)
     return found
 
 
@@ -192,4 +202,4 @@ def _record(error: IcError, home: str | None) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)

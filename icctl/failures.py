@@ -12,6 +12,7 @@ NAME = "failures"
 FILE_BYTES = 65_536
 VERB_CHARACTERS = 60
 FLAGS = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND | posix.O_NOFOLLOW | posix.O_CLOEXEC
+FLAGS |= posix.O_NONBLOCK  # a pipe in its place must not keep us waiting for its other end
 
 
 def note(verb: str) -> None:

@@ -116,7 +116,7 @@ class Kept(hot.Request):
                     return "n"  # we did not say that we know how
                 if answer[0] != b"stdin" or not has_stdin:
                     return "-"  # the shell can read it
-                self.attach(answer)
+                self.attach(answer, limit)
                 self.deadline = time.monotonic() + limit
             self.exit = answer
         except hot.Lost:

@@ -109,10 +109,10 @@ class Request:
             tail = attach(self.inputs, fields)
         return b"\0".join([b"ic1 %d" % len(fields), *fields, b""]) + tail
 
-    def attach(self, need: Need) -> None:
+    def attach(self, need: Need, limit: float) -> None:
         from icctl.inputs import read
 
-        self.inputs.append(read(*need))
+        self.inputs.append(read(*need, patience=limit))
 
     def deliver(self, out: bytes, err: bytes) -> bool:
         """Print a part of the reply; False if its reader has left."""
@@ -200,7 +200,7 @@ def insist(
             if isinstance(answer, Request):
                 request, unknown = answer, False
             else:
-                request.attach(answer)
+                request.attach(answer, limit)
             deadline = time.monotonic() + limit  # reading the input was the caller's own time
             continue
         time.sleep(0.005)

@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -162,19 +163,40 @@ static void frame(struct call *c, FILE *f)
     append(f, &c->tail);
 }
 
-/* Add what was asked for to the input: a byte too many tells "too large" from "just fits". */
+static bool is_pipe(int fd)
+{
+    struct stat s;
+    return !fstat(fd, &s) && S_ISFIFO(s.st_mode);
+}
+
+/* Read what was asked for; a byte too many tells "too large" from "just fits".  Whoever writes into
+   a pipe may take as long as it likes; one that nobody writes to is EPIPE, as no read ever is. */
+static int read_all(int fd, size_t left, bool in_vain, FILE *to)
+{
+    char buffer[1 << 16];
+    while (left) {
+        ssize_t n = read(fd, buffer, left < sizeof buffer ? left : sizeof buffer);
+        if (n == 0) return in_vain ? EPIPE : 0;
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno != EAGAIN) return errno;
+        in_vain = false;
+        if (n < 0) ready(fd, POLLIN, -1); /* there is a writer, and it takes its time */
+        else fwrite(buffer, 1, (size_t)n, to), left -= (size_t)n;
+    }
+    return 0;
+}
+
+/* Add what was asked for to the input. */
 static void attach(struct call *c)
 {
     const char *path = c->needs_file ? c->said : NULL;
-    char buffer[1 << 16];
     struct bytes content = {0};
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : 0, failed = fd < 0 ? errno : 0;
+    int fd = path ? open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : 0;
+    int failed = fd < 0 ? errno : 0;
     start(&content);
-    for (size_t left = c->needs + 1; left && !failed;) {
-        ssize_t n = read(fd, buffer, left < sizeof buffer ? left : sizeof buffer);
-        if (n == 0) break;
-        if (n < 0 && errno != EINTR) failed = errno;
-        if (n > 0) fwrite(buffer, 1, (size_t)n, content.file), left -= (size_t)n;
+    if (!failed) {
+        bool in_vain = path && is_pipe(fd) && !ready(fd, POLLIN, now() + c->limit);
+        failed = read_all(fd, c->needs + 1, in_vain, content.file);
     }
     if (fd > 0) close(fd);
     fflush(content.file);

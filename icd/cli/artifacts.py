@@ -104,9 +104,10 @@ def _short(digest: str) -> str:
 def _digest(path: str) -> str | None:
     """Of a large file, in the caller's own process; what cannot be read has none."""
     try:
-        with open(path, "rb") as file:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None  # it might never end
+                return None  # it might never end, or not be there again
             return _prefixed(hashlib.file_digest(file, "sha256").hexdigest())
     except OSError:
         return None

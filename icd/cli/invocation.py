@@ -4,6 +4,7 @@ The daemon runs other people's command lines, so nothing here may look at this p
 environment, directory, terminal, locale or name: everything comes from the caller.
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -24,6 +25,10 @@ LOOK_AGAIN_SECONDS = 1.0
 SOON_SECONDS = 0.05
 # A payload's limit, and room for white space around it.
 INPUT_BYTES = 1024 * 1024 + 64 * 1024
+_NOBODY = "nobody writes to it"
+_NOBODY_HINT = "start what is to write to it, or wait longer with --timeout"
+# What a client says of a file in an errno, where the system's own words would mislead.
+_REASONS = {errno.EPIPE: _NOBODY, errno.ENXIO: "it is a socket, or a device that is not there"}
 
 
 class Invocation(msgspec.Struct):
@@ -182,7 +187,8 @@ class World(msgspec.Struct):
         if content is None:
             raise Needed(Need("file", path))
         if isinstance(content, str):
-            raise UnreadableInput(f"cannot read {path}: {content}")
+            hint = _NOBODY_HINT if content == _NOBODY else None
+            raise UnreadableInput(f"cannot read {path}: {content}", hint=hint)
         return content
 
     def directory(self, given: str | None) -> str:
@@ -195,6 +201,11 @@ class World(msgspec.Struct):
         if not file:
             raise Usage("FILE is empty")
         return os.path.join(self.invocation.cwd, file)
+
+
+def why_not(number: int) -> str:
+    """Why a client could not read a file, by the errno that it has sent."""
+    return _REASONS.get(number) or os.strerror(number)
 
 
 def line(program: str, context: str, error: IcError) -> bytes:

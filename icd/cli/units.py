@@ -105,12 +105,12 @@ def remove(unit: Unit) -> None:
 def _found(path: str, wanted: str) -> Found:
     if not os.path.lexists(path):
         return "missing"
+    if not (os.path.isfile(path) or os.path.isdir(path)):
+        return "foreign"  # a link to nowhere, a mask, a pipe: whoever made it has plans for it
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             there = file.read()
     except OSError as exc:
-        if os.path.islink(path):  # to nowhere: whoever made it has plans for it
-            return "foreign"
         raise from_os(exc, f"read {path}") from exc
     if there == wanted:
         return "current"

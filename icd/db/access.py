@@ -7,9 +7,10 @@ import os
 import sqlite3
 import stat
 
-from icd.errors import IcError, PermissionRefused, TooFewDescriptors, from_sqlite
+from icd.errors import BadPath, IcError, PermissionRefused, TooFewDescriptors, from_sqlite
 
 COMPANIONS = ("-wal", "-shm", ".lock")
+SQLITES_OWN = ("-journal", "-wal", "-shm")
 # The lock, the database, its log and the index of that.
 DESCRIPTORS_NEEDED = 4
 
@@ -32,6 +33,18 @@ def refuse_read_only(path: str) -> None:
     found = None if _may(path, os.W_OK) else obstacle(path)
     if found is not None:
         raise found
+
+
+def refuse_irregular(path: str) -> None:
+    """SQLite opens what stands beside a database, and would wait for the other end of a pipe."""
+    for file in (path + end for end in SQLITES_OWN):
+        try:
+            found = os.lstat(file)
+        except OSError:
+            continue  # mostly it is not there; else SQLite says why
+        if not stat.S_ISREG(found.st_mode):
+            hint = "SQLite keeps a file there while the database is in use: move this one away"
+            raise BadPath(f"{file} is not a regular file", hint=hint)
 
 
 def obstacle(path: str) -> PermissionRefused | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from icd.config import Settings
+from icd.db import access
 from icd.errors import DeadlineExceeded, Unhealthy
 
 MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
@@ -24,6 +25,7 @@ def connect(path: str) -> sqlite3.Connection:
             f"SQLite {sqlite3.sqlite_version} is too old",
             hint=f"use a Python built with SQLite {'.'.join(map(str, MINIMUM))} or newer",
         )
+    access.refuse_irregular(path)
     conn = sqlite3.connect(
         f"file:{_uri(path)}?mode=rw", uri=True, isolation_level=None, cached_statements=256
     )
@@ -34,6 +36,7 @@ def connect(path: str) -> sqlite3.Connection:
 
 def connect_to_read(path: str, *, immutable: bool = False) -> sqlite3.Connection:
     """Open a file that must stay as it is; `immutable`: nobody writes it, and it has no log."""
+    access.refuse_irregular(path)
     words = "mode=ro&immutable=1" if immutable else "mode=ro"
     return sqlite3.connect(f"file:{_uri(path)}?{words}", uri=True, isolation_level=None)
 

@@ -20,6 +20,7 @@ from icd.errors import BadPath, NoDatabase, PermissionRefused, SymlinkRefused
 
 DIRECTORY = ".clavain"
 FILE = "intercore.db"
+POINTER_BYTES = 4096  # of a file in which git names a directory: the longest path of Linux
 EMPTY_BYTES = 4096  # one page, which says "WAL" and nothing else
 
 
@@ -221,14 +222,23 @@ def _main_checkout(cwd: str) -> str | None:
 
 def _root_behind(directory: str, pointer: str) -> str | None:
     try:
-        with open(pointer, encoding="utf-8") as file:
-            gitdir = file.read(4096).removeprefix("gitdir:").strip()
-        gitdir = os.path.join(directory, gitdir)
-        with open(os.path.join(gitdir, "commondir"), encoding="utf-8") as file:
-            common = os.path.normpath(os.path.join(gitdir, file.read(4096).strip()))
+        gitdir = os.path.join(directory, _line(pointer).removeprefix("gitdir:").strip())
+        common = os.path.join(gitdir, _line(os.path.join(gitdir, "commondir")).strip())
     except (OSError, ValueError):
         return None
-    return os.path.dirname(common)
+    return os.path.dirname(os.path.normpath(common))
+
+
+def _line(path: str) -> str:
+    """What a file of git holds; a pipe in its place must not keep us waiting for its other end."""
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("git keeps regular files")
+        return file.read(POINTER_BYTES).decode()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _is_file(path: str) -> bool:

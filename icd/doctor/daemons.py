@@ -1,6 +1,7 @@
 """What a daemon says about itself, judged; every field but its version may be missing."""
 
 import os
+import stat
 from collections.abc import Iterator
 from typing import Any
 
@@ -107,7 +108,10 @@ def missed(scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
     """Calls that no daemon saw; the file has no times but its own, that of the last one."""
     for path in dict.fromkeys(os.path.join(os.path.dirname(one.path), MISSED) for one in seen):
         try:
-            last = int(os.lstat(path).st_mtime)
+            there = os.lstat(path)
+            if not stat.S_ISREG(there.st_mode):
+                continue
+            last = int(there.st_mtime)
             with open(path, "rb") as file:
                 verbs = file.read(MISSED_BYTES).decode("ascii", "replace").split()
         except OSError:

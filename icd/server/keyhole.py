@@ -18,7 +18,7 @@ Letters that are not known here are ignored, so that newer clients can talk to o
 import os
 import time
 
-from icd.cli.invocation import Invocation, Need, Output
+from icd.cli.invocation import Invocation, Need, Output, why_not
 from icd.core.requests import MAX_DEADLINE_MS
 from icd.errors import IcError, InvalidRequest
 from icd.rpc.method import DEFAULT_DEADLINE_MS
@@ -76,7 +76,7 @@ def invocation(frame: bytes) -> Invocation:
             else:
                 found.files[_path(value)] = content
         elif letter == b"x":
-            found.files[_path(value)] = os.strerror(min(_length(field), ERRNO))
+            found.files[_path(value)] = why_not(min(_length(field), ERRNO))
         else:
             _set(found, letter, value)
     return found

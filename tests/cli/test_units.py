@@ -96,3 +96,11 @@ def test_a_directory_in_the_way_is_told(look):
 
     with pytest.raises(IcError, match=r"cannot read .*icd\.socket: Is a directory"):
         look()
+
+
+def test_a_pipe_in_the_way_is_of_somebody_else_and_not_waited_for(look):
+    path = look()[0].path
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.mkfifo(path)
+
+    assert look()[0].found == "foreign"

@@ -9,6 +9,8 @@ from contextlib import closing
 import pytest
 
 from icd.db import access
+from icd.db.connection import connect, connect_to_read
+from icd.errors import BadPath
 from tests.breakages import ORDINARY
 
 
@@ -119,3 +121,18 @@ def test_a_read_only_file_is_refused_before_sqlite_leaves_traces(path):
     )
 
     assert told == f"{path} may not be written"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+@pytest.mark.parametrize("end", access.SQLITES_OWN)
+@pytest.mark.parametrize("open_", [connect, connect_to_read])
+def test_what_is_no_file_beside_a_database_is_refused_and_never_waited_for(
+    tmp_path, open_, end, make
+):
+    """SQLite waited without end for a pipe in place of its journal."""
+    path = str(tmp_path / "some.db")
+    open(path, "w").close()
+    make(path + end)
+
+    with pytest.raises(BadPath, match=f"some.db{end} is not a regular file"):
+        open_(path)

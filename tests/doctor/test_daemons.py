@@ -95,3 +95,9 @@ def test_failures_of_the_last_day_are_counted(scene, told, tmp_path, age, count)
 
     assert len(found) == count
     assert all(message.endswith(": state.set 2, sentinel.check 1") for _, _, message in found)
+
+
+def test_a_pipe_in_place_of_the_failures_is_not_waited_for(told, scene, tmp_path):
+    os.mkfifo(tmp_path / "failures")
+
+    assert told(missed(scene(), [Seen(str(tmp_path / "icd.sock"), "absent")])) == []
