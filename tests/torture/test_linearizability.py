@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.torture import linearizability
-from tests.torture.mutations import Change, broken_by
+from tests.torture.code import Change, broken_by
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
 SECONDS = 4

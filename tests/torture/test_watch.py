@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.torture import watch
-from tests.torture.mutations import Change, broken_by
+from tests.torture.code import Change, broken_by
 from tests.torture.shown import Shown, in_order
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
