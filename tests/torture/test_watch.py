@@ -32,6 +32,34 @@ MUTATIONS: dict[str, list[Change]] = {
             "self._position = news.seq + 1\n",
         )
     ],
+    # The lock is kept as long as the transaction is open: nobody waits for anybody in a circle.
+    "an event is shown before it is committed": [
+        (
+            "icd/rpc/dispatch.py",
+            '                    break\n            self._conn.execute("COMMIT")\n',
+            "                    break\n",
+        ),
+        (
+            "icd/db/database.py",
+            "            self.lock.release()\n\n    def connection",
+            """            if self._conn is None or not self._conn.in_transaction:
+                self.lock.release()
+
+    def connection""",
+        ),
+        (
+            "icd/server/store.py",
+            "        self._waiting.hand_out(answers)\n",
+            """        self._waiting.hand_out(answers)
+        def commit():
+            if self.database._conn is not None and self.database._conn.in_transaction:
+                self.database._conn.execute("COMMIT")
+                self.database.lock.release()
+        await asyncio.sleep(0.05)
+        await self._hop(lane, commit)
+""",
+        ),
+    ],
 }
 
 
