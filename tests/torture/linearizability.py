@@ -2,10 +2,10 @@
 
 Sixteen clients, over both hosts, work on the same few keys: eight programs with sockets, which do
 not always wait for the answer; three processes that use the file; three that use the daemon or, if
-there is none, the file; and two that start the native client for each command.  Of the last two
-kinds, one goes through a door that loses replies.  Where the native client was not built, or what
-is tried was broken on purpose, programs with sockets take its place.  Meanwhile the daemon is
-stopped, killed and reloaded, and processes are killed: so nobody knows how some commands ended.
+there is none, the file; and two that start the native client for each command.  Of these five,
+three go through a door that loses replies.  Where the native client was not built, or what is tried
+was broken on purpose, programs with sockets take its place.  Meanwhile the daemon is stopped,
+killed, paused and reloaded, and processes are killed: so nobody knows how some commands ended.
 Round by round, what each was told is checked by `checker.py`, key by key, with the models of state
 (register, compare and set, counter), sentinels, leases and runs.
 
@@ -98,13 +98,13 @@ class _Scene:
         ]
         found += [
             Worker(f"auto{number}", self._run.code, address, self._project, "auto")
-            for number, address in enumerate([*[daemon.socket] * (AUTO - 1), door.address])
+            for number, address in enumerate([daemon.socket, *[door.address] * (AUTO - 1)])
         ]
         # What is broken on purpose is the Python code.
         if NATIVE.exists() and self._run.code.root == ROOT:
             found += [
                 Native(f"native{number}", address, self._project)
-                for number, address in enumerate([*[daemon.socket] * (NATIVES - 1), door.address])
+                for number, address in enumerate([daemon.socket, *[door.address] * (NATIVES - 1)])
             ]
         found += [
             Peer(f"peer{number}", daemon.socket, self._project, self._rng(f"peer{number}"))
@@ -221,7 +221,7 @@ class _Turn:
             if what == "killed client":
                 rng.choice(workers).kill()
             else:
-                interrupt(self._daemon, what, lambda: self._over.wait(rng.uniform(0, 0.2)))
+                interrupt(self._daemon, what, lambda: self._over.wait(rng.uniform(0, 0.3)))
             run.figures[f"{what}s"] += 1
 
     def _hold(self, _: None) -> None:

@@ -5,7 +5,7 @@ Meanwhile readers follow (`readers.py`): a subscription (`events.watch`) that go
 event it has; `events tail --consumer -f`, whose process is killed at any time; `events tail
 --consumer` again and again, through a door that loses replies; a program that acknowledges by
 itself (`events.consume`), and forgets what it has not acknowledged; and those who watch the row,
-with `state.watch` and with `icctl state watch`.  The daemon is killed, stopped and reloaded.
+with `state.watch` and with `icctl state watch`.  The daemon is killed, stopped, paused and reloaded.
 
 At the end of each round the log is read without a daemon: every acknowledged event is in it, and
 each reader was shown all of it, for the first time in its order, and nothing that is not in it.
