@@ -1,5 +1,7 @@
 """The suite for a few seconds, and in code that was broken on purpose."""
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from tests.torture import watch
 from tests.torture.code import Change, broken_by
 from tests.torture.shown import Shown, in_order
 from tests.torture.suite import SHORT_SEED, Broken, Run
+from tests.torture.witness import Witness
 
 SECONDS = 3
 # A broken promise shows within a round or two; on a machine that does little at once, later.
@@ -122,3 +125,21 @@ def test_a_reader_that_missed_an_acknowledged_event_is_noticed_at_once() -> None
 def test_one_answer_that_goes_back_is_noticed(seqs: list[int]) -> None:
     with pytest.raises(Broken):
         in_order([{"seq": seq} for seq in seqs], "reader")
+
+
+def test_a_witness_confirms_what_is_committed_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "intercore.db"
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as conn:
+        conn.execute("PRAGMA journal_mode = WAL")
+        conn.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY)")
+        conn.execute("INSERT INTO events VALUES (1)")
+        conn.execute("BEGIN")
+        conn.execute("INSERT INTO events VALUES (2)")
+        witness = Witness(Run(tmp_path, 0, SHORT_SEED), file)
+        witness.confirm(1, "reader")
+
+        with pytest.raises(Broken, match="reader was shown event 2, and the last committed is 1"):
+            witness.confirm(2, "reader")
+
+        conn.execute("COMMIT")
+        witness.confirm(2, "reader")
