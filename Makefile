@@ -82,7 +82,7 @@ stress: $(INSTALLED)  ## The consumers' promise at its full size: 8 writers, 10,
 	INTERCORE_STRESS=1 $(BIN)/python -m pytest tests/server/test_events.py -k restarted
 
 SECONDS ?= 600
-torture: $(INSTALLED)  ## Try to break every promise: SECONDS=600, SEED=…, SUITES="crash watch".
+torture: $(INSTALLED) $(DOORS)/.made  ## Try to break every promise: SECONDS=600, SEED=…, SUITES="crash watch".
 	$(BIN)/python -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(SUITES)
 
 lint: $(INSTALLED)

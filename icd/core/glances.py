@@ -46,10 +46,7 @@ def is_harmless(text: str, limits: Limits) -> bool:
 
 
 def _are_short(pieces: list[str], limits: Limits) -> bool:
-    keys, values = (
-        limits.key_characters,
-        limits.string_bytes // 4,
-    )  # the most that a character takes
+    keys, values = limits.key_characters, limits.string_bytes // CHARACTER_BYTES
     if max(map(len, pieces)) <= min(keys, values):
         return True
     for string, after in zip(pieces[1::2], pieces[2::2], strict=True):

@@ -26,8 +26,8 @@ def words(kind: str, key: str, call: tuple[Any, ...]) -> list[str]:
         expected = [f"--if-phase=p{number}" for number in given]
         return ["run", verb, key, *expected, *(["--json"] if verb == "advance" else [])]
     if kind == "lease":
-        ttl = ["--ttl=1h"] if verb == "acquire" else []
-        return ["lease", verb, key, "s", f"--owner={given[0]}", *ttl]
+        owner, *ttl = given
+        return ["lease", verb, key, "s", f"--owner={owner}", *(f"--ttl={each}ms" for each in ttl)]
     if kind == "sentinel":
         interval = [f"--interval={given[0]}"] if verb == "check" else []
         return ["sentinel", verb, key, "s", *interval]
@@ -69,9 +69,9 @@ def _sentinel(verb: str, reply: Reply) -> Any:
 
 
 def _lease(verb: str, reply: Reply) -> Any:
-    if verb == "release":
-        return reply.exit == 0
-    return int(reply.stdout) if reply.exit == 0 else 0
+    if reply.exit:
+        return 0
+    return reply.stdout.strip() if verb == "release" else int(reply.stdout)
 
 
 def _run(verb: str, reply: Reply) -> Any:

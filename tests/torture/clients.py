@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -15,11 +16,14 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
-from tests.processes import PATIENCE
+from tests.processes import CLEAN, DOORS, PATIENCE
 from tests.torture.calls import Reply
 from tests.torture.code import Code
 from tests.torture.suite import Broken
 
+# The native client, with the sanitizers in it; what these find is neither a yes nor a no.
+NATIVE = DOORS / "native" / "icctl"
+SANITIZERS = {"ASAN_OPTIONS": "exitcode=99", "UBSAN_OPTIONS": "exitcode=99"}
 # Some callers do not wait: in this share of calls, for so many seconds at most.
 IMPATIENT, IMPATIENCE_SECONDS = 0.01, 0.02
 # The client as it is, in a process that runs many commands: it prints into memory.
@@ -53,6 +57,7 @@ class Client(Protocol):
     """`repeats`: it asks again, under the same id, for what it did not hear."""
 
     name: str
+    kind: str  # for those who count
     repeats: bool
 
     def ask(self, argv: list[str]) -> Reply | None: ...
@@ -63,6 +68,7 @@ class Client(Protocol):
 class Peer:
     """A program that speaks JSON-RPC; it asks once, and does not always wait."""
 
+    kind = "programs with sockets"
     repeats = False
 
     def __init__(self, name: str, address: str, cwd: Path, rng: random.Random) -> None:
@@ -115,6 +121,8 @@ class Worker:
 
     In mode `direct` it uses the file, in `auto` the daemon or, if there is none, the file.
     """
+
+    kind = "the Python client"
 
     def __init__(self, name: str, code: Code, address: str, cwd: Path, mode: str) -> None:
         self.name = name
@@ -184,6 +192,46 @@ class Worker:
         self.process.wait(PATIENCE)
         self._hang_up()
         self._errors.close()
+
+
+class Native:
+    """The native `icctl`, a process for each command, which may be killed at any time.
+
+    Without a daemon it hands over to the Python client that it was installed with.
+    """
+
+    kind = "the native client"
+    repeats = True
+
+    def __init__(self, name: str, address: str, cwd: Path) -> None:
+        self.name = name
+        self._cwd = cwd
+        self._env = {**CLEAN, **SANITIZERS, "HOME": str(cwd), "INTERCORE_SOCKET": address}
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, argv: list[str]) -> Reply | None:
+        self._process = process = subprocess.Popen(
+            [NATIVE, *argv, f"--timeout={PATIENCE:.0f}s"], cwd=self._cwd, env=self._env, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            out, err = process.communicate(timeout=2 * PATIENCE)
+        except BaseException:
+            self.close()
+            raise
+        left = "the daemon left in the middle of its output"
+        if process.returncode == -signal.SIGKILL or (process.returncode == 2 and left in err):
+            return None
+        return _judged(Reply(process.returncode, out, err))
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def close(self) -> None:
+        self.kill()
+        if self._process is not None:
+            self._process.communicate(timeout=PATIENCE)
 
 
 class LossyDoor:

@@ -52,12 +52,22 @@ class Code:
         )
 
 
+# A file, what stands in it exactly once, and what stands there then.
+Change = tuple[str, str, str]
+
+
 def broken(directory: Path, file: str, old: str, new: str) -> Code:
     """A copy in which `old`, which stands exactly once in the file, reads `new`."""
+    return broken_by(directory, (file, old, new))
+
+
+def broken_by(directory: Path, *changes: Change) -> Code:
+    """A copy that is broken in several places: each of them alone may be harmless."""
     root = directory / "broken"
     for package in ("icd", "icctl"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("*.pyc"))
-    text = (root / file).read_text()
-    assert text.count(old) == 1, f"{file} has {text.count(old)} of what is to be broken: {old}"
-    (root / file).write_text(text.replace(old, new))
+    for file, old, new in changes:
+        text = (root / file).read_text()
+        assert text.count(old) == 1, f"{file} has {text.count(old)} of what is to be broken: {old}"
+        (root / file).write_text(text.replace(old, new))
     return Code(root)

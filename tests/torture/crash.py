@@ -4,7 +4,8 @@ Several daemons live at once, each with a project of its own.  A life begins wit
 the same id, for whatever the death before left unknown; then several clients keep the daemon busy
 until it reaches its failpoint (see failing.py), while direct calls use the same database, some of
 which are killed, too.  After each death a copy of the database is compared with the ledger; backups
-and mirrored files must be whole.  Other lives migrate old databases and are killed over it.
+and mirrored files must be whole.  Other lives migrate old databases and are killed over it; and in
+between, later databases of the original are taken over by clients that are killed (adoptions.py).
 
 A project ends with a daemon that nobody kills: everything that was unknown is asked again, and the
 mirror must catch up.
@@ -19,8 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from pathlib import Path
 
-from tests.processes import PATIENCE, Daemon, until
+from tests.processes import CLEAN, PATIENCE, Daemon, until
 from tests.torture import failing
+from tests.torture.adoptions import Adoptions
+from tests.torture.clients import NATIVE
 from tests.torture.code import ROOT
 from tests.torture.projects import DirectCall, Project, copied
 from tests.torture.suite import Broken, Run
@@ -38,6 +41,9 @@ MOST_PASSES = {
 # A commit takes some 50 µs, a checkpoint a few hundred.
 MOST_DELAY_US = {"during_commit": 150, "during_checkpoint": 1500}
 DIRECT_SHARE = 0.25
+# Of those, if there is a native client.
+NATIVE_SHARE = 0.3
+ADOPTION_SHARE = 0.1
 
 
 def run(run: Run, points: Sequence[str] = failing.NAMES) -> None:
@@ -103,6 +109,7 @@ class _Worker:
         self._points = shared.points(number)
         self._directory = run.directory / f"worker-{number}"
         self._upgrades: list[Upgrade] = []
+        self._adoptions: Adoptions | None = None
         self._made = 0
         path = f"{run.code.root}:{ROOT}"
         self._env = {"PYTHONPATH": path, "INTERCORE_IDLE_SECONDS": "0.05"}
@@ -118,12 +125,20 @@ class _Worker:
                     if self._shared.is_over:
                         break
                     self._live(daemon, project)
+                    if self._rng.random() < ADOPTION_SHARE:
+                        self._adopt()
                 self._end(daemon, project)
             finally:
                 daemon.close()
                 project.close()
             self._shared.count("operations", len(project.ledger.operations))
             shutil.rmtree(project.directory)
+
+    def _adopt(self) -> None:
+        if self._adoptions is None:
+            self._adoptions = Adoptions(self._directory / "adoptions", self._run.code)
+        self._shared.count("kills", self._adoptions.attempt(self._rng))
+        self._shared.count("adoptions")
 
     def _new_directory(self) -> Path:
         self._made += 1
@@ -137,7 +152,7 @@ class _Worker:
             old = self._shared.template(self._rng)
             self._upgrades.append(Upgrade(self._new_directory(), old))
         daemon.start()
-        calls = self._call_directly(project)
+        calls = self._call_directly(project, daemon.socket)
         try:
             project.keep_busy(daemon, point, [upgrade.directory for upgrade in self._upgrades])
         finally:
@@ -157,14 +172,19 @@ class _Worker:
         number = self._rng.randint(1, MOST_PASSES[point])
         return f"{point}:{number}:{self._rng.randint(0, MOST_DELAY_US.get(point, 0))}"
 
-    def _call_directly(self, project: Project) -> list[DirectCall]:
+    def _call_directly(self, project: Project, address: str) -> list[DirectCall]:
         if self._rng.random() > DIRECT_SHARE or not project.is_made:
             return []
+        id_, chance = f"{self._rng.getrandbits(64):016x}", self._rng.random()
+        # What is broken on purpose is the Python code.
+        if chance < NATIVE_SHARE and NATIVE.exists() and self._run.code.root == ROOT:
+            self._shared.count("calls of the native client")
+            return [DirectCall(project, id_, {**CLEAN, "INTERCORE_SOCKET": address}, [NATIVE])]
         env = {**self._run.code.env, **self._env, "INTERCORE_MODE": "direct"}
         if self._rng.random() < 0.5:
             env[failing.VARIABLE] = f"{self._rng.choice(failing.COMMITS)}:1:50"
         self._shared.count("direct calls")
-        return [DirectCall(project, f"{self._rng.getrandbits(64):016x}", env)]
+        return [DirectCall(project, id_, env)]
 
     def _check_upgrades(self, project: Project) -> None:
         """Those that are done are done with."""

@@ -23,6 +23,8 @@ CHECKPOINTS = ("before_checkpoint", "during_checkpoint", "after_checkpoint")
 # Those whose pass is one of few; the others are reached at every call.
 REEXEC = ("before_preflight", "before_exec", "after_exec")
 NAMES = (*COMMITS, *CHECKPOINTS, *REEXEC, "before_reply", "migration", "backup", "mirror")
+# Only of a direct call: no daemon does this.
+ADOPTION = "during_adoption"
 
 _CHECKPOINT = "PRAGMA wal_checkpoint"
 
@@ -32,7 +34,7 @@ class Fuse:
 
     def __init__(self, spec: str) -> None:
         name, left, delay_us = (spec or "none:0:0").split(":")
-        assert not spec or name in NAMES, f"no failpoint is called {name}"
+        assert not spec or name in (*NAMES, ADOPTION), f"no failpoint is called {name}"
         self.name = name
         self.left = int(left)
         self.delay_us = int(delay_us)
@@ -138,8 +140,9 @@ def _around(point: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fail_in_database() -> None:
-    from icd.db import backup, connection, database, migrate
+    from icd.db import adopt, backup, connection, database, migrate
     from icd.rpc import dispatch
+    from icd.rpc.methods import database as methods
 
     connect = sqlite3.connect
     sqlite3.connect = lambda *args, **options: connect(*args, **{"factory": Connection} | options)
@@ -161,6 +164,11 @@ def _fail_in_database() -> None:
 
     assert database.migrate is migrate
     migrate.migrate = migrating  # type: ignore[assignment]
+    take_over = adopt.adopt
+    assert methods.taking_over is adopt
+    adopt.adopt = lambda *args, **options: fuse.around(  # type: ignore[assignment]
+        "adoption", lambda: take_over(*args, **options)
+    )
 
 
 def _fail_in_server() -> None:

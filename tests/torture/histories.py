@@ -14,6 +14,9 @@ from tests.torture.clients import Client, NotExecuted
 from tests.torture.suite import Broken
 
 INTERVAL_SECONDS = 1
+# Of a lease that nobody gives up in time, and of one that ends again and again: the sixteen who want
+# it meet it about so often that its holder is sometimes in time, and sometimes late.
+LONG_MS, SHORT_MS = 3_600_000, 200
 LAST_PHASE = 99  # a run has 100 phases at most
 SHOWN = 30  # operations around the one that cannot be explained
 # Those who know what a call did without asking: an unknown one of these changed nothing.
@@ -28,6 +31,7 @@ class Key(NamedTuple):
     model: Model
     choose: Callable[[random.Random, str, int], tuple[Any, ...]]
     look: tuple[Any, ...]  # that which ends the history
+    is_timed: bool = False  # whether its model knows what time it is
     for_repeaters: bool = True  # whether asking again under the same id is the same as asking once
 
 
@@ -122,8 +126,11 @@ def keys(prefix: str, run_id: str) -> list[Key]:
         Key("sentinel", f"{prefix}.once", models.Once(), _once, ("check", 0)),
         Key("sentinel", f"{prefix}.reset", models.Once(), _resets, ("check", 0), for_repeaters=False),
         Key("sentinel", f"{prefix}.throttle", models.Throttle(INTERVAL_SECONDS),
-            lambda *_: interval, interval, for_repeaters=False),
-        Key("lease", f"{prefix}.lease", models.Lease(), _lease, ("acquire", "last")),
+            lambda *_: interval, interval, is_timed=True, for_repeaters=False),
+        Key("lease", f"{prefix}.lease", models.Lease(LONG_MS / 1000), _lease,
+            ("acquire", "last", LONG_MS)),
+        Key("lease", f"{prefix}.ends", models.Lease(SHORT_MS / 1000), _short_lease,
+            ("acquire", "last", SHORT_MS), is_timed=True),
         Key("run", run_id, models.Run(LAST_PHASE), _run, ("phase",)),
     ]  # fmt: skip
 
@@ -157,7 +164,13 @@ def _resets(rng: random.Random, _client: str, _seen: int) -> tuple[Any, ...]:
 
 
 def _lease(rng: random.Random, client: str, _seen: int) -> tuple[Any, ...]:
-    return rng.choice(["acquire", "release", "renew"]), client
+    return rng.choice([("acquire", client, LONG_MS), ("release", client), ("renew", client)])
+
+
+def _short_lease(rng: random.Random, client: str, _seen: int) -> tuple[Any, ...]:
+    """Rarely given up, so that it ends by itself."""
+    claims = [("acquire", client, SHORT_MS)] * 6
+    return rng.choice([*claims, ("renew", client), ("renew", client), ("release", client)])
 
 
 def _run(rng: random.Random, _client: str, seen: int) -> tuple[Any, ...]:

@@ -1,11 +1,16 @@
 """Linearizability: every answer is explained by some order of what everybody did.
 
-Sixteen clients, over both hosts, work on the same few keys: ten programs with sockets, which do not
-always wait for the answer; three processes that use the file; and three that use the daemon or, if
-there is none, the file, one of them through a door that loses replies.  Meanwhile the daemon is
-stopped, killed and reloaded, and processes are killed: so nobody knows how some commands ended.
+Sixteen clients, over both hosts, work on the same few keys: eight programs with sockets, which do
+not always wait for the answer; three processes that use the file; three that use the daemon or, if
+there is none, the file; and two that start the native client for each command.  Of these five,
+three go through a door that loses replies.  Where the native client was not built, or what is tried
+was broken on purpose, programs with sockets take its place.  Meanwhile the daemon is stopped,
+killed, paused and reloaded, and processes are killed: so nobody knows how some commands ended.
 Round by round, what each was told is checked by `checker.py`, key by key, with the models of state
 (register, compare and set, counter), sentinels, leases and runs.
+
+Leases and sentinels go by the clock on the wall, histories by one that nobody sets: what depends on
+time is not judged in a round in which these two have moved apart.
 
 Somebody else takes the lock of the database now and then, as any program may, and is the only one
 to touch the database while it holds it; the file of the lock stays the same one.
@@ -23,12 +28,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.processes import PATIENCE, Daemon
-from tests.torture.clients import Client, LossyDoor, Peer, Worker
+from tests.torture import clocks
+from tests.torture.clients import NATIVE, Client, LossyDoor, Native, Peer, Worker
+from tests.torture.clocks import CLOCK_SECONDS
+from tests.torture.code import ROOT
 from tests.torture.histories import LAST_PHASE, Recording, keys
 from tests.torture.interruptions import CALM_SECONDS, WAYS, interrupt
 from tests.torture.suite import Broken, Run
 
-PEERS, DIRECT, AUTO = 10, 3, 3
+CLIENTS, DIRECT, AUTO, NATIVES = 16, 3, 3, 2
 ROUND_SECONDS = 1.0
 HOLD_SECONDS = 0.1
 NOBODY: dict[str, str] = {"INTERCORE_MODE": "direct"}
@@ -84,14 +92,23 @@ class _Scene:
         door = LossyDoor(daemon.home / "door.sock", daemon.socket, self._rng("door"))
         stack.callback(door.close)
         self._doors.append(door)
-        places = [("direct", daemon.socket)] * DIRECT + [("auto", daemon.socket)] * (AUTO - 1)
         found: list[Client] = [
-            Worker(f"{mode}{number}", self._run.code, address, self._project, mode)
-            for number, (mode, address) in enumerate([*places, ("auto", door.address)])
+            Worker(f"direct{number}", self._run.code, daemon.socket, self._project, "direct")
+            for number in range(DIRECT)
         ]
         found += [
+            Worker(f"auto{number}", self._run.code, address, self._project, "auto")
+            for number, address in enumerate([daemon.socket, *[door.address] * (AUTO - 1)])
+        ]
+        # What is broken on purpose is the Python code.
+        if NATIVE.exists() and self._run.code.root == ROOT:
+            found += [
+                Native(f"native{number}", address, self._project)
+                for number, address in enumerate([daemon.socket, *[door.address] * (NATIVES - 1)])
+            ]
+        found += [
             Peer(f"peer{number}", daemon.socket, self._project, self._rng(f"peer{number}"))
-            for number in range(PEERS)
+            for number in range(CLIENTS - len(found))
         ]
         for client in found:
             stack.callback(client.close)
@@ -104,17 +121,22 @@ class _Scene:
         last = next(client for client in clients if client.name == "direct0")
         recordings = [Recording(key) for key in keys(f"r{number}", _new_run(last))]
         turn = _Turn(self._rng(number), clients, recordings, daemon, self._project)
+        ahead = clocks.wall_ahead()
         turn.play(self._run)
         for recording in recordings:
             recording.ask(last, recording.key.look)
-        self._judge(recordings, turn)
+        if abs(clocks.wall_ahead() - ahead) > CLOCK_SECONDS / 2:
+            self._run.figures["rounds in which the clock was set"] += 1
+            recordings = [each for each in recordings if not each.key.is_timed]
+        self._judge(recordings, turn, {client.name: client.kind for client in clients})
 
-    def _judge(self, recordings: list[Recording], turn: "_Turn") -> None:
+    def _judge(self, recordings: list[Recording], turn: "_Turn", kinds: dict[str, str]) -> None:
         figures = self._run.figures
         for recording in recordings:
             figures["histories"] += 1
-            figures["operations"] += len(recording.operations)
-            figures["unknown outcomes"] += sum(each.is_unknown for each in recording.operations)
+            for each in recording.operations:
+                figures[f"operations of {kinds[each.client]}"] += 1
+                figures["unknown outcomes"] += each.is_unknown
             figures["undecided histories"] += not recording.check()
             _check_holds(recording, turn.holds)
         figures["times the lock was held"] += len(turn.holds)
@@ -193,13 +215,13 @@ class _Turn:
 
     def _disturb(self, run: Run) -> None:
         rng = random.Random(f"{self._seed}/disturb")
-        workers = [client for client in self._clients if isinstance(client, Worker)]
+        workers = [each for each in self._clients if isinstance(each, Worker | Native)]
         while not self._over.wait(rng.uniform(*CALM_SECONDS)):
             what = rng.choice([*WAYS, "killed client"])
             if what == "killed client":
                 rng.choice(workers).kill()
             else:
-                interrupt(self._daemon, what, lambda: self._over.wait(rng.uniform(0, 0.2)))
+                interrupt(self._daemon, what, lambda: self._over.wait(rng.uniform(0, 0.3)))
             run.figures[f"{what}s"] += 1
 
     def _hold(self, _: None) -> None:

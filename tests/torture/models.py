@@ -6,12 +6,11 @@ state.  Versions and tokens that nobody was told stand as None, with the largest
 before: the next one that is told must be above it.
 """
 
+import math
 from typing import Any, NamedTuple
 
 from tests.torture.checker import Operation
-
-# A claim is made at a whole millisecond of a clock that is slewed now and then.
-CLOCK_SECONDS = 0.02
+from tests.torture.clocks import CLOCK_SECONDS
 
 
 class Register:
@@ -132,38 +131,106 @@ class Throttle:
 
 
 class Held(NamedTuple):
-    """`owner` is None if it is free; `token` as a Row's version."""
+    """`owner` is None if it is free; `token` as a Row's version.
+
+    Nothing more happens before `now`, and the lease ends within the window, on the clock of the
+    history; both are wide enough for whatever can have happened.
+    """
 
     owner: str | None
     token: int | None
     floor: int
+    now: float
+    ends: Window
 
 
 class Lease:
-    """acquire, renew and release of leases that do not expire meanwhile; the caller is the owner.
+    """acquire, renew and release of leases that last for `ttl` seconds; the caller is the owner.
 
-    The answer is the token, 0 for a refusal; of release, whether it was not refused.
+    The answer is the token, 0 for a refusal; of release "released", "not held", or 0.
+
+    When an operation took effect is known to lie between its question and its answer, and not
+    before that of the operation before it.  So a lease ends at the earliest `ttl` after the first
+    of these moments, and at the latest `ttl` after the last; in between it may be held or free,
+    whatever explains the answer.  Whoever is stopped for a while only makes windows wider.
     """
 
-    start = Held(None, 0, 0)
+    start = Held(None, 0, 0, float("-inf"), Window(float("-inf"), float("-inf")))
+
+    def __init__(self, ttl: float) -> None:
+        self._ttl = ttl
 
     def step(self, state: Held, operation: Operation) -> Held | None:
-        verb, owner = operation.call
-        mine, free = state.owner == owner, state.owner is None
-        done = mine or (free and verb != "renew")
-        answer = operation.answer
-        if answer is not None and bool(answer) != done:
+        verb, owner, *_ = operation.call
+        state = state._replace(now=max(state.now, operation.invoked))
+        if state.now > operation.returned:
             return None
-        if not done:
-            return state
+        held, free = _if_held(state), _if_free(state, operation)
+        mine = held if held and held.owner == owner else None
+        others = held if held and held.owner != owner else None
+        if operation.answer is None:
+            return self._unheard(verb, owner, mine, free)
+        if verb == "acquire":
+            return self._acquire(mine, others, free, operation)
+        if verb == "renew":
+            return self._renew(mine, others, free, operation)
+        return {"released": mine and _ended(mine), "not held": free, 0: others}[operation.answer]
+
+    def _acquire(
+        self, mine: Held | None, others: Held | None, free: Held | None, operation: Operation
+    ) -> Held | None:
+        if not operation.answer:
+            return others
+        # A token that nobody was told is that of the last claim, or of one that was made just now.
+        if mine and mine.token in (None, operation.answer):
+            return self._granted(mine, operation)
+        return self._granted(free, operation) if free else None
+
+    def _renew(
+        self, mine: Held | None, others: Held | None, free: Held | None, operation: Operation
+    ) -> Held | None:
+        if operation.answer:
+            return self._granted(mine, operation) if mine else None
+        return others or free
+
+    def _granted(self, state: Held, operation: Operation) -> Held | None:
+        _, owner, *_ = operation.call
+        token = operation.answer
+        if not _seen(state.token if state.owner else None, state.floor, token):
+            return None
+        ends = Window(state.now + self._ttl, operation.returned + self._ttl)
+        return Held(owner, token, max(token, state.floor), state.now, ends)
+
+    def _unheard(self, verb: str, owner: str, mine: Held | None, free: Held | None) -> Held | None:
+        """It took effect, at any time; one that changed nothing need not be explained at all."""
         if verb == "release":
-            return Held(None, 0, state.floor)
-        token = None if free else state.token
-        if answer is None:
-            return Held(owner, token, state.floor)
-        if not _seen(token, state.floor, answer):
+            return mine and _ended(mine)
+        state = mine or (free if verb == "acquire" else None)
+        if state is None:
             return None
-        return Held(owner, answer, max(answer, state.floor))
+        token, floor = state.token if mine else None, state.floor
+        if mine and free and verb == "acquire" and token is not None:
+            token, floor = None, token - 1  # still the same, or another one
+        ends = Window(state.now + self._ttl, math.inf)
+        return Held(owner, token, floor, state.now, ends)
+
+
+def _if_held(state: Held) -> Held | None:
+    """As it is if nobody's time is over; None if that cannot be."""
+    is_held = state.owner is not None and state.ends.latest + CLOCK_SECONDS > state.now
+    return state if is_held else None
+
+
+def _if_free(state: Held, operation: Operation) -> Held | None:
+    """As it is if nobody holds the lease; None if that cannot be."""
+    if state.owner is None:
+        return state
+    now = max(state.now, state.ends.earliest - CLOCK_SECONDS)
+    return _ended(state)._replace(now=now) if now <= operation.returned else None
+
+
+def _ended(state: Held) -> Held:
+    return Held(None, 0, state.floor, state.now, Lease.start.ends)
 
 
 class Run:

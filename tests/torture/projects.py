@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,14 +155,24 @@ class Project:
 
 
 class DirectCall:
-    """A row that is written without the daemon."""
+    """A row that is written by a process of its own.
 
-    def __init__(self, project: Project, id_: str, env: dict[str, str]) -> None:
+    Without the daemon; or by another `client`, which uses the daemon for as long as that lives, and
+    then the file.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        id_: str,
+        env: dict[str, str],
+        client: Sequence[str | Path] = (sys.executable, "-m", "tests.torture.failing", "direct"),
+    ) -> None:
         params = {"key": DIRECT, "scope_id": id_}
         self._operation = project.ledger.add(Operation(id_, "state.set", params))
-        words = ["direct", "--timeout=30s", "state", "set", DIRECT, id_, '--value={"by": "hand"}']
+        words = ["--timeout=30s", "state", "set", DIRECT, id_, '--value={"by": "hand"}']
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.torture.failing", *words],
+            [*client, *words],
             cwd=project.directory,
             env={**env, "HOME": str(project.directory)},
             stdin=subprocess.DEVNULL,

@@ -1,16 +1,26 @@
 """What a reader of the log was shown, and whether that is what it was promised."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.torture.suite import Broken
 
 
 class Shown:
-    """`acked` are events that must be in the log, by their key; it grows meanwhile."""
+    """`acked` are events that must be in the log, by their key; it grows meanwhile.
 
-    def __init__(self, name: str, acked: dict[str, int]) -> None:
+    `confirm` is told of each event that is new to the reader, and of who that is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        acked: dict[str, int],
+        confirm: Callable[[int, str], None] = lambda _seq, _reader: None,
+    ) -> None:
         self.name = name
         self._acked = acked
+        self._confirm = confirm
         self.last = 0  # the greatest that it has seen
         self.first_time: list[tuple[int, str]] = []
         self.again = 0
@@ -20,6 +30,7 @@ class Shown:
         if seq <= self.last:
             self.again += 1
             return
+        self._confirm(seq, self.name)
         if missed := self._between(seq):
             raise Broken(f"{self.name} was shown {seq} after {self.last}, but not {missed[:9]}")
         self.last = seq

@@ -11,6 +11,7 @@ from tests.processes import PATIENCE, Daemon
 from tests.torture.clients import LossyDoor, Worker
 from tests.torture.interruptions import CALM_SECONDS, WAYS, interrupt
 from tests.torture.suite import Broken, Run
+from tests.torture.witness import Witness
 
 LOOK_SECONDS = 0.1  # how long a reader waits before it looks whether it is over
 PAUSE_SECONDS = 0.002  # of a writer: readers are to keep up
@@ -25,6 +26,7 @@ class Stage:
     daemon: Daemon
     door: LossyDoor
     worker: Worker
+    witness: Witness
     acked: dict[str, int] = field(default_factory=dict)  # events, by their key
     counted: int = 0  # the row of state, as it was last acknowledged
     written: threading.Event = field(default_factory=threading.Event)

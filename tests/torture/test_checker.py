@@ -1,5 +1,8 @@
 """The checker itself, on histories that are known to be good and known to be bad."""
 
+import heapq
+import random
+
 import pytest
 
 from tests.torture.checker import UNKNOWN, Model, Operation, Undecided, is_linearizable
@@ -74,13 +77,51 @@ GOOD = {
         [(0, 1, ("check",), True), (2, 3, ("check",), False), (10, 12, ("check",), True)],
     ),
     "a lease from hand to hand": (
-        Lease(),
+        Lease(3600),
         [(0, 1, ("acquire", "a"), 1), (2, 3, ("acquire", "b"), 0), (4, 5, ("renew", "a"), 1),
-         (6, 7, ("release", "a"), True), (8, 9, ("acquire", "b"), 2), (10, 11, ("release", "a"), False)],
+         (6, 7, ("release", "a"), "released"), (8, 9, ("acquire", "b"), 2), (10, 11, ("release", "a"), 0)],
     ),
     "a lease that was acquired unheard": (
-        Lease(),
+        Lease(3600),
         [(0, None, ("acquire", "a"), None), (2, 3, ("acquire", "b"), 0), (4, 5, ("renew", "a"), 3)],
+    ),
+    "a lease that ends, and is taken over": (
+        Lease(10),
+        [(0, 1, ("acquire", "a"), 1), (9, 9.5, ("acquire", "b"), 0), (10, 12, ("acquire", "b"), 2),
+         (13, 14, ("renew", "a"), 0), (15, 16, ("release", "a"), 0)],
+    ),
+    "a lease that may have ended, or not": (
+        Lease(10),
+        [(0, 8, ("acquire", "a"), 1), (12, 13, ("acquire", "b"), 0), (12, 13, ("renew", "a"), 1)],
+    ),
+    "a lease that may have ended, and had": (
+        Lease(10),
+        [(0, 8, ("acquire", "a"), 1), (12, 13, ("renew", "a"), 0), (12, 13, ("acquire", "b"), 2)],
+    ),
+    "a lease that ended is acquired anew by its holder": (
+        Lease(10),
+        [(0, 1, ("acquire", "a"), 1), (20, 21, ("acquire", "a"), 2), (22, 23, ("release", "a"), "released"),
+         (24, 25, ("release", "a"), "not held")],
+    ),
+    "a lease that was renewed in time, and unheard": (
+        Lease(10),
+        [(0, 1, ("acquire", "a"), 1), (5, None, ("renew", "a"), None), (14, 15, ("acquire", "b"), 0),
+         (30, 31, ("acquire", "b"), 2)],
+    ),
+    "a lease that was acquired unheard, in time or anew": (
+        Lease(10),
+        [(0, 1, ("acquire", "a"), 1), (5, None, ("acquire", "a"), None), (14, 15, ("acquire", "b"), 0),
+         (16, 17, ("renew", "a"), 1)],
+    ),
+    "a lease that was acquired unheard, after its end": (
+        Lease(10),
+        [(0, 1, ("acquire", "a"), 1), (5, None, ("acquire", "a"), None), (14, 15, ("acquire", "b"), 0),
+         (16, 17, ("renew", "a"), 2)],
+    ),
+    "a renewal whose holder was stopped for long": (
+        Lease(10),
+        [(0, 1, ("acquire", "a"), 1), (9, 40, ("renew", "a"), 1), (15, 16, ("acquire", "b"), 0),
+         (41, 42, ("acquire", "b"), 2)],
     ),
     "of two who advance, one does": (
         Run(9),
@@ -134,14 +175,46 @@ BAD = {
         Throttle(10), [(0, 1, ("check",), True), (12, 13, ("check",), False)],
     ),
     "two holders of a lease": (
-        Lease(), [(0, 1, ("acquire", "a"), 1), (2, 3, ("acquire", "b"), 2)],
+        Lease(3600), [(0, 1, ("acquire", "a"), 1), (2, 3, ("acquire", "b"), 2)],
     ),
     "a token that came again": (
-        Lease(),
-        [(0, 1, ("acquire", "a"), 1), (2, 3, ("release", "a"), True), (4, 5, ("acquire", "b"), 1)],
+        Lease(3600),
+        [(0, 1, ("acquire", "a"), 1), (2, 3, ("release", "a"), "released"), (4, 5, ("acquire", "b"), 1)],
     ),
     "a lease renewed by one who had lost it": (
-        Lease(), [(0, 1, ("acquire", "a"), 1), (2, 3, ("renew", "b"), 1)],
+        Lease(3600), [(0, 1, ("acquire", "a"), 1), (2, 3, ("renew", "b"), 1)],
+    ),
+    "a lease that was taken over before its end": (
+        Lease(10), [(0, 1, ("acquire", "a"), 1), (5, 9.9, ("acquire", "b"), 2)],
+    ),
+    "a lease that was taken over before the end of its renewal": (
+        Lease(10),
+        [(0, 1, ("acquire", "a"), 1), (5, 6, ("renew", "a"), 1), (12, 14, ("acquire", "b"), 2)],
+    ),
+    "a lease that lasts after its end": (
+        Lease(10), [(0, 1, ("acquire", "a"), 1), (12, 13, ("acquire", "b"), 0)],
+    ),
+    "a lease renewed after its end": (
+        Lease(10), [(0, 1, ("acquire", "a"), 1), (12, 13, ("renew", "a"), 1)],
+    ),
+    "a lease lost before its end": (
+        Lease(10), [(0, 1, ("acquire", "a"), 1), (5, 6, ("renew", "a"), 0)],
+    ),
+    "a lease that ended is acquired with its old token": (
+        Lease(10), [(0, 1, ("acquire", "a"), 1), (12, 13, ("acquire", "a"), 1)],
+    ),
+    "a lease taken over with the token of the holder before": (
+        Lease(10), [(0, 1, ("acquire", "a"), 1), (12, 13, ("acquire", "b"), 1)],
+    ),
+    "a release of what had ended": (
+        Lease(10), [(0, 1, ("acquire", "a"), 1), (12, 13, ("release", "a"), "released")],
+    ),
+    "a holder that is told that nobody holds it": (
+        Lease(10), [(0, 1, ("acquire", "a"), 1), (5, 6, ("release", "b"), "not held")],
+    ),
+    "taken over, though the last to ask had heard that it is held": (
+        Lease(10),
+        [(0, 8, ("acquire", "a"), 1), (12, 13, ("acquire", "b"), 2), (14, 15, ("renew", "a"), 1)],
     ),
     "two who advanced from one phase": (
         Run(9), [(0, 5, ("advance", 0), 1), (0, 5, ("advance", 0), 1)],
@@ -166,3 +239,63 @@ def test_a_search_that_takes_too_long_says_so() -> None:
 
     with pytest.raises(Undecided):
         is_linearizable(history(*rows, (1, 2, ("get",), 99)), Register(), steps=100)
+
+
+TTL_MS = 200
+OWNERS = ("a", "b", "c", "d", "e")
+
+
+class Simulated:
+    """A lease as it is, with a clock of whole milliseconds that is a little too fast."""
+
+    def __init__(self) -> None:
+        self.owner, self.token, self.ends, self.last = "", 0, 0, 0
+
+    def does(self, verb: str, owner: str, at: float) -> object:
+        now = int(at * 1000 * 1.0005)
+        is_held = self.ends > now
+        mine = is_held and self.owner == owner
+        if verb == "release":
+            self.ends = 0 if mine else self.ends
+            return "released" if mine else 0 if is_held else "not held"
+        if not mine and (is_held or verb == "renew"):
+            return 0
+        if not mine:
+            self.last += 1
+            self.token = self.last
+        self.owner, self.ends = owner, now + TTL_MS
+        return self.token
+
+
+def simulated(rng: random.Random) -> list[Operation]:
+    """What several did with it; some do not hear how it ended, and some of that happens late."""
+    lease, found = Simulated(), []
+    turns = [(rng.uniform(0, 0.1), number, owner, "", 0.0) for number, owner in enumerate(OWNERS)]
+    heapq.heapify(turns)
+    while turns and len(found) < 80:
+        at, number, owner, verb, invoked = heapq.heappop(turns)
+        if not verb:  # it asks
+            verb = rng.choice(["acquire", "acquire", "acquire", "renew", "release"])
+            acts = at + rng.choice([0.001, 0.02, 0.3]) * rng.random()
+            heapq.heappush(turns, (acts, number, owner, verb, at))
+            continue
+        returned = at + rng.choice([0.001, 0.02, 0.3]) * rng.random()
+        if verb.startswith("late "):
+            lease.does(verb.removeprefix("late "), owner, at)
+        elif rng.random() < 0.05:
+            late = at + rng.choice([0, 0.3, 10]) * rng.random()
+            found.append(Operation(owner, (verb, owner), None, invoked, UNKNOWN))
+            heapq.heappush(turns, (late, number + len(OWNERS), owner, f"late {verb}", invoked))
+            heapq.heappush(turns, (returned, number, owner, "", 0.0))
+        else:
+            answer = lease.does(verb, owner, at)
+            found.append(Operation(owner, (verb, owner), answer, invoked, returned))
+            heapq.heappush(turns, (returned, number, owner, "", 0.0))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_a_lease_does_as_it_should_is_accepted(seed: int) -> None:
+    operations = simulated(random.Random(seed))
+
+    assert is_linearizable(operations, Lease(TTL_MS / 1000))

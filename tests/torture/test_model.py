@@ -6,6 +6,8 @@ import pytest
 
 from tests.torture import model
 from tests.torture.code import broken
+from tests.torture.machines.discoveries import Discoveries
+from tests.torture.machines.dispatches import Dispatches
 from tests.torture.machines.leases import Leases
 from tests.torture.machines.log import Log
 from tests.torture.machines.machine import Machine
@@ -70,6 +72,58 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
         "icd/core/transitions.py",
         'is_blocked = verdict.tier == "hard" and verdict.result == "fail"',
         "is_blocked = False",
+    ),
+    "the last end of a dispatch wins": (
+        Dispatches,
+        "icd/core/dispatches.py",
+        "    is_first = not was.is_over\n",
+        "    is_first = True\n",
+    ),
+    "a dispatch that is over starts": (
+        Dispatches,
+        "icd/core/dispatches.py",
+        """    if was.is_over:
+        raise DispatchOver(f"dispatch {dispatch_id} is already {was.status}")
+    if was.status == "running":
+""",
+        """    if was.status == "running":
+""",
+    ),
+    "a look that is out of date overwrites what is known": (
+        Dispatches,
+        "icd/core/sightings.py",
+        "if was.is_over or seen.version != was.version:",
+        "if was.is_over:",
+    ),
+    "what did not end is pruned": (
+        Dispatches,
+        "icd/core/dispatches.py",
+        "WHERE created_ms <= ? AND status NOT IN ('spawned', 'running')\n",
+        "WHERE created_ms <= ? AND status NOT IN ('running')\n",
+    ),
+    "a discovery is promoted below the threshold": (
+        Discoveries,
+        "icd/core/reviews.py",
+        "AND (:force OR relevance * decay >= :product)",
+        "AND (:force OR relevance * decay >= :product / 2)",
+    ),
+    "what resembles a discovery is stored once more": (
+        Discoveries,
+        "icd/core/submissions.py",
+        "if given.embedding is not None and threshold > 0:",
+        "if given.embedding is not None and threshold > 1:",
+    ),
+    "a discovery that was dismissed is scored": (
+        Discoveries,
+        "icd/core/reviews.py",
+        "WHERE id = ? AND status NOT IN ('promoted', 'dismissed')\n",
+        "WHERE id = ? AND status NOT IN ('promoted')\n",
+    ),
+    "a discovery decays twice in a day": (
+        Discoveries,
+        "icd/core/reviews.py",
+        "abs(:now_ms - decayed_ms) >= :every_ms",
+        "abs(:now_ms - decayed_ms) >= 0 * :every_ms",
     ),
 }
 

@@ -1,13 +1,16 @@
 """The suite for a few seconds, and in code that was broken on purpose."""
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from tests.torture import watch
-from tests.torture.mutations import Change, broken_by
+from tests.torture.code import Change, broken_by
 from tests.torture.shown import Shown, in_order
 from tests.torture.suite import SHORT_SEED, Broken, Run
+from tests.torture.witness import Witness
 
 SECONDS = 3
 # A broken promise shows within a round or two; on a machine that does little at once, later.
@@ -31,6 +34,34 @@ MUTATIONS: dict[str, list[Change]] = {
             "self._position = news.seq\n",
             "self._position = news.seq + 1\n",
         )
+    ],
+    # The lock is kept as long as the transaction is open: nobody waits for anybody in a circle.
+    "an event is shown before it is committed": [
+        (
+            "icd/rpc/dispatch.py",
+            '                    break\n            self._conn.execute("COMMIT")\n',
+            "                    break\n",
+        ),
+        (
+            "icd/db/database.py",
+            "            self.lock.release()\n\n    def connection",
+            """            if self._conn is None or not self._conn.in_transaction:
+                self.lock.release()
+
+    def connection""",
+        ),
+        (
+            "icd/server/store.py",
+            "        self._waiting.hand_out(answers)\n",
+            """        self._waiting.hand_out(answers)
+        def commit():
+            if self.database._conn is not None and self.database._conn.in_transaction:
+                self.database._conn.execute("COMMIT")
+                self.database.lock.release()
+        await asyncio.sleep(0.05)
+        await self._hop(lane, commit)
+""",
+        ),
     ],
 }
 
@@ -94,3 +125,21 @@ def test_a_reader_that_missed_an_acknowledged_event_is_noticed_at_once() -> None
 def test_one_answer_that_goes_back_is_noticed(seqs: list[int]) -> None:
     with pytest.raises(Broken):
         in_order([{"seq": seq} for seq in seqs], "reader")
+
+
+def test_a_witness_confirms_what_is_committed_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "intercore.db"
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as conn:
+        conn.execute("PRAGMA journal_mode = WAL")
+        conn.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY)")
+        conn.execute("INSERT INTO events VALUES (1)")
+        conn.execute("BEGIN")
+        conn.execute("INSERT INTO events VALUES (2)")
+        witness = Witness(Run(tmp_path, 0, SHORT_SEED), file)
+        witness.confirm(1, "reader")
+
+        with pytest.raises(Broken, match="reader was shown event 2, and the last committed is 1"):
+            witness.confirm(2, "reader")
+
+        conn.execute("COMMIT")
+        witness.confirm(2, "reader")

@@ -5,11 +5,12 @@ Meanwhile readers follow (`readers.py`): a subscription (`events.watch`) that go
 event it has; `events tail --consumer -f`, whose process is killed at any time; `events tail
 --consumer` again and again, through a door that loses replies; a program that acknowledges by
 itself (`events.consume`), and forgets what it has not acknowledged; and those who watch the row,
-with `state.watch` and with `icctl state watch`.  The daemon is killed, stopped and reloaded.
+with `state.watch` and with `icctl state watch`.  The daemon is killed, stopped, paused and reloaded.
 
 At the end of each round the log is read without a daemon: every acknowledged event is in it, and
 each reader was shown all of it, for the first time in its order, and nothing that is not in it.
-While they follow, somebody who does not wait for any lock looks whether what is shown is committed.
+While they follow, somebody who does not wait for any lock (`witness.py`) looks whether each event
+that anybody is shown is committed.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from tests.torture.clients import LossyDoor, Worker
 from tests.torture.readers import Caller, Follower, Manual, RowFollower, RowStream, Stream
 from tests.torture.stage import Stage
 from tests.torture.suite import Broken, Run
+from tests.torture.witness import Witness
 
 ROUND_SECONDS = 2.0
 DIRECT = {"INTERCORE_MODE": "direct"}
@@ -52,7 +54,8 @@ def _stage(run: Run, stack: contextlib.ExitStack) -> Stage:
     stack.callback(door.close)
     worker = Worker("direct", run.code, daemon.socket, project, "direct")
     stack.callback(worker.close)
-    return Stage(run, project, daemon, door, worker)
+    witness = Witness(run, project / ".clavain" / "intercore.db")
+    return Stage(run, project, daemon, door, worker, witness)
 
 
 class _Scene:
