@@ -344,19 +344,18 @@ _intercore_mtime() {
 
 # --- the rest ---
 
-# What few hooks use is kept as text until it is used: bash reads a text eight times faster than it
-# parses the same lines.  It is part of this shell's memory, so it is of no importance what becomes
-# of the file in the meantime.  `intercore_run_phase` is `phase` in the text of `run`, and so on.
+# What few hooks use is text until it is used: bash reads a text several times faster than it parses
+# the same lines.  It is in the memory of the shell, whatever becomes of this file; see docs/adr/0015.
 
-_intercore_known= # the texts that have been parsed
+_intercore_known= # texts that have been parsed; none of this version when this is sourced
 
-# _intercore_late TEXT NAME ARGUMENT...: run a function of a text.
+# _intercore_late TEXT NAME ARGUMENT...: run _intercore_TEXT_NAME, which is in a text.
 _intercore_late() {
     local _intercore_function=_intercore_$1_$2
-    # Other functions of the same shell may have been inherited without these, or read from another version.
+    # A shell that was handed the variables under `set -a` need not have been handed the functions.
     if [[ ${_intercore_known-} != *" $1 "* ]] || ! declare -F "$_intercore_function" >/dev/null; then
         if ! "_intercore_read_$1"; then
-            printf '%s\n' "intercore: the shell cannot read its own text; are there too many open files, or is the disk full?" >&2
+            printf '%s\n' "intercore: bash cannot read a here-document; are there too many open files, or is the disk full?" >&2
             return 2
         fi
         _intercore_known+=" $1 "
@@ -738,13 +737,14 @@ _intercore_read_legacy() {
 _intercore_legacy_remove() {
     local _intercore_file
     [[ $1 == "$_intercore_unavailable" && -n $2 ]] || return 0
-    while IFS= read -r _intercore_file; do
+    # compgen: whatever the caller's options say about globs.
+    compgen -G "$2" | while IFS= read -r _intercore_file; do
         if [[ -d $_intercore_file && ! -L $_intercore_file ]]; then
             command rmdir -- "$_intercore_file" 2>/dev/null || continue
         else
             command rm -f -- "$_intercore_file" 2>/dev/null || continue
         fi
-    done < <(compgen -G "$2") # whatever the caller's options say about globs
+    done || return 0
 }
 
 # Remove legacy guards that are over an hour old.
@@ -969,7 +969,9 @@ _intercore_here_lock() {
     _intercore_uptime
     deadline=$(( uptime + ms ))
     _intercore_own_all make "$name" || return 2
-    exec {nap}<> <(:) # a pipe that says nothing: to wait for it takes no process, as sleep would
+    # A pipe that says nothing: to wait for it takes no process, as sleep would.  In quotes, because a
+    # bash before 5.1 in POSIX mode could not parse it, and so nothing of this text.
+    eval 'exec {nap}<> <(:)'
     while :; do
         if [[ ! -e $lock && ! -L $lock ]]; then
             printf -v now '%(%s)T' -1
@@ -1020,12 +1022,12 @@ _intercore_here_clean() {
     local ms older path
     _intercore_milliseconds "$1" && _intercore_here_begin any any && _intercore_own_all look || return
     older=$ms
-    while IFS= read -r -d '' path; do
+    command find "$base" -mindepth 2 -maxdepth 2 -print0 2>/dev/null | while IFS= read -r -d '' path; do
         name=${path%/*} name=${name##*/}
         [[ $name != .work ]] && _intercore_own "$base/$name" look && # what lies there is no lock
             _intercore_look "$path" && _intercore_is_forsaken &&
             _intercore_gone 2 "$path" "$name" _intercore_is_forsaken
-    done < <(command find "$base" -mindepth 2 -maxdepth 2 -print0 2>/dev/null)
+    done
 }
 TEXT
 }
