@@ -137,7 +137,7 @@ def test_another_version_that_is_sourced_later_brings_its_own_texts(place: Place
 def test_the_first_use_leaves_stdin_descriptors_options_and_parameters_alone(place: Place) -> None:
     script = f"""
     source {LIBRARY}; set -- one two; trap 'true' RETURN
-    state() {{ set +o; shopt; trap; echo "$*"; set -- /proc/$$/fd/*; echo $#; }}
+    state() {{ set +o; shopt; trap; echo "$*"; set -- /proc/$BASHPID/fd/*; echo $#; }}
     state "$@" >before; read -r first; {CALL} >/dev/null; read -r second; state "$@" >after
     echo "$first $second"
     """
