@@ -253,7 +253,7 @@ intercore_state_incr() {
 # intercore_state_delete_all KEY [GLOB]
 # Deletes the rows of all scopes; unavailable: removes the legacy files.  0 always.
 intercore_state_delete_all() {
-    _intercore_call . state delete --all -- "${1-}" || _intercore_remove "$?" "${2-}"
+    _intercore_call . state delete --all -- "${1-}" || _intercore_late legacy remove "$?" "${2-}"
 }
 
 # --- sentinels: throttle guards ---
@@ -282,7 +282,7 @@ intercore_sentinel_check_or_legacy() {
     local _intercore_status=0
     _intercore_call . sentinel check --interval="${3-}" -- "${1-}" "${2-}" || _intercore_status=$?
     [[ $_intercore_status == "$_intercore_unavailable" ]] || return "$_intercore_status"
-    _intercore_claim_file "${4-}" "${3-}"
+    _intercore_late legacy claim "${4-}" "${3-}"
 }
 
 # intercore_check_or_die NAME SCOPE INTERVAL [FILE]
@@ -302,13 +302,13 @@ intercore_check_or_die() {
 # intercore_sentinel_reset_or_legacy NAME SCOPE [GLOB]
 # Lets a guard fire again; unavailable: removes the legacy files.  0 always.
 intercore_sentinel_reset_or_legacy() {
-    _intercore_call . sentinel reset -- "${1-}" "${2-}" || _intercore_remove "$?" "${3-}"
+    _intercore_call . sentinel reset -- "${1-}" "${2-}" || _intercore_late legacy remove "$?" "${3-}"
 }
 
 # intercore_sentinel_reset_all NAME [GLOB]
 # The same for all scopes.  0 always.
 intercore_sentinel_reset_all() {
-    _intercore_call . sentinel reset --all -- "${1-}" || _intercore_remove "$?" "${2-}"
+    _intercore_call . sentinel reset --all -- "${1-}" || _intercore_late legacy remove "$?" "${2-}"
 }
 
 # intercore_cleanup_stale
@@ -318,291 +318,7 @@ intercore_cleanup_stale() {
     local _intercore_status=0
     _intercore_call . sentinel prune --older-than=1h --keep-live || _intercore_status=$?
     [[ $_intercore_status == "$_intercore_unavailable" ]] || return 0
-    command find "${INTERCORE_LEGACY_DIR:-/tmp}" -maxdepth 1 -user "$EUID" -mmin +60 \
-        \( -name 'clavain-stop-*' -o -name 'clavain-drift-last-*' -o -name 'clavain-compound-last-*' \) \
-        -delete 2>/dev/null || return 0
-}
-
-# --- events ---
-
-# intercore_events_tail RUN [ARGUMENT...], intercore_events_tail_all [ARGUMENT...]
-# Prints the events of a run, or all, as `icctl events tail` does.  0 also if unavailable; 2 could not
-# tell.  Not through a helper: whose cursor moves must know that the lines have been written.
-intercore_events_tail() { _intercore_events tail ${1+"$@"}; }
-intercore_events_tail_all() { _intercore_events tail --all ${1+"$@"}; }
-
-# intercore_events_cursor_get [-v VAR] CONSUMER
-# Prints where a consumer is, as JSON; nothing if it has no cursor, or unavailable: 0.  2 could not
-# tell.
-intercore_events_cursor_get() {
-    local _intercore_to=- _intercore_status=0
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_call "$_intercore_to" events cursor get -- "${1-}" || _intercore_status=$?
-    [[ $_intercore_status != 1 ]] || return 0
-    _intercore_default 0 "$_intercore_status"
-}
-
-# intercore_events_cursor_set CONSUMER PHASE DISPATCH
-# Says that a consumer has seen the events up to these ids.  0 done, or unavailable; 2 not done.
-intercore_events_cursor_set() {
-    local _intercore_status=0
-    _intercore_call . events cursor set "--phase=${2-}" "--dispatch=${3-}" -- "${1-}" ||
-        _intercore_status=$?
-    _intercore_default 0 "$_intercore_status"
-}
-
-# intercore_events_cursor_reset CONSUMER
-# Forgets where a consumer was; prints reset or not found.  0 done, or unavailable; 2 not done.
-intercore_events_cursor_reset() {
-    local _intercore_status=0
-    _intercore_call - events cursor reset -- "${1-}" || _intercore_status=$?
-    _intercore_default 0 "$_intercore_status"
-}
-
-# --- locks: these need no database; without a program, the shell does what icctl would do ---
-
-# intercore_lock NAME SCOPE [TIMEOUT]
-# Takes a lock for this shell, waiting for TIMEOUT, 1s if it is left out.  0 it is held now, until
-# intercore_unlock or the end of the shell; 1 somebody else holds it, who is named on stderr; 2 could
-# not tell; 3 a mistake in the arguments.
-intercore_lock() {
-    local _intercore_status=127
-    # A subshell may outlive the shell, and nobody can hold a lock for that.
-    [[ $BASHPID == "$$" ]] || (_intercore_locks "${1-}" "${2-}") || return
-    if _intercore_find; then
-        _intercore_status=0
-        (_intercore_become --if-database lock acquire "--timeout=${3:-1s}" \
-            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}") >/dev/null || _intercore_status=$?
-    fi
-    case $_intercore_status in
-        126 | 127) (_intercore_lock_here "${1-}" "${2-}" "${3:-1s}") ;; # no program, or a broken one
-        [0-3]) return "$_intercore_status" ;;
-        *)
-            printf '%s\n' "intercore: $_intercore_program ended with status $_intercore_status; the lock may be held by now" >&2
-            return 2 ;;
-    esac
-}
-
-# intercore_unlock NAME SCOPE
-# Gives a lock of this shell back.  0 always; a line on stderr if it could not.
-intercore_unlock() {
-    local _intercore_status=127 _intercore_err=''
-    if _intercore_find; then
-        _intercore_status=0
-        _intercore_err=$(_intercore_become --if-database lock release \
-            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}" 2>&1 >/dev/null) ||
-            _intercore_status=$?
-    fi
-    case $_intercore_status in
-        0 | 1) ;; # not held, or by somebody else by now
-        2 | 3) printf '%s\n' "$_intercore_err" >&2 ;;
-        *) (_intercore_unlock_here "${1-}" "${2-}") || return 0 ;;
-    esac
-}
-
-# intercore_lock_clean [OLDER_THAN]
-# Removes locks whose owner is dead, taken 5s ago or OLDER_THAN; there is no need to, for whoever asks
-# for one gets it.  0 always; a line on stderr if it could not.
-intercore_lock_clean() {
-    local _intercore_status=127
-    if _intercore_find; then
-        _intercore_status=0
-        (_intercore_become --if-database lock clean "--older-than=${1:-5s}") >/dev/null || _intercore_status=$?
-    fi
-    (( _intercore_status > 3 )) || return 0
-    (_intercore_clean_here "${1:-5s}") || return 0
-}
-
-# --- leases: claims of work that outlive processes ---
-
-# intercore_lease_acquire [-v VAR] NAME SCOPE TTL [OWNER]
-# Claims work and prints the fencing token.  0 it is yours now, or still; 1 somebody else has it, and
-# is named on stderr, or unavailable: then nobody can have it; 2 could not tell.  Without OWNER, the
-# session is it, CLAUDE_SESSION_ID; without that, 3.
-intercore_lease_acquire() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 lease acquire "--ttl=${3-}" ${4:+"--owner=$4"} -- "${1-}" "${2-}"
-}
-
-# intercore_lease_renew NAME SCOPE [TTL] [OWNER] [TOKEN]
-# Moves the deadline of a claim.  0 still yours; 1 it is lost, or unavailable; 2 could not tell.
-intercore_lease_renew() {
-    local _intercore_to=.
-    _intercore_answer 1 lease renew ${3:+"--ttl=$3"} ${4:+"--owner=$4"} ${5:+"--token=$5"} \
-        -- "${1-}" "${2-}"
-}
-
-# intercore_lease_release NAME SCOPE [OWNER] [TOKEN]
-# Gives a claim up.  0 done, or nobody had it, or unavailable; 1 somebody else has it; 2 not done.
-intercore_lease_release() {
-    local _intercore_to=.
-    _intercore_answer 0 lease release ${3:+"--owner=$3"} ${4:+"--token=$4"} -- "${1-}" "${2-}"
-}
-
-# intercore_lease_list [-v VAR] [NAME] [SCOPE]
-# Prints a line for each claim: name, scope, owner, token and unix time of the deadline, separated by
-# tabs; nothing if there is none, or unavailable: 0.  2 could not tell.
-intercore_lease_list() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 0 lease list -- ${1+"$@"}
-}
-
-# --- runs: what agents work on ---
-
-# intercore_run_create [-v VAR] ARGUMENT..., and so on
-# Take the arguments of `icctl run create` and so on, and print what that prints.  1 an expected no,
-# or unavailable; 2 could not tell.
-intercore_run_create() { _intercore_pass 2 run create ${1+"$@"}; }
-intercore_run_list() { _intercore_pass 2 run list ${1+"$@"}; }
-intercore_run_status() { _intercore_pass 2 run status ${1+"$@"}; }
-intercore_run_snapshot() { _intercore_pass 2 run snapshot ${1+"$@"}; }
-intercore_run_agent_list() { _intercore_pass 3 run agent list ${1+"$@"}; }
-intercore_run_agent_update() { _intercore_pass 3 run agent update ${1+"$@"}; }
-
-# intercore_run_current [-v VAR] [PROJECT]
-# Prints the run that is under way in a project, or here.  1 there is none, or unavailable.
-intercore_run_current() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run current ${1:+"--project=$1"}
-}
-
-# intercore_run_phase [-v VAR] RUN
-# Prints the phase that a run is in.  1 there is no such run, or unavailable.
-intercore_run_phase() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run phase -- "${1-}"
-}
-
-# intercore_run_advance [-v VAR] RUN [PRIORITY] [IF_PHASE]
-# Goes on to the next phase, if it is in IF_PHASE; prints what happened, as JSON.  0 advanced;
-# 1 blocked, paused, over, in another phase, no such run, or unavailable; 2 could not tell.
-intercore_run_advance() {
-    local _intercore_to=- _intercore_alone=yes # whoever advances starts the agents
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run advance --json ${2:+"--priority=$2"} ${3:+"--if-phase=$3"} -- "${1-}"
-}
-
-# intercore_run_skip RUN PHASE REASON [ACTOR]
-# Passes over a phase ahead.  0 noted; 1 not ahead, no such run, or unavailable.
-intercore_run_skip() {
-    local _intercore_to=-
-    _intercore_answer 1 run skip "--reason=${3-}" ${4:+"--actor=$4"} -- "${1-}" "${2-}"
-}
-
-# intercore_run_agent_add [-v VAR] RUN TYPE [NAME] [DISPATCH]
-# Notes that an agent works on a run, and prints its id.  1 no such run, or unavailable.
-intercore_run_agent_add() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run agent add ${2:+"--type=$2"} ${3:+"--name=$3"} ${4:+"--dispatch-id=$4"} \
-        -- "${1-}"
-}
-
-# intercore_run_artifact_add [-v VAR] RUN PHASE FILE [TYPE]
-# Notes what a run has produced, and prints the artifact's id.  1 no such run, or unavailable.
-intercore_run_artifact_add() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run artifact add "--phase=${2-}" "--path=${3-}" ${4:+"--type=$4"} -- "${1-}"
-}
-
-# intercore_run_tokens [-v VAR] RUN, intercore_run_budget [-v VAR] RUN
-# Print what a run has used, and its budget, as JSON.  1 the budget is used up, or unavailable.
-intercore_run_tokens() { _intercore_pass 3 run tokens --json ${1+"$@"}; }
-intercore_run_budget() { _intercore_pass 3 run budget --json ${1+"$@"}; }
-
-# intercore_run_rollback [-v VAR] RUN PHASE [REASON], intercore_run_rollback_dry [-v VAR] RUN PHASE
-# Goes back to an earlier phase, or only tells what that would do; prints it as JSON.  1 that is not
-# behind, no such run, or unavailable.
-intercore_run_rollback() {
-    local _intercore_to=- _intercore_alone=unlimited # and then ends processes, which takes its time
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run rollback "--to-phase=${2-}" ${3:+"--reason=$3"} -- "${1-}"
-}
-intercore_run_rollback_dry() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run rollback --dry-run "--to-phase=${2-}" -- "${1-}"
-}
-
-# intercore_run_code_rollback [-v VAR] RUN [PHASE]
-# Prints which files belong to the phases of a run, or to one of them, as JSON.  1 no such run, or
-# unavailable.
-intercore_run_code_rollback() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run rollback --layer=code ${2:+"--phase=$2"} -- "${1-}"
-}
-
-# --- gates: may a run go on? ---
-
-# intercore_gate_check RUN [PRIORITY]
-# 0 yes, or unavailable; 1 no, over, or no such run; 2 could not tell.
-intercore_gate_check() {
-    local _intercore_to=.
-    _intercore_answer 0 gate check ${2:+"--priority=$2"} -- "${1-}"
-}
-
-# intercore_gate_override RUN REASON
-# Goes on though a gate is closed, and prints from where to where.  0 done, or unavailable; 1 over, or
-# no such run; 2 not done.
-intercore_gate_override() {
-    local _intercore_to=-
-    _intercore_answer 0 gate override "--reason=${2-}" -- "${1-}"
-}
-
-# --- dispatches: agents and their processes ---
-
-# intercore_dispatch_spawn [-v VAR] TYPE PROJECT PROMPT_FILE [OUTPUT] [NAME]
-# Starts an agent and prints the dispatch's id.  1 unavailable; 2 not started.
-intercore_dispatch_spawn() {
-    local _intercore_to=- _intercore_alone=unlimited # a --timeout would be the agent's
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 dispatch spawn "--type=${1:-codex}" ${2:+"--project=$2"} \
-        "--prompt-file=${3-}" ${4:+"--output=$4"} "--name=${5:-codex}"
-}
-
-# intercore_dispatch_status [-v VAR] ID
-# Prints a dispatch as JSON.  1 there is none, or unavailable.
-intercore_dispatch_status() { _intercore_pass 3 dispatch status --json ${1+"$@"}; }
-
-# intercore_dispatch_wait ID [TIMEOUT]
-# Blocks until a dispatch has ended, for ever if no TIMEOUT is given.  0 completed or cancelled;
-# 1 failed, time is up, no such dispatch, or unavailable; 2 could not tell.
-intercore_dispatch_wait() {
-    local _intercore_to=. _intercore_alone=unlimited
-    _intercore_answer 1 dispatch wait ${2:+"--timeout=$2"} -- "${1-}"
-}
-
-# intercore_dispatch_list_active [-v VAR]
-# Prints a line for each that has not ended: id, status, type and name, separated by tabs; nothing if
-# there is none, or unavailable: 0.  2 could not tell.
-intercore_dispatch_list_active() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 0 dispatch list --active
-}
-
-# intercore_dispatch_kill ID
-# Ends an agent with all it has started.  0 always; a line on stderr if it could not tell.
-intercore_dispatch_kill() {
-    local _intercore_alone=unlimited _intercore_err='' _intercore_status=0
-    _intercore_err=$(_intercore_call . dispatch kill -- "${1-}" 2>&1) || _intercore_status=$?
-    case $_intercore_status in
-        0 | 1 | "$_intercore_unavailable") ;; # one that is over, or never was, is not there either
-        *) printf '%s\n' "$_intercore_err" >&2 ;;
-    esac
-}
-
-# intercore_dispatch_tokens ID IN OUT [CACHE]
-# Says what a dispatch has used.  0 noted; 1 there is none, or unavailable; 2 not noted.
-intercore_dispatch_tokens() {
-    local _intercore_to=-
-    _intercore_answer 1 dispatch tokens ${2:+"--in=$2"} ${3:+"--out=$3"} ${4:+"--cache=$4"} -- "${1-}"
+    _intercore_late legacy clean
 }
 
 # --- what the functions share ---
@@ -622,38 +338,425 @@ _intercore_answer() {
     _intercore_default "$_intercore_otherwise" "$_intercore_status"
 }
 
-_intercore_events() {
+_intercore_mtime() {
+    command stat -c %Y -- "$1" 2>/dev/null
+}
+
+# --- the rest ---
+
+# What few hooks use is text until it is used: bash reads a text several times faster than it parses
+# the same lines.  It is in the memory of the shell, whatever becomes of this file; see docs/adr/0015.
+
+_intercore_known= # texts that have been parsed; none of this version when this is sourced
+
+# _intercore_late TEXT NAME ARGUMENT...: run _intercore_TEXT_NAME, which is in a text.
+_intercore_late() {
+    local _intercore_function=_intercore_$1_$2
+    # A shell that was handed the variables under `set -a` need not have been handed the functions.
+    if [[ ${_intercore_known-} != *" $1 "* ]] || ! declare -F "$_intercore_function" >/dev/null; then
+        if ! "_intercore_read_$1"; then
+            printf '%s\n' "intercore: bash cannot read a here-document; are there too many open files, or is the disk full?" >&2
+            return 2
+        fi
+        _intercore_known+=" $1 "
+    fi
+    shift 2
+    "$_intercore_function" "$@"
+}
+
+# --- events ---
+
+intercore_events_tail() { _intercore_late events tail "$@"; }
+intercore_events_tail_all() { _intercore_late events tail_all "$@"; }
+intercore_events_cursor_get() { _intercore_late events cursor_get "$@"; }
+intercore_events_cursor_set() { _intercore_late events cursor_set "$@"; }
+intercore_events_cursor_reset() { _intercore_late events cursor_reset "$@"; }
+
+_intercore_read_events() {
+    command source /dev/stdin 2>/dev/null <<'TEXT'
+# intercore_events_tail RUN [ARGUMENT...], intercore_events_tail_all [ARGUMENT...]
+# Prints the events of a run, or all, as `icctl events tail` does.  0 also if unavailable; 2 could not
+# tell.  Not through a helper: whose cursor moves must know that the lines have been written.
+_intercore_events_tail() { _intercore_events_print tail ${1+"$@"}; }
+_intercore_events_tail_all() { _intercore_events_print tail --all ${1+"$@"}; }
+
+# intercore_events_cursor_get [-v VAR] CONSUMER
+# Prints where a consumer is, as JSON; nothing if it has no cursor, or unavailable: 0.  2 could not
+# tell.
+_intercore_events_cursor_get() {
+    local _intercore_to=- _intercore_status=0
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_call "$_intercore_to" events cursor get -- "${1-}" || _intercore_status=$?
+    [[ $_intercore_status != 1 ]] || return 0
+    _intercore_default 0 "$_intercore_status"
+}
+
+# intercore_events_cursor_set CONSUMER PHASE DISPATCH
+# Says that a consumer has seen the events up to these ids.  0 done, or unavailable; 2 not done.
+_intercore_events_cursor_set() {
+    local _intercore_status=0
+    _intercore_call . events cursor set "--phase=${2-}" "--dispatch=${3-}" -- "${1-}" ||
+        _intercore_status=$?
+    _intercore_default 0 "$_intercore_status"
+}
+
+# intercore_events_cursor_reset CONSUMER
+# Forgets where a consumer was; prints reset or not found.  0 done, or unavailable; 2 not done.
+_intercore_events_cursor_reset() {
+    local _intercore_status=0
+    _intercore_call - events cursor reset -- "${1-}" || _intercore_status=$?
+    _intercore_default 0 "$_intercore_status"
+}
+
+_intercore_events_print() {
     local _intercore_status=0
     _intercore_find || return 0
     (_intercore_become --if-database "--timeout=$INTERCORE_TIMEOUT" events "$@") ||
         _intercore_status=$?
     _intercore_default 0 "$_intercore_status"
 }
+TEXT
+}
 
-# _intercore_pass COUNT WORD... [-v VAR] ARGUMENT...: COUNT words of a command, then the caller's.
-_intercore_pass() {
+# --- locks: these need no database; without a program, the shell does what icctl would do ---
+
+intercore_lock() { _intercore_late lock take "$@"; }
+intercore_unlock() { _intercore_late lock release "$@"; }
+intercore_lock_clean() { _intercore_late lock clean "$@"; }
+
+_intercore_read_lock() {
+    command source /dev/stdin 2>/dev/null <<'TEXT'
+# intercore_lock NAME SCOPE [TIMEOUT]
+# Takes a lock for this shell, waiting for TIMEOUT, 1s if it is left out.  0 it is held now, until
+# intercore_unlock or the end of the shell; 1 somebody else holds it, who is named on stderr; 2 could
+# not tell; 3 a mistake in the arguments.
+_intercore_lock_take() {
+    local _intercore_status=127
+    # A subshell may outlive the shell, and nobody can hold a lock for that.
+    [[ $BASHPID == "$$" ]] || (_intercore_late here begin "${1-}" "${2-}") || return
+    if _intercore_find; then
+        _intercore_status=0
+        (_intercore_become --if-database lock acquire "--timeout=${3:-1s}" \
+            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}") >/dev/null || _intercore_status=$?
+    fi
+    case $_intercore_status in
+        126 | 127) (_intercore_late here lock "${1-}" "${2-}" "${3:-1s}") ;; # no program, or a broken one
+        [0-3]) return "$_intercore_status" ;;
+        *)
+            printf '%s\n' "intercore: $_intercore_program ended with status $_intercore_status; the lock may be held by now" >&2
+            return 2 ;;
+    esac
+}
+
+# intercore_unlock NAME SCOPE
+# Gives a lock of this shell back.  0 always; a line on stderr if it could not.
+_intercore_lock_release() {
+    local _intercore_status=127 _intercore_err=''
+    if _intercore_find; then
+        _intercore_status=0
+        _intercore_err=$(_intercore_become --if-database lock release \
+            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}" 2>&1 >/dev/null) ||
+            _intercore_status=$?
+    fi
+    case $_intercore_status in
+        0 | 1) ;; # not held, or by somebody else by now
+        2 | 3) printf '%s\n' "$_intercore_err" >&2 ;;
+        *) (_intercore_late here unlock "${1-}" "${2-}") || return 0 ;;
+    esac
+}
+
+# intercore_lock_clean [OLDER_THAN]
+# Removes locks whose owner is dead, taken 5s ago or OLDER_THAN; there is no need to, for whoever asks
+# for one gets it.  0 always; a line on stderr if it could not.
+_intercore_lock_clean() {
+    local _intercore_status=127
+    if _intercore_find; then
+        _intercore_status=0
+        (_intercore_become --if-database lock clean "--older-than=${1:-5s}") >/dev/null || _intercore_status=$?
+    fi
+    (( _intercore_status > 3 )) || return 0
+    (_intercore_late here clean "${1:-5s}") || return 0
+}
+
+# As `hostname -s`; $HOSTNAME may have come from elsewhere with the environment.
+_intercore_host() {
+    local _intercore_line=''
+    IFS= read -r _intercore_line 2>/dev/null </proc/sys/kernel/hostname
+    printf '%s' "${_intercore_line%%.*}"
+}
+TEXT
+}
+
+# --- leases: claims of work that outlive processes ---
+
+intercore_lease_acquire() { _intercore_late lease acquire "$@"; }
+intercore_lease_renew() { _intercore_late lease renew "$@"; }
+intercore_lease_release() { _intercore_late lease release "$@"; }
+intercore_lease_list() { _intercore_late lease list "$@"; }
+
+_intercore_read_lease() {
+    command source /dev/stdin 2>/dev/null <<'TEXT'
+# intercore_lease_acquire [-v VAR] NAME SCOPE TTL [OWNER]
+# Claims work and prints the fencing token.  0 it is yours now, or still; 1 somebody else has it, and
+# is named on stderr, or unavailable: then nobody can have it; 2 could not tell.  Without OWNER, the
+# session is it, CLAUDE_SESSION_ID; without that, 3.
+_intercore_lease_acquire() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 lease acquire "--ttl=${3-}" ${4:+"--owner=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_lease_renew NAME SCOPE [TTL] [OWNER] [TOKEN]
+# Moves the deadline of a claim.  0 still yours; 1 it is lost, or unavailable; 2 could not tell.
+_intercore_lease_renew() {
+    local _intercore_to=.
+    _intercore_answer 1 lease renew ${3:+"--ttl=$3"} ${4:+"--owner=$4"} ${5:+"--token=$5"} \
+        -- "${1-}" "${2-}"
+}
+
+# intercore_lease_release NAME SCOPE [OWNER] [TOKEN]
+# Gives a claim up.  0 done, or nobody had it, or unavailable; 1 somebody else has it; 2 not done.
+_intercore_lease_release() {
+    local _intercore_to=.
+    _intercore_answer 0 lease release ${3:+"--owner=$3"} ${4:+"--token=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_lease_list [-v VAR] [NAME] [SCOPE]
+# Prints a line for each claim: name, scope, owner, token and unix time of the deadline, separated by
+# tabs; nothing if there is none, or unavailable: 0.  2 could not tell.
+_intercore_lease_list() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 lease list -- ${1+"$@"}
+}
+TEXT
+}
+
+# --- runs: what agents work on ---
+
+intercore_run_create() { _intercore_late run pass 2 run create "$@"; }
+intercore_run_list() { _intercore_late run pass 2 run list "$@"; }
+intercore_run_status() { _intercore_late run pass 2 run status "$@"; }
+intercore_run_snapshot() { _intercore_late run pass 2 run snapshot "$@"; }
+intercore_run_agent_list() { _intercore_late run pass 3 run agent list "$@"; }
+intercore_run_agent_update() { _intercore_late run pass 3 run agent update "$@"; }
+intercore_run_current() { _intercore_late run current "$@"; }
+intercore_run_phase() { _intercore_late run phase "$@"; }
+intercore_run_advance() { _intercore_late run advance "$@"; }
+intercore_run_skip() { _intercore_late run skip "$@"; }
+intercore_run_agent_add() { _intercore_late run agent_add "$@"; }
+intercore_run_artifact_add() { _intercore_late run artifact_add "$@"; }
+intercore_run_tokens() { _intercore_late run pass 3 run tokens --json "$@"; }
+intercore_run_budget() { _intercore_late run pass 3 run budget --json "$@"; }
+intercore_run_rollback() { _intercore_late run rollback "$@"; }
+intercore_run_rollback_dry() { _intercore_late run rollback_dry "$@"; }
+intercore_run_code_rollback() { _intercore_late run code_rollback "$@"; }
+
+_intercore_read_run() {
+    command source /dev/stdin 2>/dev/null <<'TEXT'
+# intercore_run_create [-v VAR] ARGUMENT..., and so on
+# Take the arguments of `icctl run create` and so on, and print what that prints; intercore_run_tokens
+# and intercore_run_budget print JSON.  1 an expected no, such as a budget that is used up, or
+# unavailable; 2 could not tell.
+# _intercore_run_pass COUNT WORD... [-v VAR] ARGUMENT...: COUNT words of a command, then the caller's.
+_intercore_run_pass() {
     local _intercore_to=- _intercore_words=("${@:2:$1}")
     shift "$(( $1 + 1 ))"
     if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
     _intercore_answer 1 "${_intercore_words[@]}" ${1+"$@"}
 }
 
-# _intercore_remove STATUS GLOB: remove legacy guards and files, if there is nothing else.
-_intercore_remove() {
+# intercore_run_current [-v VAR] [PROJECT]
+# Prints the run that is under way in a project, or here.  1 there is none, or unavailable.
+_intercore_run_current() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run current ${1:+"--project=$1"}
+}
+
+# intercore_run_phase [-v VAR] RUN
+# Prints the phase that a run is in.  1 there is no such run, or unavailable.
+_intercore_run_phase() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run phase -- "${1-}"
+}
+
+# intercore_run_advance [-v VAR] RUN [PRIORITY] [IF_PHASE]
+# Goes on to the next phase, if it is in IF_PHASE; prints what happened, as JSON.  0 advanced;
+# 1 blocked, paused, over, in another phase, no such run, or unavailable; 2 could not tell.
+_intercore_run_advance() {
+    local _intercore_to=- _intercore_alone=yes # whoever advances starts the agents
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run advance --json ${2:+"--priority=$2"} ${3:+"--if-phase=$3"} -- "${1-}"
+}
+
+# intercore_run_skip RUN PHASE REASON [ACTOR]
+# Passes over a phase ahead.  0 noted; 1 not ahead, no such run, or unavailable.
+_intercore_run_skip() {
+    local _intercore_to=-
+    _intercore_answer 1 run skip "--reason=${3-}" ${4:+"--actor=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_run_agent_add [-v VAR] RUN TYPE [NAME] [DISPATCH]
+# Notes that an agent works on a run, and prints its id.  1 no such run, or unavailable.
+_intercore_run_agent_add() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run agent add ${2:+"--type=$2"} ${3:+"--name=$3"} ${4:+"--dispatch-id=$4"} \
+        -- "${1-}"
+}
+
+# intercore_run_artifact_add [-v VAR] RUN PHASE FILE [TYPE]
+# Notes what a run has produced, and prints the artifact's id.  1 no such run, or unavailable.
+_intercore_run_artifact_add() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run artifact add "--phase=${2-}" "--path=${3-}" ${4:+"--type=$4"} -- "${1-}"
+}
+
+# intercore_run_rollback [-v VAR] RUN PHASE [REASON], intercore_run_rollback_dry [-v VAR] RUN PHASE
+# Goes back to an earlier phase, or only tells what that would do; prints it as JSON.  1 that is not
+# behind, no such run, or unavailable.
+_intercore_run_rollback() {
+    local _intercore_to=- _intercore_alone=unlimited # and then ends processes, which takes its time
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback "--to-phase=${2-}" ${3:+"--reason=$3"} -- "${1-}"
+}
+_intercore_run_rollback_dry() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback --dry-run "--to-phase=${2-}" -- "${1-}"
+}
+
+# intercore_run_code_rollback [-v VAR] RUN [PHASE]
+# Prints which files belong to the phases of a run, or to one of them, as JSON.  1 no such run, or
+# unavailable.
+_intercore_run_code_rollback() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback --layer=code ${2:+"--phase=$2"} -- "${1-}"
+}
+TEXT
+}
+
+# --- gates: may a run go on? ---
+
+intercore_gate_check() { _intercore_late gate check "$@"; }
+intercore_gate_override() { _intercore_late gate override "$@"; }
+
+_intercore_read_gate() {
+    command source /dev/stdin 2>/dev/null <<'TEXT'
+# intercore_gate_check RUN [PRIORITY]
+# 0 yes, or unavailable; 1 no, over, or no such run; 2 could not tell.
+_intercore_gate_check() {
+    local _intercore_to=.
+    _intercore_answer 0 gate check ${2:+"--priority=$2"} -- "${1-}"
+}
+
+# intercore_gate_override RUN REASON
+# Goes on though a gate is closed, and prints from where to where.  0 done, or unavailable; 1 over, or
+# no such run; 2 not done.
+_intercore_gate_override() {
+    local _intercore_to=-
+    _intercore_answer 0 gate override "--reason=${2-}" -- "${1-}"
+}
+TEXT
+}
+
+# --- dispatches: agents and their processes ---
+
+intercore_dispatch_spawn() { _intercore_late dispatch spawn "$@"; }
+intercore_dispatch_status() { _intercore_late dispatch status "$@"; }
+intercore_dispatch_wait() { _intercore_late dispatch wait "$@"; }
+intercore_dispatch_list_active() { _intercore_late dispatch list_active "$@"; }
+intercore_dispatch_kill() { _intercore_late dispatch kill "$@"; }
+intercore_dispatch_tokens() { _intercore_late dispatch tokens "$@"; }
+
+_intercore_read_dispatch() {
+    command source /dev/stdin 2>/dev/null <<'TEXT'
+# intercore_dispatch_spawn [-v VAR] TYPE PROJECT PROMPT_FILE [OUTPUT] [NAME]
+# Starts an agent and prints the dispatch's id.  1 unavailable; 2 not started.
+_intercore_dispatch_spawn() {
+    local _intercore_to=- _intercore_alone=unlimited # a --timeout would be the agent's
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 dispatch spawn "--type=${1:-codex}" ${2:+"--project=$2"} \
+        "--prompt-file=${3-}" ${4:+"--output=$4"} "--name=${5:-codex}"
+}
+
+# intercore_dispatch_status [-v VAR] ID
+# Prints a dispatch as JSON.  1 there is none, or unavailable.
+_intercore_dispatch_status() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 dispatch status --json ${1+"$@"}
+}
+
+# intercore_dispatch_wait ID [TIMEOUT]
+# Blocks until a dispatch has ended, for ever if no TIMEOUT is given.  0 completed or cancelled;
+# 1 failed, time is up, no such dispatch, or unavailable; 2 could not tell.
+_intercore_dispatch_wait() {
+    local _intercore_to=. _intercore_alone=unlimited
+    _intercore_answer 1 dispatch wait ${2:+"--timeout=$2"} -- "${1-}"
+}
+
+# intercore_dispatch_list_active [-v VAR]
+# Prints a line for each that has not ended: id, status, type and name, separated by tabs; nothing if
+# there is none, or unavailable: 0.  2 could not tell.
+_intercore_dispatch_list_active() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 dispatch list --active
+}
+
+# intercore_dispatch_kill ID
+# Ends an agent with all it has started.  0 always; a line on stderr if it could not tell.
+_intercore_dispatch_kill() {
+    local _intercore_alone=unlimited _intercore_err='' _intercore_status=0
+    _intercore_err=$(_intercore_call . dispatch kill -- "${1-}" 2>&1) || _intercore_status=$?
+    case $_intercore_status in
+        0 | 1 | "$_intercore_unavailable") ;; # one that is over, or never was, is not there either
+        *) printf '%s\n' "$_intercore_err" >&2 ;;
+    esac
+}
+
+# intercore_dispatch_tokens ID IN OUT [CACHE]
+# Says what a dispatch has used.  0 noted; 1 there is none, or unavailable; 2 not noted.
+_intercore_dispatch_tokens() {
+    local _intercore_to=-
+    _intercore_answer 1 dispatch tokens ${2:+"--in=$2"} ${3:+"--out=$3"} ${4:+"--cache=$4"} -- "${1-}"
+}
+TEXT
+}
+
+# --- legacy guards and files: what there is without a program or a database ---
+
+_intercore_read_legacy() {
+    command source /dev/stdin 2>/dev/null <<'TEXT'
+# _intercore_legacy_remove STATUS GLOB: remove legacy guards and files, if there is nothing else.
+_intercore_legacy_remove() {
     local _intercore_file
     [[ $1 == "$_intercore_unavailable" && -n $2 ]] || return 0
-    while IFS= read -r _intercore_file; do
+    # compgen: whatever the caller's options say about globs.
+    compgen -G "$2" | while IFS= read -r _intercore_file; do
         if [[ -d $_intercore_file && ! -L $_intercore_file ]]; then
             command rmdir -- "$_intercore_file" 2>/dev/null || continue
         else
             command rm -f -- "$_intercore_file" 2>/dev/null || continue
         fi
-    done < <(compgen -G "$2") # whatever the caller's options say about globs
+    done || return 0
 }
 
-# _intercore_claim_file FILE INTERVAL: 0 claimed, 1 throttled, 2 the file is not to be trusted.
+# Remove legacy guards that are over an hour old.
+_intercore_legacy_clean() {
+    command find "${INTERCORE_LEGACY_DIR:-/tmp}" -maxdepth 1 -user "$EUID" -mmin +60 \
+        \( -name 'clavain-stop-*' -o -name 'clavain-drift-last-*' -o -name 'clavain-compound-last-*' \) \
+        -delete 2>/dev/null || return 0
+}
+
+# _intercore_legacy_claim FILE INTERVAL: 0 claimed, 1 throttled, 2 the file is not to be trusted.
 # What decides is always one mkdir, which is atomic and follows no link; `touch` would let two claim.
-_intercore_claim_file() {
+_intercore_legacy_claim() {
     local _intercore_file=$1 _intercore_now _intercore_then _intercore_turn
     if [[ -z $2 || $2 == *[!0-9]* ]]; then
         printf '%s\n' "intercore: the interval '$2' is not a number of seconds" >&2
@@ -685,22 +788,15 @@ _intercore_claim_file() {
     command rmdir -- "$_intercore_turn" 2>/dev/null
     return 1
 }
-
-_intercore_mtime() {
-    command stat -c %Y -- "$1" 2>/dev/null
+TEXT
 }
 
 # --- locks without a program: the rules are those of icd/locks/locking.py; only for subshells ---
 
-# As `hostname -s`; $HOSTNAME may have come from elsewhere with the environment.
-_intercore_host() {
-    local _intercore_line=''
-    IFS= read -r _intercore_line 2>/dev/null </proc/sys/kernel/hostname
-    printf '%s' "${_intercore_line%%.*}"
-}
-
+_intercore_read_here() {
+    command source /dev/stdin 2>/dev/null <<'TEXT'
 # Sets what all of them need, and checks the words and the directories.
-_intercore_locks() {
+_intercore_here_begin() {
     # The caller's ways of splitting words, and of meeting failures, are not ours.
     set +eu
     trap - ERR DEBUG
@@ -865,15 +961,17 @@ _intercore_uptime() {
     uptime=$(( 10#${line/./} * 10 ))
 }
 
-_intercore_lock_here() {
+_intercore_here_lock() {
     local base name scope host boot pidns start lock unique process owner pid age liveness
     local ms uptime deadline text now left tries=0 nap
     _intercore_milliseconds "$3" || return
-    _intercore_locks "$1" "$2" || return
+    _intercore_here_begin "$1" "$2" || return
     _intercore_uptime
     deadline=$(( uptime + ms ))
     _intercore_own_all make "$name" || return 2
-    exec {nap}<> <(:) # a pipe that says nothing: to wait for it takes no process, as sleep would
+    # A pipe that says nothing: to wait for it takes no process, as sleep would.  In quotes, because a
+    # bash before 5.1 in POSIX mode could not parse it, and so nothing of this text.
+    eval 'exec {nap}<> <(:)'
     while :; do
         if [[ ! -e $lock && ! -L $lock ]]; then
             printf -v now '%(%s)T' -1
@@ -886,7 +984,7 @@ _intercore_lock_here() {
             fi
             if command mv -nT -- "$unique" "$lock" 2>/dev/null; [[ ! -e $unique ]]; then
                 _intercore_look "$lock" && _intercore_is_ours && return 0
-                _intercore_locks "$name" "$scope" || return 2 # this shell has ended meanwhile
+                _intercore_here_begin "$name" "$scope" || return 2 # this shell has ended meanwhile
             fi
             command rm -rf -- "$unique"
             [[ -d $base/$name ]] || _intercore_own_all make "$name"
@@ -910,24 +1008,26 @@ _intercore_lock_here() {
     done
 }
 
-_intercore_unlock_here() {
+_intercore_here_unlock() {
     local base name scope host boot pidns start lock unique process owner pid age liveness
-    _intercore_locks "$1" "$2" && _intercore_own_all look "$name" || return
+    _intercore_here_begin "$1" "$2" && _intercore_own_all look "$name" || return
     _intercore_gone 2 "$lock" "$name" _intercore_is_ours && return
     if _intercore_look "$lock" && _intercore_is_ours; then # there is no flock, or somebody keeps it
         printf '%s\n' "intercore: lock $name/$scope could not be released; it ends with this shell" >&2
     fi
 }
 
-_intercore_clean_here() {
+_intercore_here_clean() {
     local base name scope host boot pidns start lock unique process owner pid age liveness
     local ms older path
-    _intercore_milliseconds "$1" && _intercore_locks any any && _intercore_own_all look || return
+    _intercore_milliseconds "$1" && _intercore_here_begin any any && _intercore_own_all look || return
     older=$ms
-    while IFS= read -r -d '' path; do
+    command find "$base" -mindepth 2 -maxdepth 2 -print0 2>/dev/null | while IFS= read -r -d '' path; do
         name=${path%/*} name=${name##*/}
         [[ $name != .work ]] && _intercore_own "$base/$name" look && # what lies there is no lock
             _intercore_look "$path" && _intercore_is_forsaken &&
             _intercore_gone 2 "$path" "$name" _intercore_is_forsaken
-    done < <(command find "$base" -mindepth 2 -maxdepth 2 -print0 2>/dev/null)
+    done
+}
+TEXT
 }

@@ -62,7 +62,7 @@ def test_the_library_judges_an_owner_as_the_program_does(place: Place, changes: 
     write(place, msgspec.structs.replace(OURS, **changes))
     expected = locking.look(place, "n", "s", HERE)
 
-    told = shell(place, '_intercore_locks n s; _intercore_look "$lock"; echo "$liveness"')
+    told = shell(place, '_intercore_late here begin n s; _intercore_look "$lock"; echo "$liveness"')
 
     assert expected is not None
     assert told.stdout.strip() == expected.liveness
@@ -229,6 +229,7 @@ def test_a_shell_that_ends_while_its_subshell_waits_gets_no_lock(place: Place) -
     write(place, OURS)
     script = """
 cd "$INTERCORE_LOCK_DIR"
+_intercore_read_here; _intercore_known=" here "
 _intercore_uptime() { # the first look at the clock: the wait begins
     uptime=0
     : >waiting
