@@ -1,8 +1,9 @@
 """Input that nobody in his right mind would send, to everything that reads input.
 
 Four ways in, in turn, each with inputs made from the corpus in tests/data/hostile:
-    decoders   in a process of their own, guided by which lines of our code a case reaches: frames,
-               lines of JSON-RPC, command lines, payloads, cursors of the original, settings
+    decoders   in processes of their own, by libFuzzer, which is guided by what of our code an input
+               reaches: frames, lines of JSON-RPC, command lines, replies, settings and the others
+               in targets.py
     socket     the same frames and lines to a daemon
     commands   whole processes, with such arguments, such stdin and such a file of settings
     library    one bash that calls the library with such names and payloads
@@ -11,29 +12,30 @@ No crash, no hang, no traceback, no exit status but 0 to 3; what is refused has 
 daemon still answers, and its log knows of no failure.
 """
 
-import base64
 import contextlib
+import itertools
 import json
 import os
-import selectors
 import socket
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.processes import PATIENCE, Daemon
+from tests.torture import fuzzer
 from tests.torture.bash import Bash
 from tests.torture.code import ROOT, Code
 from tests.torture.mutators import INTERESTING, mutated
 from tests.torture.suite import Broken, Run
 
 CORPUS = ROOT / "tests" / "data" / "hostile"
-TARGETS = Path(__file__).with_name("targets.py")
 EXITS = (0, 1, 2, 3)
 # Cases of each way before the next has its turn; a command is a process, and takes its time.
-DECODED, SENT, CALLED = 300, 50, 4
+SENT, CALLED = 50, 4
+# Of one kind of input to a decoder: each start takes a second or two, and each kind shall have
+# several turns, where there is time for it.
+SLICE_SECONDS, ROUNDS = 10, 6
 
 Corpus = dict[str, list[bytes]]
 
@@ -54,52 +56,15 @@ def run(run: Run, ways: tuple[str, ...] = ("decoders", "socket", "commands", "li
 
 
 @contextlib.contextmanager
-def _decoders(run: Run, corpus: Corpus) -> Iterator[Callable[[], None]]:
-    process = subprocess.Popen(
-        [sys.executable, "-P", str(TARGETS)],
-        env=run.code.env,
-        cwd="/",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    known = {kind: list(cases) for kind, cases in corpus.items()}
-    untried = [(kind, case) for kind, cases in corpus.items() for case in cases]
-
-    def try_some() -> None:
-        for _ in range(DECODED):
-            if untried:
-                kind, case = untried.pop()
-            else:
-                kind = run.rng.choice(list(known))
-                case = mutated(run.rng, known[kind])
-            answer = _decoded(process, kind, case)
-            if answer.startswith("broken"):
-                story = json.loads(answer.partition(" ")[2])
-                raise Broken(f"{kind}: {case!r} is an exception:\n{story}")
-            if answer == "new":
-                known[kind].append(case)
-            run.figures["inputs decoded"] += 1
-
-    try:
-        yield try_some
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _decoded(process: "subprocess.Popen[bytes]", kind: str, case: bytes) -> str:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(f"{kind} {base64.b64encode(case).decode()}\n".encode())
-    process.stdin.flush()
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        if not selector.select(PATIENCE):
-            raise Broken(f"{kind}: {case!r} takes longer than {PATIENCE} s")
-    answer = process.stdout.readline().decode()
-    if not answer:
-        raise Broken(f"{kind}: {case!r} ended the process, with status {process.wait()}")
-    return answer.strip()
+def _decoders(run: Run, _corpus: Corpus) -> Iterator[Callable[[], None]]:
+    seconds = max(1, min(SLICE_SECONDS, int(run.seconds / ROUNDS / len(fuzzer.KINDS))))
+    kinds = itertools.cycle(fuzzer.KINDS)
+    if not fuzzer.is_there():
+        print(fuzzer.MISSING, flush=True)
+        yield lambda: fuzzer.replay(run, next(kinds))
+        return
+    with fuzzer.Fuzzer(run) as found:
+        yield lambda: found.fuzz(next(kinds), seconds)
 
 
 # --- a daemon ---
