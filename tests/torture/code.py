@@ -57,6 +57,7 @@ def broken(directory: Path, file: str, old: str, new: str) -> Code:
     root = directory / "broken"
     for package in ("icd", "icctl"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("*.pyc"))
+    shutil.copy(ROOT / "lib-intercore.sh", root)
     text = (root / file).read_text()
     assert text.count(old) == 1, f"{file} has {text.count(old)} of what is to be broken: {old}"
     (root / file).write_text(text.replace(old, new))

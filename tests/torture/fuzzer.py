@@ -113,13 +113,17 @@ class Fuzzer:
         self._process.communicate()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def fuzz(self, kind: str, seconds: int) -> None:
-        """One slice; what an input has broken is raised."""
+    def fuzz(self, kind: str, seconds: int, runs: int = -1) -> int:
+        """One slice; how many inputs were tried.  What one of them has broken is raised.
+
+        With `runs`, it ends after so many: then the same seed tries the same inputs on any machine.
+        """
         found = self._directory / kind
         found.mkdir(exist_ok=True)
         log = self._directory / f"{kind}.log"
         options = [
             f"-max_total_time={seconds}",
+            f"-runs={runs}",
             f"-seed={self._run.rng.randrange(1, 2**31)}",
             f"-timeout={HANG_SECONDS}",
             f"-rss_limit_mb={MEMORY_MIB}",
@@ -135,6 +139,7 @@ class Fuzzer:
         executed = _EXECUTED.search(told)
         assert executed, told
         self._run.figures["inputs decoded"] += int(executed[1])
+        return int(executed[1])
 
     def _ask(self, job: dict[str, object], seconds: int) -> int:
         stdin, stdout = self._process.stdin, self._process.stdout
