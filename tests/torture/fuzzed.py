@@ -8,16 +8,21 @@ child that starts where this process is by then, and fuzzes; its exit status is 
 
 import json
 import os
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import atheris
 
-from tests.torture.mutators import INTERESTING
+from tests.torture.mutators import INTERESTING, swap_value, swap_word
 
 # libFuzzer takes no longer words.
 WORD_BYTES = 64
+# How often the form of an input stays as it is, and something in it becomes another.
+SWAPPED = 0.5
+
+Swap = Callable[[random.Random, bytes], bytes]
 
 
 def serve(dictionary: str) -> None:
@@ -30,16 +35,27 @@ def serve(dictionary: str) -> None:
             job = json.loads(line)
             child = os.fork()
             if not child:
-                _fuzz(targets.TARGETS[job["kind"]], job["log"], job["options"])
+                _send_output_to(job["log"])
+                swap = swap_word if job["kind"] == "argv" else swap_value
+                _fuzz(targets.TARGETS[job["kind"]], swap, job["options"])
             print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
-def _fuzz(target: Callable[[bytes], None], log: str, options: list[str]) -> None:
-    """Does not return: libFuzzer ends the process."""
+def _send_output_to(log: str) -> None:
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(fd, 1)
     os.dup2(fd, 2)
-    atheris.Setup(["fuzzed", *options], target)
+
+
+def _fuzz(target: Callable[[bytes], None], swap: Swap, options: list[str]) -> None:
+    """Does not return: libFuzzer ends the process."""
+
+    def mutate(data: bytes, most: int, seed: int) -> bytes:
+        rng = random.Random(seed)
+        data = swap(rng, data) if rng.random() < SWAPPED else atheris.Mutate(data, len(data))
+        return data[:most]
+
+    atheris.Setup(["fuzzed", *options], target, custom_mutator=mutate)
     atheris.Fuzz()
 
 

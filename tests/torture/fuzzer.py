@@ -22,23 +22,12 @@ from tests.torture.code import ROOT
 from tests.torture.suite import Broken, Run
 
 DATA = ROOT / "tests" / "data"
-# Where inputs of each kind come from; further kinds of files that are there anyway.
-KINDS: dict[str, list[Path]] = {
-    kind: [DATA / "hostile" / kind, *more]
-    for kind, more in {
-        "frames": [DATA / "frames"],
-        "lines": [],
-        "argv": [],
-        "replies": [DATA / "replies"],
-        "toml": [],
-        "payloads": [],
-        "cursors": [],
-        "words": [],
-        "documents": [],
-        "left": [],
-        "taken-in": [],
-    }.items()
-}
+# In tests/data/hostile each has a directory; of some there is more.
+KINDS = (
+    "frames", "lines", "argv", "replies", "toml", "payloads", "cursors", "words", "documents",
+    "left", "taken-in",
+)  # fmt: skip
+MORE = {"frames": DATA / "frames", "replies": DATA / "replies"}
 # A single input that takes this long hangs, even where others use the machine, too.
 HANG_SECONDS = 30
 # Several times what it needs; an input that is believed when it says how long it is needs more.
@@ -59,7 +48,8 @@ def is_there() -> bool:
 
 
 def places(kind: str) -> list[Path]:
-    return [place for place in KINDS[kind] if place.exists()]
+    found = (DATA / "hostile" / kind, MORE.get(kind))
+    return [place for place in found if place is not None and place.exists()]
 
 
 def replay(run: Run, kind: str) -> None:
