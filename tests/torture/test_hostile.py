@@ -13,8 +13,8 @@ from tests.torture.suite import SHORT_SEED, Broken, Run
 SECONDS = 6.0
 # What a mutation is given to be found: it takes a second or two.
 PATIENCE_SECONDS = 60
-# Inputs of each kind, beside those of tests/data: a second or less.
-RUNS = 400
+# Inputs of each kind, those of tests/data among them: a second or two.
+RUNS = 1000
 needs_atheris = pytest.mark.skipif(
     not fuzzer.is_there(), reason="no atheris for this machine: pip found none to install"
 )
