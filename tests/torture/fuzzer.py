@@ -57,7 +57,7 @@ def replay(run: Run, kind: str) -> None:
     files = [str(file) for place in places(kind) for file in sorted(place.iterdir())]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "tests.torture.targets", kind, *files],
-        env=_env(run),
+        env={**_env(run), "TMPDIR": str(run.directory)},
         capture_output=True,
         check=False,
     )
