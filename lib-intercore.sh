@@ -42,6 +42,11 @@ fi
 _intercore_call() {
     local _intercore_to=$1 _intercore_out='' _intercore_status=0
     shift
+    # Of what stands between brackets, bash would run the commands.
+    if [[ $_intercore_to == *[!][a-zA-Z0-9_]* && $_intercore_to != [-.] ]]; then
+        printf '%s\n' "intercore: not the name of a variable: $_intercore_to" >&2
+        return 3
+    fi
     [[ $_intercore_to == [-.] ]] || printf -v "$_intercore_to" '' || return 3
     _intercore_find || return "$_intercore_unavailable"
     [[ ${_intercore_alone-} == unlimited ]] || set -- "--timeout=$INTERCORE_TIMEOUT" "$@"

@@ -311,7 +311,7 @@ class Reply:
 
 
 def number(digits: bytes, most: int = PART_BYTES) -> int:
-    if not digits.isdigit() or int(digits[:10]) > most:
+    if not digits.isdigit() or int(digits) > most:
         raise ValueError
     return int(digits)
 

@@ -308,7 +308,7 @@ def test_a_stream_that_breaks_says_so_and_is_not_started_again(tmp_path: Path) -
 @pytest.mark.usefixtures("door")
 @pytest.mark.parametrize(
     "reply", [b"hello\n", b"0 1\n", b"0 x 0\n", b"-1 0 0\n", b"? socks 5\n", b"? stdin x\n", b"9" * 100, b"256 0 0\n", b"1234 5\n123456789", b"? stdin -2\n", b"0 0 0 \n", b" 0 0 0\n",
-              b"0 999999999999 0\n", b"+ 0\n", b"\n", b"! elsewhere\n", b"!\n", b"! local x\n",
+              b"0 999999999999 0\n", b"0000000000256 0 0\n", b"0 0000000000999999999 0\n", b"+ 0\n", b"\n", b"! elsewhere\n", b"!\n", b"! local x\n",
               b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700}}\n', b"ic2 0 0 0\n"]
 )  # fmt: skip
 def test_a_reply_that_is_none_is_an_unknown_outcome_and_nothing_is_tried_elsewhere(

@@ -354,6 +354,18 @@ def test_a_strict_caller_is_not_ended_by_anything_but_its_own_decision(place: Pl
     assert said == ["throttled", "[]", "1", "not here"]
 
 
+def test_nothing_in_the_name_of_a_variable_is_run(place: Place) -> None:
+    said = place.say(r"""
+    intercore_state_set k s 1
+    intercore_state_get -v 'got[$(echo run >&2; echo 0)]' k s 2>&1; echo "$?"
+    intercore_state_get -v 'got[7]' k s; echo "${got[7]}"
+    """)
+
+    assert said == [
+        "intercore: not the name of a variable: got[$(echo run >&2; echo 0)]", "3", "1"
+    ]  # fmt: skip
+
+
 def test_a_caller_with_odd_settings_gets_the_same_answers(place: Place) -> None:
     said = place.say(r"""
     IFS=-x; set -f; shopt -s nocasematch nullglob extglob

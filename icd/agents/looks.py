@@ -72,7 +72,7 @@ def _spooled(dispatch_id: str, database: str) -> End | None:
         os.close(directory)
     try:
         end = msgspec.json.decode(data or b"", type=End)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return end if end.id == dispatch_id else None
 
@@ -88,7 +88,7 @@ def _progress(agent: Process | None) -> Progress | None:
     try:
         data = _read(PROGRESS.format(agent.pid), PROGRESS_BYTES)
         return None if data is None else msgspec.json.decode(data, type=Progress)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None  # it is being written just now, or it is of somebody else
 
 

@@ -218,7 +218,7 @@ def _looked_at(
 def _end(world: World, dispatch_id: str, file: str) -> End:
     try:
         found = msgspec.json.decode(world.file(file), type=End)
-    except msgspec.MsgspecError as exc:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidPayload(f"{file} does not tell an end: {exc}", hint="") from exc
     if found.id != dispatch_id:
         raise Usage(f"{file} is about another dispatch")

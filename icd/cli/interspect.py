@@ -92,16 +92,28 @@ def query(world: World, *, agent: str | None, since: int, limit: int) -> Ask:  #
     return Ask("events.tail", params, show)
 
 
+class _Said(Struct):
+    context_json: Raw = Raw(b'""')
+
+
+def _context(payload: object) -> str:
+    """What stands there as text, else as it is written; nothing where it cannot be read."""
+    try:
+        said = msgspec.json.decode(payload, type=_Said) if isinstance(payload, Raw) else _Said()
+        written = bytes(said.context_json)
+        return str(msgspec.json.decode(written) if written[:1] == b'"' else written.decode())
+    except (msgspec.DecodeError, RecursionError):  # what was imported may be any JSON
+        return ""
+
+
 def _evidence(event: Event) -> Evidence:
-    said = msgspec.json.decode(event.payload) if isinstance(event.payload, Raw) else {}
-    context = said.get("context_json", "")
     return Evidence(
         id=event.id,
         run_id=event.run_id,
         agent_name=event.subject_id,
         event_type=event.type,
         override_reason=event.reason,
-        context_json=context if isinstance(context, str) else msgspec.json.encode(context).decode(),
+        context_json=_context(event.payload),
         session_id=event.session or "",
         project_dir=event.project_dir or "",
         timestamp=event.timestamp,

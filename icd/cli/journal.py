@@ -44,13 +44,13 @@ def as_json(line: str) -> str | None:
 def _decoded(line: str) -> tuple[_Line, dict[str, Any]] | None:
     try:
         entry = msgspec.json.decode(line.encode("utf-8", "replace"), type=_Line)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     message = entry.message
     text = bytes(message).decode("utf-8", "replace") if isinstance(message, list) else message or ""
     try:
         facts = msgspec.json.decode(text.encode())
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         facts = None
     if not (isinstance(facts, dict) and facts.keys() >= {"level", "msg"}):
         moment = time.gmtime(int(entry.moment) / 1_000_000)

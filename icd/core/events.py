@@ -14,8 +14,9 @@ Callers run these inside a transaction; nothing here begins or commits one.
 import os
 import re
 import sqlite3
+from typing import Annotated
 
-from msgspec import UNSET, Raw, Struct, UnsetType, structs
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, structs
 
 from icd.core.names import check_name, check_scope, iso, shown
 from icd.core.state import Writer
@@ -70,13 +71,17 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     idempotency_key: str | None = None
 
 
+# What a database can compare with.
+Mark = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
 class Marks(Struct, frozen=True):
     """The original's positions, one for each of its tables: later ids are wanted."""
 
-    phase: int = 0
-    dispatch: int = 0
-    discovery: int = 0
-    interspect: int = 0
+    phase: Mark = 0
+    dispatch: Mark = 0
+    discovery: Mark = 0
+    interspect: Mark = 0
 
 
 class _Row(Struct, gc=False):

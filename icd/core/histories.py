@@ -93,7 +93,7 @@ def _phase_event(event: Event) -> PhaseEvent:
     if isinstance(event.payload, Raw):
         try:
             gate = msgspec.json.decode(event.payload, type=_Gate)
-        except msgspec.DecodeError:  # anybody may record events of this source
+        except (msgspec.DecodeError, RecursionError):  # anybody may record events of this source
             gate = _Gate()
     return PhaseEvent(
         id=event.id,

@@ -6,9 +6,9 @@ is `unknown`, and counts as alive.
 """
 
 import os
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from icd import procfs
 
@@ -16,13 +16,15 @@ Liveness = Literal["alive", "dead", "unknown"]
 
 # Larger numbers are no pids on Linux, and would be refused by kill(2) with an OverflowError.
 PID_MAX = 2**22
+# What a database can hold; whether it is anybody's number is another question.
+Number = Annotated[int, Meta(ge=0, le=2**62)]
 
 
 class Process(Struct, frozen=True):
     """`start`: clock ticks since boot, 0 if unknown.  Empty texts are unknown, too."""
 
-    pid: int
-    start: int = 0
+    pid: Number
+    start: Number = 0
     boot: str = ""
     pidns: str = ""
 

@@ -3,9 +3,9 @@
 A source that is not listed here is somebody else's: its events may say anything.
 """
 
+import json
 from typing import Any
 
-import msgspec
 from msgspec import Struct, structs
 
 from icd.core.events import Fact
@@ -34,6 +34,8 @@ SOURCES = {
 }
 # Sources of which the original tells no id.
 ANSWERED_OK = {"coordination", "intent"}
+# A payload may hold numbers beyond any type of ours: they are words here.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def complete(fact: Fact) -> Fact:
@@ -58,7 +60,7 @@ def complete(fact: Fact) -> Fact:
 
 
 def _said(fact: Fact, source: Source) -> dict[str, Any]:
-    said = msgspec.json.decode(fact.payload) if fact.payload is not None else None
+    said = _DECODER.decode(fact.payload) if fact.payload is not None else None
     if not isinstance(said, dict):
         raise InvalidPayload(f"an event of {fact.source} needs an object as payload", hint="")
     missing = [name for name in source.needs if said.get(name) in (None, "")]
@@ -72,4 +74,6 @@ def _said(fact: Fact, source: Source) -> dict[str, Any]:
 
 
 def _word(value: object) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    """As text that can be stored: JSON can spell lone surrogates."""
+    text = value if isinstance(value, str) else "" if value is None else str(value)
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -110,7 +110,7 @@ def same_host(one: str, other: str) -> bool:
 def decode(data: bytes) -> Owner | None:
     try:
         return msgspec.json.decode(data, type=Owner)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

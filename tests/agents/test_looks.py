@@ -204,7 +204,10 @@ def test_what_an_agent_counts_is_read_only_if_somebody_asks(look, process, progr
     assert look(None, process).progress is None
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"turns":"many"}', '{"turns":-1}'])
+DEEP = '{"x":' + "[" * 4000
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"turns":"many"}', '{"turns":-1}', DEEP])
 def test_counts_that_are_none_are_passed_over(look, process, progress, content):
     with open(progress, "w", encoding="utf-8") as file:
         file.write(content)

@@ -169,12 +169,18 @@ def test_a_process_of_what_was_cancelled_is_refused(ic, made, end):
 
 @pytest.mark.parametrize(
     ("content", "exit_code"),
-    [(b"", 2), (b"{}", 2), (b'{"id":"other000","status":"failed"}', 3)],
+    [
+        (b"", 2),
+        (b"{}", 2),
+        (b'{"id":"\xff","status":"failed"}', 2),
+        (b'{"x":' + b"[" * 4000, 2),
+        (b'{"id":"other000","status":"failed"}', 3),
+    ],
 )
 def test_what_tells_no_end_of_this_dispatch_is_refused(ic, made, content, exit_code):
     output = ic("dispatch", "record", made.id, "--end=f", files={"f": content})
 
-    assert (output.exit, output.stdout) == (exit_code, b"")
+    assert (output.exit, output.stdout, output.bug) == (exit_code, b"", None)
 
 
 @pytest.mark.parametrize(

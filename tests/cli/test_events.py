@@ -281,6 +281,42 @@ def test_interspect_looks_as_it_always_has(stdout):
     assert stdout("interspect", "query", "--limit=1").splitlines() == lines[:1]
 
 
+@pytest.mark.parametrize(
+    "payload, agent",
+    [
+        ('{"agent_name":"a","n":1e999}', "a"),
+        ('{"agent_name":1e999}', "1e999"),
+        ('{"agent_name":"\\ud800"}', "\\ud800"),
+    ],
+)
+def test_what_an_event_says_may_be_beyond_our_own_types(stdout, payload, agent):
+    stdout("events", "record", "--source=interspect", "--type=t", f"--payload={payload}")
+
+    (line,) = stdout("interspect", "query").splitlines()
+
+    assert json.loads(line)["agent_name"] == agent
+
+
+@pytest.mark.parametrize(
+    "payload, context",
+    [
+        ('{"context_json":"x","n":1e999}', "x"),
+        ('{"context_json":{"n":1e999}}', '{"n":1e999}'),
+        ('{"context_json":"\\ud800"}', ""),
+        ("[1]", ""),
+        ("[" * 900 + "]" * 900, ""),
+    ],
+)
+def test_events_about_agents_that_were_imported_may_say_anything(stdout, conn, payload, context):
+    stdout("interspect", "record", "--agent=a", "--type=t")
+    with conn:
+        conn.execute("UPDATE events SET payload = ?", (payload,))
+
+    (line,) = stdout("interspect", "query").splitlines()
+
+    assert json.loads(line).get("context_json", "") == context
+
+
 @pytest.mark.parametrize("words", [["record", "--agent=a"], ["record", "--type=t"], ["query", "x"]])
 def test_mistakes_about_agents(ic, words):
     assert ic("interspect", *words).exit == 3

@@ -42,6 +42,7 @@ def test_a_traceback_stands_below_its_line():
         ('{"level":"info"}', '{"level":"info"}'),
         (list(b"caf\xe9"), "caf\ufffd"),
         (None, ""),
+        ("[" * 4000, "[" * 4000),
     ],
 )
 def test_a_line_of_others_is_shown_as_it_is(message, text):

@@ -306,6 +306,13 @@ def test_actions_and_metadata_are_kept(stdout, created):
     assert shown["metadata"] == '{"a":1}'
 
 
+@pytest.mark.parametrize("actions", ['{"a":1e999}', '{"a":"\\ud800"}'])
+def test_actions_beyond_our_own_types_are_kept_as_they_are(stdout, created, actions):
+    run = created(f"--actions={actions}")
+
+    assert f'"actions":{actions}' in stdout("run", "status", run, "--json")
+
+
 def test_an_advance_prints_from_where_to_where(stdout, created):
     run = created()
 

@@ -132,7 +132,10 @@ def test_short_and_long_names_of_a_host_are_the_same_and_two_long_ones_are_not()
     assert owners.is_same(Owner(1, "a", "1:a", 0), Owner(1, "a.b", "1:a.b", 0))
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"pid":"x"}', b"\xff"])
+DEEP = b'{"x":' + b"[" * 4000
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"pid":"x"}', b"\xff", DEEP])
 def test_what_is_no_owner_is_nobody(data: bytes) -> None:
     assert owners.decode(data) is None
 

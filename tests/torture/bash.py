@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Self
 
 from tests.processes import PATIENCE, Daemon
-from tests.torture.code import CLIENT, ROOT, Code
+from tests.torture.code import CLIENT, Code
 from tests.torture.suite import Broken
 
-LIBRARY = ROOT / "lib-intercore.sh"
 # Reads: how many words, the words, each ended by NUL.  Says: the status.  Reads bytes: of characters
 # that are not complete, bash would take the NUL after them for a part.
 LOOP = r"""
@@ -36,30 +35,36 @@ WRONG = (
     b"command not found",
     b"Traceback",
 )
+# How the files begin in which the sanitizers of the native client say what they found.
+REPORT = "sanitizer"
 
 Name = Callable[[], bytes]
 
 
 class Bash:
-    def __init__(self, code: Code, project: Path, daemon: Daemon) -> None:
+    """`program` is the client that it calls; else it is the one in Python."""
+
+    def __init__(
+        self, code: Code, project: Path, daemon: Daemon, program: Path | None = None
+    ) -> None:
+        self._library = code.root / "lib-intercore.sh"
         self._project = project
-        program = project / "icctl"
-        program.write_text(f'#!/bin/sh\nexec "$PYTHON" -c "{CLIENT}" "$@"\n')
-        program.chmod(0o755)
         self._env = {
             **code.env,
             "PYTHON": sys.executable,
             "HOME": str(project),
-            "INTERCORE_BIN": str(program),
+            "INTERCORE_BIN": str(program or _python(project / "icctl")),
             "INTERCORE_SOCKET": daemon.socket,
             "INTERCORE_TIMEOUT": f"{PATIENCE:.0f}s",
             "INTERCORE_LOCK_DIR": str(project / "locks"),
+            # A helper has no stderr.
+            "ASAN_OPTIONS": f"log_path={project}/{REPORT}",
         }
         self.last: list[bytes] = []
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            ["/bin/bash", "-c", LOOP, "bash", str(LIBRARY)],
+            ["/bin/bash", "-c", LOOP, "bash", str(self._library)],
             cwd=self._project,
             env=self._env,
             stdin=subprocess.PIPE,
@@ -110,6 +115,12 @@ class Bash:
         if not answer:
             raise Broken(f"bash ended at {words!r}: {self._process.communicate()[1]!r}")
         return int(answer)
+
+
+def _python(program: Path) -> Path:
+    program.write_text(f'#!/bin/sh\nexec "$PYTHON" -c "{CLIENT}" "$@"\n')
+    program.chmod(0o755)
+    return program
 
 
 CALLS: list[Callable[[Name, bytes], tuple[bytes, ...]]] = [

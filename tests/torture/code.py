@@ -66,6 +66,7 @@ def broken_by(directory: Path, *changes: Change) -> Code:
     root = directory / "broken"
     for package in ("icd", "icctl"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("*.pyc"))
+    shutil.copy(ROOT / "lib-intercore.sh", root)
     for file, old, new in changes:
         text = (root / file).read_text()
         assert text.count(old) == 1, f"{file} has {text.count(old)} of what is to be broken: {old}"

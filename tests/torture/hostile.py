@@ -1,8 +1,9 @@
 """Input that nobody in his right mind would send, to everything that reads input.
 
 Four ways in, in turn, each with inputs made from the corpus in tests/data/hostile:
-    decoders   in a process of their own, guided by which lines of our code a case reaches: frames,
-               lines of JSON-RPC, command lines, payloads, cursors of the original, settings
+    decoders   in processes of their own, by libFuzzer, which is guided by what of our code an input
+               reaches: frames, lines of JSON-RPC, command lines, replies, settings and the others
+               in targets.py
     socket     the same frames and lines to a daemon
     commands   whole processes, with such arguments, such stdin and such a file of settings
     library    one bash that calls the library with such names and payloads
@@ -11,29 +12,38 @@ No crash, no hang, no traceback, no exit status but 0 to 3; what is refused has 
 daemon still answers, and its log knows of no failure.
 """
 
-import base64
 import contextlib
+import itertools
 import json
 import os
-import selectors
 import socket
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.processes import PATIENCE, Daemon
-from tests.torture.bash import Bash
+from tests.processes import DOORS, PATIENCE, Daemon
+from tests.torture import fuzzer
+from tests.torture.bash import REPORT, Bash
 from tests.torture.code import ROOT, Code
 from tests.torture.mutators import INTERESTING, mutated
 from tests.torture.suite import Broken, Run
 
 CORPUS = ROOT / "tests" / "data" / "hostile"
-TARGETS = Path(__file__).with_name("targets.py")
 EXITS = (0, 1, 2, 3)
+RUN_BY_A_SHELL = (
+    b"$(touch canary)",
+    b"`touch canary`",
+    b"x;touch canary",
+    b"x[$(touch canary)]",
+)
+# What no program of ours may say; the sanitizers are in the native client.
+HARM = ("Traceback", "internal error", "Sanitizer", "runtime error:")
 # Cases of each way before the next has its turn; a command is a process, and takes its time.
-DECODED, SENT, CALLED = 300, 50, 4
+SENT, CALLED = 50, 4
+# Of one kind of input to a decoder: each start takes a second or two, and each kind shall have
+# several turns, where there is time for it.
+SLICE_SECONDS, ROUNDS = 10, 6
 
 Corpus = dict[str, list[bytes]]
 
@@ -54,52 +64,15 @@ def run(run: Run, ways: tuple[str, ...] = ("decoders", "socket", "commands", "li
 
 
 @contextlib.contextmanager
-def _decoders(run: Run, corpus: Corpus) -> Iterator[Callable[[], None]]:
-    process = subprocess.Popen(
-        [sys.executable, "-P", str(TARGETS)],
-        env=run.code.env,
-        cwd="/",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    known = {kind: list(cases) for kind, cases in corpus.items()}
-    untried = [(kind, case) for kind, cases in corpus.items() for case in cases]
-
-    def try_some() -> None:
-        for _ in range(DECODED):
-            if untried:
-                kind, case = untried.pop()
-            else:
-                kind = run.rng.choice(list(known))
-                case = mutated(run.rng, known[kind])
-            answer = _decoded(process, kind, case)
-            if answer.startswith("broken"):
-                story = json.loads(answer.partition(" ")[2])
-                raise Broken(f"{kind}: {case!r} is an exception:\n{story}")
-            if answer == "new":
-                known[kind].append(case)
-            run.figures["inputs decoded"] += 1
-
-    try:
-        yield try_some
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _decoded(process: "subprocess.Popen[bytes]", kind: str, case: bytes) -> str:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(f"{kind} {base64.b64encode(case).decode()}\n".encode())
-    process.stdin.flush()
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        if not selector.select(PATIENCE):
-            raise Broken(f"{kind}: {case!r} takes longer than {PATIENCE} s")
-    answer = process.stdout.readline().decode()
-    if not answer:
-        raise Broken(f"{kind}: {case!r} ended the process, with status {process.wait()}")
-    return answer.strip()
+def _decoders(run: Run, _corpus: Corpus) -> Iterator[Callable[[], None]]:
+    seconds = max(1, min(SLICE_SECONDS, int(run.seconds / ROUNDS / len(fuzzer.KINDS))))
+    kinds = itertools.cycle(fuzzer.KINDS)
+    if not fuzzer.is_there():
+        print(fuzzer.MISSING, flush=True)
+        yield lambda: fuzzer.replay(run, next(kinds))
+        return
+    with fuzzer.Fuzzer(run) as found:
+        yield lambda: found.fuzz(next(kinds), seconds)
 
 
 # --- a daemon ---
@@ -224,6 +197,7 @@ def _all_refused(replies: bytes) -> bool:
 @contextlib.contextmanager
 def _commands(run: Run, corpus: Corpus) -> Iterator[Callable[[], None]]:
     with scene(run, "commands") as found:
+        clients = itertools.cycle([found.code.client(), *([str(n)] for n in _native(run))])
         settings = found.project / ".clavain" / "intercore.toml"
 
         def try_one() -> None:
@@ -238,7 +212,8 @@ def _commands(run: Run, corpus: Corpus) -> Iterator[Callable[[], None]]:
             if run.rng.random() < 0.5:
                 env = {"INTERCORE_MODE": "direct"}
             stdin = mutated(run.rng, corpus["payloads"])
-            found.require_no_write(lambda: _call(found, words, stdin, env) >= 2, words)
+            client = next(clients)
+            found.require_no_write(lambda: _call(found, [*client, *words], stdin, env) >= 2, words)
             run.figures["commands called"] += 1
 
         def try_some() -> None:
@@ -250,11 +225,17 @@ def _commands(run: Run, corpus: Corpus) -> Iterator[Callable[[], None]]:
         yield try_some
 
 
-def _call(found: Scene, words: list[bytes], stdin: bytes, env: dict[str, str]) -> int:
+def _native(run: Run) -> list[Path]:
+    """The native client, if there is one: built with the sanitizers, from the code as it is."""
+    program = DOORS / "native" / "icctl"
+    return [program] if program.exists() and run.code.root == ROOT else []
+
+
+def _call(found: Scene, words: list[str | bytes], stdin: bytes, env: dict[str, str]) -> int:
     """The exit status of a command."""
     try:
         done = subprocess.run(
-            [*found.code.client(), *words],
+            words,
             cwd=found.project,
             env={**found.code.env, "HOME": str(found.project), **env},
             input=stdin,
@@ -263,10 +244,10 @@ def _call(found: Scene, words: list[bytes], stdin: bytes, env: dict[str, str]) -
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Broken(f"icctl {words!r} does not end") from None
+        raise Broken(f"{words!r} does not end") from None
     told = (done.stdout + done.stderr).decode(errors="replace")
-    if done.returncode not in EXITS or "Traceback" in told or "internal error" in told:
-        raise Broken(f"icctl {words!r}, {env}: exit {done.returncode}: {told}")
+    if done.returncode not in EXITS or any(word in told for word in HARM):
+        raise Broken(f"{words!r}, {env}: exit {done.returncode}: {told}")
     return done.returncode
 
 
@@ -275,15 +256,21 @@ def _call(found: Scene, words: list[bytes], stdin: bytes, env: dict[str, str]) -
 
 @contextlib.contextmanager
 def _library(run: Run, corpus: Corpus) -> Iterator[Callable[[], None]]:
-    with scene(run, "library") as found, Bash(found.code, found.project, found.daemon) as bash:
+    with contextlib.ExitStack() as stack:
+        found = stack.enter_context(scene(run, "library"))
+        shells = itertools.cycle(
+            stack.enter_context(Bash(found.code, found.project, found.daemon, program))
+            for program in (None, *_native(run))
+        )
         names = [word for word in INTERESTING if b"\0" not in word]
-        names += [b"name", b"a.b", b"$(touch canary)", b"`touch canary`", b"x;touch canary", b"* ?"]
+        names += [b"name", b"a.b", b"* ?", *RUN_BY_A_SHELL]
 
         def name() -> bytes:
             made = mutated(run.rng, names) if run.rng.random() < 0.5 else run.rng.choice(names)
             return made.replace(b"\0", b"")[:5000]
 
         def try_some() -> None:
+            bash = next(shells)
             for _ in range(CALLED):
                 payload = mutated(run.rng, corpus["payloads"]).replace(b"\0", b"")
                 words = bash.made(run.rng, name, payload)
@@ -291,6 +278,8 @@ def _library(run: Run, corpus: Corpus) -> Iterator[Callable[[], None]]:
                 run.figures["calls of the library"] += 1
             if (found.project / "canary").exists():
                 raise Broken(f"a name was run as a command; the last one: {bash.last!r}")
+            for report in found.project.glob(f"{REPORT}.*"):
+                raise Broken(f"{report.read_text(errors='replace')}; the last call: {bash.last!r}")
             found.require_unharmed(bash.last)
 
         yield try_some

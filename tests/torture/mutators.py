@@ -81,3 +81,33 @@ def renumber(rng: random.Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
 
 
 MUTATORS = [flip, replace, replace, insert, insert, delete, double, cut, splice, renumber]
+
+# --- where chance should leave the form as it is: else most inputs are refused at once ---
+
+_VALUE = re.compile(rb'"(?:[^"\\]|\\.)*"(?!\s*:)|-?\d[\d.eE+-]*|\b(?:true|false|null)\b')
+VALUES = [
+    b"null", b"true", b"false", b"0", b"-1", b"1", b"1.5", b"0.1e-400", b"1e999", b"-0.0", b"9" * 400,
+    b"9007199254740993", b"9223372036854775807", b"9223372036854775808", b"-9223372036854775809",
+    b"253402300800", b'""', b'" "', b'"k"', b'"s"', b'"n"', b'"c"', b'"RUNID"', b'"/project"', b'"../x"',
+    b'"\\u0000"', b'"\\ud800"', b'"a\\tb\\n"', b'"%s"', b'"%"', b'"*"', b'"' + b"x" * 5000 + b'"', b"[]",
+    b"{}", b"[null]", b'["a","a"]', b'{"a":1}', b'{"":{}}', b"[" * 30 + b"]" * 30, b'"AACAfw=="',
+]  # fmt: skip
+
+
+def swap_value(rng: random.Random, data: bytes) -> bytes:
+    """Another value in the place of one in JSON."""
+    found = list(_VALUE.finditer(data))
+    if not found:
+        return data
+    value = rng.choice(found)
+    return data[: value.start()] + rng.choice(VALUES) + data[value.end() :]
+
+
+def swap_word(rng: random.Random, data: bytes) -> bytes:
+    """Another word, or value of an option, in a command line."""
+    words = data.split(b"\0")
+    at = rng.randrange(len(words))
+    option, equals, _ = words[at].partition(b"=")
+    other = rng.choice([*VALUES, *INTERESTING])
+    words[at] = option + equals + other if equals else other
+    return b"\0".join(words)

@@ -1,34 +1,69 @@
-"""Run in a process of its own, by its path: what reads input that anybody may send.
+"""What reads input that anybody may send, one function per kind; the argument is the input.
 
-A case is a line on stdin: the name of a target, a space, and the input in base64.  The answer is a
-line on stdout: `old`, or `new` if the case went where none before it did, or `broken` with a
-traceback in JSON.  Whatever is refused is refused by one of our own errors; nothing else is one.
+What is refused is refused by one of our own errors; every other exception is a find.  Nothing is
+remembered between two inputs, so that one alone does the same again:
+`python -m tests.torture.targets KIND FILE…` tries inputs once, and shows a traceback.
 """
 
-import base64
-import json
+import contextlib
+import functools
 import os
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
+import click
+import msgspec
+
+from icctl import durations as client
+from icctl import helper, hot
 from icd import config
-from icd.cli.invocation import Invocation, Output
-from icd.cli.main import plan
-from icd.core import cursors, payloads
+from icd.agents import looks, traces
+from icd.cli import journal, types
+from icd.cli.invocation import Invocation, Output, Plan
+from icd.cli.main import advance, plan
+from icd.core import cursors, gate_rules, interband, payloads, phases, vectors, weights
+from icd.core.processes import Process
 from icd.errors import IcError
+from icd.legacy import envelopes
+from icd.locks import owners
+from icd.rpc import methods
 from icd.server import jsonrpc, keyhole
 from icd.server.inbox import Inbox
+from tests.torture.scratch import Scratch
 
-EXITS = (0, 1, 2, 3)
+# As a command line may end: 69 is a missing database, where the caller asked for that.
+EXITS = (0, 1, 2, 3, 69)
 # What is sent in one piece arrives in several.
 PIECES = (1, 7, 64, 4096)
-# One in so many cases is followed line by line, which takes ten times as long.
-TRACED = 4
+# A command that goes on is asked again so often.
+ASKED = 3
+NOBODY = Process(2**22 + 1)
+
+Target = Callable[[bytes], None]
+
+
+@functools.cache
+def scratch() -> Scratch:
+    """One for each process: a connection does not outlive a fork."""
+    return Scratch()
+
+
+@functools.cache
+def directory() -> str:
+    return tempfile.mkdtemp(prefix="target-")
+
+
+def written(data: bytes) -> str:
+    """A file that holds this."""
+    path = os.path.join(directory(), "file")
+    with open(path, "wb") as file:
+        file.write(data)
+    return path
+
+
+# --- what a peer sends to the daemon ---
 
 
 def frames(data: bytes) -> None:
@@ -45,49 +80,108 @@ def frames(data: bytes) -> None:
 
 def _message(message: bytes | list[bytes]) -> None:
     if isinstance(message, list):
-        for line in message:
-            lines(line)
+        with scratch().transaction():
+            for line in message:
+                _line(line)
         return
-    try:
-        invocation = keyhole.invocation(message)
-    except IcError:
-        return
-    _judge(invocation)
+    with contextlib.suppress(IcError):
+        _judge(keyhole.invocation(message))
 
 
 def lines(data: bytes) -> None:
+    with scratch().transaction():
+        for line in data.replace(b"RUNID", scratch().run_id.encode()).splitlines():
+            _line(line)
+
+
+def _line(data: bytes) -> None:
     found = jsonrpc.decode_line(data)
     for request in found if isinstance(found, list) else [found]:
-        if isinstance(request, jsonrpc.Request):
-            try:
-                method, params = jsonrpc.parameters(request)
-                if method.check is not None:
-                    method.check(params)
-            except IcError as exc:
-                jsonrpc.failure(None, exc)
+        if isinstance(request, IcError):
+            jsonrpc.failure(None, request)
+            continue
+        try:
+            method, params = jsonrpc.parameters(request)
+            if method.check is not None:
+                method.check(params)
+            if scratch().can_run(method):
+                answer = scratch().answer(scratch().call(method, params))
+                if answer.error is not None:
+                    raise answer.error
+                jsonrpc.success(1, answer.result)
+        except IcError as exc:
+            jsonrpc.failure(None, exc)
 
 
 def argv(data: bytes) -> None:
+    data = data.replace(b"RUNID", scratch().run_id.encode())
     words = [os.fsdecode(word) for word in data.split(b"\0")]
-    _judge(Invocation(words, "/project", time.monotonic() + 5, stdin=b"[1]", env={"HOME": "/"}))
+    later = time.monotonic() + 60
+    files = dict.fromkeys(("x", "/dev/stdin"), b"\0\0\x80\x3f")
+    _judge(Invocation(words, "/project", later, stdin=b"[1]", env={"HOME": "/"}, files=files))
 
 
 def _judge(invocation: Invocation) -> None:
+    """All that a host does with a command line; what only a caller's own process does is left."""
     found = plan(invocation)
-    if isinstance(found, Output):
-        if found.bug is not None:
-            raise found.bug.__cause__ or found.bug
-        assert found.exit in EXITS, f"exit status {found.exit}"
-        assert found.stderr or found.exit in (0, 1), "it failed without a word"
+    output = found if isinstance(found, Output) else Output(0)
+    with scratch().transaction():
+        for _ in range(ASKED):
+            if isinstance(found, Plan) and scratch().can_run(found.call.method):
+                output, found = advance(found, scratch().answer(found.call))
+            _judge_output(output)
+
+
+def _judge_output(output: Output) -> None:
+    if output.bug is not None:
+        raise output.bug.__cause__ or output.bug
+    assert output.exit in EXITS, f"exit status {output.exit}"
+    assert output.stderr or output.exit in (0, 1, 69), "it failed without a word"
+
+
+# --- what a daemon, or whoever listens in its place, sends to a client ---
+
+
+class Peer:
+    """A socket as far as a reply needs one: it says what it has to say, and leaves."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._size = PIECES[len(data) % len(PIECES)]
+
+    def settimeout(self, _seconds: float | None) -> None:
+        pass
+
+    def recv(self, size: int) -> bytes:
+        size = min(size, self._size)
+        said, self._data = self._data[:size], self._data[size:]
+        return said
+
+
+class Streaming(helper.Kept):
+    streams = True
+
+
+def replies(data: bytes) -> None:
+    for kind in (Streaming, helper.Kept):
+        peer, later = Peer(data), time.monotonic() + 60
+        reply = hot.Reply(kind(["x"], "icctl", []), peer, later, sent=True)  # type: ignore[arg-type]
+        with contextlib.suppress(hot.GiveUp, hot.Lost, hot.Absent):
+            answer = reply.read()
+            if isinstance(answer, int):
+                assert 0 <= answer <= 255, f"exit status {answer}"
+            elif isinstance(answer, tuple):
+                assert answer[1] <= hot.PART_BYTES, f"{answer[1]} bytes are asked for"
+
+
+# --- what people and programs write ---
 
 
 def toml(data: bytes) -> None:
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        for path in config.read(file.name, file.name):
-            assert all(str(problem) for problem in path.problems)
-        config.load(file.name, file.name)
+    path = written(data)
+    for file in config.read(path, path):
+        assert all(str(problem) for problem in file.problems)
+    config.load(path, path)
 
 
 def payload(data: bytes) -> None:
@@ -100,48 +194,98 @@ def cursor(data: bytes) -> None:
     assert all(0 <= getattr(marks, name) < 2**63 for name in marks.__struct_fields__), marks
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {
+def words(data: bytes) -> None:
+    """Durations, numbers and variables of the environment."""
+    text = os.fsdecode(data)
+    for kind in (types.DURATION, types.AGE, types.SCORE, types.Whole(0, 2**62), types.TRUTH):
+        with contextlib.suppress(click.UsageError):
+            kind.convert(text, None, None)
+    ours, clients = types.milliseconds(text), client.asked([f"--timeout={text}"])
+    if ours and clients:
+        assert ours < clients * (1 + 1e-9) + 1, f"a client waits {clients} ms, not {ours}"
+    environment = dict.fromkeys(config.VARIABLES.values(), text)
+    assert all(str(problem) for problem in config.check_environment(environment))
+    config.from_environment(environment)
+
+
+def documents(data: bytes) -> None:
+    """JSON and vectors that become a part of the database, each with rules of its own."""
+    text = os.fsdecode(data)
+    for check in (gate_rules.parse, phases.parse):
+        with contextlib.suppress(IcError):
+            check(text)
+    for parse in (weights.check_keywords, vectors.parse):
+        with contextlib.suppress(IcError):
+            parse(data)
+    weights.parse(weights.check(data))
+
+
+@functools.cache
+def _here() -> owners.Here:
+    return owners.here()
+
+
+def left(data: bytes) -> None:
+    """Files that an agent, the holder of a lock or another program has left."""
+    path = os.fsencode(written(data))
+    looks.PROGRESS = traces.PROGRESS = os.fsdecode(path)
+    here = _here()
+    owner = owners.decode(data)
+    if owner is not None:
+        owners.liveness(owner, here)
+        owners.is_same(owner, owners.named(owner.owner, 1, here, 1))
+        msgspec.json.encode(owner)
+    traces.verdict(path, None)
+    traces.tokens(path, None)
+    traces.progress(1)
+    looks._progress(NOBODY)
+    interband.read_mark(data)
+    with contextlib.suppress(envelopes.Mirrored, envelopes.NotAnEnvelope):
+        envelopes.payload(data)
+    said = data.decode("utf-8", "replace")
+    entry = msgspec.json.encode({"MESSAGE": said, "__REALTIME_TIMESTAMP": "1800000000000000"})
+    for show in (journal.as_text, journal.as_json):
+        assert show(entry.decode()) is not None, "a line of the journal is lost"
+
+
+def taken_in(data: bytes) -> None:
+    """A file of lines: an export, or discoveries."""
+    path = written(data)
+    given = {"dump.import": {}, "discovery.submit_file": {"source": "s", "dedup_threshold": 0.5}}
+    for name, options in given.items():
+        method = methods.find(name)
+        assert method is not None
+        with scratch().transaction():
+            scratch().answer(scratch().call(method, method.params(file=path, **options)))
+
+
+FUNCTIONS: dict[str, Target] = {
     "frames": frames,
     "lines": lines,
     "argv": argv,
+    "replies": replies,
     "toml": toml,
     "payloads": payload,
     "cursors": cursor,
+    "words": words,
+    "documents": documents,
+    "left": left,
+    "taken-in": taken_in,
 }
-OURS = os.path.dirname(os.path.dirname(config.__file__))
-seen: set[tuple[int, int]] = set()
 
 
-def covered(frame: FrameType, _event: str, _argument: Any) -> Any:
-    """Called for every function: only ours are followed, line by line."""
-    if not frame.f_code.co_filename.startswith(OURS):
-        return None
-    code = hash(frame.f_code)
+def _refusing(target: Target) -> Target:
+    def attempt(data: bytes) -> None:
+        with contextlib.suppress(IcError):
+            target(data)
 
-    def line(inner: FrameType, _event: str, _argument: Any) -> Any:
-        seen.add((code, inner.f_lineno))
-        return line
-
-    return line
+    return attempt
 
 
-def answer(name: str, data: bytes, *, traced: bool) -> str:
-    before = len(seen)
-    sys.settrace(covered if traced else None)
-    try:
-        TARGETS[name](data)
-    except IcError:
-        pass
-    except BaseException:  # noqa: BLE001 -- whatever it is, it is told
-        sys.settrace(None)
-        return "broken " + json.dumps(traceback.format_exc())
-    finally:
-        sys.settrace(None)
-    return "new" if len(seen) > before else "old"
+TARGETS = {kind: _refusing(target) for kind, target in FUNCTIONS.items()}
 
 
-if __name__ == "__main__":
-    for number, case in enumerate(sys.stdin):
-        target, _, encoded = case.partition(" ")
-        traced = number % TRACED == 0
-        print(answer(target, base64.b64decode(encoded), traced=traced), flush=True)
+if __name__ == "__main__":  # KIND FILE…: try these inputs once
+    for name in sys.argv[2:]:
+        with open(name, "rb") as file:
+            TARGETS[sys.argv[1]](file.read())

@@ -5,23 +5,51 @@ from pathlib import Path
 
 import pytest
 
-from tests.torture import hostile
+from tests.torture import fuzzer, hostile
 from tests.torture.code import broken
 from tests.torture.mutators import mutated
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
-SECONDS = 9.0
+SECONDS = 6.0
 # What a mutation is given to be found: it takes a second or two.
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 60
+# Inputs of each kind, those of tests/data among them: a second or two.
+RUNS = 1000
+needs_atheris = pytest.mark.skipif(
+    not fuzzer.is_there(), reason="no atheris for this machine: pip found none to install"
+)
+BLACK_BOXES = ("socket", "commands", "library")
 
 
 def test_hostile_input_does_no_harm(tmp_path: Path) -> None:
     run = Run(tmp_path, SECONDS, SHORT_SEED)
     print(f"again with: make torture SUITES=hostile SEED={run.seed} SECONDS={SECONDS}")
 
-    hostile.run(run)
+    hostile.run(run, BLACK_BOXES)
 
-    assert len(run.figures) == len(hostile.WAYS)
+    assert len(run.figures) == len(BLACK_BOXES)
+
+
+@needs_atheris
+def test_no_decoder_is_harmed_by_what_a_fuzzer_finds(tmp_path: Path) -> None:
+    run = Run(tmp_path, SECONDS, SHORT_SEED)
+
+    with fuzzer.Fuzzer(run) as found:
+        executed = [found.fuzz(kind, PATIENCE_SECONDS, RUNS) for kind in fuzzer.KINDS]
+
+    assert min(executed) >= RUNS
+
+
+def test_inputs_that_were_found_once_do_no_harm_without_a_fuzzer(tmp_path: Path) -> None:
+    run = Run(tmp_path, SECONDS, SHORT_SEED)
+
+    fuzzer.replay(run, "left")
+
+    assert run.figures["inputs decoded"] == len(files("left"))
+
+
+def files(kind: str) -> list[Path]:
+    return [file for place in fuzzer.places(kind) for file in place.iterdir()]
 
 
 MUTATIONS: dict[str, tuple[str, str, str, str]] = {
@@ -43,10 +71,28 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         '            answer = self._run(call)\n            self._conn.execute("COMMIT")\n        except Exception as exc:  # noqa: BLE001 -- the error map\n            self._roll_back()',
         '            answer = self._run(call)\n            self._conn.execute("COMMIT")\n        except Exception as exc:  # noqa: BLE001 -- the error map\n            if self._conn.in_transaction:\n                self._conn.execute("COMMIT")',
     ),
+    "a client does not expect bytes that are no text": (
+        "commands",
+        "icctl/hot.py",
+        '*(b"a" + word.encode(encoding, "surrogateescape") for word in argv),',
+        '*(b"a" + word.encode(encoding) for word in argv),',
+    ),
+    "a name is read by the shell once more": (
+        "library",
+        "lib-intercore.sh",
+        '    _intercore_call "$_intercore_to" state get -- "$@" || _intercore_status=$?',
+        '    eval "_intercore_call $_intercore_to state get -- $*" || _intercore_status=$?',
+    ),
 }
 
 
-@pytest.mark.parametrize("what", MUTATIONS)
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(what, marks=needs_atheris if way == "decoders" else ())
+        for what, (way, *_) in MUTATIONS.items()
+    ],
+)
 def test_harm_that_is_done_on_purpose_is_noticed(tmp_path: Path, what: str) -> None:
     way, file, old, new = MUTATIONS[what]
     code = broken(tmp_path, file, old, new)

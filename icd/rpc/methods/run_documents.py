@@ -2,10 +2,9 @@
 
 import sqlite3
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 
-from icd.core import phases, processes, runs
+from icd.core import payloads, phases, processes, runs
 from icd.core.names import iso
 from icd.core.processes import Liveness
 from icd.core.runs import Run
@@ -91,10 +90,4 @@ def _own_phases(run: Run) -> list[str] | None:
 
 def _json(text: str | None) -> Raw | UnsetType:
     """Stored text as it is; what somebody else put there would make the whole answer unreadable."""
-    if text is None:
-        return UNSET
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return UNSET
-    return Raw(text)
+    return UNSET if text is None or not payloads.is_json(text) else Raw(text)

@@ -1,0 +1,23 @@
+"""The words that our decoders know: chance alone would hardly spell them."""
+
+import msgspec
+
+from icd.cli import outline
+from icd.config import Settings
+from icd.core.dump_lines import TABLES
+from icd.rpc import methods
+
+
+def words() -> set[bytes]:
+    found = {"jsonrpc", "2.0", "RUNID", "/project", "mirror.channels"}
+    for leaf in outline.leaves():
+        found |= {leaf.name.replace(" ", "\0"), *(option.name for option in leaf.options)}
+        found |= {word for option in leaf.options if option.slot for word in option.slot.words}
+    found |= {option.name for option in outline.everywhere()}
+    for method in methods.every():
+        found |= {method.name, *(f'"{name}":' for name in method.params.__struct_fields__)}
+    for kind, _ in TABLES:
+        found |= {f'"kind":"{kind.__struct_config__.tag}"'}
+        found |= {f'"{name}":' for name in kind.__struct_encode_fields__}
+    found |= {field.name for field in msgspec.structs.fields(Settings)}
+    return {word.encode() for word in found}
