@@ -57,7 +57,7 @@ def _asked(sock: socket, path: str, deadline: float) -> Seen:
         return Seen(path, "silent", pid=pid)
     except OSError as exc:
         return _failed(path, exc, pid)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return Seen(path, "nonsense", pid=pid)
 
 

@@ -275,7 +275,10 @@ def test_what_is_broken_otherwise_is_left_alone_with_fix(place: Place) -> None:
     assert after == before
 
 
-def test_something_else_at_the_socket_is_named(place: Place, door: Path) -> None:
+@pytest.mark.parametrize(
+    "reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"[" * 100_000 + b"\n"], ids=["http", "deep"]
+)
+def test_something_else_at_the_socket_is_named(place: Place, door: Path, reply: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(place.socket))
         other.listen()
@@ -292,7 +295,7 @@ def test_something_else_at_the_socket_is_named(place: Place, door: Path) -> None
                     session, _ = other.accept()
                 except TimeoutError:
                     continue
-                session.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                session.sendall(reply)
                 session.shutdown(socket.SHUT_WR)
                 sessions.append(session)
         finally:
