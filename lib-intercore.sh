@@ -42,8 +42,8 @@ fi
 _intercore_call() {
     local _intercore_to=$1 _intercore_out='' _intercore_status=0
     shift
-    # Of what stands between brackets, bash would run the commands.
-    if [[ $_intercore_to == *[!][a-zA-Z0-9_]* && $_intercore_to != [-.] ]]; then
+    if [[ $_intercore_to == *[!a-zA-Z0-9_]* && $_intercore_to != [-.] ]] &&
+        ! _intercore_is_element "$_intercore_to"; then
         printf '%s\n' "intercore: not the name of a variable: $_intercore_to" >&2
         return 3
     fi
@@ -64,6 +64,19 @@ _intercore_call() {
     fi
     [[ $_intercore_to == [-.] ]] || printf -v "$_intercore_to" '%s' "$_intercore_out"
     return "$_intercore_status"
+}
+
+# Whether it is an element of an array.  bash would compute what stands between the brackets, and run
+# commands in it, unless it is a number or the array is associative.
+_intercore_is_element() {
+    local _intercore_array=${1%%\[*} _intercore_index=${1#*\[} _intercore_kind
+    _intercore_index=${_intercore_index%\]}
+    [[ $1 == "${_intercore_array}[$_intercore_index]" && $_intercore_array == [a-zA-Z_]* ]] || return
+    [[ -n $_intercore_index && $_intercore_array$_intercore_index != *[!a-zA-Z0-9_]* ]] || return
+    [[ $_intercore_index == *[!0-9]* || $_intercore_index == 0?* ]] || return 0
+    _intercore_kind=$(declare -p "$_intercore_array" 2>/dev/null) || return
+    _intercore_kind=${_intercore_kind#declare -}
+    [[ ${_intercore_kind%% *} == *A* ]]
 }
 
 # Find the program: INTERCORE_BIN, or icctl or ic on the PATH or in ~/.local/bin.
@@ -258,7 +271,7 @@ intercore_state_incr() {
 # intercore_state_delete_all KEY [GLOB]
 # Deletes the rows of all scopes; unavailable: removes the legacy files.  0 always.
 intercore_state_delete_all() {
-    _intercore_call . state delete --all -- "${1-}" || _intercore_late legacy remove "$?" "${2-}"
+    _intercore_call . state delete --all -- "${1-}" || _intercore_remove "$?" "${2-}"
 }
 
 # --- sentinels: throttle guards ---
@@ -307,13 +320,13 @@ intercore_check_or_die() {
 # intercore_sentinel_reset_or_legacy NAME SCOPE [GLOB]
 # Lets a guard fire again; unavailable: removes the legacy files.  0 always.
 intercore_sentinel_reset_or_legacy() {
-    _intercore_call . sentinel reset -- "${1-}" "${2-}" || _intercore_late legacy remove "$?" "${3-}"
+    _intercore_call . sentinel reset -- "${1-}" "${2-}" || _intercore_remove "$?" "${3-}"
 }
 
 # intercore_sentinel_reset_all NAME [GLOB]
 # The same for all scopes.  0 always.
 intercore_sentinel_reset_all() {
-    _intercore_call . sentinel reset --all -- "${1-}" || _intercore_late legacy remove "$?" "${2-}"
+    _intercore_call . sentinel reset --all -- "${1-}" || _intercore_remove "$?" "${2-}"
 }
 
 # intercore_cleanup_stale
@@ -323,7 +336,7 @@ intercore_cleanup_stale() {
     local _intercore_status=0
     _intercore_call . sentinel prune --older-than=1h --keep-live || _intercore_status=$?
     [[ $_intercore_status == "$_intercore_unavailable" ]] || return 0
-    _intercore_late legacy clean
+    _intercore_late legacy clean || return 0
 }
 
 # --- what the functions share ---
@@ -332,6 +345,11 @@ intercore_cleanup_stale() {
 _intercore_default() {
     [[ $2 == "$_intercore_unavailable" ]] && return "$1"
     return "$2"
+}
+
+# _intercore_remove STATUS GLOB: unavailable: remove the legacy files.  0 always.
+_intercore_remove() {
+    [[ $1 != "$_intercore_unavailable" || -z $2 ]] || _intercore_late legacy remove "$2" || return 0
 }
 
 # _intercore_answer DEFAULT ARGUMENT...
@@ -359,7 +377,7 @@ _intercore_late() {
     local _intercore_function=_intercore_$1_$2
     # A shell that was handed the variables under `set -a` need not have been handed the functions.
     if [[ ${_intercore_known-} != *" $1 "* ]] || ! declare -F "$_intercore_function" >/dev/null; then
-        if ! "_intercore_read_$1"; then
+        if ! _intercore_read "$1"; then
             printf '%s\n' "intercore: bash cannot read a here-document; are there too many open files, or is the disk full?" >&2
             return 2
         fi
@@ -367,6 +385,24 @@ _intercore_late() {
     fi
     shift 2
     "$_intercore_function" "$@"
+}
+
+# Read a text as it was written: without what the caller's aliases would make of it.
+_intercore_read() {
+    shopt -q expand_aliases || { "_intercore_read_$1"; return; }
+    local _intercore_status=0
+    shopt -u expand_aliases
+    "_intercore_read_$1" || _intercore_status=$?
+    shopt -s expand_aliases
+    return "$_intercore_status"
+}
+
+# Parse stdin.  `source` opens it by its name, which is not there in every sandbox.
+_intercore_parse() {
+    command source /dev/stdin && return
+    local _intercore_text=''
+    IFS= read -r -d '' _intercore_text || :
+    [[ -n $_intercore_text ]] && eval "$_intercore_text"
 }
 
 # --- events ---
@@ -378,7 +414,7 @@ intercore_events_cursor_set() { _intercore_late events cursor_set "$@"; }
 intercore_events_cursor_reset() { _intercore_late events cursor_reset "$@"; }
 
 _intercore_read_events() {
-    command source /dev/stdin 2>/dev/null <<'TEXT'
+    _intercore_parse 2>/dev/null <<'TEXT'
 # intercore_events_tail RUN [ARGUMENT...], intercore_events_tail_all [ARGUMENT...]
 # Prints the events of a run, or all, as `icctl events tail` does.  0 also if unavailable; 2 could not
 # tell.  Not through a helper: whose cursor moves must know that the lines have been written.
@@ -426,11 +462,11 @@ TEXT
 # --- locks: these need no database; without a program, the shell does what icctl would do ---
 
 intercore_lock() { _intercore_late lock take "$@"; }
-intercore_unlock() { _intercore_late lock release "$@"; }
-intercore_lock_clean() { _intercore_late lock clean "$@"; }
+intercore_unlock() { _intercore_late lock release "$@" || return 0; }
+intercore_lock_clean() { _intercore_late lock clean "$@" || return 0; }
 
 _intercore_read_lock() {
-    command source /dev/stdin 2>/dev/null <<'TEXT'
+    _intercore_parse 2>/dev/null <<'TEXT'
 # intercore_lock NAME SCOPE [TIMEOUT]
 # Takes a lock for this shell, waiting for TIMEOUT, 1s if it is left out.  0 it is held now, until
 # intercore_unlock or the end of the shell; 1 somebody else holds it, who is named on stderr; 2 could
@@ -500,7 +536,7 @@ intercore_lease_release() { _intercore_late lease release "$@"; }
 intercore_lease_list() { _intercore_late lease list "$@"; }
 
 _intercore_read_lease() {
-    command source /dev/stdin 2>/dev/null <<'TEXT'
+    _intercore_parse 2>/dev/null <<'TEXT'
 # intercore_lease_acquire [-v VAR] NAME SCOPE TTL [OWNER]
 # Claims work and prints the fencing token.  0 it is yours now, or still; 1 somebody else has it, and
 # is named on stderr, or unavailable: then nobody can have it; 2 could not tell.  Without OWNER, the
@@ -558,7 +594,7 @@ intercore_run_rollback_dry() { _intercore_late run rollback_dry "$@"; }
 intercore_run_code_rollback() { _intercore_late run code_rollback "$@"; }
 
 _intercore_read_run() {
-    command source /dev/stdin 2>/dev/null <<'TEXT'
+    _intercore_parse 2>/dev/null <<'TEXT'
 # intercore_run_create [-v VAR] ARGUMENT..., and so on
 # Take the arguments of `icctl run create` and so on, and print what that prints; intercore_run_tokens
 # and intercore_run_budget print JSON.  1 an expected no, such as a budget that is used up, or
@@ -651,7 +687,7 @@ intercore_gate_check() { _intercore_late gate check "$@"; }
 intercore_gate_override() { _intercore_late gate override "$@"; }
 
 _intercore_read_gate() {
-    command source /dev/stdin 2>/dev/null <<'TEXT'
+    _intercore_parse 2>/dev/null <<'TEXT'
 # intercore_gate_check RUN [PRIORITY]
 # 0 yes, or unavailable; 1 no, over, or no such run; 2 could not tell.
 _intercore_gate_check() {
@@ -675,11 +711,11 @@ intercore_dispatch_spawn() { _intercore_late dispatch spawn "$@"; }
 intercore_dispatch_status() { _intercore_late dispatch status "$@"; }
 intercore_dispatch_wait() { _intercore_late dispatch wait "$@"; }
 intercore_dispatch_list_active() { _intercore_late dispatch list_active "$@"; }
-intercore_dispatch_kill() { _intercore_late dispatch kill "$@"; }
+intercore_dispatch_kill() { _intercore_late dispatch kill "$@" || return 0; }
 intercore_dispatch_tokens() { _intercore_late dispatch tokens "$@"; }
 
 _intercore_read_dispatch() {
-    command source /dev/stdin 2>/dev/null <<'TEXT'
+    _intercore_parse 2>/dev/null <<'TEXT'
 # intercore_dispatch_spawn [-v VAR] TYPE PROJECT PROMPT_FILE [OUTPUT] [NAME]
 # Starts an agent and prints the dispatch's id.  1 unavailable; 2 not started.
 _intercore_dispatch_spawn() {
@@ -737,13 +773,12 @@ TEXT
 # --- legacy guards and files: what there is without a program or a database ---
 
 _intercore_read_legacy() {
-    command source /dev/stdin 2>/dev/null <<'TEXT'
-# _intercore_legacy_remove STATUS GLOB: remove legacy guards and files, if there is nothing else.
+    _intercore_parse 2>/dev/null <<'TEXT'
+# _intercore_legacy_remove GLOB: remove legacy guards and files.
 _intercore_legacy_remove() {
     local _intercore_file
-    [[ $1 == "$_intercore_unavailable" && -n $2 ]] || return 0
     # compgen: whatever the caller's options say about globs.
-    compgen -G "$2" | while IFS= read -r _intercore_file; do
+    compgen -G "$1" | while IFS= read -r _intercore_file; do
         if [[ -d $_intercore_file && ! -L $_intercore_file ]]; then
             command rmdir -- "$_intercore_file" 2>/dev/null || continue
         else
@@ -799,7 +834,7 @@ TEXT
 # --- locks without a program: the rules are those of icd/locks/locking.py; only for subshells ---
 
 _intercore_read_here() {
-    command source /dev/stdin 2>/dev/null <<'TEXT'
+    _intercore_parse 2>/dev/null <<'TEXT'
 # Sets what all of them need, and checks the words and the directories.
 _intercore_here_begin() {
     # The caller's ways of splitting words, and of meeting failures, are not ours.

@@ -37,7 +37,10 @@ def attach(inputs: list[tuple[bytes, bytes, bytes | int]], fields: list[bytes]) 
 
 def read_file(path: bytes, limit: int, patience: float) -> bytes | int:
     try:
-        fd = posix.open(path, AT_ONCE)
+        try:
+            fd = posix.open(path, AT_ONCE)
+        except BlockingIOError:  # a file that somebody has to give back first, for Samba or NFS
+            fd = posix.open(path, AT_ONCE & ~posix.O_NONBLOCK)
     except OSError as exc:
         return exc.errno or EIO
     try:

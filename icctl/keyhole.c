@@ -191,7 +191,10 @@ static void attach(struct call *c)
 {
     const char *path = c->needs_file ? c->said : NULL;
     struct bytes content = {0};
-    int fd = path ? open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : 0;
+    int at_once = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    int fd = path ? open(path, at_once) : 0;
+    if (fd < 0 && errno == EAGAIN) /* a file that somebody has to give back first, for Samba or NFS */
+        fd = open(path, at_once & ~O_NONBLOCK);
     int failed = fd < 0 ? errno : 0;
     start(&content);
     if (!failed) {

@@ -1,7 +1,9 @@
 """Files that a caller names and that are no files: pipes, devices, sockets; through both doors."""
 
+import fcntl
 import os
 import pty
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -204,3 +206,25 @@ def test_what_is_no_file_is_refused_in_one_sentence(
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode().startswith(f"icctl: state set: {told}")
     assert done.stderr.count(b"\n") == 1
+
+
+def test_a_file_that_somebody_has_to_give_back_first_is_waited_for(
+    initialized: Path, env: dict[str, str]
+) -> None:
+    """As Samba and NFS do for their clients; an open that must not wait fails then."""
+    file = initialized / "leased"
+    file.write_text("7")
+    fd = os.open(file, os.O_RDWR)
+    before = signal.signal(
+        signal.SIGIO, lambda *_: fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    )
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+
+        done = icctl("state", "set", "k", "s", "@leased", cwd=initialized, env=env)
+    finally:
+        os.close(fd)
+        signal.signal(signal.SIGIO, before)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert stored(initialized, env) == b"7\n"

@@ -354,16 +354,29 @@ def test_a_strict_caller_is_not_ended_by_anything_but_its_own_decision(place: Pl
     assert said == ["throttled", "[]", "1", "not here"]
 
 
-def test_nothing_in_the_name_of_a_variable_is_run(place: Place) -> None:
-    said = place.say(r"""
-    intercore_state_set k s 1
-    intercore_state_get -v 'got[$(echo run >&2; echo 0)]' k s 2>&1; echo "$?"
-    intercore_state_get -v 'got[7]' k s; echo "${got[7]}"
+@pytest.mark.parametrize(
+    "name",
+    ["got[$(touch run)]", "got[id]", "got[1b]", "got[08]", "map[a.b]", "got[7", "a b", "7[1]"],
+)
+def test_nothing_in_the_name_of_a_variable_is_run(place: Place, name: str) -> None:
+    """An index is computed by bash, also if it is the name of a variable that holds one."""
+    said = place.say(f"""
+    declare -A map; id='other[$(touch run)]'
+    intercore_state_get -v '{name}' k s 2>&1; echo $?
     """)
 
-    assert said == [
-        "intercore: not the name of a variable: got[$(echo run >&2; echo 0)]", "3", "1"
-    ]  # fmt: skip
+    assert said == [f"intercore: not the name of a variable: {name}", "3"]
+    assert not (place.project / "run").exists()
+
+
+def test_a_value_may_go_into_an_element_of_an_array(place: Place) -> None:
+    said = place.say("""
+    declare -A map; ask() { local -A own; intercore_state_get -v 'own[x]' k s; echo "${own[x]}"; }
+    intercore_state_set k s 1; intercore_state_get -v 'got[7]' k s
+    intercore_state_get -v 'map[1b]' k s; echo "${got[7]} ${map[1b]}"; ask
+    """)
+
+    assert said == ["1 1", "1"]
 
 
 def test_a_caller_with_odd_settings_gets_the_same_answers(place: Place) -> None:

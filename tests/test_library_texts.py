@@ -46,6 +46,8 @@ CALLED = {
     "without stdin": "exec 0<&-; {call}",
     "with documents in files": "BASH_COMPAT=50; {call}",
     "without parameters": "set --; set -u; intercore_lease_list | cut -f1 | grep -v .; {call}",
+    "among aliases": "shopt -s expand_aliases; alias local='echo no' eval=false read=false; {call}",
+    "where stdin has no name": "enable -n source; {call}",
     "by a copy of the function": 'eval "my_$(declare -f intercore_lease_acquire)"; my_{call}',
 }  # fmt: skip
 
@@ -57,7 +59,8 @@ def bash(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def place(initialized: Path, daemon: Daemon, door: Path, bash: str) -> Place:
-    return Place(initialized, {"INTERCORE_SOCKET": daemon.socket}, bash)
+    env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_TIMEOUT": "30s"}
+    return Place(initialized, env, bash)
 
 
 def run(place: Place, script: str) -> "subprocess.CompletedProcess[bytes]":
@@ -154,6 +157,20 @@ def test_a_text_that_cannot_be_read_is_told_and_the_next_call_tries_again(place:
 
     assert done.stdout.split() == [b"2", b"1"]
     assert re.fullmatch(rb"intercore: bash cannot read a here-document; .*\n", done.stderr)
+
+
+@NATIVE
+def test_what_is_0_always_is_so_even_if_its_text_cannot_be_read(place: Place) -> None:
+    place.env["INTERCORE_BIN"] = "/bin/false"
+    calls = (
+        "intercore_unlock n s; intercore_lock_clean; intercore_dispatch_kill d; "
+        "intercore_state_delete_all k 'x*'; intercore_sentinel_reset_all n 'x*'; "
+        "intercore_sentinel_reset_or_legacy n s 'x*'; intercore_cleanup_stale"
+    )
+
+    said = run(place, f"source {LIBRARY}; set -e; ulimit -n 5; {calls}; echo on").stdout
+
+    assert said == b"on\n"
 
 
 def test_no_text_is_read_by_sourcing_which_costs_half_of_what_all_of_it_would(
