@@ -447,7 +447,7 @@ def test_a_locked_database_is_named_through_the_daemon_too(
             "k",
             "s",
             "--value=1",
-            "--timeout=1s",
+            "--timeout=5s",
             cwd=initialized,
             env=through(daemon),
         )
@@ -461,13 +461,13 @@ def test_a_locked_database_is_named_through_the_daemon_too(
 def test_a_daemon_that_wakes_up_too_late_does_not_overwrite_newer_data(
     initialized: Path, daemon: Daemon
 ) -> None:
-    def write(value: str, env: dict[str, str]) -> int:
-        arguments = ("state", "set", "k", "s", f"--value={value}", "--timeout=300ms")
+    def write(value: str, limit: str, env: dict[str, str]) -> int:
+        arguments = ("state", "set", "k", "s", f"--value={value}", f"--timeout={limit}")
         return icctl(*arguments, cwd=initialized, env=env).returncode
 
     os.kill(daemon.pid, signal.SIGSTOP)
-    assert write("1", {"INTERCORE_SOCKET": daemon.socket}) == 2
-    assert write("2", DIRECT) == 0
+    assert write("1", "300ms", {"INTERCORE_SOCKET": daemon.socket}) == 2
+    assert write("2", "30s", DIRECT) == 0
     os.kill(daemon.pid, signal.SIGCONT)
     assert daemon.call("icd.ping")
 

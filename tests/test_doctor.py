@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.breakages import BREAKAGES, Place, World
+from tests.mounts import mounted
 from tests.processes import CLEAN, PATIENCE, Daemon, icctl
 
 # With time enough for a machine that has other things to do.
@@ -211,7 +212,7 @@ def test_a_stopped_daemon_is_named(place: Place, daemon: Daemon, door: Path) -> 
     daemon.start()
     os.kill(daemon.pid, signal.SIGSTOP)
 
-    done = World().icctl("doctor", "--json", "--timeout=2s", cwd=place.project, env=world(place))
+    done = World().icctl(*DOCTOR, cwd=place.project, env=world(place))
 
     (sentence,) = said(done, "socket")
     assert sentence.startswith(f"process {daemon.pid} (")
@@ -331,9 +332,10 @@ def test_calls_that_failed_without_the_daemon_are_told(place: Place) -> None:
 
 
 def test_what_never_answers_does_not_hang_the_doctor(place: Place) -> None:
-    os.mkfifo(place.runtime / "failures")  # whoever opens it waits for a writer
-
-    done = World().icctl(*DOCTOR, cwd=place.project, env=world(place))
+    with mounted() as mount:
+        env = {"INTERCORE_SOCKET": str(mount.path / "icd.sock"), "INTERCORE_MODE": "direct"}
+        mount.hang()
+        done = World().icctl(*DOCTOR, cwd=place.project, env={**world(place), **env})
 
     assert said(done, "time") == [
         "looking at the daemon's socket takes too long: its disk or its owner does not answer"

@@ -53,7 +53,7 @@ def stored(cwd: Path, env: dict[str, str]) -> bytes:
 def test_a_pipe_that_nobody_writes_to_is_waited_for_as_long_as_the_call_may_take(
     place: Path, env: dict[str, str]
 ) -> None:
-    done = icctl("state", "set", "k", "s", "@pipe", "--timeout=500ms", cwd=place, env=env)
+    done = icctl("state", "set", "k", "s", "@pipe", "--timeout=3s", cwd=place, env=env)
 
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode() == f"icctl: state set: {NOBODY}\n"
@@ -76,7 +76,7 @@ def test_so_it_is_for_every_command_that_reads_a_file(
 ) -> None:
     env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
 
-    done = icctl(*words.split(), "--timeout=500ms", cwd=place, env=env)
+    done = icctl(*words.split(), "--timeout=3s", cwd=place, env=env)
 
     assert (done.returncode, done.stdout) == (2, b"")
     assert NOBODY in done.stderr.decode()
@@ -98,7 +98,8 @@ def test_an_artifact_that_never_ends_or_never_begins_is_noted_without_a_digest(
 ) -> None:
     made = icctl("run", "create", "--project=.", "--goal=g", cwd=place, env=env)
     run = made.stdout.decode().strip()
-    words = ["run", "artifact", "add", run, "--phase=p", f"--path={source}", "--timeout=500ms"]
+    limit = "--timeout=3s" if source == "pipe" else "--timeout=30s"
+    words = ["run", "artifact", "add", run, "--phase=p", f"--path={source}", limit]
 
     done = icctl(*words, cwd=place, env=env)
 
@@ -126,9 +127,9 @@ def test_a_pipe_that_holds_too_much_for_a_digest_is_not_opened_again(
 @pytest.mark.parametrize(
     "script",
     [
-        "{ exec 4> pipe; sleep 1.5; echo '[1]' >&4; } & icctl state set k s @pipe --timeout=1s",
-        "icctl state set k s @<(sleep 1.5; echo '[1]') --timeout=1s",
-        "icctl state set k s @/dev/stdin --timeout=1s < <(sleep 1.5; echo '[1]')",
+        "{ exec 4> pipe; sleep 3.5; echo '[1]' >&4; } & icctl state set k s @pipe --timeout=3s",
+        "icctl state set k s @<(sleep 3.5; echo '[1]') --timeout=3s",
+        "icctl state set k s @/dev/stdin --timeout=3s < <(sleep 3.5; echo '[1]')",
     ],
     ids=["a named pipe", "a substituted process", "stdin by its name"],
 )

@@ -248,7 +248,7 @@ def test_a_stream_is_printed_as_it_comes_and_may_be_silent_beyond_the_deadline(
         connection.sendall(b"+ 0 4\nerr\n" + b"1 4 0\ntwo\n")
 
     with scripted(tmp_path, reply):
-        process = popen("statusline", "--timeout=100ms", where=tmp_path)
+        process = popen("statusline", "--timeout=5s", where=tmp_path)
         assert process.stdout is not None
         assert process.stdout.readline() == b"one\n"
         seen.set()

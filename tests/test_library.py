@@ -246,9 +246,8 @@ def test_every_function_answers_as_documented(  # noqa: PLR0917
 ) -> None:
     legacy = tmp_path / "legacy"
     legacy.mkdir()
-    place = Place(
-        project, {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_LEGACY_DIR": str(legacy)}, bash
-    )
+    env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_TIMEOUT": "30s"}
+    place = Place(project, {**env, "INTERCORE_LEGACY_DIR": str(legacy)}, bash)
     if host in ("direct", "broken, direct"):
         place.env["INTERCORE_SOCKET"] = "/nonexistent"
     if host == "no program":
@@ -424,7 +423,8 @@ def test_a_trap_in_the_middle_of_a_call_makes_its_own_call(
     initialized: Path, daemon: Daemon, door: Path, bash: str
 ) -> None:
     """The daemon is stopped, the trap runs while the call waits for it."""
-    place = Place(initialized, {"INTERCORE_SOCKET": daemon.socket}, bash)
+    env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_TIMEOUT": "30s"}
+    place = Place(initialized, env, bash)
     said = place.say(f"""
     trap 'intercore_state_incr -v t trapped s; echo "trap $t"' USR1
     intercore_state_incr -v _ n s; intercore_state_incr -v _ n s
@@ -971,9 +971,9 @@ def test_a_dispatch_outlives_the_time_of_a_call_and_is_killed(sprint: Place) -> 
     """The time of a call is not the agent's; nor is waiting for it a call that times out."""
     (sprint.project / "dispatch.sh").write_text("#!/bin/bash\nexec sleep 1000\n")
     said = sprint.say("""
-    INTERCORE_TIMEOUT=2s
+    INTERCORE_TIMEOUT=6s
     intercore_dispatch_spawn -v id codex . prompt.md
-    intercore_dispatch_wait "$id" 3s 2>/dev/null; echo "still there $?"
+    intercore_dispatch_wait "$id" 7s 2>/dev/null; echo "still there $?"
     intercore_dispatch_list_active -v line; [[ $line == "$id"$'\\t'running* ]] && echo running
     intercore_dispatch_kill "$id"; intercore_dispatch_list_active; echo "killed $?"
     """)

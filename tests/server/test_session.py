@@ -411,7 +411,7 @@ def test_incomplete_messages_are_limited_all_together(daemon: Daemon) -> None:
     try:
         refused = 0
         for sock in waiting:
-            sock.settimeout(0.3)
+            sock.settimeout(2 if sock in waiting[-3:] else 0.3)  # there is room for the others
             try:
                 sock.sendall(b"x" * each)
                 refused += b"too many incomplete" in sock.recv(4096)

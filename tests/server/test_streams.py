@@ -141,7 +141,7 @@ def test_a_direct_write_is_news_as_well(daemon: Daemon, initialized: Path) -> No
 
 def test_a_row_that_expires_is_news(daemon: Daemon, initialized: Path) -> None:
     daemon.call(
-        "state.set", cwd=str(initialized), key="lane", scope_id="s1", payload="x", ttl_ms=1000
+        "state.set", cwd=str(initialized), key="lane", scope_id="s1", payload="x", ttl_ms=5000
     )
     with Watcher(daemon, initialized) as watcher:
         assert watcher.line() == "lane x\n"

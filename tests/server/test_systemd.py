@@ -286,7 +286,7 @@ def test_a_daemon_with_a_mirrored_row_to_expire_stays_until_it_is_gone(initializ
     with activated(daemon) as (_listener, process):
         daemon.call(
             "state.set", cwd=str(initialized), key="lane", scope_id="s",
-            payload={"lane": "x"}, ttl_ms=2000,
+            payload={"lane": "x"}, ttl_ms=5000,
         )  # fmt: skip
         until(mirrored.exists)
 

@@ -163,7 +163,7 @@ def test_a_direct_write_and_an_expiry_are_news(served: Project) -> None:
     with served.watch("state.watch", key="k", scope_id="s") as watcher:
         watcher.news()
         icctl(
-            "state", "set", "k", "s", "--value=1", "--ttl=1s", cwd=served.root, env=DIRECT
+            "state", "set", "k", "s", "--value=1", "--ttl=5s", cwd=served.root, env=DIRECT
         )  # fmt: skip
 
         assert payloads(watcher.news()) == {"s": 1}

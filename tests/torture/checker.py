@@ -18,9 +18,9 @@ from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 UNKNOWN = math.inf
-# So many steps take about ten seconds; histories of ours take one step for each operation, unless
+# So many steps take about ten seconds where leases end; histories of ours take one step for each operation, unless
 # they cannot be explained.
-STEPS = 2_000_000
+STEPS = 200_000
 
 
 class Operation(NamedTuple):

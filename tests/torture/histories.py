@@ -91,11 +91,17 @@ class Recording:
         low, high = 0, len(answered) - 1
         while low < high:
             middle = (low + high) // 2
-            if is_linearizable(self._until(answered[middle].returned), self.key.model):
+            if self._is_explained_until(answered[middle].returned):
                 low = middle + 1
             else:
                 high = middle
         return answered[low]
+
+    def _is_explained_until(self, moment: float) -> bool:
+        try:
+            return is_linearizable(self._until(moment), self.key.model)
+        except Undecided:
+            return True  # look later: the whole is known to be bad
 
     def _until(self, moment: float) -> list[Operation]:
         """What was not answered by then was unknown by then."""

@@ -36,10 +36,13 @@ class Run:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        self._ends_at = time.monotonic() + self.seconds
+        self._ends_at: float | None = None
 
     @property
     def is_over(self) -> bool:
+        """Never when it is asked for the first time: getting ready does not count."""
+        if self._ends_at is None:
+            self._ends_at = time.monotonic() + self.seconds
         return time.monotonic() >= self._ends_at
 
 
