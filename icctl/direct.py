@@ -137,7 +137,10 @@ def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
     database = Database(path, settings)
     if call.method.warm_up is not None:
         call.method.warm_up(call.params)
-    (answer,) = run_batch(database, [call], clock=Clock(), close=True)
+    try:
+        (answer,) = run_batch(database, [call], clock=Clock(), close=True)
+    finally:
+        database.lock.close()  # whoever follows the log without a daemon comes here every second
     if call.method.appends and answer is not None and answer.error is None:
         owed[path] = settings
     return answer or Answer(moved=True)  # its directory vanished under an init: once more
