@@ -225,6 +225,27 @@ class Misconfigured(IcError):
     hint = "correct the file, then try again"
 
 
+class UntrustedDatabase(IcError):
+    """Its schema is not what our migrations make, or files beside it are not ours."""
+
+    code, name = -32032, "untrusted_database"
+    hint = (
+        "nothing was changed; if the file came with the project, move it away and run "
+        "'icctl init'; if the change is yours, undo it with sqlite3, or restore a backup with "
+        "'icctl restore FILE'"
+    )
+
+
+class LogLost(IcError):
+    """Files of the database were removed or changed while it was in use: writes may be lost."""
+
+    code, name = -32038, "log_lost"
+    hint = (
+        "this is told once; run 'icctl db check', and restore a backup with 'icctl restore FILE' "
+        "if something is missing; what was kept lies beside the database"
+    )
+
+
 class TooFewDescriptors(IcError):
     code, name, retryable = -32031, "too_few_descriptors", True
     hint = "close what is not needed, or raise the limit with 'ulimit -n'; nothing was changed"

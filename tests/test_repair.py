@@ -176,10 +176,9 @@ def test_a_daemon_touches_no_file_that_a_peer_names(
 def test_a_deadline_ends_a_check_and_the_lane_goes_on(initialized: Path) -> None:
     path = initialized / ".clavain" / "intercore.db"
     with closing(sqlite3.connect(path)) as conn:
-        conn.execute("CREATE TABLE large (x)")
         conn.execute(
             "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000)"
-            " INSERT INTO large SELECT i FROM n"
+            " INSERT INTO counters (name, value) SELECT 'c' || i, i FROM n"
         )
         conn.commit()
     where = {"cwd": str(initialized)}

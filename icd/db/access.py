@@ -7,8 +7,19 @@ import os
 import sqlite3
 import stat
 
-from icd.errors import BadPath, IcError, PermissionRefused, TooFewDescriptors, from_sqlite
+from icd.errors import (
+    BadPath,
+    IcError,
+    PermissionRefused,
+    TooFewDescriptors,
+    UntrustedDatabase,
+    from_sqlite,
+)
 
+_JOURNAL = (
+    "nothing was changed; if it came with the project, delete it; if another program left it, "
+    "open the database with that program, or with sqlite3, once"
+)
 COMPANIONS = ("-wal", "-shm", ".lock")
 SQLITES_OWN = ("-journal", "-wal", "-shm")
 # The lock, the database, its log and the index of that.
@@ -35,9 +46,14 @@ def refuse_read_only(path: str) -> None:
         raise found
 
 
-def refuse_irregular(path: str) -> None:
-    """SQLite opens what stands beside a database, and would wait for the other end of a pipe."""
-    for file in (path + end for end in SQLITES_OWN):
+def refuse_companions(path: str) -> None:
+    """Look at what stands beside a database before SQLite does.
+
+    SQLite would wait for the other end of a pipe.  It would also play a journal back, which can
+    name any file of the user's for SQLite to delete; our databases use a log, and leave none.
+    """
+    for end in SQLITES_OWN:
+        file = path + end
         try:
             found = os.lstat(file)
         except OSError:
@@ -45,6 +61,10 @@ def refuse_irregular(path: str) -> None:
         if not stat.S_ISREG(found.st_mode):
             hint = "SQLite keeps a file there while the database is in use: move this one away"
             raise BadPath(f"{file} is not a regular file", hint=hint)
+        if end == "-journal" and found.st_size:
+            raise UntrustedDatabase(
+                f"{file} is a journal, which intercore never leaves", hint=_JOURNAL
+            )
 
 
 def obstacle(path: str) -> PermissionRefused | None:

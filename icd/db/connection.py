@@ -16,6 +16,18 @@ BUSY_TIMEOUT_MS = 50
 CACHE_KIB = 8192
 # Steps of SQLite's machine between two looks at the clock: some ten microseconds.
 STEPS_BETWEEN_LOOKS = 1000
+# Far above what intercore stores and asks, far below what could exhaust memory or time.
+_LIMITS = (
+    (sqlite3.SQLITE_LIMIT_LENGTH, 16 * 1024 * 1024),  # a value or a row; payloads are 1 MiB
+    (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 256 * 1024),
+    (sqlite3.SQLITE_LIMIT_COLUMN, 200),
+    (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200),
+    (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 50),
+    (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 10_000),
+    (sqlite3.SQLITE_LIMIT_ATTACHED, 1),  # for taking over a database of the original
+    (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 10),
+    (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+)
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -25,33 +37,47 @@ def connect(path: str) -> sqlite3.Connection:
             f"SQLite {sqlite3.sqlite_version} is too old",
             hint=f"use a Python built with SQLite {'.'.join(map(str, MINIMUM))} or newer",
         )
-    access.refuse_irregular(path)
+    access.refuse_companions(path)
     conn = sqlite3.connect(
         f"file:{_uri(path)}?mode=rw", uri=True, isolation_level=None, cached_statements=256
     )
     # First, or opening could fail on a busy database at once.
     conn.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    _shrink_surface(conn)
     return conn
 
 
 def connect_to_read(path: str, *, immutable: bool = False) -> sqlite3.Connection:
     """Open a file that must stay as it is; `immutable`: nobody writes it, and it has no log."""
-    access.refuse_irregular(path)
+    access.refuse_companions(path)
     words = "mode=ro&immutable=1" if immutable else "mode=ro"
-    return sqlite3.connect(f"file:{_uri(path)}?{words}", uri=True, isolation_level=None)
+    conn = sqlite3.connect(f"file:{_uri(path)}?{words}", uri=True, isolation_level=None)
+    _shrink_surface(conn)
+    return conn
+
+
+def _shrink_surface(conn: sqlite3.Connection) -> None:
+    """What a stranger's file could make SQLite do, as far as SQLite can be told not to."""
+    for limit, value in _LIMITS:
+        conn.setlimit(limit, value)
+    configure = getattr(conn, "setconfig", None)  # from Python 3.12 on
+    if configure is not None:
+        configure(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)  # type: ignore[attr-defined]
+    conn.execute("PRAGMA trusted_schema = OFF")
+    conn.execute("PRAGMA cell_size_check = ON")
+    # Reading through a memory map would turn a truncated file into a SIGBUS for every project.
+    conn.execute("PRAGMA mmap_size = 0")
 
 
 def set_up(conn: sqlite3.Connection, settings: Settings) -> None:
     """Make it ours.  Only for a database that is: the journal mode is stored in the file."""
-    conn.execute("PRAGMA trusted_schema = OFF")
     conn.execute("PRAGMA foreign_keys = ON")
     if journal_mode(conn) != "wal":
+        conn.execute("PRAGMA journal_mode = MEMORY")  # the change itself leaves no journal, either
         conn.execute("PRAGMA journal_mode = WAL")
     conn.execute(f"PRAGMA synchronous = {settings.durability.upper()}")
     # Room for the pages that are hot in a large database; a small one never fills it.
     conn.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    # Reading through a memory map would turn a truncated file into a SIGBUS for every project.
-    conn.execute("PRAGMA mmap_size = 0")
 
 
 @contextmanager

@@ -2,8 +2,12 @@
 
 Invariants
     - every method but `hold` is called while the lock is held;
-    - the file that is open is the file that the path names: replaced or deleted, it is reopened;
-    - what somebody else cut off or upgraded under our feet is judged anew before it is used;
+    - nothing in a file is used before its companions and its schema were judged;
+    - the file that is open is the file that the path names, its log and index included: replaced or
+      deleted, it is reopened; what is missing of them is recovered, or told before the next
+      acknowledgement;
+    - a log that may hold the only copy of a commit is never removed: it is kept under another name;
+    - what another program cut off or upgraded is judged again before it is used;
     - nothing in this process opens or closes the database file except SQLite itself, because
       POSIX drops all our locks on a file when any descriptor of it is closed.
 """
@@ -15,7 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from icd import config
-from icd.db import access, health, lock, migrate
+from icd.db import access, health, lock, lost, migrate, schema
+from icd.db.companions import Companions, Seen, see
 from icd.db.connection import connect, page_bytes, set_up
 from icd.errors import Corrupt, NoDatabase, from_os
 
@@ -47,12 +52,14 @@ class Database:
         self.careful = careful  # a host that keeps it open looks for damage first
         self.reopened = 0
         self.foreign = 0  # how often we noticed that the file holds what we did not write
+        self.notes: list[str] = []  # what happened to its files, for the log of the host
         self._conn: sqlite3.Connection | None = None
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
-        self._companions: dict[str, tuple[int, int] | None] = {}
+        self._companions: Companions | None = None
+        self._main: Seen | None = None  # the open file, when the lock was last released
         self._data_version = -1
+        self._schema_version = -1
         self._others_wrote = False
-        self._size = 0  # of the open file, when we last looked
 
     @property
     def is_open(self) -> bool:
@@ -67,6 +74,7 @@ class Database:
         try:
             yield
         finally:
+            self._remember()
             self.lock.release()
 
     def connection(self, *, create: bool = False) -> sqlite3.Connection:
@@ -91,15 +99,49 @@ class Database:
 
     def _look_again(self, conn: sqlite3.Connection) -> None:
         """Close what is no longer what we opened, so that it is opened with all the care."""
-        there, size = _glance(self.path)
-        if there != self.identity:
-            self.close()
-            self._remove_orphans()
+        main = _see(self.path)
+        companions = self._companions
+        assert companions is not None
+        if main is None or main.identity != self.identity:
+            self.notes += lost.leave(conn, companions)
+            self._let_go(companions)
             self.reopened += 1
-        elif size < self._size or (self._notice(conn) and not migrate.is_current(conn)):
+        elif not companions.are_sound() or main != self._main:
+            self._mend(conn, companions, main)
+        if self._conn is not None and self._notice(conn) and not self._is_as_judged(conn):
             self.close()
-        else:
-            self._size = size
+
+    def _mend(self, conn: sqlite3.Connection, companions: Companions, main: Seen) -> None:
+        """Something about the files is not as we left it: another process, or a loss."""
+        companions.lengthen_index()
+        try:
+            if self._main is not None and lost.is_overwritten(companions, self._main, main):
+                lost.give_up(companions)
+            elif not companions.are_named():
+                self.notes += lost.recover(conn, companions)
+                self._let_go(companions)
+            else:
+                lost.mend(conn, companions)
+                self._remember()
+        except BaseException:
+            self.close()
+            raise
+
+    def _let_go(self, companions: Companions) -> None:
+        """Close what has no name here any more, and free the names for what has."""
+        self.close()
+        lost.put_away(companions)
+        lost.note(self.lock, self.path, "closed")
+
+    def _is_as_judged(self, conn: sqlite3.Connection) -> bool:
+        (version,) = conn.execute("PRAGMA schema_version").fetchone()
+        return migrate.is_current(conn) and version == self._schema_version
+
+    def _remember(self) -> None:
+        """How we leave the files, before others get at them."""
+        if self._conn is not None and self._companions is not None:
+            self._main = see(self.path)
+            self._companions.known = self._companions.read()
 
     def _notice(self, conn: sqlite3.Connection) -> bool:
         """Whether another connection committed since we last looked; it is told once, later."""
@@ -112,68 +154,70 @@ class Database:
 
     def close(self) -> None:
         if self._conn is not None:
+            lost.note(self.lock, self.path, "closing")
             self._conn.close()
+            lost.note(self.lock, self.path, "open" if see(f"{self.path}-wal") else "closed")
         self._conn = None
         self.identity = None
+        self._companions = None
 
     def _open(self, *, create: bool) -> sqlite3.Connection:
         if identity(self.path) is None:
             if not create:
                 raise NoDatabase(f"no database at {self.path}")
+            self.notes += lost.keep_orphan(self.path)
             _make_file(self.path)
         access.refuse_read_only(self.path)
+        lost.refuse_leftovers(self.lock, self.path)
         conn = connect(self.path)
         try:
-            current = migrate.is_current(conn)
-            self._refuse_stump(conn)
-            if not current:
-                migrate.refuse_foreign(conn, self.path, create=create)
-            set_up(conn, self.settings)
-            if not current:
-                keep, now_ms = self.settings.backups_kept, time.time_ns() // 1_000_000
-                migrate.migrate(conn, self.path, keep=keep, now_ms=now_ms)
+            self._judge(conn, create=create)
             if self.careful and os.path.getsize(self.path) <= CAREFUL_BYTES:
                 health.refuse_damage(conn, deadline=time.monotonic() + CAREFUL_SECONDS)
+            (self._schema_version,) = conn.execute("PRAGMA schema_version").fetchone()
         except BaseException:
             conn.close()
             raise
-        self.identity, self._size = _glance(self.path)
-        self._companions = {name: identity(name) for name in self._companion_names()}
+        self.identity = identity(self.path)
+        self._companions = Companions(self.path)
+        lost.note(self.lock, self.path, "open")
         self._data_version = -1
+        self._main = _see(self.path)
         return conn
+
+    def _judge(self, conn: sqlite3.Connection, *, create: bool) -> None:
+        """Trust nothing in the file before its schema is known to be ours; bring it up to date."""
+        current = migrate.is_current(conn)
+        self._refuse_stump(conn)
+        if current:
+            schema.refuse_strange(conn, self.path)
+        else:
+            migrate.refuse_foreign(conn, self.path, create=create)
+            schema.refuse_active(conn, self.path)
+        set_up(conn, self.settings)
+        if not current:
+            keep, now_ms = self.settings.backups_kept, time.time_ns() // 1_000_000
+            migrate.migrate(conn, self.path, keep=keep, now_ms=now_ms)
 
     def _refuse_stump(self, conn: sqlite3.Connection) -> None:
         """SQLite sees by itself that pages are missing, but not if others have it open."""
-        log = _glance(self.path + "-wal")[1]
-        have, need = _glance(self.path)[1], page_bytes(conn)
-        if not log and have < need:  # else the rest may be in the log
+        log, main = _see(f"{self.path}-wal"), _see(self.path)
+        have, need = main.size if main else 0, page_bytes(conn)
+        if not (log and log.size) and have < need:  # else the rest may be in the log
             raise Corrupt(f"the database is cut off: {have} of {need} bytes are there")
-
-    def _companion_names(self) -> list[str]:
-        return [f"{self.path}-wal", f"{self.path}-shm"]
-
-    def _remove_orphans(self) -> None:
-        """The log of a file that is gone would be played over the one that took its place."""
-        for name, known in self._companions.items():
-            if known is not None and identity(name) == known:
-                with suppress(FileNotFoundError):
-                    os.unlink(name)
 
 
 def identity(path: str) -> tuple[int, int] | None:
     """(device, inode), by `stat` only; None if there is nothing."""
-    return _glance(path)[0]
+    found = _see(path)
+    return found.identity if found else None
 
 
-def _glance(path: str) -> tuple[tuple[int, int] | None, int]:
-    """Its identity and its size."""
+def _see(path: str) -> Seen | None:
     try:
-        found = os.stat(path, follow_symlinks=False)
-    except FileNotFoundError:
-        return None, 0
+        return see(path)
     except OSError as exc:
         raise from_os(exc, f"look at {path}") from exc
-    return (found.st_dev, found.st_ino), found.st_size
 
 
 def _make_directory(directory: str) -> None:

@@ -15,6 +15,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
 from icd import procfs
@@ -24,6 +25,7 @@ POLL_SECONDS = 0.0002
 POLL_SECONDS_LATER = 0.002
 POLL_EAGERLY_FOR = 0.1
 REPEAT_SECONDS = 0.01
+NOTE_BYTES = 128
 
 Wait = Callable[[int, float], bool]
 
@@ -114,6 +116,18 @@ class FileLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def read_note(self) -> bytes:
+        """What a holder left in the file for the next; while the lock is held."""
+        try:
+            return os.pread(self._fd, NOTE_BYTES, 0)
+        except OSError:
+            return b""
+
+    def write_note(self, note: bytes) -> None:
+        """A disk that is full keeps the note that is there: it only helps to tell what is lost."""
+        with suppress(OSError):
+            os.pwrite(self._fd, note, 0)
 
     def holder(self) -> str:
         """Who holds it, as /proc/locks tells; for people, so never an error."""

@@ -21,8 +21,12 @@ _ADOPT = (
 DIRECTORY = os.path.join(os.path.dirname(__file__), "migrations")
 
 
+def is_ours(conn: sqlite3.Connection) -> bool:
+    return _pragma(conn, "application_id") == APPLICATION_ID
+
+
 def is_current(conn: sqlite3.Connection) -> bool:
-    return _pragma(conn, "application_id") == APPLICATION_ID and version(conn) == LATEST
+    return is_ours(conn) and version(conn) == LATEST
 
 
 def version(conn: sqlite3.Connection) -> int:
@@ -37,6 +41,16 @@ def migrate(conn: sqlite3.Connection, path: str, *, keep: int, now_ms: int) -> N
         backup.beside(conn, path, keep=keep, now_ms=now_ms)
     with transaction(conn):
         apply(conn, path, now_ms=now_ms)
+        finish(conn, path)
+
+
+def finish(conn: sqlite3.Connection, path: str) -> None:
+    """Leave nothing but our own schema; a backup has the tables that nobody here knows."""
+    from icd.db import schema
+
+    for table in schema.foreign_tables(conn):
+        conn.execute(f"DROP TABLE {_quoted(table)}")
+    schema.refuse_strange(conn, path)
 
 
 def refuse_foreign(conn: sqlite3.Connection, path: str, *, create: bool) -> None:
@@ -133,6 +147,10 @@ def statements(file: str) -> list[str]:
 def _pragma(conn: sqlite3.Connection, name: str) -> int:
     (value,) = conn.execute(f"PRAGMA {name}").fetchone()
     return int(value)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _is_empty(conn: sqlite3.Connection) -> bool:

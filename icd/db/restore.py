@@ -18,7 +18,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
-from icd.db import backup, check, files, migrate, paths
+from icd.db import backup, check, files, migrate, paths, schema
 from icd.db.connection import connect, connect_to_read, transaction
 from icd.db.database import Database, identity
 from icd.errors import (
@@ -100,8 +100,12 @@ def _copy(file: str, fresh: str, deadline: float) -> None:
 def _upgrade(fresh: str, path: str, *, now_ms: int) -> None:
     """Now: a schema that knows no leases has no place for their tokens."""
     with _changing(fresh) as conn:
-        if not migrate.is_current(conn):
+        if migrate.is_current(conn):
+            schema.refuse_strange(conn, path)
+        else:
+            schema.refuse_active(conn, path)
             migrate.apply(conn, path, now_ms=now_ms)
+            migrate.finish(conn, path)
 
 
 def _go_on(fresh: str, given: list[tuple[int, str]]) -> None:

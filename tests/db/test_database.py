@@ -11,7 +11,7 @@ import pytest
 from icd import config
 from icd.core import state
 from icd.db.database import GITIGNORE, Database
-from icd.errors import Corrupt, IcError, InputOutput, NoDatabase, SchemaTooNew
+from icd.errors import Corrupt, IcError, InputOutput, LogLost, NoDatabase, SchemaTooNew
 
 NOW_MS = 1_800_000_000_000
 
@@ -329,6 +329,8 @@ def test_a_database_that_was_cut_off_while_it_is_open_is_refused(opened, path):
     database.connection()
     os.truncate(path, os.path.getsize(path) // 2)
 
+    with database.hold(soon()), pytest.raises(LogLost, match="overwritten while it was in use"):
+        database.connection()
     with database.hold(soon()), pytest.raises((Corrupt, sqlite3.DatabaseError)):
         database.connection()
 

@@ -1,0 +1,229 @@
+"""The files that SQLite keeps beside an open database, and whether they are still there.
+
+SQLite in WAL mode appends commits to `-wal` and finds them through `-shm`, which all processes map.
+Both are opened once: if one is removed, emptied or replaced, SQLite goes on with what it has open,
+says ok, and the next process sees nothing of it.  A log that was cut is worse: SQLite does not look
+at its checksums again, and a checkpoint would copy what is no longer there into the database.
+
+So before every batch the three files are compared with those that are open.  The index says how
+long the log must be, and how much of it has reached the database; an index with an empty header is
+rebuilt by SQLite from the log, checksum by checksum.
+
+Everything here runs under the database's lock.  Descriptors belong to SQLite: they are found by
+their identity, looked at again before they are written to, and never closed, because closing one
+would drop SQLite's own locks.
+"""
+
+import os
+import struct
+from typing import NamedTuple
+
+Identity = tuple[int, int]  # device and inode
+
+# SQLite's wal-index: two copies of a header of 48 bytes, then what checkpoints have done.
+_HEADER = struct.Struct("=IIIBBHIIIIII8x")
+_CHECKPOINT = struct.Struct("=I28xI")
+_HEADERS_BYTES = 96
+_READ_BYTES = 136
+# The index grows by parts, which are mapped: to read beyond the end of the file is a SIGBUS.
+_PART_BYTES = 32768
+_FRAMES_OF_FIRST_PART = 4062
+_FRAMES_OF_PART = 4096
+_LOG_HEADER_BYTES = 32
+_FRAME_HEADER_BYTES = 24
+_LARGEST_PAGE = 65536
+
+
+class Index(NamedTuple):
+    """What the wal-index says of the log; `copied` frames have reached the database."""
+
+    salt: tuple[int, int]
+    frames: int
+    page_bytes: int
+    copied: int
+    attempted: int
+
+    @property
+    def log_bytes(self) -> int:
+        """How long the log must be to hold its frames."""
+        if not self.frames:
+            return 0
+        return _LOG_HEADER_BYTES + self.frames * (_FRAME_HEADER_BYTES + self.page_bytes)
+
+    @property
+    def index_bytes(self) -> int:
+        """How long the index itself must be."""
+        more = max(0, self.frames - _FRAMES_OF_FIRST_PART + _FRAMES_OF_PART - 1) // _FRAMES_OF_PART
+        return _PART_BYTES * (1 + more)
+
+    @property
+    def checkpoints(self) -> tuple[object, ...]:
+        """Changes whenever SQLite writes to the database file."""
+        return self.salt, self.copied, self.attempted
+
+
+class Seen(NamedTuple):
+    """One file by `stat`."""
+
+    identity: Identity
+    size: int
+    modified_ns: int
+
+
+def see(path: str) -> Seen | None:
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Seen((found.st_dev, found.st_ino), found.st_size, found.st_mtime_ns)
+
+
+def parse(data: bytes) -> Index | None:
+    """None: not a valid index; SQLite rebuilds such a one from the log."""
+    if len(data) < _READ_BYTES or data[:48] != data[48:96]:
+        return None
+    _version, _, _change, is_init, _, page, frames, _pages, _, _, salt1, salt2 = _HEADER.unpack(
+        data[:48]
+    )
+    if not is_init:
+        return None
+    copied, attempted = _CHECKPOINT.unpack(data[96:132])
+    page_bytes = _LARGEST_PAGE if page == 1 else page & 0xFE00
+    return Index((salt1, salt2), frames, page_bytes, copied, attempted)
+
+
+def read_index(path: str) -> Index | None:
+    """The index that a process left or keeps; only while this process has the database closed."""
+    try:
+        fd = os.open(f"{path}-shm", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return parse(os.pread(fd, _READ_BYTES, 0))
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+class Companions:
+    """The `-wal` and the `-shm` of the connection that this process has open."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.log = see(f"{path}-wal")
+        self.index = see(f"{path}-shm")
+        self._log_fd = _descriptor(self.log)
+        self._index_fd = _descriptor(self.index)
+        self.known = self.read()  # when the lock was last released
+
+    def read(self) -> Index | None:
+        """What the index says now."""
+        if self._index_fd < 0:
+            return None
+        try:
+            return parse(os.pread(self._index_fd, _READ_BYTES, 0))
+        except OSError:
+            return None
+
+    def are_sound(self) -> bool:
+        """Whether the names lead to what is open, and nothing of it is missing."""
+        log, index = see(f"{self.path}-wal"), see(f"{self.path}-shm")
+        if not self._are_ours(log, index):
+            return False
+        known = self.known
+        if known is None or log is None or index is None:
+            return True  # nothing is known that could be missing
+        return (
+            log.size >= known.log_bytes
+            and index.size >= known.index_bytes
+            and not self._has_gone_back(known)
+        )
+
+    def are_named(self) -> bool:
+        """Whether the names lead to what is open, whatever became of the contents."""
+        return self._are_ours(see(f"{self.path}-wal"), see(f"{self.path}-shm"))
+
+    def _are_ours(self, log: Seen | None, index: Seen | None) -> bool:
+        return _is_same(log, self.log) and _is_same(index, self.index)
+
+    def is_cut(self) -> bool:
+        """Whether the open log is shorter than the index says."""
+        index = self.read()
+        fd = self._log()
+        return index is not None and fd >= 0 and os.fstat(fd).st_size < index.log_bytes
+
+    def has_lost(self, before: Index | None) -> bool:
+        """Whether frames that the index knew before, and that were not copied, are gone."""
+        if before is None or before.frames <= before.copied:
+            return False
+        now = self.read()
+        return now is None or now.salt != before.salt or now.frames < before.frames
+
+    def lengthen_index(self) -> None:
+        """Give an index that was cut its size back: to read what is mapped would be a SIGBUS."""
+        fd = self._index()
+        need = self.known.index_bytes if self.known else _PART_BYTES
+        if fd >= 0 and os.fstat(fd).st_size < need:
+            os.ftruncate(fd, need)
+
+    def rebuild_index(self) -> None:
+        """Have SQLite read the log anew: what its checksums vouch for counts, and nothing else."""
+        fd = self._index()
+        if fd >= 0:
+            os.pwrite(fd, b"\0" * _HEADERS_BYTES, 0)
+
+    def empty_log(self) -> None:
+        """Leave SQLite nothing to copy into a file that is not the one it wrote for."""
+        self.rebuild_index()
+        fd = self._log()
+        if fd >= 0:
+            os.ftruncate(fd, 0)
+
+    def log_content(self) -> bytes:
+        """The open log, whatever its name leads to."""
+        fd = self._log()
+        return b"" if fd < 0 else os.pread(fd, os.fstat(fd).st_size, 0)
+
+    def _log(self) -> int:
+        self._log_fd = _descriptor(self.log, self._log_fd)
+        return self._log_fd
+
+    def _index(self) -> int:
+        self._index_fd = _descriptor(self.index, self._index_fd)
+        return self._index_fd
+
+    def _has_gone_back(self, known: Index) -> bool:
+        """An old copy was written over the index: SQLite would overwrite later frames."""
+        index = self.read()
+        return index is not None and index.salt == known.salt and index.frames < known.frames
+
+
+def _is_same(found: Seen | None, known: Seen | None) -> bool:
+    if found is None or known is None:
+        return found is known
+    return found.identity == known.identity
+
+
+def _descriptor(seen: Seen | None, first: int = -1) -> int:
+    """SQLite's own descriptor of a file in this process; -1 where the system does not tell.
+
+    `first` is tried first: it is the one, unless another connection of this process had it.
+    """
+    if seen is None:
+        return -1
+    if _leads_to(first, seen):
+        return first
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        return -1
+    return next((fd for fd in numbers if _leads_to(fd, seen)), -1)
+
+
+def _leads_to(fd: int, seen: Seen) -> bool:
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return False  # closed, as the descriptor of a listing is
+    return (found.st_dev, found.st_ino) == seen.identity

@@ -1,0 +1,116 @@
+"""Judge a database's schema before anything in it is used.
+
+A file that came with a clone can say that it is ours and still hold a trigger that undoes a write,
+a view that never ends in the place of a table, or an index that refuses a row.  So the schema is
+compared, object by object, with what our migrations make; what differs is refused, and untouched.
+
+Most calls open a current database, and compare one digest.  A database that is about to be upgraded
+may still hold tables of the original program: before the upgrade, nothing in it may act by itself;
+after it, inside the same transaction, the schema is exactly ours or the upgrade is rolled back.
+"""
+
+import sqlite3
+from contextlib import closing
+
+from icd.db import migrate
+from icd.errors import UntrustedDatabase
+
+# Of what all migrations make; tests/db/test_schema.py computes it anew and says what it is to be.
+DIGEST = "d90d9a45dc5f58cffee29ad07797a6aa"
+Object = tuple[str, str, str, str | None]  # type, name, table, SQL
+_OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+
+
+def refuse_strange(conn: sqlite3.Connection, path: str) -> None:
+    """Raise unless a database of ours that is current has exactly our schema."""
+    there = objects(conn)
+    if digest(there) == DIGEST:
+        return
+    found = differences(there, expected(migrate.LATEST))
+    if found:
+        raise untrusted(path, found)
+
+
+def refuse_active(conn: sqlite3.Connection, path: str) -> None:
+    """Raise if a database that is about to be upgraded has anything that acts by itself.
+
+    The objects of ours that its version has are there as we made them; other tables may be the
+    original's.
+    """
+    there = objects(conn)
+    found = [f"{kind} {name!r}" for kind, name, _, sql in there if _acts(kind, sql)]
+    if not found and migrate.is_ours(conn):
+        known = {(kind, name): sql for kind, name, _, sql in there}
+        found = [
+            f"{kind} {name!r}"
+            for kind, name, _, sql in expected(migrate.version(conn))
+            if known.get((kind, name), "") != sql
+        ]
+    found += [f"column {name!r}" for name in _generated(conn)] if not found else []
+    if found:
+        raise untrusted(path, found)
+
+
+def foreign_tables(conn: sqlite3.Connection) -> list[str]:
+    """The tables that our migrations do not make."""
+    ours = {name for kind, name, _, _ in expected(migrate.LATEST) if kind == "table"}
+    there = [name for kind, name, _, _ in objects(conn) if kind == "table"]
+    return [name for name in there if name not in ours and not name.startswith("sqlite_")]
+
+
+def differences(there: list[Object], ours: list[Object]) -> list[str]:
+    """What is foreign, changed or missing, most telling first."""
+    known, found = _by_name(ours), _by_name(there)
+    foreign = [name for name in found if name not in known]
+    changed = [name for name in found if name in known and found[name] != known[name]]
+    missing = [name for name in known if name not in found]
+    foreign.sort(key=lambda name: name[0] in ("table", "index"))
+    return [f"{kind} {name!r}" for kind, name in (*foreign, *changed, *missing)]
+
+
+def untrusted(path: str, found: list[str]) -> UntrustedDatabase:
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return UntrustedDatabase(f"{path} is not as intercore made it: {found[0]}{more}")
+
+
+def objects(conn: sqlite3.Connection) -> list[Object]:
+    return conn.execute(_OBJECTS).fetchall()
+
+
+def digest(there: list[Object]) -> str:
+    """The order of the objects differs after a vacuum."""
+    from _blake2 import blake2b  # hashlib would load OpenSSL, which costs more than all the rest
+
+    lines = sorted(repr(each) for each in there)
+    return blake2b("\n".join(lines).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def expected(version: int) -> list[Object]:
+    """What the migrations up to a version make."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        for number, file in migrate.pending(0):
+            if number <= version:
+                for statement in migrate.statements(file):
+                    fresh.execute(statement)
+        return objects(fresh)
+
+
+def _by_name(there: list[Object]) -> dict[tuple[str, str], tuple[str, str | None]]:
+    return {(kind, name): (table, sql) for kind, name, table, sql in there}
+
+
+def _acts(kind: str, sql: object) -> bool:
+    """Triggers, views, virtual tables."""
+    is_plain = kind in ("table", "index") and (sql is None or isinstance(sql, str))
+    return not is_plain or (isinstance(sql, str) and sql.upper().startswith("CREATE VIRTUAL"))
+
+
+def _generated(conn: sqlite3.Connection) -> list[str]:
+    rows = conn.execute(
+        """
+        SELECT t.name || '.' || c.name
+        FROM sqlite_schema AS t JOIN pragma_table_xinfo(t.name) AS c
+        WHERE t.type = 'table' AND c.hidden <> 0
+        """
+    )
+    return [str(name) for (name,) in rows]
