@@ -24,7 +24,7 @@ from contextlib import closing, contextmanager, suppress
 from msgspec import Struct
 
 from icd import procfs
-from icd.db import access, backup, files, migrate, original_tables
+from icd.db import access, backup, files, lost, migrate, original_tables
 from icd.db.connection import connect, transaction, until
 from icd.db.database import Database, identity
 from icd.db.original_tables import Left
@@ -64,6 +64,7 @@ def adopt(database: Database, *, now_ms: int, deadline: float) -> Adoption | Non
         with _alone(path) as old:
             schema = migrate.version(old)
             taken, left = _build(old, fresh, path, now_ms=now_ms, deadline=deadline)
+            lost.note_replacement(database.lock, fresh)
             kept = _switch(old, fresh, path, f"{path}.original-{backup.stamp(now_ms)}")
             still_open = _stragglers(kept, deadline)
     finally:

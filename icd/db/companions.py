@@ -44,6 +44,11 @@ class Index(NamedTuple):
     attempted: int
 
     @property
+    def uncopied(self) -> int:
+        """How many frames a log must have so that no commit is lost: all of them, or none."""
+        return self.frames if self.frames > self.copied else 0
+
+    @property
     def log_bytes(self) -> int:
         """How long the log must be to hold its frames."""
         if not self.frames:
@@ -93,13 +98,20 @@ def parse(data: bytes) -> Index | None:
 
 
 def read_index(path: str) -> Index | None:
-    """The index that a process left or keeps; only while this process has the database closed."""
+    """The index that a process left or keeps; only while this process has the database closed.
+
+    One that was cut still has its header, and no longer what the header speaks of: without the
+    header, SQLite makes it anew.
+    """
     try:
-        fd = os.open(f"{path}-shm", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(f"{path}-shm", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        return parse(os.pread(fd, _READ_BYTES, 0))
+        found = parse(os.pread(fd, _READ_BYTES, 0))
+        if found is not None and os.fstat(fd).st_size < found.index_bytes:
+            os.pwrite(fd, b"\0" * _HEADERS_BYTES, 0)
+        return found
     except OSError:
         return None
     finally:
@@ -153,19 +165,13 @@ class Companions:
         fd = self._log()
         return index is not None and fd >= 0 and os.fstat(fd).st_size < index.log_bytes
 
-    def has_lost(self, before: Index | None) -> bool:
-        """Whether frames that the index knew before, and that were not copied, are gone."""
-        if before is None or before.frames <= before.copied:
-            return False
-        now = self.read()
-        return now is None or now.salt != before.salt or now.frames < before.frames
-
     def lengthen_index(self) -> None:
         """Give an index that was cut its size back: to read what is mapped would be a SIGBUS."""
         fd = self._index()
         need = self.known.index_bytes if self.known else _PART_BYTES
         if fd >= 0 and os.fstat(fd).st_size < need:
             os.ftruncate(fd, need)
+            self.rebuild_index()
 
     def rebuild_index(self) -> None:
         """Have SQLite read the log anew: what its checksums vouch for counts, and nothing else."""

@@ -62,7 +62,7 @@ def _shrink_surface(conn: sqlite3.Connection) -> None:
         conn.setlimit(limit, value)
     configure = getattr(conn, "setconfig", None)  # from Python 3.12 on
     if configure is not None:
-        configure(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)  # type: ignore[attr-defined]
+        configure(getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE"), True)  # noqa: B009, FBT003
     conn.execute("PRAGMA trusted_schema = OFF")
     conn.execute("PRAGMA cell_size_check = ON")
     # Reading through a memory map would turn a truncated file into a SIGBUS for every project.

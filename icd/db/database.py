@@ -16,13 +16,13 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from icd import config
 from icd.db import access, health, lock, lost, migrate, schema
 from icd.db.companions import Companions, Seen, see
 from icd.db.connection import connect, page_bytes, set_up
-from icd.errors import Corrupt, NoDatabase, from_os
+from icd.errors import Corrupt, LogLost, NoDatabase, from_os
 
 # Reading every page of a database takes this long at most when it is opened: somebody waits.
 CAREFUL_SECONDS = 0.1
@@ -60,6 +60,7 @@ class Database:
         self._data_version = -1
         self._schema_version = -1
         self._others_wrote = False
+        self._owed: LogLost | None = None
 
     @property
     def is_open(self) -> bool:
@@ -79,6 +80,9 @@ class Database:
 
     def connection(self, *, create: bool = False) -> sqlite3.Connection:
         """The connection to the file that the path names now, migrated and ready."""
+        if self._owed is not None:
+            owed, self._owed = self._owed, None
+            raise owed
         if self._conn is not None:
             self._look_again(self._conn)
         if self._conn is None:
@@ -92,6 +96,18 @@ class Database:
             self._notice(self._conn)
         return self._conn
 
+    def owe(self, told: LogLost) -> None:
+        """The host itself has heard it, while no caller waited: the next one is told."""
+        self._owed = told
+
+    @property
+    def owes(self) -> bool:
+        return self._owed is not None
+
+    def take_notes(self) -> list[str]:
+        notes, self.notes = self.notes, []
+        return notes
+
     def others_wrote(self) -> bool:
         """Whether another connection had committed when `connection` looked; told once."""
         told, self._others_wrote = self._others_wrote, False
@@ -103,9 +119,11 @@ class Database:
         companions = self._companions
         assert companions is not None
         if main is None or main.identity != self.identity:
-            self.notes += lost.leave(conn, companions)
+            is_ours = lost.leave(self.lock, conn, companions)
             self._let_go(companions)
             self.reopened += 1
+            if main is not None and not is_ours:
+                raise LogLost(f"{self.path} was replaced while it was in use")
         elif not companions.are_sound() or main != self._main:
             self._mend(conn, companions, main)
         if self._conn is not None and self._notice(conn) and not self._is_as_judged(conn):
@@ -139,9 +157,13 @@ class Database:
 
     def _remember(self) -> None:
         """How we leave the files, before others get at them."""
-        if self._conn is not None and self._companions is not None:
-            self._main = see(self.path)
-            self._companions.known = self._companions.read()
+        companions = self._companions
+        if self._conn is None or companions is None:
+            return
+        main, index = see(self.path), companions.read()
+        if (main, index) != (self._main, companions.known):
+            self._main, companions.known = main, index
+            lost.note(self.lock, self.path, "open", index)
 
     def _notice(self, conn: sqlite3.Connection) -> bool:
         """Whether another connection committed since we last looked; it is told once, later."""
@@ -154,9 +176,11 @@ class Database:
 
     def close(self) -> None:
         if self._conn is not None:
-            lost.note(self.lock, self.path, "closing")
+            index = self._companions.read() if self._companions else None
+            lost.note(self.lock, self.path, "closing", index)
             self._conn.close()
-            lost.note(self.lock, self.path, "open" if see(f"{self.path}-wal") else "closed")
+            is_used = see(f"{self.path}-wal") is not None  # by another process
+            lost.note(self.lock, self.path, "open" if is_used else "closed", index)
         self._conn = None
         self.identity = None
         self._companions = None
@@ -168,21 +192,22 @@ class Database:
             self.notes += lost.keep_orphan(self.path)
             _make_file(self.path)
         access.refuse_read_only(self.path)
-        lost.refuse_leftovers(self.lock, self.path)
+        expected = lost.expect(self.lock, self.path)
         conn = connect(self.path)
         try:
             self._judge(conn, create=create)
             if self.careful and os.path.getsize(self.path) <= CAREFUL_BYTES:
                 health.refuse_damage(conn, deadline=time.monotonic() + CAREFUL_SECONDS)
             (self._schema_version,) = conn.execute("PRAGMA schema_version").fetchone()
+            companions = Companions(self.path)
+            lost.refuse_less(self.lock, self.path, expected, companions)
         except BaseException:
             conn.close()
             raise
         self.identity = identity(self.path)
-        self._companions = Companions(self.path)
-        lost.note(self.lock, self.path, "open")
+        self._companions, self._main = companions, _see(self.path)
+        lost.note(self.lock, self.path, "open", companions.known)
         self._data_version = -1
-        self._main = _see(self.path)
         return conn
 
     def _judge(self, conn: sqlite3.Connection, *, create: bool) -> None:

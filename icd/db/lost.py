@@ -11,6 +11,7 @@ import os
 import sqlite3
 import time
 from contextlib import suppress
+from typing import NamedTuple
 
 from icd.db import usage
 from icd.db.companions import Companions, Index, Seen, read_index, see
@@ -18,24 +19,35 @@ from icd.db.lock import FileLock
 from icd.errors import LogLost, from_os
 
 LOST = ".lost-"  # `<db>-wal.lost-<time>`
+_STRANGE_LOG = (
+    "the next call applies it; if it is an old copy, move it away first: it would undo later writes"
+)
 _IN_USE = "nothing was changed; make the call through the daemon, which recovers, or stop it first"
 
 
-def note(lock: FileLock, path: str, state: str) -> None:
+def note(lock: FileLock, path: str, state: str, index: Index | None = None) -> None:
     """Tell the next process which files we use, or that SQLite is about to remove them."""
-    lock.write_note(usage.note(path, state).encode())
+    lock.write_note(usage.note(path, state, index).encode())
+
+
+def note_replacement(lock: FileLock, fresh: str) -> None:
+    """The file that is about to take the place of the database comes from us."""
+    lock.write_note(usage.note(fresh, "closed", None).encode())
 
 
 # --- while it is open -----------------------------------------------------------------------
 
 
-def leave(conn: sqlite3.Connection, companions: Companions) -> list[str]:
-    """The file was moved or deleted: bring our commits to it, wherever it is now."""
+def leave(lock: FileLock, conn: sqlite3.Connection, companions: Companions) -> bool:
+    """The file was moved, deleted or replaced: bring our commits to it, wherever it is now.
+
+    Whether one of our own programs did it, such as `restore`: it noted the file that is there now.
+    """
     companions.lengthen_index()
-    if not companions.is_cut() and _copy_log(conn):
-        return []
-    kept = _keep_content(companions)
-    return [f"the log of a database that is gone is kept as {kept}"] if kept else []
+    if companions.is_cut() or not _copy_log(conn):
+        _keep_content(companions)
+    known, main = usage.decode(lock.read_note()), see(companions.path)
+    return known is not None and main is not None and known.main == main.identity[1]
 
 
 def put_away(companions: Companions) -> None:
@@ -72,14 +84,20 @@ def recover(conn: sqlite3.Connection, companions: Companions) -> list[str]:
 
 def mend(conn: sqlite3.Connection, companions: Companions) -> None:
     """The files are those that are open: have SQLite read again what does not fit together."""
-    before = companions.known
-    now = companions.read()
+    before, now = companions.known, companions.read()
     if not companions.is_cut() and not _has_gone_back(before, now):
         return  # other processes went on with it
     companions.rebuild_index()
     conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if companions.has_lost(before):
+    if is_shorter(before, companions.read()):
         raise LogLost(f"the log of {companions.path} was cut while it was in use")
+
+
+def is_shorter(before: Index | None, now: Index | None) -> bool:
+    """Whether frames are gone that were in the log, and not yet in the database."""
+    if before is None or not before.uncopied:
+        return False
+    return now is None or now.salt != before.salt or now.frames < before.frames
 
 
 def _has_gone_back(before: Index | None, now: Index | None) -> bool:
@@ -113,53 +131,78 @@ def _copy_log(conn: sqlite3.Connection) -> bool:
     return not busy
 
 
-# --- before it is opened --------------------------------------------------------------------
+# --- before it is opened, and after -----------------------------------------------------------
 
 
-def refuse_leftovers(lock: FileLock, path: str) -> None:
-    """Compare the files with what the last process noted; raise if commits are missing."""
+class Expected(NamedTuple):
+    """What an earlier process left: its note, and the index of its log."""
+
+    noted: usage.Note | None
+    known: Index | None
+
+
+def expect(lock: FileLock, path: str) -> Expected:
+    """Look at the files before SQLite does; raise if it must not touch them."""
     known = usage.decode(lock.read_note())
-    main, log = see(path), see(f"{path}-wal")
-    if main is None:
-        return
-    if not main.size and log and log.size:  # SQLite would delete the log
-        raise _told(lock, path, f"{path} was emptied", _keep_file(f"{path}-wal"))
-    if known is None or known.state == "closed":
-        return
-    if known.main != main.identity[1]:
-        if log and log.size and log.identity[1] == known.wal:
-            raise _told(lock, path, f"{path} was replaced", _keep_file(f"{path}-wal"))
-        return
-    _refuse_other_files(lock, path, known, main, log)
+    now = usage.note(path, "open", None)
+    wal = see(f"{path}-wal")
+    if now.main:
+        has_log = wal is not None and wal.size > 0
+        if has_log and _is_emptied(path):  # SQLite would delete the log
+            raise _told(lock, path, f"{path} was emptied", _keep_file(f"{path}-wal"))
+        if known is not None and known.main != now.main and known.state != "closed":
+            kept = _keep_file(f"{path}-wal") if has_log and known.wal == now.wal else ""
+            raise _told(lock, path, f"{path} was replaced", kept)
+        _refuse_while_in_use(path, known, now)
+        if known is not None and known.state == "open" and known[1:4] == now[1:4]:
+            _refuse_overwritten(lock, path, known, now)
+        if has_log and known is not None and known.state == "closed" and known.main == now.main:
+            _refuse_strange_log(lock, path)
+    return Expected(known, read_index(path))
 
 
-def _refuse_other_files(
-    lock: FileLock, path: str, known: usage.Note, main: Seen, log: Seen | None
-) -> None:
-    index = see(f"{path}-shm")
-    same_log = log is not None and log.identity[1] == known.wal
-    same_index = index is not None and index.identity[1] == known.shm
-    there = read_index(path)
-    is_cut = log is not None and there is not None and log.size < there.log_bytes
-    if same_log and same_index and not is_cut:
+def _is_emptied(path: str) -> bool:
+    main = see(path)
+    return main is not None and not main.size
+
+
+def _refuse_while_in_use(path: str, known: usage.Note | None, now: usage.Note) -> None:
+    """A process that has other files open than those here must recover them, not we."""
+    noted = known is not None and known.state != "closed"
+    if (now.wal and now.shm) if not (noted and known) else now[1:4] == known[1:4]:
         return
     pid = usage.holder(path)
     if pid is not None:
         who = f"process {pid}" if pid else "a process"
-        told = f"files of {path} were removed while {who} uses it"
-        raise LogLost(told, hint=_IN_USE)
-    if is_cut:
-        _unlink(f"{path}-shm")  # SQLite makes it anew from what is left of the log
-        raise _told(lock, path, f"the log of {path} was cut")
-    if same_log or known.state == "closing" or main.modified_ns != known.modified_ns:
-        return  # the index is made anew; or SQLite has copied the log and removed it
-    if known.wal and not _is_complete(log, there):
-        raise _told(lock, path, f"the log of {path} was removed or replaced")
+        raise LogLost(f"files of {path} were removed while {who} uses it", hint=_IN_USE)
 
 
-def _is_complete(log: Seen | None, index: Index | None) -> bool:
-    """A log under a new name that has all that the index knows of."""
-    return log is not None and index is not None and log.size >= index.log_bytes
+def _refuse_overwritten(lock: FileLock, path: str, known: usage.Note, now: usage.Note) -> None:
+    """The main file has changed, and no checkpoint of SQLite explains it."""
+    if now.modified_ns == known.modified_ns or not known.is_unwritten(read_index(path)):
+        return
+    if usage.holder(path) is not None:
+        raise LogLost(f"{path} was overwritten while it was in use", hint=_IN_USE)
+    raise _told(lock, path, f"{path} was overwritten", _keep_file(f"{path}-wal"))
+
+
+def _refuse_strange_log(lock: FileLock, path: str) -> None:
+    """All was copied when the database was closed: another program left this log, or it is old."""
+    if usage.holder(path) is None:
+        note(lock, path, "open")
+        raise LogLost(f"{path}-wal is not a log that intercore left", hint=_STRANGE_LOG)
+
+
+def refuse_less(lock: FileLock, path: str, expected: Expected, companions: Companions) -> None:
+    """Raise if the log, as SQLite has read it, has less than was noted, or than its index knew."""
+    now, known, main = companions.read(), expected.noted, see(path)
+    if main is None or (known is not None and known.main != main.identity[1]):
+        return
+    noted = known is not None and known.state != "closed"
+    copied = known is not None and known.modified_ns != main.modified_ns
+    less = noted and known is not None and not known.is_kept(now)
+    if not copied and (less or is_shorter(expected.known, now)):
+        raise _told(lock, path, f"the log of {path} was removed or changed")
 
 
 def _told(lock: FileLock, path: str, what: str, kept: str = "") -> LogLost:

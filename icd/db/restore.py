@@ -18,7 +18,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
-from icd.db import backup, check, files, migrate, paths, schema
+from icd.db import backup, check, files, lost, migrate, paths, schema
 from icd.db.connection import connect, connect_to_read, transaction
 from icd.db.database import Database, identity
 from icd.errors import (
@@ -56,6 +56,7 @@ def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> s
         given: list[tuple[int, str]] = []
         kept = _keep(database, file, given, now_ms=now_ms, deadline=deadline)
         _go_on(fresh, given)
+        lost.note_replacement(database.lock, fresh)
         _put(fresh, database.path)
     finally:
         with suppress(FileNotFoundError):

@@ -1,15 +1,15 @@
 """A note in the lock file: which files the processes that have a database open are using.
 
-It outlives its writer, so that the next process can tell a log that SQLite removed, because it was
-empty, from one that was removed after a crash, with commits in it, or under a process that still
-writes to it.
+It outlives its writer, so that the next process can tell a log that SQLite copied and removed from
+one that was removed, emptied or replaced with commits in it.
 
-    ic1 open <main> <wal> <shm> <modified>      inodes, and the main file's time in nanoseconds
-    ic1 closing …                               SQLite may be removing log and index right now
-    ic1 closed …                                it has
+    ic1 open <main> <wal> <shm> <modified> <salt> <salt> <frames> <copied> <attempted>
+    ic1 closing …    SQLite may remove -wal and -shm
+    ic1 closed …     it has
 
-Version 0.4.0 and the sqlite3 program write no note.  A log that one of them copied and removed
-left a newer main file behind, so that is no alarm.
+The first three are inodes, <modified> is the main file's time in nanoseconds, and the rest is how
+far the log, and SQLite's copying of it, had come at the last commit.  Version 0.4.0 and the sqlite3
+program write no note; a log that one of them copied left a newer main file behind, and is no loss.
 """
 
 import fcntl
@@ -17,12 +17,13 @@ import os
 import struct
 from typing import NamedTuple
 
-from icd.db.companions import Seen, see
+from icd.db.companions import Index, Seen, see
 from icd.db.lock import NOTE_BYTES
 
 # Where SQLite keeps its shared locks on the main file.
 _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
 _FLOCK = struct.Struct("hhqqi")
+_STATES = (b"open", b"closing", b"closed")
 
 
 class Note(NamedTuple):
@@ -31,27 +32,48 @@ class Note(NamedTuple):
     wal: int
     shm: int
     modified_ns: int
+    salt1: int = 0
+    salt2: int = 0
+    frames: int = 0
+    copied: int = 0
+    attempted: int = 0
 
     def encode(self) -> bytes:
         return f"ic1 {' '.join(map(str, self))}".encode().ljust(NOTE_BYTES - 1) + b"\n"
 
+    def is_kept(self, index: Index | None) -> bool:
+        """Whether a log still has all that was noted of it."""
+        if index is None or index.salt != (self.salt1, self.salt2):
+            return not self.frames
+        return index.frames >= self.frames
+
+    def is_unwritten(self, index: Index | None) -> bool:
+        """Whether SQLite has copied nothing to the main file since."""
+        if index is None:
+            return False
+        return index.checkpoints == ((self.salt1, self.salt2), self.copied, self.attempted)
+
 
 def decode(data: bytes) -> Note | None:
     words = data[:NOTE_BYTES].split()
-    if len(words) != 6 or words[0] != b"ic1" or words[1] not in (b"open", b"closing", b"closed"):
+    if len(words) != 11 or words[0] != b"ic1" or words[1] not in _STATES:
         return None
     try:
-        main, wal, shm, modified_ns = map(int, words[2:])
-        return Note(words[1].decode(), main, wal, shm, modified_ns)
+        numbers = [int(word) for word in words[2:]]
     except ValueError:
         return None
+    return Note(words[1].decode(), *numbers)
 
 
-def note(path: str, state: str = "open") -> Note:
-    """Of the files that are there now."""
+def note(path: str, state: str, index: Index | None) -> Note:
+    """Of the files that are there now; what the index says, if it is known."""
     main, wal, shm = see(path), see(f"{path}-wal"), see(f"{path}-shm")
-    modified = main.modified_ns if main else 0
-    return Note(state, _inode(main), _inode(wal), _inode(shm), modified)
+    inodes = (_inode(main), _inode(wal), _inode(shm))
+    modified_ns = main.modified_ns if main else 0
+    if index is None:
+        return Note(state, *inodes, modified_ns)
+    log = (*index.salt, index.uncopied, index.copied, index.attempted)
+    return Note(state, *inodes, modified_ns, *log)
 
 
 def _inode(seen: Seen | None) -> int:

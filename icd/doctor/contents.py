@@ -10,14 +10,22 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 from icd.core.names import iso
-from icd.db import check, migrate
+from icd.db import check, migrate, schema
 from icd.db.connection import connect_to_read, until
 from icd.db.database import CAREFUL_BYTES
 from icd.db.lock import FileLock, block
 from icd.doctor import processes
 from icd.doctor.findings import Finding, error, from_error, note, ok, warning
 from icd.doctor.scene import Scene
-from icd.errors import Corrupt, DeadlineExceeded, InputOutput, Locked, from_sqlite
+from icd.errors import (
+    Corrupt,
+    DeadlineExceeded,
+    IcError,
+    InputOutput,
+    Locked,
+    UntrustedDatabase,
+    from_sqlite,
+)
 
 # Everybody holds it for milliseconds; only a backup, a vacuum or a check for longer.
 LOCK_SECONDS = 1.0
@@ -43,6 +51,9 @@ def contents(scene: Scene, path: str) -> Iterator[Finding]:
         return
     except InputOutput as exc:
         yield from_error("integrity", InputOutput(f"{path}: {exc.message}"))
+        return
+    except IcError as exc:  # a journal beside it, or a database of another program
+        yield from_error("schema", exc)
         return
     yield ok("lock", "nobody holds it for long")
     yield from found
@@ -77,6 +88,11 @@ def _inside(scene: Scene, path: str) -> Iterator[Finding]:
         migrate.refuse_foreign(conn, path, create=False)
         version = migrate.version(conn)
         current = migrate.is_current(conn)
+        try:
+            (schema.refuse_strange if current else schema.refuse_active)(conn, path)
+        except UntrustedDatabase as exc:
+            yield from_error("schema", exc)
+            return
         if current:
             yield ok("schema", f"the schema is v{version}, that of this intercore")
         else:

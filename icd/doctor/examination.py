@@ -27,6 +27,7 @@ PROJECT = [
     disks.space,
     around.settings_of_project,
     remains.unfinished,
+    remains.lost_logs,
     remains.gitignore,
 ]
 # What may hang comes last.

@@ -1,10 +1,12 @@
 """What interrupted programs and earlier times left behind."""
 
+import glob
 import os
 from collections.abc import Iterator
 
 from icd.db import paths
-from icd.doctor.findings import FIX, Finding, Repair, note, ok
+from icd.db.lost import LOST
+from icd.doctor.findings import FIX, Finding, Repair, note, ok, warning
 from icd.doctor.scene import Scene
 from icd.legacy.finding import find
 from icd.legacy.reading import is_mirrored
@@ -25,6 +27,16 @@ def unfinished(scene: Scene, path: str) -> Iterator[Finding]:
         yield note("unfinished", f"{name} was never finished", FIX, Repair("remove", name))
     if not dead:
         yield ok("unfinished", "no backup was interrupted")
+
+
+def lost_logs(_scene: Scene, path: str) -> Iterator[Finding]:
+    """Logs that were taken from a database, and may hold the only copy of a write."""
+    found = sorted(glob.glob(f"{glob.escape(path)}-wal{LOST}*"))
+    for name in found:
+        told = f"{name} may hold writes that are not in the database"
+        yield warning("lost logs", told, "remove it once you know that nothing is missing")
+    if not found:
+        yield ok("lost logs", "no log was set aside")
 
 
 def _is_dead(name: str, now: int) -> bool:

@@ -27,6 +27,7 @@ from icd.errors import (
     IcError,
     Internal,
     Locked,
+    LogLost,
     NoDatabase,
     from_os,
     from_sqlite,
@@ -163,6 +164,10 @@ def _connection(
     except NoDatabase as exc:
         _turn_away(database, calls, answers, otherwise=Answer(error=exc))
         return None
+    except LogLost as exc:
+        if all(call.background for call in waiting):
+            database.owe(exc)
+        raise
     if recent is not None and (database.others_wrote() or database.reopened != reopened):
         recent.clear()
     _turn_away(database, calls, answers, otherwise=None)

@@ -184,7 +184,7 @@ class Store:
                 await self._gather()
                 if await self._run_batch(lane):
                     look_at = time.monotonic() + self._settings.idle_seconds
-            if not (self.database.is_open or self._waiting):
+            if not (self.database.is_open or self.database.owes or self._waiting):
                 return  # closed, or deleted: whoever asks next finds what is there by then
 
     async def _rest(self, idle_at: float) -> bool:
@@ -239,6 +239,8 @@ class Store:
             with self._watch.hop():
                 return await lane.hop(work)
         finally:
+            for note in self.database.take_notes():
+                log.warning("%s", note)
             if self.database.is_open and self.database.reopened != reopened:
                 log.warning("database replaced, reopened", extra={"path": self.path})
             elif was_open and not self.database.is_open:

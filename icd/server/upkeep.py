@@ -15,7 +15,7 @@ from icd.core import counts, cursors, dismissals, requests, retention, state
 from icd.core.debounce import Recent
 from icd.db.connection import transaction
 from icd.db.database import Database
-from icd.errors import Locked, NoDatabase
+from icd.errors import Locked, LogLost, NoDatabase
 from icd.rpc.method import Clock
 from icd.server import limits
 
@@ -68,6 +68,9 @@ class Upkeep:
             self._database.close()
             return None
         except Locked:
+            return None
+        except LogLost as exc:
+            self._database.owe(exc)
             return None
         if not done:
             return 0.0

@@ -181,6 +181,8 @@ def test_a_file_that_was_replaced_is_reopened(opened, path, beside):
     database.connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     os.replace(beside, path)
+    with database.hold(soon()), pytest.raises(LogLost, match="was replaced while it was in use"):
+        database.connection()
     with database.hold(soon()):
         conn = database.connection()
 
@@ -194,6 +196,8 @@ def test_the_log_of_a_file_that_was_replaced_is_not_played_over_the_new_one(open
     put(database.connection(), '"before"')
 
     os.replace(beside, path)
+    with database.hold(soon()), pytest.raises(LogLost, match="was replaced while it was in use"):
+        database.connection()
     with database.hold(soon()):
         conn = database.connection()
 
@@ -212,6 +216,10 @@ def test_closing_the_old_file_does_no_harm_to_the_log_of_the_new_one(opened, pat
         shutil.copyfile(other + suffix, path + suffix + ".new")
     for suffix in ("-shm", "-wal", ""):
         os.replace(path + suffix + ".new", path + suffix)
+    with database.hold(soon()), pytest.raises(LogLost):
+        database.connection()
+    with database.hold(soon()), pytest.raises(LogLost, match="not a log that intercore left"):
+        database.connection()
     with database.hold(soon()):
         conn = database.connection()
 
@@ -304,6 +312,8 @@ def test_after_reopening_others_may_have_written(opened, path, beside):
     database.others_wrote()
     os.replace(beside, path)
 
+    with database.hold(soon()), pytest.raises(LogLost):
+        database.connection()
     with database.hold(soon()):
         database.connection()
 
