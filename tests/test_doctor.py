@@ -139,6 +139,8 @@ def test_the_doctor_names_the_cause_with_a_daemon(name: str, place: Place, daemo
         if SERVED[name] == REMOVED:  # else it would have listened again before anybody looks
             os.kill(daemon.pid, signal.SIGSTOP)
         elif name == "database replaced":
+            told = daemon.respond("state.list", cwd=str(place.project), key="k")
+            assert told["error"]["data"]["name"] == "log_lost"
             daemon.call("state.list", cwd=str(place.project), key="k")
         done = broken.icctl(*DOCTOR, cwd=place.project, env=world(place))
 

@@ -12,17 +12,14 @@ far the log, and SQLite's copying of it, had come at the last commit.  Version 0
 program write no note; a log that one of them copied left a newer main file behind, and is no loss.
 """
 
-import fcntl
 import os
-import struct
 from typing import NamedTuple
 
 from icd.db.companions import Index, Seen, see
 from icd.db.lock import NOTE_BYTES
 
-# Where SQLite keeps its shared locks on the main file.
-_SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
-_FLOCK = struct.Struct("hhqqi")
+# From here on SQLite keeps its shared locks on the main file.
+_SHARED_FIRST = 0x40000002
 _STATES = (b"open", b"closing", b"closed")
 
 
@@ -83,17 +80,19 @@ def _inode(seen: Seen | None) -> int:
 def holder(path: str) -> int | None:
     """The process that has the database open, by SQLite's lock; 0: one that we cannot see.
 
-    Only while this process has it closed: closing a descriptor would drop SQLite's own locks.
+    As the kernel tells: opening the file to ask would drop SQLite's locks when it is closed again.
     """
+    main = see(path)
+    if main is None:
+        return None
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open("/proc/locks", encoding="ascii") as table:
+            lines = [line.split() for line in table]
     except OSError:
         return None
-    try:
-        ask = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _SHARED_FIRST, _SHARED_SIZE, 0)
-        kind, *_, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, ask))
-    except (OSError, struct.error):
-        return None
-    finally:
-        os.close(fd)
-    return None if kind == fcntl.F_UNLCK else pid
+    device, inode = main.identity
+    name = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
+    for words in lines:
+        if "POSIX" in words and words[-3] == name and int(words[-2]) >= _SHARED_FIRST:
+            return max(0, int(words[-4]))
+    return None

@@ -20,7 +20,6 @@ from icd.doctor.scene import Scene
 from icd.errors import (
     Corrupt,
     DeadlineExceeded,
-    IcError,
     InputOutput,
     Locked,
     UntrustedDatabase,
@@ -52,7 +51,7 @@ def contents(scene: Scene, path: str) -> Iterator[Finding]:
     except InputOutput as exc:
         yield from_error("integrity", InputOutput(f"{path}: {exc.message}"))
         return
-    except IcError as exc:  # a journal beside it, or a database of another program
+    except UntrustedDatabase as exc:  # a journal beside it
         yield from_error("schema", exc)
         return
     yield ok("lock", "nobody holds it for long")
