@@ -87,7 +87,8 @@ def grant(home: str | None, path: str, *, scripts: Mapping[str, str] | None = No
     if scripts is None:
         before = _read(home, path)
         scripts = before.scripts if before else {}
-    record = Record(_text(path), inode, born, int(time.time()), dict(scripts))
+    known = {_text(canonical(script)): sha256 for script, sha256 in scripts.items()}
+    record = Record(_text(path), inode, born, int(time.time()), known)
     _write(_place(home), _name(path), msgspec.json.encode(record) + b"\n")
     return record
 
@@ -122,7 +123,7 @@ def made(path: str) -> str:
 def allows_script(home: str | None, path: str, script: str) -> bool:
     """Whether the user accepted the script, with the content that it has, for this database."""
     record = _read(home, canonical(path))
-    known = record.scripts.get(_text(script)) if record else None
+    known = record.scripts.get(_text(canonical(script))) if record else None
     if known is None:
         return False
     try:

@@ -46,6 +46,7 @@ class Database:
         self.lock = lock.FileLock(path + ".lock", wait)
         self.careful = careful  # a host that keeps it open looks for damage first
         self.reopened = 0
+        self.notes: list[str] = []  # what whoever made the file is to be told
         self.foreign = 0  # how often we noticed that the file holds what we did not write
         self._conn: sqlite3.Connection | None = None
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
@@ -110,6 +111,19 @@ class Database:
         self._others_wrote |= changed
         return changed
 
+    def made(self) -> None:
+        """Trust the file, which we have just made; without that it works, but has no effects."""
+        from icd import trust  # only who makes a database pays for it
+
+        why = trust.made(self.path)
+        if why:
+            self.notes.append(f"the database is not trusted, so it starts no programs: {why}")
+
+    def told(self) -> list[str]:
+        """The notes, once."""
+        told, self.notes = self.notes, []
+        return told
+
     def close(self) -> None:
         if self._conn is not None:
             self._conn.close()
@@ -121,6 +135,7 @@ class Database:
             if not create:
                 raise NoDatabase(f"no database at {self.path}")
             _make_file(self.path)
+            self.made()
         access.refuse_read_only(self.path)
         conn = connect(self.path)
         try:
