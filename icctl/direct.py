@@ -168,7 +168,6 @@ def _invocation(request: hot.Request, limit: float) -> Invocation:
         env=dict(os.environ),
         pid=os.getppid(),
         request_id=request.id,
-        follows=request.follows,
         sight=_sight,
     )
     for kind, path, content in request.inputs:

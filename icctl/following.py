@@ -25,5 +25,4 @@ def following(request: hot.Request, argv: list[str]) -> hot.Request:
     """Of the same caller, with other arguments."""
     found = type(request)(argv, request.program, request.world)
     found.door = request.door
-    found.follows = True
     return found

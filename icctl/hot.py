@@ -81,7 +81,6 @@ class Request:
 
     door = b"python-client"
     streams = True
-    follows = False  # the reply before it asked for it, not the caller
 
     def __init__(self, argv: list[str], program: str, world: list[bytes]) -> None:
         encoding = sys.getfilesystemencoding()

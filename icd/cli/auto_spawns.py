@@ -38,7 +38,6 @@ def auto_spawn(world: World, *, run_id: str) -> Local:
 
     The rows of the database decide what runs, so it must be trusted: one that was made here is;
     any other is accepted with 'icctl trust'.
-    After a 'run advance' an untrusted one is only told of, else it is an error, exit 2.
 
     \b
     Example:
@@ -51,9 +50,7 @@ def auto_spawn(world: World, *, run_id: str) -> Local:
             if due:
                 refuse_untrusted(world, f"no agent of run {run_id} was started")
         except Untrusted as exc:
-            if not world.invocation.follows:
-                raise
-            return Output(0, stderr=line(world.invocation.program, "run advance", exc))
+            return _withheld(world, due, exc)
         lines = [told for each in due if (told := _start(world, ask, run_id, each))]
         output = render.to_json(lines) if world.json else Output(0)
         for each in lines:
@@ -62,6 +59,14 @@ def auto_spawn(world: World, *, run_id: str) -> Local:
         return output
 
     return Local(run, has_own_timeout=True)
+
+
+def _withheld(world: World, due: list[Due], why: Untrusted) -> Output:
+    """Like agents that cannot be started: whoever moved the run on has moved it on."""
+    lines = [Line(each.agent_id, each.name or each.agent_type, "", why.message) for each in due]
+    output = render.to_json(lines) if world.json else Output(0)
+    output.stderr = line(world.invocation.program, "auto-spawn", why)
+    return output
 
 
 def _start(world: World, ask: Caller, run_id: str, due: Due) -> Line | None:

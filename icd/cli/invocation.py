@@ -47,7 +47,6 @@ class Invocation(msgspec.Struct):
     env: dict[str, str] = {}
     pid: int | None = None
     request_id: str | None = None
-    follows: bool = False  # asked for by the answer before it, not by the caller
     stdin: bytes | None = None
     files: dict[str, bytes | str] = {}
     # How to look at the daemon from outside; only a caller's own process can.

@@ -9,6 +9,7 @@ from icd import config, trust
 from icd.db.health import FREE_BYTES_NEEDED
 from icd.doctor.findings import Finding, error, note, ok, warning
 from icd.doctor.scene import Scene
+from icd.errors import Untrusted
 
 # A direct call needs about six: the lock, SQLite's own, and one to load code.
 DESCRIPTORS_NEEDED = 16
@@ -63,9 +64,7 @@ def trust_in_project(scene: Scene, path: str) -> Iterator[Finding]:
     why = trust.objection(scene.home, path)
     if why:
         told = f"its database starts no agents and mirrors no rows: {why}"
-        yield note(
-            "trust", told, "look with 'icctl trust --dry-run', and accept with 'icctl trust'"
-        )
+        yield note("trust", told, Untrusted.hint)
     else:
         yield ok("trust", "its database is trusted")
 
