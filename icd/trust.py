@@ -137,18 +137,7 @@ def script_digest(script: str) -> str:
     import hashlib
 
     _fit_directory(os.path.dirname(script))
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        fd = os.open(script, flags)
-    except OSError as exc:
-        link = "it is a symbolic link" if os.path.islink(script) else exc.strerror
-        raise Unfit(f"{script} cannot be trusted: {link}") from exc
-    with open(fd, "rb") as file:
-        _refuse_unfit(os.fstat(fd), script)
-        data = file.read(SCRIPT_BYTES + 1)
-    if len(data) > SCRIPT_BYTES:
-        raise Unfit(f"{script} has more than {SCRIPT_BYTES} bytes")
-    return hashlib.sha256(data).hexdigest()
+    return hashlib.sha256(_content(script, SCRIPT_BYTES)).hexdigest()
 
 
 def canonical(path: str) -> str:
@@ -233,15 +222,30 @@ def _read(home: str | None, path: str) -> Record | None:
 def _decoded(file: str) -> Record | None:
     """A record, if nobody but us can have written it."""
     try:
-        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        return msgspec.json.decode(_content(file, RECORD_BYTES), type=Record)
+    except (Unfit, msgspec.DecodeError, RecursionError):
         return None
-    with open(fd, "rb") as opened:
-        try:
-            _refuse_unfit(os.fstat(fd), file)
-            return msgspec.json.decode(opened.read(RECORD_BYTES), type=Record)
-        except (Unfit, OSError, msgspec.DecodeError):
-            return None
+
+
+def _content(path: str, most: int) -> bytes:
+    """What a fit file holds, judged by what was opened; a pipe keeps nobody waiting."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as exc:
+        why = "it is a symbolic link" if os.path.islink(path) else exc.strerror
+        raise Unfit(f"{path} cannot be read: {why}") from exc
+    try:
+        _refuse_unfit(os.fstat(fd), path)
+        data = b""
+        while len(data) <= most and (more := os.read(fd, most + 1)):
+            data += more
+    except OSError as exc:
+        raise Unfit(f"{path} cannot be read: {exc.strerror}") from exc
+    finally:
+        os.close(fd)
+    if len(data) > most:
+        raise Unfit(f"{path} has more than {most} bytes")
+    return data
 
 
 def _records(home: str | None) -> Iterator[tuple[str, Record]]:
