@@ -1,5 +1,6 @@
 """A stranger's project starts nothing: what its rows and its files say needs the user's trust."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -81,7 +82,8 @@ def clone(request, stranger: Path, tmp_path: Path) -> Iterator[Clone]:
         found.env["INTERCORE_SOCKET"] = request.getfixturevalue("daemon").socket
     yield found
     for pid in found.left():
-        os.kill(pid, 9)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
 
 
 @pytest.fixture
