@@ -251,6 +251,13 @@ class TooFewDescriptors(IcError):
     hint = "close what is not needed, or raise the limit with 'ulimit -n'; nothing was changed"
 
 
+class Untrusted(IcError):
+    """What a project says or ships would have effects that the user has not accepted."""
+
+    code, name = -32033, "untrusted"
+    hint = "look at what it would do with 'icctl trust --dry-run', and accept it with 'icctl trust'"
+
+
 # --- time, contention and the daemon --------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -164,6 +165,22 @@ def test_a_healthy_project_is_fine_and_stays_as_it_is(
     assert "error" not in done.stdout.decode()
     assert done.stdout.decode().splitlines()[-1].endswith("nothing needs to be done")
     assert _everything(place.project) == before
+
+
+def test_a_database_that_is_not_trusted_is_worth_a_note(initialized: Path) -> None:
+    database = initialized / ".clavain" / "intercore.db"
+    env = {"INTERCORE_MODE": "direct"}
+    before = json.loads(icctl(*DOCTOR, cwd=initialized, env=env).stdout)
+    shutil.copy2(database, initialized / "copy")
+    (initialized / "copy").rename(database)
+
+    after = json.loads(icctl(*DOCTOR, cwd=initialized, env=env).stdout)
+
+    (found,) = [each for each in after if each["check"] == "trust"]
+    assert [each["severity"] for each in before if each["check"] == "trust"] == ["ok"]
+    assert found["severity"] == "note"
+    assert found["message"].startswith("its database starts no agents and mirrors no rows: it is ")
+    assert "'icctl trust'" in found["hint"]
 
 
 def _log_has_content(place: Place) -> bool:

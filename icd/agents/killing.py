@@ -3,12 +3,16 @@
 The database has decided already that the dispatch is cancelled.  A runner that lives is told to
 end its agent: orphans are its children, so it finds also those who have left the agent's session.
 Where the runner is dead, whoever asks does it, for the agent's session and group and all below.
+
+A row may be a stranger's, with the number of any process in it.  So a signal goes only to what was
+recorded with the moment of its start and in this boot, whose random name no stranger knows.
 """
 
 import os
 import select
 from signal import SIGCONT, SIGTERM
 
+from icd import procfs
 from icd.agents import trees
 from icd.core import processes
 from icd.core.processes import Process
@@ -47,7 +51,7 @@ class Target:
 
     def begin(self) -> None:
         """Tell the runner, if it is there; several can end at the same time."""
-        if self._runner is None or not self._runner.start:
+        if self._runner is None or not _is_known(self._runner):
             return
         seen = trees.look(self._runner.pid)
         if seen is None or seen.start != self._runner.start:
@@ -67,7 +71,11 @@ class Target:
             poll.poll(PATIENCE_SECONDS * 1000)
             os.close(self._told)
         agent = self._agent
-        if agent is None or processes.liveness(agent) == "dead":
+        if agent is None or not _is_known(agent) or processes.liveness(agent) == "dead":
             return
         if not trees.end(lambda: trees.around(agent.pid, agent.start)):
             raise AgentUnreachable(f"process {agent.pid} of dispatch {self.id} does not end")
+
+
+def _is_known(process: Process) -> bool:
+    return process.start > 0 and process.boot == procfs.boot()

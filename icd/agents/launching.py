@@ -138,6 +138,7 @@ def _described(job: Job) -> bytes:
             "id": job.id,
             "argv": [os.fsencode(word) for word in job.command.argv],
             "client": [os.fsencode(word) for word in client()],
+            "is_own": job.command.is_own,
             "is_default": job.is_default,
             "timeout_ms": job.timeout_ms or 0,
         }

@@ -87,6 +87,7 @@ class Agent:
         output: bytes = job["output"]  # type: ignore[assignment]
         self._verdict, self._summary = output + b".verdict", output + b".summary"
         self._before = traces.mark(self._verdict), traces.mark(self._summary)
+        self._log: traces.Mark = None
         self._control = -1
         self._noting: Attempt | None = None  # a client that records our start
         self._note_at: float | None = None  # when to start one
@@ -105,6 +106,8 @@ class Agent:
         fresh, mode = (os.O_EXCL | os.O_NOFOLLOW, 0o600) if ours else (os.O_TRUNC, 0o666)
         log = settling.open_file(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh, mode)
         settling.enter(job["cwd"])
+        if not job["is_own"]:
+            settling.search_absolute()
         began_ns = time.time_ns()
         try:
             self.pid = os.posix_spawnp(
@@ -119,6 +122,7 @@ class Agent:
             )
         except OSError as exc:
             raise settling.Refused(f"cannot start {os.fsdecode(argv[0])}: {exc.strerror}") from exc
+        self._log = traces.mark_of(os.fstat(log))
         for fd in (stdin, log):
             os.close(fd)
         os.chdir("/")  # pin nobody's directory
@@ -237,4 +241,12 @@ class Agent:
             return f"took longer than {int(str(self._job['timeout_ms'])) / 1000:g} s, and was ended"
         if why == "cancelled":
             return "was told to end"
-        return f"was ended by signal {-code} ({strsignal(-code)})" if code < 0 else None
+        if code < 0:
+            return f"was ended by signal {-code} ({strsignal(-code)})"
+        return self._last_words(code) if code else None
+
+    def _last_words(self, code: int) -> str | None:
+        """Why it failed: most programs say so at last."""
+        path: bytes = self._job["log"]  # type: ignore[assignment]
+        said = traces.last_lines(path, self._log)
+        return f"exit status {code}: {said}" if said else None

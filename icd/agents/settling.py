@@ -7,6 +7,7 @@ import os
 from icd.agents import trees
 
 LENGTH_BYTES = 8
+PROGRAMS = b"/usr/bin:/bin"
 SUBREAPER = 36  # PR_SET_CHILDSUBREAPER
 
 
@@ -97,6 +98,15 @@ def enter(directory: object) -> None:
         os.chdir(directory)
     except OSError as exc:
         raise Refused(f"cannot enter {os.fsdecode(directory)}: {exc.strerror}") from exc
+
+
+def search_absolute() -> None:
+    """Look for programs in no directory that is relative, and so would lie in the project.
+
+    Only ours: the agent keeps the variable as its caller has it.
+    """
+    found = [each for each in os.environb.get(b"PATH", b"").split(b":") if each.startswith(b"/")]
+    os.environb[b"PATH"] = b":".join(found) or PROGRAMS
 
 
 def report(to: int, facts: dict[str, object]) -> None:

@@ -61,7 +61,7 @@ def spawn(
     output = wanted.output or os.path.join(cwd, place, f"ic-dispatch-{now_ns}.md")
     if wanted.prompt and _is_same(wanted.prompt, output):
         raise Usage("the output would replace the prompt", hint="give another --output")
-    command = _command(wanted, output, cwd=cwd, env=env)
+    command = _command(wanted, output, cwd=cwd, env=env, database=database)
     dispatch_id = book.create(wanted, hashed, output)
     job = Job(
         id=dispatch_id,
@@ -108,9 +108,11 @@ def _is_same(prompt: str, output: str) -> bool:
         return False  # the output is yet to be made
 
 
-def _command(wanted: Wanted, output: str, *, cwd: str, env: Mapping[str, str]) -> Command:
+def _command(
+    wanted: Wanted, output: str, *, cwd: str, env: Mapping[str, str], database: str
+) -> Command:
     if wanted.argv:
-        return Command(wanted.argv, wanted.project, output, wanted.prompt)
+        return Command(wanted.argv, wanted.project, output, wanted.prompt, is_own=True)
     asked = Asked(
         project=wanted.project,
         prompt=wanted.prompt,
@@ -119,7 +121,7 @@ def _command(wanted: Wanted, output: str, *, cwd: str, env: Mapping[str, str]) -
         model=wanted.model,
         sandbox=wanted.sandbox,
     )
-    return commands.find(asked, given=wanted.script, cwd=cwd, env=env)
+    return commands.find(asked, given=wanted.script, cwd=cwd, env=env, database=database)
 
 
 def _note(book: Book, dispatch_id: str, launched: Launched) -> None:

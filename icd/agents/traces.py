@@ -11,6 +11,11 @@ import stat
 FILE_BYTES = 65_536
 # A word or a sentence; the rest is in the file.
 TEXT_CHARACTERS = 4000
+# Of what a failed agent printed, its end is told: a sentence and what leads to it.
+LAST_BYTES = 4096
+LAST_LINES = 3
+LAST_CHARACTERS = 500
+_PARAMETERS = "0123456789;:<=>?"  # of a control sequence, before the letter that ends it
 # What a database can hold.
 MOST = 2**63 - 1
 # By so much the clock of a file may be behind.
@@ -27,6 +32,10 @@ def mark(path: bytes) -> Mark:
         found = os.lstat(path)
     except OSError:
         return None
+    return mark_of(found)
+
+
+def mark_of(found: os.stat_result) -> Mark:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
@@ -70,6 +79,23 @@ def clear_progress(pid: int, began_ns: int) -> None:
         return  # usually there is none
 
 
+def last_lines(path: bytes, log: Mark) -> str:
+    """The end of what an agent printed, if that is in a plain file, still the one it was given."""
+    now = mark(path)
+    if log is None or now is None or now[0] != log[0]:
+        return ""
+    data = _read(path, max(0, now[2] - LAST_BYTES)).decode("utf-8", "replace")
+    lines = [line for each in data.splitlines() if (line := _printable(each))]
+    return " / ".join(lines[-LAST_LINES:])[-LAST_CHARACTERS:]
+
+
+def _printable(line: str) -> str:
+    """Without the sequences that colour it, and without what else a terminal obeys."""
+    first, *coloured = line.split("\x1b[")
+    plain = first + "".join(each.lstrip(_PARAMETERS)[1:] for each in coloured)
+    return "".join(c if c.isprintable() else " " for c in plain).strip()
+
+
 def _after(lines: list[str], label: str) -> str | None:
     for line in lines:
         if line.startswith(label):
@@ -90,7 +116,7 @@ def _lines(path: bytes, before: Mark) -> list[str]:
     return _read(path).decode("utf-8", "replace").replace("\0", " ").splitlines()
 
 
-def _read(path: bytes) -> bytes:
+def _read(path: bytes, offset: int = 0) -> bytes:
     try:
         fd = os.open(path, _FLAGS)
     except OSError:
@@ -99,7 +125,7 @@ def _read(path: bytes) -> bytes:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
             return b""
-        return os.read(fd, FILE_BYTES)
+        return os.pread(fd, FILE_BYTES, offset)
     except OSError:
         return b""
     finally:

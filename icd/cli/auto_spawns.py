@@ -6,10 +6,10 @@ import click
 
 from icd.agents.spawning import Wanted
 from icd.cli import render
-from icd.cli.invocation import Caller, Local, Output, World
-from icd.cli.spawning import SANDBOX, start, text
+from icd.cli.invocation import Caller, Local, Output, World, line
+from icd.cli.spawning import SANDBOX, refuse_untrusted, start, text
 from icd.core.auto_spawns import Due
-from icd.errors import IcError
+from icd.errors import IcError, Untrusted
 from icd.refusals import AgentTaken, SpawnFailed
 from icd.rpc.methods import dispatches as methods
 from icd.rpc.methods.auto_spawns import AskDue
@@ -36,6 +36,9 @@ def auto_spawn(world: World, *, run_id: str) -> Local:
     there was none, the prompt is the file .ic/prompts/NAME.md of the project.
     A line on stderr tells of each, and one that cannot be started keeps no other.
 
+    The rows of the database decide what runs, so it must be trusted: one that was made here is;
+    any other is accepted with 'icctl trust'.
+
     \b
     Example:
       icctl dispatch auto-spawn "$RUN"
@@ -43,6 +46,11 @@ def auto_spawn(world: World, *, run_id: str) -> Local:
 
     def run(ask: Caller) -> Output:
         due: list[Due] = ask("dispatch.due", AskDue(run_id))
+        try:
+            if due:
+                refuse_untrusted(world, f"no agent of run {run_id} was started")
+        except Untrusted as exc:
+            return _withheld(world, due, exc)
         lines = [told for each in due if (told := _start(world, ask, run_id, each))]
         output = render.to_json(lines) if world.json else Output(0)
         for each in lines:
@@ -51,6 +59,14 @@ def auto_spawn(world: World, *, run_id: str) -> Local:
         return output
 
     return Local(run, has_own_timeout=True)
+
+
+def _withheld(world: World, due: list[Due], why: Untrusted) -> Output:
+    """Like agents that cannot be started: whoever moved the run on has moved it on."""
+    lines = [Line(each.agent_id, each.name or each.agent_type, "", why.message) for each in due]
+    output = render.to_json(lines) if world.json else Output(0)
+    output.stderr = line(world.invocation.program, "auto-spawn", why)
+    return output
 
 
 def _start(world: World, ask: Caller, run_id: str, due: Due) -> Line | None:
@@ -75,17 +91,22 @@ def _start(world: World, ask: Caller, run_id: str, due: Due) -> Line | None:
     except AgentTaken:
         return None
     except IcError as exc:
-        return Line(due.agent_id, name, "", exc.message)
+        told = f"{exc.message}; {exc.hint}" if isinstance(exc, Untrusted) else exc.message
+        return Line(due.agent_id, name, "", told)
     return Line(due.agent_id, name, made.id, "")
 
 
 def _prompt(project: str, name: str) -> str:
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise SpawnFailed(f"{name!r} is not the name of a prompt")
-    path = os.path.join(project, PROMPTS, f"{name}.md")
+    path = prompt_path(project, name)
     if not os.path.isfile(path):
         raise SpawnFailed(f"it has no prompt: {path} is not there")
     return path
+
+
+def prompt_path(project: str, name: str) -> str:
+    return os.path.join(project, PROMPTS, f"{name}.md")
 
 
 COMMANDS = [auto_spawn]

@@ -41,6 +41,7 @@ SINGLES = {
     "status": "daemon",
     "metrics": "metrics",
     "doctor": "doctor",
+    "trust": "trust",
     "lib-path": "library",
     "completion": "completion",
 }

@@ -10,6 +10,7 @@ import time
 import click
 from msgspec import structs
 
+from icd import trust
 from icd.agents import spawning
 from icd.agents.launching import Launched
 from icd.agents.spawning import Spawned, Wanted
@@ -18,7 +19,7 @@ from icd.cli.invocation import Caller, Local, Output, World
 from icd.core import processes
 from icd.core.dispatches import End
 from icd.db import paths
-from icd.errors import Usage
+from icd.errors import Untrusted, Usage
 from icd.refusals import DispatchRunning
 from icd.rpc.methods import dispatches as methods
 
@@ -110,7 +111,8 @@ def spawn(
     How it ended is recorded in any case.
 
     The prompt is given to --dispatch-sh, to $CLAVAIN_DISPATCH_SH, to the nearest
-    hub/clavain/scripts/dispatch.sh above the project, or else to codex.
+    hub/clavain/scripts/dispatch.sh above the project if you accepted that with 'icctl trust', or
+    else to codex, on its standard input.
     What a script prints goes to a file beside the output, named after it with .log.
     A COMMAND after -- is run instead: the prompt, if there is one, is its standard input, and what
     it prints is the output.
@@ -171,6 +173,7 @@ def retry(
     It has the same prompt, type, name, model, sandbox, project, scope, run and time limit, and the
     old dispatch as its parent; its output is a new file.
     A dispatch that was started with a command of its own needs it again, after --.
+    The database says what runs, and where: one that is not trusted is refused, see 'icctl trust'.
     Exit 1 if there is no such dispatch, or if it has not ended.
 
     \b
@@ -189,6 +192,7 @@ def retry(
         if not argv and (old.sandbox is None or old.prompt_file is None):
             sentence = f"dispatch {dispatch_id} was started with a command of its own"
             raise Usage(sentence, hint="give it again, after --")
+        refuse_untrusted(world, f"dispatch {dispatch_id} was not started again")
         wanted = Wanted(
             project=old.project_dir,
             prompt=old.prompt_file or "",
@@ -210,6 +214,14 @@ def retry(
         return _shown(world, start(world, ask, new, wanted))
 
     return Local(run, has_own_timeout=True)
+
+
+def refuse_untrusted(world: World, what: str) -> None:
+    """Raise if it is the rows of a database that decide what runs, and it may be a stranger's."""
+    database = paths.canonical(paths.resolve(world.where))
+    why = trust.objection(world.invocation.env.get("HOME"), database)
+    if why:
+        raise Untrusted(f"{what}: {text(database)} is not trusted: {text(why)}")
 
 
 def start(world: World, ask: Caller, new: methods.Create, wanted: Wanted) -> Spawned:

@@ -33,6 +33,7 @@ from icd.errors import Corrupt, Locked, NoDatabase, from_os
 # The original gives up on a locked database after a tenth of a second.
 LOOK_AGAIN_SECONDS = 0.01
 
+_UNTRUSTED = "the database is not trusted, so it starts no programs; accept it with 'icctl trust'"
 _WAIT = "end what uses it, then run 'icctl init --adopt' again; nothing was changed"
 
 
@@ -69,6 +70,8 @@ def adopt(database: Database, *, now_ms: int, deadline: float) -> Adoption | Non
             still_open = _stragglers(kept, deadline)
     finally:
         _remove(fresh)
+    # Its rows are another program's, perhaps a stranger's, and that file was never trusted.
+    database.notes.append(_UNTRUSTED)
     return Adoption(schema, kept, taken, left, still_open)
 
 

@@ -51,6 +51,7 @@ class Database:
         self.lock = lock.FileLock(path + ".lock", wait)
         self.careful = careful  # a host that keeps it open looks for damage first
         self.reopened = 0
+        self.notes: list[str] = []  # what whoever made the file is to be told
         self.foreign = 0  # how often we noticed that the file holds what we did not write
         self.notes: list[str] = []  # what happened to its files, for the log of the host
         self._conn: sqlite3.Connection | None = None
@@ -174,6 +175,19 @@ class Database:
         self._others_wrote |= changed
         return changed
 
+    def made(self) -> None:
+        """Trust the file, which we have just made; without that it works, but has no effects."""
+        from icd import trust  # only who makes a database pays for it
+
+        why = trust.made(self.path)
+        if why:
+            self.notes.append(f"the database is not trusted, so it starts no programs: {why}")
+
+    def told(self) -> list[str]:
+        """The notes, once."""
+        told, self.notes = self.notes, []
+        return told
+
     def close(self) -> None:
         if self._conn is not None:
             index = self._companions.read() if self._companions else None
@@ -191,6 +205,7 @@ class Database:
                 raise NoDatabase(f"no database at {self.path}")
             self.notes += lost.keep_orphan(self.path)
             _make_file(self.path)
+            self.made()
         access.refuse_read_only(self.path)
         expected = lost.expect(self.lock, self.path)
         conn = connect(self.path)

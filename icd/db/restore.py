@@ -9,7 +9,8 @@ Promises
     - a program that does not know the lock and is reading the database is an error;
     - versions of state and tokens of leases that the old database gave away do not come again, if
       it can still be read.  The log does go back: whoever has read further is told so, and would
-      not be if its numbers went on.
+      not be if its numbers went on;
+    - the new file is trusted if the old one was, or if there was none: a clone ships backups, too.
 """
 
 import os
@@ -18,6 +19,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
+from icd import trust
 from icd.db import backup, check, files, lost, migrate, paths, schema
 from icd.db.connection import connect, connect_to_read, transaction
 from icd.db.database import Database, identity
@@ -49,6 +51,7 @@ def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> s
     fresh = f"{database.path}.restore"
     with suppress(FileNotFoundError):
         os.unlink(fresh)  # we hold the lock, so its owner died over it
+    is_trusted = _may_be_trusted(database.path)
     try:
         _copy(file, fresh, deadline)
         _upgrade(fresh, database.path, now_ms=now_ms)
@@ -61,7 +64,13 @@ def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> s
     finally:
         with suppress(FileNotFoundError):
             os.unlink(fresh)
+    if is_trusted:
+        database.made()
     return kept
+
+
+def _may_be_trusted(path: str) -> bool:
+    return identity(path) is None or trust.allows(os.environ.get("HOME"), path)
 
 
 def refuse_name(file: str) -> os.stat_result:

@@ -26,6 +26,7 @@ PROJECT = [
     disks.filesystem,
     disks.space,
     around.settings_of_project,
+    around.trust_in_project,
     remains.unfinished,
     remains.lost_logs,
     remains.gitignore,

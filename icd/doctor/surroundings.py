@@ -5,10 +5,11 @@ import re
 import resource
 from collections.abc import Iterator
 
-from icd import config
+from icd import config, trust
 from icd.db.health import FREE_BYTES_NEEDED
 from icd.doctor.findings import Finding, error, note, ok, warning
 from icd.doctor.scene import Scene
+from icd.errors import Untrusted
 
 # A direct call needs about six: the lock, SQLite's own, and one to load code.
 DESCRIPTORS_NEEDED = 16
@@ -56,6 +57,16 @@ def settings(scene: Scene) -> Iterator[Finding]:
 def settings_of_project(_scene: Scene, path: str) -> Iterator[Finding]:
     files = config.read(None, config.project_file(path))
     yield from _judged([str(problem) for file in files for problem in file.problems])
+
+
+def trust_in_project(scene: Scene, path: str) -> Iterator[Finding]:
+    """Nothing to worry about, but the answer to "why does it start no agents?"."""
+    why = trust.objection(scene.home, path)
+    if why:
+        told = f"its database starts no agents and mirrors no rows: {why}"
+        yield note("trust", told, Untrusted.hint)
+    else:
+        yield ok("trust", "its database is trusted")
 
 
 def _judged(problems: list[str]) -> Iterator[Finding]:

@@ -149,7 +149,8 @@ def _run_whole(database: Database, call: Call, *, clock: Clock, recent: Recent |
     assert call.method.run is not None
     call.ran_at = clock.monotonic()
     whole = Whole(database, clock.now_ms(), call.deadline)
-    return Answer(result=call.method.run(whole, call.params))
+    result = call.method.run(whole, call.params)
+    return Answer(result=result, warnings=database.told())
 
 
 def _connection(
@@ -296,7 +297,7 @@ class _Batch:
             writer=call.writer,
             request_id=call.params.request_id,
             recent=self._recent,
-            warnings=[],
+            warnings=self._database.told(),
             deadline=call.deadline,
             settings=self._database.settings,
             progress=call.progress,

@@ -83,22 +83,6 @@ def test_a_script_gets_the_words_of_the_original_and_writes_the_output_itself(sc
     assert (found["agent_type"], found["sandbox"]) == ("codex", "workspace-write")
 
 
-def test_without_a_script_codex_gets_the_prompt(agents, tmp_path):
-    (agents.project / "fix.md").write_text("fix it\n")
-    codex = tmp_path / "bin" / "codex"
-    codex.parent.mkdir()
-    codex.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    codex.chmod(0o755)
-
-    dispatch_id = agents.spawn(
-        "--prompt-file=fix.md", "--output=o.md", "--model=m", PATH=f"{codex.parent}:/usr/bin:/bin"
-    )
-
-    agents.ended(dispatch_id)
-    expected = ["exec", "--prompt-file", f"{agents.project}/fix.md", "-m", "m"]
-    assert (agents.project / "o.md").read_text().splitlines() == expected
-
-
 def test_a_retry_has_what_the_first_had_and_a_file_of_its_own(scripted):
     first = scripted.spawn(
         "--prompt-file=fix.md", "--name=n", "--model=m", "--sandbox=read-only", "--scope-id=S",

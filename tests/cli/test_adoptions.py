@@ -16,7 +16,8 @@ def test_it_prints_what_was_taken_what_was_left_and_where_the_old_file_is(projec
     done = icctl("init", "--adopt", cwd=project, env=DIRECT)
 
     first, kept, *lines = done.stdout.decode().splitlines()
-    assert (done.returncode, done.stderr) == (0, b"")
+    untrusted = b"icctl: init: warning: the database is not trusted, so it starts no programs; "
+    assert (done.returncode, done.stderr) == (0, untrusted + b"accept it with 'icctl trust'\n")
     assert first.startswith("adopted .clavain/intercore.db (schema v12 of the original, now v")
     assert (project / kept.removeprefix("kept ")).exists()
     assert "took 5 rows of state" in lines
