@@ -55,6 +55,9 @@ SLOW_SECONDS = 5.0
 FAREWELL_SECONDS = 30.0
 # A file that could not be written is tried again after this time.
 RETRY_SECONDS = 5.0
+# A database that is not trusted, and has rows that would be mirrored, is looked at this often:
+# whoever trusts it then does not want to wait.
+PERMIT_SECONDS = 5.0
 # Mirrors may take this long to write their last files when the daemon stops.
 FLUSH_SECONDS = 2.0
 # Hooks of all projects that run at once: they share the machine with those who wait for us.

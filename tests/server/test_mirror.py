@@ -12,6 +12,7 @@ import pytest
 
 from icd.server import limits
 from icd.server.mirror import ASK_SECONDS
+from tests import mirrors
 from tests.processes import Daemon, icctl, running, until, vanish
 
 DIRECT = {"INTERCORE_MODE": "direct"}
@@ -43,11 +44,18 @@ def band(daemon: Daemon) -> Band:
 
 @pytest.fixture
 def put(daemon: Daemon, initialized: Path):
+    mirrors.want(daemon.home)
+    mirrors.accept(daemon.home, initialized)
+
     def row(key, scope, payload, **params):
         where = {"cwd": str(initialized)} | params
         return daemon.call("state.set", key=key, scope_id=scope, payload=payload, **where)
 
     return row
+
+
+def files(band: Band) -> list[str]:
+    return sorted(str(file.relative_to(band.root)) for file in band.root.rglob("*.json"))
 
 
 def mirror(daemon: Daemon):
@@ -187,6 +195,8 @@ def test_a_direct_write_is_mirrored_also_if_nobody_asks_anything(
 
 def test_opening_a_database_brings_its_files_up_to_date(initialized: Path) -> None:
     with running() as daemon:
+        mirrors.want(daemon.home)
+        mirrors.accept(daemon.home, initialized)
         band = Band(daemon)
         for scope in ("stays", "goes"):
             daemon.call(
@@ -210,6 +220,8 @@ def test_opening_a_database_brings_its_files_up_to_date(initialized: Path) -> No
 
 def test_a_stop_writes_what_is_still_to_be_written(initialized: Path) -> None:
     with running() as daemon:
+        mirrors.want(daemon.home)
+        mirrors.accept(daemon.home, initialized)
         band = Band(daemon)
         for n in range(50):
             daemon.call(
@@ -224,7 +236,8 @@ def test_a_stop_writes_what_is_still_to_be_written(initialized: Path) -> None:
 def test_a_mirror_that_fails_fails_no_write_and_shows_in_status(
     put, band, daemon: Daemon, initialized: Path
 ) -> None:
-    band.root.write_text("not a directory")
+    obstacle = band.root / "interphase"
+    obstacle.write_text("not a directory")
 
     written = put("bead", "s1", {"id": "x"})
 
@@ -236,7 +249,7 @@ def test_a_mirror_that_fails_fails_no_write_and_shows_in_status(
     assert b"1 waiting, " in shown
     assert b"last error: bead s1: " in shown
 
-    band.root.unlink()
+    obstacle.unlink()
     band.shows("interphase/bead", "s1", {"id": "x"})  # it was tried again
     until(lambda: mirror(daemon)["waiting"] == 0)
 
@@ -259,6 +272,7 @@ def test_a_replaced_database_is_mirrored_anew(put, band, daemon: Daemon, initial
         "state", "set", "bead", "new", "--value={}", "--db", str(other), cwd=initialized, env=DIRECT
     )
     os.replace(other, initialized / ".clavain" / "intercore.db")
+    mirrors.accept(daemon.home, initialized)
 
     daemon.call("state.list", cwd=str(initialized), key="k")
 
@@ -285,6 +299,7 @@ def test_the_root_comes_from_the_environment_of_the_daemon(
     initialized: Path, tmp_path: Path
 ) -> None:
     with running(env={"INTERBAND_ROOT": str(tmp_path / "band")}) as daemon:
+        mirrors.accept(daemon.home, initialized)
         daemon.call("state.set", cwd=str(initialized), key="lane", scope_id="s", payload={})
 
         until((tmp_path / "band" / "interphase" / "lane" / "s.json").exists)
@@ -294,6 +309,7 @@ def test_the_settings_name_other_keys_other_places_or_nothing(
     initialized: Path, tmp_path: Path
 ) -> None:
     with running(env={"INTERBAND_ROOT": "/nonexistent"}) as daemon:
+        mirrors.accept(daemon.home, initialized)
         user = daemon.home / ".config" / "intercore" / "config.toml"
         user.parent.mkdir(parents=True)
         user.write_text(
@@ -314,7 +330,7 @@ def test_a_project_may_switch_its_mirror_off(put, band, daemon: Daemon, initiali
 
     daemon.stop()
 
-    assert not band.root.exists()
+    assert files(band) == []
 
 
 def test_a_watching_mirror_does_not_keep_a_database_from_being_idle(
