@@ -65,6 +65,9 @@ HOOKS_AT_ONCE = 4
 # Hooks that could not be run, or that somebody else is running, are tried again after this time;
 # and a project without hooks is looked at no more often.
 HOOK_RETRY_SECONDS = 0.5
+# A hook that was trusted, and was changed since, is looked at this often: once it is as it was, it
+# gets what it missed.
+HOOK_LOOK_SECONDS = 2.0
 # Before the daemon stops or reloads, hooks that run may take this long to end: their own limit, and
 # a second for what is killed then.
 HOOK_REST_SECONDS = 6.0
