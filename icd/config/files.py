@@ -33,7 +33,7 @@ class Problem(msgspec.Struct, frozen=True):
     sentence: str
 
     def __str__(self) -> str:
-        return f"{place(self.file, self.line)}: {self.sentence}"
+        return printable(f"{place(self.file, self.line)}: {self.sentence}")
 
 
 class File(msgspec.Struct, frozen=True):
@@ -68,6 +68,11 @@ def read(path: str, kind: type[msgspec.Struct], rules: Rules, *, may_be_link: bo
     complaints = [*_unfit(values, kind, ()), *rules(values)]
     problems = [Problem(path, line(lines, about), sentence) for about, sentence in complaints]
     return File(path, values, lines, sorted(problems, key=lambda problem: problem.line or 0))
+
+
+def printable(text: str) -> str:
+    """What a file says may be a stranger's words to a terminal: they are spelled out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def place(file: str, line: int | None) -> str:

@@ -33,16 +33,16 @@ def load(
 ) -> Settings:
     """What the files say, the user's before the project's, and then what was given.
 
-    `tell` is told in a sentence of each setting that is ignored.
+    `tell` is told in a sentence of what is ignored of a project's file.
     """
     values: dict[str, object] = {}
     for file in read(user, project):
         if file.problems:
             raise Misconfigured(str(file.problems[0]))
         _merge(values, file.values)
-        if tell is not None:
-            for ignored in file.ignored:
-                tell(str(ignored))
+        if tell is not None and file.ignored:
+            more = len(file.ignored) - 1
+            tell(str(file.ignored[0]) + (f" (and {more} more)" if more else ""))
     values.update(given or {})
     return msgspec.convert(values, Settings) if values else DEFAULTS
 

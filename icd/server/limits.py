@@ -55,8 +55,8 @@ SLOW_SECONDS = 5.0
 FAREWELL_SECONDS = 30.0
 # A file that could not be written is tried again after this time.
 RETRY_SECONDS = 5.0
-# A database that is not trusted, and has rows that would be mirrored, is looked at this often:
-# whoever trusts it then does not want to wait.
+# A database that is not trusted, and has rows that would be mirrored, is looked at this often: a
+# person who accepts it wants to see files soon.
 PERMIT_SECONDS = 5.0
 # Mirrors may take this long to write their last files when the daemon stops.
 FLUSH_SECONDS = 2.0

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import anyio
 
 from icd.core.interband import Channel
+from icd.core.state import Row
 from icd.db import database
 from icd.errors import IcError
 from icd.rpc.method import Clock, Method, Params
@@ -222,9 +223,24 @@ class Mirror:
                     continue
                 self._note(Outcome(failed={names[0]: f"{' '.join(names[0])}: {exc.message}"}))
             else:
-                update = partial(self._copies.update, dict(zip(names, rows, strict=True)))
-                self._note(await self._in_thread(partial(update, now_ms=self._clock.now_ms())))
+                outcome = await self._in_thread(
+                    partial(self._update, dict(zip(names, rows, strict=True)))
+                )
+                if outcome is None:
+                    self._wake.set()
+                    return
+                self._note(outcome)
             self._doing.difference_update(names)
+
+    def _update(self, rows: dict[Name, Row | None]) -> Outcome | None:
+        """None: no longer permitted.
+
+        Asked after the rows were read: those of a file that has just taken the place of the one
+        that is trusted are not written.
+        """
+        if self._permit.refusal():
+            return None
+        return self._copies.update(rows, now_ms=self._clock.now_ms())
 
     async def _survey(self) -> None:
         """Nobody can tell what was changed: find the rows that are not what their files are."""

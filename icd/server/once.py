@@ -2,18 +2,18 @@
 
 from icd.server.logs import log
 
-# Whoever makes more of them than this is told no more: a project decides how many there are.
-REMEMBERED = 1000
+# What comes after so many is not logged: a project decides how many there are.
+REMEMBERED = 200
 
 
 class Once:
     """Remembers what was said since the daemon started.  Threads may use it."""
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._said: set[int] = set()
 
     def warn(self, sentence: str, **facts: object) -> None:
-        said = f"{sentence} {facts}"
+        said = hash(f"{sentence} {facts}")
         if said not in self._said and len(self._said) < REMEMBERED:
             self._said.add(said)
             log.warning("%s", sentence, extra=facts)

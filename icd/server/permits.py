@@ -41,7 +41,7 @@ class Permit(Struct, frozen=True):
         return self.home is None or os.path.lexists(self._mark(self.home))
 
     def note_told(self) -> None:
-        """Nobody is told twice; but where that cannot be noted, the next daemon tells it again."""
+        """Where that cannot be noted, the next daemon tells it again."""
         if self.home is not None:
             mark = self._mark(self.home)
             with suppress(OSError):

@@ -150,7 +150,7 @@ def test_everything_that_is_wrong_in_a_file_is_known_in_the_order_of_its_lines(w
     assert [problem.sentence for problem in file.problems] == [
         "durability: Invalid enum value 'x'",
         "colour is not a setting",
-        "mirror.enabled: Expected `bool`, got `str`",
+        "mirror.enabled: Invalid enum value 'yes'",
         "the channel `note` needs a path",
         "mirror.channels.note.retention_seconds: Expected `int` >= 0",
         "mirror.channels.note.shape is not a setting",
@@ -349,9 +349,26 @@ def test_a_project_does_not_decide_for_the_daemon_of_all(write, name):
 
 
 def told(user, project):
+    ignored = [each.sentence for file in config.read(user, project) for each in file.ignored]
+    names = [each.removeprefix("ignored: ").partition(",")[0] for each in ignored]
+    return config.load(user, project), names
+
+
+def test_what_is_ignored_is_told_in_one_sentence(write):
+    project = write('[mirror.channels.bead]\npath = "a/b"\ntype = "x"\n', "project.toml")
     found = []
-    settings = config.load(user, project, tell=found.append)
-    return settings, [each.partition("ignored: ")[2].partition(",")[0] for each in found]
+
+    config.load(None, project, tell=found.append)
+
+    (sentence,) = found
+    assert sentence.startswith(f"{project}:2: ignored: mirror.channels.bead.path, because ")
+    assert sentence.endswith(" (and 1 more)")
+
+
+def test_what_a_project_says_to_a_terminal_is_spelled_out(write):
+    project = write('durability = "\\u001b[31m\\u009b"\n', "project.toml")
+
+    assert complaint(project).endswith(r"Invalid enum value '\x1b[31m\x9b'")
 
 
 def test_a_project_names_no_place_and_no_key_of_the_mirror(write):

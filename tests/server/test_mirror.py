@@ -615,3 +615,20 @@ def test_what_is_ignored_of_a_projects_settings_is_one_line_in_the_log(
 
     told = f"{settings}:3: ignored: mirror.channels.bead.path, because "
     assert daemon.log.read_text().count(told) == 1
+
+
+def test_a_file_that_takes_the_place_of_a_trusted_database_is_not_mirrored(
+    put, band: Band, daemon: Daemon, initialized: Path, tmp_path: Path
+) -> None:
+    put("bead", "mine", {"n": 1})
+    band.shows("interphase/bead", "mine", {"n": 1})
+    other = tmp_path / "clone" / ".clavain" / "intercore.db"
+    for argv in (["init"], ["state", "set", "bead", "theirs", "--value={}"]):
+        icctl(*argv, "--db", str(other), cwd=tmp_path, env=DIRECT)
+
+    os.replace(other, initialized / ".clavain" / "intercore.db")
+    daemon.call("state.list", cwd=str(initialized), key="bead")
+
+    until(lambda: mirror(daemon).get("untrusted"))
+    settle(daemon)
+    assert files(band) == ["interphase/bead/mine.json"]
