@@ -87,7 +87,8 @@ def grant(home: str | None, path: str, *, scripts: Mapping[str, str] | None = No
     if scripts is None:
         before = _read(home, path)
         scripts = before.scripts if before else {}
-    record = Record(_text(path), inode, born, int(time.time()), dict(scripts))
+    known = {_text(canonical(script)): sha256 for script, sha256 in scripts.items()}
+    record = Record(_text(path), inode, born, int(time.time()), known)
     _write(_place(home), _name(path), msgspec.json.encode(record) + b"\n")
     return record
 
@@ -122,7 +123,7 @@ def made(path: str) -> str:
 def allows_script(home: str | None, path: str, script: str) -> bool:
     """Whether the user accepted the script, with the content that it has, for this database."""
     record = _read(home, canonical(path))
-    known = record.scripts.get(_text(script)) if record else None
+    known = record.scripts.get(_text(canonical(script))) if record else None
     if known is None:
         return False
     try:
@@ -136,18 +137,7 @@ def script_digest(script: str) -> str:
     import hashlib
 
     _fit_directory(os.path.dirname(script))
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        fd = os.open(script, flags)
-    except OSError as exc:
-        link = "it is a symbolic link" if os.path.islink(script) else exc.strerror
-        raise Unfit(f"{script} cannot be trusted: {link}") from exc
-    with open(fd, "rb") as file:
-        _refuse_unfit(os.fstat(fd), script)
-        data = file.read(SCRIPT_BYTES + 1)
-    if len(data) > SCRIPT_BYTES:
-        raise Unfit(f"{script} has more than {SCRIPT_BYTES} bytes")
-    return hashlib.sha256(data).hexdigest()
+    return hashlib.sha256(_content(script, SCRIPT_BYTES)).hexdigest()
 
 
 def canonical(path: str) -> str:
@@ -232,15 +222,30 @@ def _read(home: str | None, path: str) -> Record | None:
 def _decoded(file: str) -> Record | None:
     """A record, if nobody but us can have written it."""
     try:
-        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        return msgspec.json.decode(_content(file, RECORD_BYTES), type=Record)
+    except (Unfit, msgspec.DecodeError, RecursionError):
         return None
-    with open(fd, "rb") as opened:
-        try:
-            _refuse_unfit(os.fstat(fd), file)
-            return msgspec.json.decode(opened.read(RECORD_BYTES), type=Record)
-        except (Unfit, OSError, msgspec.DecodeError):
-            return None
+
+
+def _content(path: str, most: int) -> bytes:
+    """What a fit file holds, judged by what was opened; a pipe keeps nobody waiting."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as exc:
+        why = "it is a symbolic link" if os.path.islink(path) else exc.strerror
+        raise Unfit(f"{path} cannot be read: {why}") from exc
+    try:
+        _refuse_unfit(os.fstat(fd), path)
+        data = b""
+        while len(data) <= most and (more := os.read(fd, most + 1)):
+            data += more
+    except OSError as exc:
+        raise Unfit(f"{path} cannot be read: {exc.strerror}") from exc
+    finally:
+        os.close(fd)
+    if len(data) > most:
+        raise Unfit(f"{path} has more than {most} bytes")
+    return data
 
 
 def _records(home: str | None) -> Iterator[tuple[str, Record]]:
