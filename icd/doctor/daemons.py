@@ -66,7 +66,7 @@ def _troubles(report: dict[str, Any]) -> Iterator[Finding]:
         yield note("mirror", told, "see docs/mirror.md")
     if mirror.get("left_out"):
         told = f"only the newest rows are mirrored to files; left out: {mirror['left_out']}"
-        yield note("mirror", told, "delete rows that nobody needs; see docs/mirror.md")
+        yield note("mirror", told, "delete rows that are no longer needed; see docs/mirror.md")
     for path in (mirror.get("untrusted") or [])[:SHOWN]:
         told = f"{path} is not trusted, so its rows are not mirrored to files"
         yield note("mirror", told, "run 'icctl trust' there, if you know where it comes from")

@@ -4,7 +4,8 @@ Invariants
     - the database is the only source of truth: a file of ours never lives longer than its row;
     - a file is removed only if its `origin` says that we wrote it for this database;
     - a file of anybody else, another database of ours included, is replaced only by a row that is
-      not older than it: the last writer wins, by the file's time, and nobody writes in the future;
+      not older than it: the last writer wins, by the file's time, and what comes from the future
+      counts as written now;
     - of several rows that come to the same file, the one written last is there;
     - of one key there are at most `FILES` rows with files, those written last.
 

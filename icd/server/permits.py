@@ -24,7 +24,7 @@ class Refusal(enum.Enum):
 
 
 class Permit(Struct, frozen=True):
-    """`must_exist`: nobody named the root, so it is used only if it is there."""
+    """`must_exist`: the root is the default one, so it is used only if it is there."""
 
     root: str
     must_exist: bool

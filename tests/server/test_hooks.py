@@ -179,7 +179,7 @@ def changed(project: Project) -> None:
     (project.hooks / "on-event").write_text(NOTE + "true\n")
 
 
-def closed_to_nobody(project: Project) -> None:
+def open_to_all(project: Project) -> None:
     (project.hooks / "on-event").chmod(0o777)
 
 
@@ -188,13 +188,13 @@ def gone(project: Project) -> None:
 
 
 def until_at_rest(project: Project) -> None:
-    """Whoever delivers holds the lock until there is nothing more to deliver."""
+    """The daemon holds the lock until there is nothing more to deliver."""
     trust = Trust(project.env["HOME"], str(project.path))
     trust.acquire(time.monotonic() + PATIENCE)
     trust.release()
 
 
-@pytest.mark.parametrize("spoil", [changed, closed_to_nobody, gone])
+@pytest.mark.parametrize("spoil", [changed, open_to_all, gone])
 def test_a_hook_that_is_good_again_gets_what_it_missed_without_another_event(
     project, record, spoil
 ):

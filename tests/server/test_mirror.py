@@ -437,7 +437,7 @@ def test_a_directory_that_is_made_later_gets_all_files_with_the_next_write(
     band.shows("interphase/bead", "after", {"n": 1})
 
 
-def test_whoever_switches_it_on_gets_a_directory(initialized: Path) -> None:
+def test_a_user_who_switches_it_on_gets_a_directory(initialized: Path) -> None:
     with running() as daemon:
         user = daemon.home / ".config" / "intercore" / "config.toml"
         user.parent.mkdir(parents=True)
@@ -528,7 +528,7 @@ def test_a_database_that_is_not_trusted_is_told_once_and_mirrored_when_it_is_acc
     assert files(band) == []
 
     mirrors.accept(daemon.home, initialized)
-    band.shows("interphase/bead", "s", {"n": 1})  # nobody has to write it again
+    band.shows("interphase/bead", "s", {"n": 1})  # without another write
     assert "untrusted" not in mirror(daemon)
 
 
