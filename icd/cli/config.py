@@ -12,6 +12,7 @@ from icd.db import paths
 from icd.errors import Misconfigured, NoDatabase
 
 if TYPE_CHECKING:
+    from icd.config.files import Problem
     from icd.config.origins import Setting
 
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def show(world: World, *, origin: bool) -> Local:
     """Show every setting and its value, for the project of this directory.
 
-    With --origin also where it comes from: default, FILE:LINE, or $VARIABLE.
+    With --origin also where it comes from: default, FILE:LINE, or $VARIABLE; and what is ignored.
 
     \b
     Examples:
@@ -34,8 +35,12 @@ def show(world: World, *, origin: bool) -> Local:
         settings = trace(*_files(world), config.from_environment(world.invocation.env))
         columns = ("name", "value", "origin") if origin else ("name", "value")
         if world.json:
-            return render.to_json([{c: getattr(s, c) for c in columns} for s in settings])
-        return render.text(*("\t".join(_row(s)[: len(columns)]) for s in settings))
+            output = render.to_json([{c: getattr(s, c) for c in columns} for s in settings])
+        else:
+            output = render.text(*("\t".join(_row(s)[: len(columns)]) for s in settings))
+        if origin:
+            output.stderr = _told(world, "config show", _ignored(world))
+        return output
 
     return Local(run)
 
@@ -45,6 +50,7 @@ def check(world: World) -> Local:
     """Print ok if both files of settings and the environment are right, or are not there.
 
     Else exit 2 and tell everything that is wrong, with file and line.
+    What a project may not set, and is ignored therefore, is told as a warning.
 
     \b
     Example:
@@ -54,12 +60,16 @@ def check(world: World) -> Local:
     def run(_ask: Caller) -> Output:
         problems = [problem for file in config.read(*_files(world)) for problem in file.problems]
         problems += config.check_environment(world.invocation.env)
-        if not problems:
-            return render.to_json({"problems": []}) if world.json else render.text("ok")
-        output = render.to_json({"problems": problems}, 2) if world.json else Output(2)
+        ignored = _ignored(world)
+        found = {"problems": problems, **({"ignored": ignored} if ignored else {})}
+        if world.json:
+            output = render.to_json(found, 2 if problems else 0)
+        else:
+            output = Output(2) if problems else render.text("ok")
         errors = [Misconfigured(str(problem), hint="") for problem in problems]
         program = world.invocation.program
         output.stderr = b"".join(line(program, "config check", error) for error in errors)
+        output.stderr += _told(world, "config check", ignored)
         return output
 
     return Local(run)
@@ -68,6 +78,17 @@ def check(world: World) -> Local:
 def _row(setting: "Setting") -> list[str]:
     """The value is written as TOML has it, which is as JSON has it for all that can be set."""
     return [setting.name, msgspec.json.encode(setting.value).decode(), setting.origin]
+
+
+def _ignored(world: World) -> "list[Problem]":
+    """What the project's file says and may not say."""
+    return [each for file in config.read(*_files(world)) for each in file.ignored]
+
+
+def _told(world: World, command: str, ignored: "list[Problem]") -> bytes:
+    program = world.invocation.program
+    told = "".join(f"{program}: {command}: warning: {each}\n" for each in ignored)
+    return told.encode("utf-8", "backslashreplace")
 
 
 def _files(world: World) -> tuple[str | None, str]:

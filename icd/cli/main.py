@@ -277,5 +277,6 @@ def _call(invocation: Invocation, flags: Flags, ask: Ask) -> Call:
         deadline=deadline,
         verbose=flags.verbose,
         if_database=flags.if_database,
+        is_command=True,
         optional=ask.optional or flags.if_database,
     )

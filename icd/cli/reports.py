@@ -113,6 +113,10 @@ def _mirror(mirror: methods.MirrorReport) -> Iterator[str]:
     )
     if mirror.last_error:
         yield f"    last error: {mirror.last_error}"
+    if mirror.left_out:
+        yield f"! mirror: only the newest rows have files, {mirror.left_out} are left out"
+    for path in mirror.untrusted:
+        yield f"! mirror: {path} is not trusted; to accept it: icctl trust"
 
 
 def _hooks(hooks: methods.HooksReport) -> Iterator[str]:

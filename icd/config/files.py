@@ -13,9 +13,11 @@ from typing import get_args, get_origin
 
 import msgspec
 
+from icd.config import shape
 from icd.config.lines import Path, locate
 
 FILE_BYTES = 65_536
+LINK = "it is a symbolic link; put the file itself there"
 
 Complaint = tuple[Path, str]  # about which setting, and a sentence
 Rules = Callable[[dict[str, object]], Iterator[Complaint]]
@@ -31,7 +33,7 @@ class Problem(msgspec.Struct, frozen=True):
     sentence: str
 
     def __str__(self) -> str:
-        return f"{place(self.file, self.line)}: {self.sentence}"
+        return printable(f"{place(self.file, self.line)}: {self.sentence}")
 
 
 class File(msgspec.Struct, frozen=True):
@@ -39,29 +41,38 @@ class File(msgspec.Struct, frozen=True):
     values: dict[str, object] = {}
     lines: dict[Path, int] = {}
     problems: list[Problem] = []
+    ignored: list[Problem] = []  # what a project said and may not say
 
 
-def read(path: str, kind: type[msgspec.Struct], rules: Rules) -> File:
+def read(path: str, kind: type[msgspec.Struct], rules: Rules, *, may_be_link: bool = True) -> File:
     """Judge a file by the types of its settings, and by rules about several of them."""
-    line = None
+    at = None
     try:
-        text = _text(path)
-        line = 1
+        text = _text(path, may_be_link=may_be_link)
+        at = 1
+        shape.check(text)
         values = tomllib.loads(text)
+    except shape.Excess as exc:
+        return File(path, problems=[Problem(path, exc.line, str(exc))])
     except tomllib.TOMLDecodeError as exc:
         named = re.search(r"at line (\d+)", str(exc))
-        line = int(named[1]) if named else text.count("\n") + 1
-        return File(path, problems=[Problem(path, line, f"broken TOML: {exc}")])
+        at = int(named[1]) if named else text.count("\n") + 1
+        return File(path, problems=[Problem(path, at, f"broken TOML: {exc}")])
     except UnicodeDecodeError as exc:
-        line = exc.object[: exc.start].count(b"\n") + 1
-        return File(path, problems=[Problem(path, line, "it is not UTF-8")])
+        at = exc.object[: exc.start].count(b"\n") + 1
+        return File(path, problems=[Problem(path, at, "it is not UTF-8")])
     except (OSError, ValueError, RecursionError) as exc:
         why = getattr(exc, "strerror", None) or str(exc)
-        return File(path, problems=[Problem(path, line, why)])
+        return File(path, problems=[Problem(path, at, why)])
     lines = locate(text)
     complaints = [*_unfit(values, kind, ()), *rules(values)]
-    problems = [Problem(path, _line(lines, at), sentence) for at, sentence in complaints]
+    problems = [Problem(path, line(lines, about), sentence) for about, sentence in complaints]
     return File(path, values, lines, sorted(problems, key=lambda problem: problem.line or 0))
+
+
+def printable(text: str) -> str:
+    """What a file says may be a stranger's words to a terminal: they are spelled out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def place(file: str, line: int | None) -> str:
@@ -74,8 +85,11 @@ def dotted(path: Path) -> str:
     return ".".join(parts)
 
 
-def _text(path: str) -> str:
-    with open(path, "rb", opener=_open_at_once) as stream:
+def _text(path: str, *, may_be_link: bool) -> str:
+    if not may_be_link and os.path.islink(path):  # the errno of O_NOFOLLOW tells that to few
+        raise OSError(LINK)
+    flags = os.O_NONBLOCK | os.O_CLOEXEC | (0 if may_be_link else os.O_NOFOLLOW)
+    with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError("it is not a regular file")
         data = stream.read(FILE_BYTES + 1)
@@ -83,10 +97,6 @@ def _text(path: str) -> str:
         raise ValueError(f"it is longer than {FILE_BYTES} bytes")
     # Some editors begin a file with a mark of its encoding, and some end lines with two characters.
     return data.decode("utf-8-sig").replace("\r\n", "\n")
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _unfit(values: dict[str, object], kind: type[msgspec.Struct], at: Path) -> Iterator[Complaint]:
@@ -115,7 +125,7 @@ def _unfit_for(value: object, kind: object, at: Path) -> Iterator[Complaint]:
         yield at, f"{dotted(at)}: {str(exc).partition(' - at ')[0]}"
 
 
-def _line(lines: dict[Path, int], at: Path) -> int:
+def line(lines: dict[Path, int], at: Path) -> int:
     """The line of a setting, or of the table that it stands in."""
     while at and at not in lines:
         at = at[:-1]

@@ -7,31 +7,26 @@ tomllib reads each of them alone as well.
 import tomllib
 from collections.abc import Iterator
 
+from icd.config import shape
+
 Path = tuple[str, ...]
 
 # The name of a setting has at most so many parts; a hostile file may have thousands.
 PARTS = 4
-# A value that spans more lines is no setting of ours, and trying line after line takes its time.
-VALUE_LINES = 50
 
 
 def locate(text: str) -> dict[Path, int]:
-    """The lines in a valid document, from 1 on; what comes after an endless value is left out."""
+    """The lines in a valid document whose shape was judged, from 1 on."""
     found: dict[Path, int] = {}
-    lines = text.split("\n")
     table: Path = ()
-    start = 0
-    while start < len(lines):
-        statement, length = _statement(lines[start : start + VALUE_LINES])
-        if not length:
-            break
-        header = lines[start].lstrip(" \t").startswith("[")
-        named = [path if header else (*table, *path) for path in paths(statement)]
+    for statement in shape.statements(text):
+        header = statement.text.startswith("[")
+        values = tomllib.loads(statement.text)
+        named = [path if header else (*table, *path) for path in paths(values)]
         for path in named:
-            found.setdefault(path, start + 1)
+            found.setdefault(path, statement.line)
         if header:
             table = max(named, key=len)
-        start += length
     return found
 
 
@@ -42,13 +37,3 @@ def paths(values: dict[str, object], at: Path = ()) -> Iterator[Path]:
         yield path
         if isinstance(value, dict) and len(path) < PARTS:
             yield from paths(value, path)
-
-
-def _statement(lines: list[str]) -> tuple[dict[str, object], int]:
-    """The statement that starts here, and how many lines it takes; 0: too many."""
-    for length in range(1, len(lines) + 1):
-        try:
-            return tomllib.loads("\n".join(lines[:length])), length
-        except (tomllib.TOMLDecodeError, RecursionError):
-            continue
-    return {}, 0

@@ -70,7 +70,8 @@ def complete(key: str, given: Channel) -> Channel:
 class Mirror(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which rows of state are mirrored to files that other programs read."""
 
-    enabled: bool = True
+    # "auto": if the user named a directory, or there is a ~/.interband.  True: make that, too.
+    enabled: bool | Literal["auto"] = "auto"
     # Else the daemon's $INTERBAND_ROOT, else ~/.interband.
     root: Annotated[str, msgspec.Meta(pattern=r"\A(/[^\0]*)?\Z")] = ""
     channels: dict[str, Channel] = {}

@@ -1,16 +1,16 @@
 """Where settings come from: two files, the environment, flags; a later one wins."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from icd.config.settings import CHANNELS, DEFAULTS, Settings
+from icd.config.settings import DEFAULTS, Settings
 from icd.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from icd.config.files import Complaint, File, Problem
+    from icd.config.files import File, Problem
 
 USER_FILE = ".config/intercore/config.toml"
 PROJECT_FILE = "intercore.toml"
@@ -24,26 +24,41 @@ OF_THE_DAEMON = {"exit_idle_seconds", "slow_ms", "hook_seconds", "auto_spawn", "
 Given = dict[str, object]  # values by setting, judged
 
 
-def load(user: str | None, project: str | None = None, given: Given | None = None) -> Settings:
-    """What the files say, the user's before the project's, and then what was given."""
+def load(
+    user: str | None,
+    project: str | None = None,
+    given: Given | None = None,
+    *,
+    tell: Callable[[str], None] | None = None,
+) -> Settings:
+    """What the files say, the user's before the project's, and then what was given.
+
+    `tell` is told in a sentence of what is ignored of a project's file.
+    """
     values: dict[str, object] = {}
     for file in read(user, project):
         if file.problems:
             raise Misconfigured(str(file.problems[0]))
         _merge(values, file.values)
+        if tell is not None and file.ignored:
+            more = len(file.ignored) - 1
+            tell(str(file.ignored[0]) + (f" (and {more} more)" if more else ""))
     values.update(given or {})
     return msgspec.convert(values, Settings) if values else DEFAULTS
 
 
 def read(user: str | None, project: str | None) -> "Iterator[File]":
-    """Those of the files that are there, each with all that is wrong in it."""
-    for path, rules in ((user, _rules), (project, _rules_of_a_project)):
-        # A link to nowhere is a mistake, too: its settings would silently not hold.
-        if path is not None and os.path.lexists(path):
-            # Most machines have no such file, and every direct call pays for an import.
-            from icd.config import files
+    """Those of the files that are there, each with all that is wrong in it.
 
-            yield files.read(path, Settings, rules)
+    What a project's file says and may not say is not among its values.
+    """
+    # A link to nowhere is a mistake, too: its settings would silently not hold.
+    user, project = (path if path and os.path.lexists(path) else None for path in (user, project))
+    if user or project:
+        # Most machines have no such file, and every direct call pays for an import.
+        from icd.config import projects
+
+        yield from projects.read(user, project)
 
 
 def from_environment(env: Mapping[str, str]) -> Given:
@@ -101,28 +116,3 @@ def _judged(name: str, text: str, place: str) -> object:
     except msgspec.ValidationError as exc:
         sentence = str(exc).partition(" - at ")[0]
         raise Misconfigured(f"{place}: {sentence}", hint="correct it, or leave it out") from exc
-
-
-def _rules(values: dict[str, object]) -> "Iterator[Complaint]":
-    """What the types of single settings cannot say."""
-    for key, channel in _table(_table(values, "mirror"), "channels").items():
-        if key not in CHANNELS and isinstance(channel, dict) and "path" not in channel:
-            yield ("mirror", "channels", key), f"the channel `{key}` needs a path"
-
-
-def _rules_of_a_project(values: dict[str, object]) -> "Iterator[Complaint]":
-    """A project may come from anywhere: where files are written is for the user to say.
-
-    Nor does one project say what holds for the daemon of all.
-    """
-    for name in OF_THE_DAEMON & values.keys():
-        yield (name,), f"{name} can be set for all projects only, in ~/{USER_FILE}"
-    if "root" in _table(values, "mirror"):
-        sentence = f"mirror.root can be set for all projects only, in ~/{USER_FILE}"
-        yield ("mirror", "root"), sentence
-    yield from _rules(values)
-
-
-def _table(values: dict[str, object], name: str) -> dict[str, object]:
-    found = values.get(name)
-    return found if isinstance(found, dict) else {}

@@ -51,7 +51,7 @@ class Mark(Struct):
 
 def channels(settings: config.Mirror) -> dict[str, Channel]:
     """The channels that are in use, by the key whose rows they carry."""
-    if not settings.enabled:
+    if settings.enabled is False:
         return {}
     chosen = {**config.CHANNELS, **settings.channels}
     return {

@@ -64,6 +64,12 @@ def _troubles(report: dict[str, Any]) -> Iterator[Finding]:
     if mirror.get("failed"):
         told = f"files could not be mirrored: {mirror.get('last_error')}"
         yield note("mirror", told, "see docs/mirror.md")
+    if mirror.get("left_out"):
+        told = f"only the newest rows are mirrored to files; left out: {mirror['left_out']}"
+        yield note("mirror", told, "delete rows that are no longer needed; see docs/mirror.md")
+    for path in (mirror.get("untrusted") or [])[:SHOWN]:
+        told = f"{path} is not trusted, so its rows are not mirrored to files"
+        yield note("mirror", told, "run 'icctl trust' there, if you know where it comes from")
     hooks = report.get("hooks") or {}
     if hooks.get("failed"):
         told = f"hooks failed since the daemon started: {hooks.get('failed')}; the last one: "

@@ -54,9 +54,12 @@ def settings(scene: Scene) -> Iterator[Finding]:
     yield from _judged(problems)
 
 
-def settings_of_project(_scene: Scene, path: str) -> Iterator[Finding]:
-    files = config.read(None, config.project_file(path))
+def settings_of_project(scene: Scene, path: str) -> Iterator[Finding]:
+    project = config.project_file(path)
+    files = [f for f in config.read(config.user_file(scene.home), project) if f.path == project]
     yield from _judged([str(problem) for file in files for problem in file.problems])
+    for ignored in (each for file in files for each in file.ignored):
+        yield note("settings", str(ignored), "move it to your own file of settings, or remove it")
 
 
 def trust_in_project(scene: Scene, path: str) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ import shutil
 import stat
 from contextlib import suppress
 
+from icd.core.hooks import NAMES
 from icd.db import lock
 from icd.errors import HookRefused, NoHook, from_os
 from icd.hooks import files
@@ -43,6 +44,15 @@ class Trust:
             return {}  # the usual case: nobody here has trusted anything
         copies = {found.name: self._copy(found) for found in self.looks.look()}
         return {name: copy for name, copy in copies.items() if copy}
+
+    def look(self) -> tuple[dict[str, str], bool]:
+        """What is runnable; and whether another one was trusted, and is changed, refused or gone.
+
+        In this order: what changes meanwhile is still waited for.
+        """
+        programs = self.runnable()
+        others = [name for name in NAMES if name not in programs]
+        return programs, any(self._known(name) for name in others)
 
     def state(self, found: Found) -> str:
         if found.problem:

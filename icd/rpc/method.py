@@ -147,6 +147,7 @@ class Call(msgspec.Struct, gc=False):
     deadline: float
     verbose: bool = False
     if_database: bool = False  # a missing one is answered by an exit status of its own
+    is_command: bool = False  # of a command line, which prints warnings on stderr
     # Asked by the daemon for itself: the database counts as idle all the same.
     background: bool = False
     # The caller has an answer for a missing database, too: it is not counted as a failure.

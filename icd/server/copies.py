@@ -4,12 +4,15 @@ Invariants
     - the database is the only source of truth: a file of ours never lives longer than its row;
     - a file is removed only if its `origin` says that we wrote it for this database;
     - a file of anybody else, another database of ours included, is replaced only by a row that is
-      not older than it: the last writer wins, by the file's time;
-    - of several rows that come to the same file, the one written last is there.
+      not older than it: the last writer wins, by the file's time, and what comes from the future
+      counts as written now;
+    - of several rows that come to the same file, the one written last is there;
+    - of one key there are at most `FILES` rows with files, those written last.
 
 Synchronous: the mirror uses it in a thread of its own, one call at a time.
 """
 
+from collections import Counter
 from contextlib import AbstractContextManager
 
 from msgspec import Struct, field
@@ -24,6 +27,9 @@ from icd.server.logs import log
 Name = tuple[str, str]  # key and scope
 File = tuple[str, str, str]  # namespace, channel and file
 
+# Of one key.  Readers list whole channels, for as many sessions or agents as a person has; a script
+# that stores ten thousand rows under the name of a channel must not fill a home directory.
+FILES = 1000
 # A file from a future further away than this says nothing about who wrote last.
 FUTURE_SECONDS = 60
 
@@ -74,6 +80,7 @@ class Copies:
         self._origin = origin
         self._copies: dict[Name, _Copy] = {}
         self._claims: dict[File, set[Name]] = {}
+        self.left_out: Counter[str] = Counter()  # rows of each key that are beyond the limit
 
     def versions(self) -> dict[Name, int]:
         return {name: copy.version for name, copy in self._copies.items()}
@@ -89,6 +96,7 @@ class Copies:
     def update(self, rows: dict[Name, Row | None], *, now_ms: int) -> Outcome:
         """Make the files of these rows what the rows are; None: there is no such row."""
         outcome = Outcome()
+        rows = {**rows, **self._displaced(rows)}
         by_version = sorted(rows, key=lambda name: row.version if (row := rows[name]) else 0)
         for name in by_version:
             try:
@@ -97,12 +105,36 @@ class Copies:
                 outcome.failed[name] = f"{name[0]} {name[1]}: {exc.strerror or exc}"
         return outcome
 
+    @property
+    def is_thin(self) -> bool:
+        """Whether there is room by now for many rows that were left out."""
+        counts = Counter(key for key, _ in self._copies)
+        return any(count and counts[key] < FILES // 2 for key, count in self.left_out.items())
+
+    def _displaced(self, rows: dict[Name, Row | None]) -> dict[Name, None]:
+        """The oldest rows that have files, or would get them, where there would be too many."""
+        found: dict[Name, None] = {}
+        for key in {name[0] for name, row in rows.items() if row is not None}:
+            versions = {name: c.version for name, c in self._copies.items() if name[0] == key}
+            versions |= {name: row.version for name, row in rows.items() if row and name[0] == key}
+            excess = len(versions) - FILES
+            if excess > 0:
+                self.left_out[key] += excess
+                found |= dict.fromkeys(sorted(versions, key=versions.__getitem__)[:excess])
+        return found
+
+    def disown(self) -> None:
+        """Forget what was written; the files stay as they are."""
+        self._copies.clear()
+        self._claims.clear()
+        self.left_out.clear()
+
     def forget_all(self) -> Outcome:
         """The database is gone, and every row with it."""
         return self.update(dict.fromkeys(self._copies), now_ms=0)
 
     def sweep(self, *, now_ms: int) -> Outcome:
-        """Remove what we left behind in an earlier life, and what nobody has touched for long."""
+        """Remove what we left behind in an earlier life, for this database and no other."""
         outcome = Outcome()
         for channel in self._mapping.values():
             try:
@@ -144,12 +176,12 @@ class Copies:
             if there is not None and self._is_newer(there, row, now_ms):
                 outcome.kept += 1
                 return
-            directory.write(file, content, modified=row.updated_at)
+            directory.write(file, content, modified=_written_at(row, now_ms))
         outcome.written += 1
 
     def _is_newer(self, there: Found, row: Row, now_ms: int) -> bool:
         """Whether somebody else wrote this file after our row was written."""
-        newer = row.updated_at < there.modified <= now_ms // 1000 + FUTURE_SECONDS
+        newer = _written_at(row, now_ms) < there.modified <= now_ms // 1000 + FUTURE_SECONDS
         return newer and not interband.is_from(there.content, self._origin)
 
     def _remove(self, name: Name, channel: Channel, file: str, outcome: Outcome) -> None:
@@ -180,13 +212,16 @@ class Copies:
     ) -> None:
         directory.remove_leftovers(now=now_ms / 1000)
         for file in directory.names():
-            there = directory.read(file) if file.endswith(".json") else None
-            if there is None or interband.read_mark(there.content).source != interband.SOURCE:
+            if not file.endswith(".json"):
                 continue
-            age_ms = now_ms - there.modified * 1000
-            is_orphan = interband.is_from(there.content, self._origin) and (
-                (channel.namespace, channel.name, file) not in self._claims
-            )
-            if is_orphan or 0 < channel.retention_ms < age_ms:
+            if (channel.namespace, channel.name, file) in self._claims:
+                continue
+            there = directory.read(file)
+            if there is not None and interband.is_from(there.content, self._origin):
                 directory.remove(file)
                 outcome.removed += 1
+
+
+def _written_at(row: Row, now_ms: int) -> int:
+    """A row from the future is no younger than one that is written now."""
+    return min(row.updated_at, now_ms // 1000)

@@ -75,6 +75,7 @@ class Deliveries:
         self._thread = anyio.CapacityLimiter(1)
         self._unrecorded: Done | None = None
         self._retry = False
+        self._is_waiting = False  # for a hook that was trusted to be as it was then
         self._was_told = False  # of something new, while hooks were paused
         self._wake = anyio.Event()
         self._resting = anyio.Event()
@@ -100,13 +101,19 @@ class Deliveries:
 
     async def run(self) -> None:
         while not self._store.is_closed:
-            with anyio.move_on_after(limits.HOOK_RETRY_SECONDS if self._retry else None):
+            with anyio.move_on_after(self._patience()):
                 await self._wake.wait()
             self._wake = anyio.Event()
             self._retry = False
             self._was_told = self._common.is_paused
             if not (self._was_told or self._store.is_closed):
                 await self._try(self._catch_up)
+
+    def _patience(self) -> float | None:
+        """Until the next look, unless there is an event; None: as long as it takes."""
+        if self._retry:
+            return limits.HOOK_RETRY_SECONDS
+        return limits.HOOK_LOOK_SECONDS if self._is_waiting else None
 
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -130,7 +137,8 @@ class Deliveries:
 
     async def _catch_up(self) -> None:
         """Deliver whatever is to be delivered."""
-        programs = await self._in_thread(self._trust.runnable)
+        self._is_waiting = False
+        programs = await self._look()
         if not programs:  # most projects: whoever records many events does not pay for looking
             await anyio.sleep(limits.HOOK_RETRY_SECONDS)
             return
@@ -145,10 +153,16 @@ class Deliveries:
             self._trust.release()
             self._resting.set()
 
+    async def _look(self) -> dict[str, str]:
+        """What runs; if a trusted hook is not among it, there is another look later."""
+        programs, is_waiting = await self._in_thread(self._trust.look)
+        self._is_waiting |= is_waiting
+        return programs
+
     async def _deliver_next(self) -> bool:
         """Note what was delivered, and deliver what is next; whether there was something."""
         async with self._common.slots:
-            programs = await self._in_thread(self._trust.runnable)
+            programs = await self._look()
             hooks = [] if self._common.is_paused else [*programs]
             step = methods.Step(hooks, self._unrecorded)
             delivery: Delivery | None = await self._ask(methods.STEP, step)

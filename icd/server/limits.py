@@ -55,6 +55,9 @@ SLOW_SECONDS = 5.0
 FAREWELL_SECONDS = 30.0
 # A file that could not be written is tried again after this time.
 RETRY_SECONDS = 5.0
+# A database that is not trusted, and has rows that would be mirrored, is looked at this often: a
+# person who accepts it wants to see files soon.
+PERMIT_SECONDS = 5.0
 # Mirrors may take this long to write their last files when the daemon stops.
 FLUSH_SECONDS = 2.0
 # Hooks of all projects that run at once: they share the machine with those who wait for us.
@@ -62,6 +65,9 @@ HOOKS_AT_ONCE = 4
 # Hooks that could not be run, or that somebody else is running, are tried again after this time;
 # and a project without hooks is looked at no more often.
 HOOK_RETRY_SECONDS = 0.5
+# A hook that was trusted, and was changed since, is looked at this often: once it is as it was, it
+# gets what it missed.
+HOOK_LOOK_SECONDS = 2.0
 # Before the daemon stops or reloads, hooks that run may take this long to end: their own limit, and
 # a second for what is killed then.
 HOOK_REST_SECONDS = 6.0

@@ -7,12 +7,15 @@ thousand writes in a tenth of a second are one.
 Promises
     - neither the lane's transaction nor the event loop touches a file: a thread of our own does;
     - the file of a row is written at most once in `GAP_SECONDS`;
-    - whatever goes wrong here is counted and shown in `status`, tried again, and fails no call.
+    - whatever goes wrong here is counted and shown in `status`, tried again, and fails no call;
+    - nothing is written or removed unless the user wants a mirror and trusts the database, which is
+      asked anew each time: a row is no permission.
 """
 
+import heapq
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -20,15 +23,18 @@ from typing import Any, TypeVar
 import anyio
 
 from icd.core.interband import Channel
+from icd.core.state import Row
 from icd.db import database
 from icd.errors import IcError
 from icd.rpc.method import Clock, Method, Params
 from icd.rpc.methods import mirror as methods
 from icd.server import limits, threads
 from icd.server.changes import Touched
-from icd.server.copies import Copies, Name, Outcome, Tally
+from icd.server.copies import FILES, Copies, Name, Outcome, Tally
 from icd.server.inquiries import inquiry
 from icd.server.logs import log
+from icd.server.once import Once
+from icd.server.permits import UNTRUSTED, Permit, Refusal
 from icd.server.store import Store
 
 T = TypeVar("T")
@@ -41,19 +47,30 @@ class Mirror:
     """The mirror of one database, from its first call until it is closed."""
 
     def __init__(
-        self, store: Store, root: str, mapping: dict[str, Channel], tally: Tally, clock: Clock
+        self,
+        store: Store,
+        permit: Permit,
+        mapping: dict[str, Channel],
+        *,
+        tally: Tally,
+        clock: Clock,
+        once: Once,
     ) -> None:
         self._store = store
+        self._permit = permit
         self._mapping = mapping
-        self._copies = Copies(root, mapping, origin=store.path)
+        self._copies = Copies(permit.root, mapping, origin=store.path)
         self._tally = tally
         self._clock = clock
+        self._once = once
         self._dirty: set[Name] = set()
         self._doing: set[Name] = set()
         self._failed: set[Name] = set()
         self._retry_at = 0.0
         self._survey_due = False
         self._swept = False
+        self._is_off = False
+        self.is_untrusted = False  # and there are rows that would have files
         self._wake = anyio.Event()
         self._stopping = anyio.Event()
         self._done = anyio.Event()
@@ -61,9 +78,18 @@ class Mirror:
         store.keep_while(self._has_more_to_do)
 
     @property
+    def path(self) -> str:
+        return self._store.path
+
+    @property
     def waiting(self) -> int:
         """Rows whose files may differ from them."""
         return len(self._dirty | self._doing | self._failed)
+
+    @property
+    def left_out(self) -> int:
+        """Rows without files, because their key has too many."""
+        return self._copies.left_out.total()
 
     async def run(self) -> None:
         """Catch up when there is news, with a pause in between."""
@@ -105,6 +131,8 @@ class Mirror:
 
     def _patience(self) -> float:
         """How long there can be nothing to do, unless there is news: no file has had its time."""
+        if self._is_off:
+            return limits.PERMIT_SECONDS if self.is_untrusted else math.inf
         moments = [math.inf]
         if self._dirty or self._survey_due:  # the database could not be read
             moments.append(limits.RETRY_SECONDS)
@@ -128,6 +156,12 @@ class Mirror:
 
     async def _catch_up(self) -> None:
         """Bring the files of all rows that may differ up to date."""
+        if refusal := await self._in_thread(self._permit.refusal):
+            await self._switch_off(refusal)
+            return
+        if self._is_off:  # until now
+            self._is_off = self.is_untrusted = self._swept = False
+            self._survey_due = True
         if self._failed and time.monotonic() >= self._retry_at:
             self._dirty |= self._failed
             self._failed = set()
@@ -146,6 +180,33 @@ class Mirror:
             sweep = partial(self._copies.sweep, now_ms=self._clock.now_ms())
             self._note(await self._in_thread(sweep))
             self._swept = True
+        for key in +self._copies.left_out:
+            self._once.warn("only the newest rows are mirrored", path=self._store.path, key=key)
+
+    async def _switch_off(self, refusal: Refusal) -> None:
+        """Forget what there is to do; if we may do it later, all rows are read again."""
+        self._is_off = True
+        self._survey_due = False
+        self._dirty, self._failed = set(), set()
+        self._copies.disown()
+        if refusal is Refusal.UNWANTED:
+            self.is_untrusted = False
+        elif not self.is_untrusted and await self._has_rows():
+            self.is_untrusted = True
+            await self._tell()
+
+    async def _tell(self) -> None:
+        """Say that nothing is mirrored: in the log, and to the next person who runs a command."""
+        self._once.warn(UNTRUSTED, path=self._store.path)
+        if not await self._in_thread(self._permit.was_told):
+            self._store.tell_next(UNTRUSTED, lambda: threads.start(self._permit.note_told))
+
+    async def _has_rows(self) -> bool:
+        for key in self._mapping:
+            async for page in self._pages(key):
+                if page:
+                    return True
+        return False
 
     async def _copy(self) -> None:
         size = methods.ROWS_AT_ONCE
@@ -162,9 +223,24 @@ class Mirror:
                     continue
                 self._note(Outcome(failed={names[0]: f"{' '.join(names[0])}: {exc.message}"}))
             else:
-                update = partial(self._copies.update, dict(zip(names, rows, strict=True)))
-                self._note(await self._in_thread(partial(update, now_ms=self._clock.now_ms())))
+                outcome = await self._in_thread(
+                    partial(self._update, dict(zip(names, rows, strict=True)))
+                )
+                if outcome is None:
+                    self._wake.set()
+                    return
+                self._note(outcome)
             self._doing.difference_update(names)
+
+    def _update(self, rows: dict[Name, Row | None]) -> Outcome | None:
+        """None: no longer permitted.
+
+        Asked after the rows were read: those of a file that has just taken the place of the one
+        that is trusted are not written.
+        """
+        if self._permit.refusal():
+            return None
+        return self._copies.update(rows, now_ms=self._clock.now_ms())
 
     async def _survey(self) -> None:
         """Nobody can tell what was changed: find the rows that are not what their files are."""
@@ -172,19 +248,31 @@ class Mirror:
         known = self._copies.versions()
         found: dict[Name, int] = {}
         try:
-            for key, channel in self._mapping.items():
-                oldest_ms = self._clock.now_ms() - channel.retention_ms
-                since = oldest_ms // 1000 if channel.retention_ms else 0
-                page: methods.Page = ([], "")
-                while page[1] is not None:
-                    ask = methods.Versions(key, page[1], since)
-                    page = await self._ask(methods.VERSIONS, ask)
-                    found.update(((key, scope_id), version) for scope_id, version in page[0])
+            for key in self._mapping:
+                found.update(await self._newest(key))
         except BaseException:
             self._survey_due = True
             raise
         self._dirty |= {name for name, version in found.items() if known.get(name) != version}
         self._dirty |= known.keys() - found.keys()
+
+    async def _newest(self, key: str) -> dict[Name, int]:
+        """The rows of a key that are to have files, with their versions."""
+        newest: list[tuple[int, str]] = []
+        count = 0
+        async for page in self._pages(key):
+            count += len(page)
+            newest = heapq.nlargest(FILES, newest + [(version, scope) for scope, version in page])
+        self._copies.left_out[key] = count - len(newest)
+        return {(key, scope_id): version for version, scope_id in newest}
+
+    async def _pages(self, key: str) -> AsyncIterator[list[tuple[str, int]]]:
+        retention_ms = self._mapping[key].retention_ms
+        since = (self._clock.now_ms() - retention_ms) // 1000 if retention_ms else 0
+        page: methods.Page = ([], "")
+        while page[1] is not None:
+            page = await self._ask(methods.VERSIONS, methods.Versions(key, page[1], since))
+            yield page[0]
 
     async def _vanish(self) -> None:
         """The store has closed.  If that is because its database is gone, so are the rows."""
@@ -193,6 +281,9 @@ class Mirror:
 
     def _note(self, outcome: Outcome) -> None:
         self._tally.add(outcome)
+        if outcome.removed and self._copies.is_thin:
+            self._survey_due = True
+            self._wake.set()
         if outcome.again:
             self._dirty |= outcome.again
             self._wake.set()

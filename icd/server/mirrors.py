@@ -4,6 +4,7 @@ import os
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from icd.config import Settings
 from icd.core import interband
@@ -13,25 +14,44 @@ from icd.server import limits
 from icd.server.copies import Tally
 from icd.server.logs import log
 from icd.server.mirror import Mirror
+from icd.server.once import Once
+from icd.server.permits import Permit
 from icd.server.store import Store
 
 
-class Mirrors:
-    """`root`: where envelopes go unless the settings say otherwise; None: nowhere."""
+class Root(Struct, frozen=True):
+    """A directory for envelopes; `is_named`: by the user, so it is made if it is not there."""
 
-    def __init__(self, root: str | None, clock: Clock, tasks: TaskGroup) -> None:
+    path: str
+    is_named: bool
+
+
+class Mirrors:
+    """`root`: where envelopes go unless the settings say otherwise; None: nowhere.
+
+    `home`: where the user's trust is recorded; None: no database is trusted.
+    """
+
+    def __init__(self, root: Root | None, home: str | None, clock: Clock, tasks: TaskGroup) -> None:
         self._root = root
+        self._home = home
+        self._once = Once()
         self._clock = clock
         self._tasks = tasks
         self._tally = Tally()
         self._mirrors: set[Mirror] = set()
 
     def attach(self, store: Store, settings: Settings) -> None:
-        """Mirror what the settings of its project name."""
-        root = settings.mirror.root or self._root
-        mapping = interband.channels(settings.mirror)
+        """Mirror what the settings name, once the user wants it and trusts the database."""
+        chosen = settings.mirror
+        root = Root(chosen.root, is_named=True) if chosen.root else self._root
+        mapping = interband.channels(chosen)
         if root and mapping:
-            mirror = Mirror(store, root, mapping, self._tally, self._clock)
+            must_exist = not (root.is_named or chosen.enabled is True)
+            permit = Permit(root.path, must_exist, self._home, store.path)
+            mirror = Mirror(
+                store, permit, mapping, tally=self._tally, clock=self._clock, once=self._once
+            )
             self._tasks.start_soon(self._run, mirror)
 
     def report(self) -> MirrorReport:
@@ -42,6 +62,8 @@ class Mirrors:
             waiting=sum(mirror.waiting for mirror in self._mirrors),
             failed=self._tally.failed,
             last_error=self._tally.last_error or None,
+            left_out=sum(mirror.left_out for mirror in self._mirrors),
+            untrusted=sorted(mirror.path for mirror in self._mirrors if mirror.is_untrusted),
         )
 
     async def close(self) -> None:
@@ -61,7 +83,7 @@ class Mirrors:
             self._mirrors.discard(mirror)
 
 
-def root() -> str | None:
+def root() -> Root | None:
     """Where this process's user keeps interband files; a relative place would be nobody's."""
     given = os.environ.get("INTERBAND_ROOT")
     home = os.environ.get("HOME")
@@ -69,4 +91,4 @@ def root() -> str | None:
     if found is None or not os.path.isabs(found):
         log.warning("nothing is mirrored: no INTERBAND_ROOT or HOME that is an absolute path")
         return None
-    return found
+    return Root(found, is_named=bool(given))

@@ -28,6 +28,7 @@ from icd.server.logs import log
 from icd.server.mirrors import Mirrors
 from icd.server.mirrors import root as interband_root
 from icd.server.observers import Observers
+from icd.server.once import Once
 from icd.server.reload import Preflight, Reload
 from icd.server.router import Router
 from icd.server.sockets import AlreadyRunning, Claim
@@ -76,7 +77,7 @@ async def serve(
     with anyio.open_signal_receiver(*handover.HELD_BACK) as signals:
         handover.release_signals()
         async with anyio.create_task_group() as lanes:
-            mirrors = Mirrors(interband_root(), Clock(), lanes)
+            mirrors = Mirrors(interband_root(), home(), Clock(), lanes)
             hooks = Hooks(home(), lambda: claim.path, lanes)
             observers = Observers(lanes)
             attach = (mirrors.attach, hooks.attach, observers.attach)
@@ -124,7 +125,7 @@ def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSett
         raise Misconfigured(f"there is no file {config_file}", hint="check --config")
     path = os.path.abspath(config_file) if config_file else _user_file()
     above = config.from_environment(os.environ) | config.from_flags(flags)
-    return partial(config.load, path, given=above)
+    return partial(config.load, path, given=above, tell=Once().warn)
 
 
 def _directory() -> str:

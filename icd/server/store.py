@@ -58,6 +58,7 @@ class Store:
         self._waiting = Waiting(path)
         self._watch = Watch(path, self._settle_overdue)
         self._needs: list[Callable[[], bool]] = []
+        self._notice: tuple[str, Callable[[], object]] | None = None
         self._used_at = time.monotonic()
         self._looked_at = 0.0
         self._wake = anyio.Event()
@@ -96,6 +97,10 @@ class Store:
     def keep_while(self, is_needed: Callable[[], bool]) -> None:
         """Have the database stay open as long as this is so."""
         self._needs.append(is_needed)
+
+    def tell_next(self, sentence: str, told: Callable[[], object]) -> None:
+        """Have the next command of a person or a script warn of this; `told`: it did."""
+        self._notice = (sentence, told)
 
     def submit(self, calls: list[Call], deliver: Callable[[list[Answer]], None]) -> None:
         """Queue the calls; `deliver` gets the answers in their order, each after its commit."""
@@ -229,9 +234,25 @@ class Store:
         self.batches += asked > 0
         self.own_batches += not asked
         self.largest_batch = max(self.largest_batch, asked)
+        if self._notice is not None:
+            self._warn(calls, answers, *self._notice)
         self._waiting.hand_out(answers)
         self.changes.after(calls, self.database.foreign)
         return asked > 0
+
+    def _warn(
+        self,
+        calls: list[Call],
+        answers: list[Answer | None],
+        sentence: str,
+        told: Callable[[], object],
+    ) -> None:
+        for call, answer in zip(calls, answers, strict=True):
+            if call.is_command and answer and answer.error is None and not answer.moved:
+                answer.warnings = [*answer.warnings, sentence]
+                self._notice = None
+                told()
+                return
 
     async def _hop(self, lane: Lane, work: Callable[[], T]) -> T:
         reopened, was_open = self.database.reopened, self.database.is_open

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests import mirrors
 from tests.bench import setting as place
 from tests.bench.table import Table
 
@@ -25,6 +26,8 @@ ROWS = {
 
 def run(table: Table) -> None:
     with place.project() as setting, place.daemon(setting):
+        mirrors.want(setting.root)
+        mirrors.accept(setting.root, setting.root)
         for key, payload in ROWS.items():
             _set(setting, [(key, "s1", payload)])
         times = place.interleaved(_commands(), setting, RUNS)

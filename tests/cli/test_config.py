@@ -155,3 +155,19 @@ def test_a_path_that_names_no_database_is_an_error(run, verb):
 
     assert (output.exit, output.stdout) == (2, b"")
     assert b".db extension" in output.stderr
+
+
+def test_what_a_project_may_not_set_is_told_with_its_line(run, ours):
+    ours.write_text('\n[mirror.channels.bead]\npath = "clavain/dispatch"\n')
+    told = f"{ours}:3: ignored: mirror.channels.bead.path, because "
+
+    for command, argv in (("show", ["show", "--origin"]), ("check", ["check"])):
+        output = run(*argv)
+        assert output.exit == 0
+        assert output.stderr.decode().startswith(f"icctl: config {command}: warning: {told}")
+    assert run("show").stderr == b""
+    assert (
+        b'mirror.channels.bead.path\t"interphase/bead"\tdefault' in run("show", "--origin").stdout
+    )
+    (found,) = json.loads(run("check", "--json").stdout)["ignored"]
+    assert (found["file"], found["line"]) == (str(ours), 3)

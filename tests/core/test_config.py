@@ -1,5 +1,7 @@
 """Settings: defaults, who wins, and mistakes told with file and line."""
 
+import os
+
 import msgspec
 import pytest
 
@@ -148,7 +150,7 @@ def test_everything_that_is_wrong_in_a_file_is_known_in_the_order_of_its_lines(w
     assert [problem.sentence for problem in file.problems] == [
         "durability: Invalid enum value 'x'",
         "colour is not a setting",
-        "mirror.enabled: Expected `bool`, got `str`",
+        "mirror.enabled: Invalid enum value 'yes'",
         "the channel `note` needs a path",
         "mirror.channels.note.retention_seconds: Expected `int` >= 0",
         "mirror.channels.note.shape is not a setting",
@@ -341,3 +343,119 @@ def test_a_project_does_not_decide_for_the_daemon_of_all(write, name):
     assert getattr(config.load(user), name) != getattr(config.DEFAULTS, name)
     with pytest.raises(Misconfigured, match=f"project.toml:2: {name} can be set for all projects"):
         config.load(user, project)
+
+
+# --- a project may come from anywhere --------------------------------------------------------
+
+
+def told(user, project):
+    ignored = [each.sentence for file in config.read(user, project) for each in file.ignored]
+    names = [each.removeprefix("ignored: ").partition(",")[0] for each in ignored]
+    return config.load(user, project), names
+
+
+def test_what_is_ignored_is_told_in_one_sentence(write):
+    project = write('[mirror.channels.bead]\npath = "a/b"\ntype = "x"\n', "project.toml")
+    found = []
+
+    config.load(None, project, tell=found.append)
+
+    (sentence,) = found
+    assert sentence.startswith(f"{project}:2: ignored: mirror.channels.bead.path, because ")
+    assert sentence.endswith(" (and 1 more)")
+
+
+def test_what_a_project_says_to_a_terminal_is_spelled_out(write):
+    project = write('durability = "\\u001b[31m\\u009b"\n', "project.toml")
+
+    assert complaint(project).endswith(r"Invalid enum value '\x1b[31m\x9b'")
+
+
+def test_a_project_names_no_place_and_no_key_of_the_mirror(write):
+    project = write(
+        '[mirror.channels.bead]\npath = "clavain/dispatch"\ntype = "x"\nsession = "writer"\n'
+        '[mirror.channels.note]\npath = "clavain/dispatch"\nretention_seconds = 1\n',
+        "project.toml",
+    )
+
+    settings, ignored = told(None, project)
+
+    assert settings.mirror.channels == {"bead": config.Channel()}
+    assert ignored == [
+        "mirror.channels.bead.path",
+        "mirror.channels.bead.type",
+        "mirror.channels.bead.session",
+        "mirror.channels.note",
+    ]
+
+
+def test_a_project_says_how_long_its_files_of_a_key_of_the_user_stay(write):
+    user = write('[mirror.channels.note]\npath = "mine/notes"\n', "user.toml")
+    project = write(
+        '[mirror.channels.note]\npath = "clavain/dispatch"\nretention_seconds = 5\n',
+        "project.toml",
+    )
+
+    settings, ignored = told(user, project)
+
+    assert settings.mirror.channels["note"] == config.Channel(
+        path="mine/notes", retention_seconds=5
+    )
+    assert ignored == ["mirror.channels.note.path"]
+
+
+def test_a_project_switches_the_mirror_off_and_never_on(write):
+    user = write(
+        "[mirror]\nenabled = false\n[mirror.channels.lane]\nenabled = false\n", "user.toml"
+    )
+    on = write("[mirror]\nenabled = true\n[mirror.channels.lane]\nenabled = true\n", "on.toml")
+    off = write("[mirror]\nenabled = false\n[mirror.channels.bead]\nenabled = false\n", "off.toml")
+
+    switched_on, ignored = told(user, on)
+    switched_off, nothing = told(None, off)
+
+    assert switched_on.mirror == config.load(user).mirror
+    assert ignored == ["mirror.enabled", "mirror.channels.lane.enabled"]
+    assert switched_off.mirror.enabled is False
+    assert not switched_off.mirror.channels["bead"].enabled
+    assert nothing == []
+
+
+@pytest.mark.parametrize(("name", "most"), [("idle_seconds", 3600), ("close_idle_seconds", 86_400)])
+def test_a_project_does_not_keep_its_database_open_for_long(write, name, most):
+    user = write(f"{name} = {most + 1}\n", "user.toml")
+    project = write(f"{name} = {most + 1}\n", "project.toml")
+    modest = write(f"{name} = {most}\n", "modest.toml")
+
+    settings, ignored = told(user, project)
+
+    assert getattr(settings, name) == most
+    assert ignored == [name]
+    assert told(user, modest)[1] == []
+    assert getattr(config.load(user), name) == most + 1
+
+
+def test_the_file_of_a_user_may_be_a_link_and_that_of_a_project_not(write, tmp_path):
+    path = tmp_path / "link.toml"
+    path.symlink_to(write("idle_seconds = 5\n"))
+
+    assert config.load(str(path)).idle_seconds == 5.0
+    with pytest.raises(Misconfigured, match=r"link\.toml: it is a symbolic link"):
+        config.load(None, str(path))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "device"])
+def test_what_is_no_file_is_refused_at_once_and_leaves_nothing_open(write, tmp_path, kind):
+    path = tmp_path / "intercore.toml"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path = "/dev/zero"
+    before = os.listdir("/proc/self/fd")
+
+    with pytest.raises(Misconfigured):
+        config.load(None, str(path))
+
+    assert os.listdir("/proc/self/fd") == before

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icd.config.lines import VALUE_LINES, locate
+from icd.config.lines import locate
 
 
 def test_headers_and_assignments_have_their_lines():
@@ -36,10 +36,10 @@ def test_an_array_of_tables_has_the_line_of_its_first():
     assert locate("[[a]]\nx = 1\n[[a]]\nx = 2\n") == {("a",): 1, ("a", "x"): 2}
 
 
-def test_what_comes_after_an_endless_value_is_left_out():
-    text = "a = 1\nb = [\n" + "1,\n" * VALUE_LINES + "]\nc = 1\n"
+def test_what_comes_after_a_long_value_has_its_line():
+    text = "a = 1\nb = [\n" + "1, # one\n" * 200 + "]\nc = 1\n"
 
-    assert locate(text) == {("a",): 1}
+    assert locate(text) == {("a",): 1, ("b",): 2, ("c",): 204}
 
 
 _names = st.sampled_from(["a", "b", "c", '"d.e"', "'[f]'"])

@@ -112,3 +112,13 @@ def test_units_that_are_not_ours_are_told(judged, found, severity, message):
 
     assert judged("units", units=lambda: units) == [("units", severity, message)]
     assert judged("units") == []
+
+
+def test_settings_of_the_project_that_are_ignored_are_noted(scene, database, project, told):
+    settings = "[mirror.channels.bead]\npath = 'clavain/dispatch'\n"
+    (project / ".clavain" / "intercore.toml").write_text(settings)
+
+    ((name, severity, message),) = told(surroundings.settings_of_project(scene(), database.path))
+
+    assert (name, severity) == ("settings", "note")
+    assert "intercore.toml:2: ignored: mirror.channels.bead.path" in message

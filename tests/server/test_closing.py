@@ -17,6 +17,7 @@ from icd.db.paths import Where
 from icd.rpc import methods
 from icd.rpc.method import Answer, Call, Clock
 from icd.server.store import Store
+from tests import mirrors
 from tests.processes import Daemon, icctl, until, vanish
 from tests.server.test_mirror import Band
 from tests.server.test_streams import Watcher
@@ -35,6 +36,9 @@ def hasty(initialized: Path) -> Path:
 
 @pytest.fixture
 def put(daemon: Daemon, hasty: Path):
+    mirrors.want(daemon.home)
+    mirrors.accept(daemon.home, hasty)
+
     def row(key: str, **params: Any) -> Any:
         where = {"cwd": str(hasty), "key": key, "scope_id": "s"}
         return daemon.call("state.set", **where, payload={"n": 1}, **params)
@@ -176,13 +180,14 @@ def test_a_database_stays_open_until_the_file_of_a_row_that_expires_is_gone(
 
 def test_a_database_stays_open_while_a_file_could_not_be_written(daemon: Daemon, put) -> None:
     band = Band(daemon)
-    band.root.write_text("not a directory")
+    obstacle = band.root / "interphase"
+    obstacle.write_text("not a directory")
     put("bead")
     until(lambda: daemon.call("icd.status")["mirror"]["failed"])
     time.sleep(0.5)
 
     assert opened(daemon)
-    band.root.unlink()
+    obstacle.unlink()
     band.shows("interphase/bead", "s", {"n": 1})
     until(lambda: not opened(daemon))
 

@@ -10,7 +10,7 @@ from icd import config
 from icd.core import interband
 from icd.core.state import Row
 from icd.server.channel import TEMPORARY, opened
-from icd.server.copies import Copies
+from icd.server.copies import FILES, Copies
 
 NOW = 1_800_000_000
 ORIGIN = "/p/.clavain/intercore.db"
@@ -288,13 +288,13 @@ def test_what_an_earlier_life_left_behind_is_swept_away(root):
     assert files(root) == ["interphase/lane/s1.json"]
 
 
-def test_files_of_others_are_swept_only_if_they_are_ours_and_old(root):
-    update(copies(root, origin="/q/x.db"), row(scope="ours"))
+def test_files_of_others_and_of_other_databases_are_never_swept_however_old_they_are(root):
+    update(copies(root, origin="/q/x.db"), row(scope="theirs"))
     foreign(root, modified=NOW - 10**7)
+    hasty = copies(root, bead=config.Channel(retention_seconds=1))
 
-    assert copies(root).sweep(now_ms=(NOW + 86_400) * 1000).removed == 0
-    assert copies(root).sweep(now_ms=(NOW + 86_401) * 1000).removed == 1
-    assert files(root) == ["interphase/bead/s1.json"]
+    assert hasty.sweep(now_ms=(NOW + 10**6) * 1000).removed == 0
+    assert files(root) == ["interphase/bead/s1.json", "interphase/bead/theirs.json"]
 
 
 def test_temporary_files_of_a_crash_are_swept_away(root):
@@ -333,3 +333,44 @@ def test_a_write_that_fails_leaves_no_temporary_file(root):
             directory.write("x/y", b"content", modified=NOW)
 
         assert directory.names() == []
+
+
+# --- limits ---
+
+
+def test_a_key_has_so_many_files_and_those_of_its_newest_rows(root):
+    found = copies(root)
+    update(found, *(row(n, scope=f"s{n}", version=n) for n in range(1, FILES + 1)))
+    update(found, row(key="lane", version=1))
+
+    outcome = update(found, row(scope="new", version=FILES + 1), row(scope="old", version=0))
+
+    assert (outcome.written, outcome.removed) == (1, 1)
+    assert found.left_out == {"bead": 2}
+    assert len(list((root / "interphase" / "bead").iterdir())) == FILES
+    assert not (root / "interphase" / "bead" / "s1.json").exists()
+    assert not (root / "interphase" / "bead" / "old.json").exists()
+    assert (root / "interphase" / "lane" / "s1.json").exists()
+
+
+def test_where_rows_were_left_out_and_many_files_went_there_is_room(root):
+    found = copies(root)
+    update(found, *(row(n, scope=f"s{n}", version=n) for n in range(1, FILES + 2)))
+
+    gone = [("bead", f"s{n}") for n in range(2, FILES + 2)]
+    found.update(dict.fromkeys(gone[: FILES // 2]), now_ms=NOW * 1000)
+    assert not found.is_thin
+    found.update(dict.fromkeys(gone[: FILES // 2 + 1]), now_ms=NOW * 1000)
+    assert found.is_thin
+
+
+def test_a_row_from_the_future_does_not_beat_what_others_write_later(root):
+    mine, theirs = copies(root), copies(root, origin="/q/x.db")
+    update(mine, row(1, at=NOW + 10**6))
+
+    outcome = update(theirs, row(2, at=NOW + 1), now=NOW + 1)
+    kept = update(copies(root), row(1, at=NOW + 10**6, version=2), now=NOW)
+
+    assert outcome.written == 1
+    assert kept.kept == 1
+    assert value(root) == 2

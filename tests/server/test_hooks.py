@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from icd.hooks.trust import Trust
 from icd.server import limits
-from tests.processes import Daemon, icctl, read_line, until
+from tests.processes import PATIENCE, Daemon, icctl, read_line, until
 
 # Appends in one write, so that lines never mix.
 NOTE = """#!/bin/sh
@@ -171,6 +173,62 @@ def test_a_hook_that_changed_does_not_run_until_it_is_trusted_again(project, rec
 
     until(lambda: project.seqs("on-event") == [2])
     until(lambda: project.seqs("on-phase-advance") == [1, 2])
+
+
+def changed(project: Project) -> None:
+    (project.hooks / "on-event").write_text(NOTE + "true\n")
+
+
+def open_to_all(project: Project) -> None:
+    (project.hooks / "on-event").chmod(0o777)
+
+
+def gone(project: Project) -> None:
+    (project.hooks / "on-event").unlink()
+
+
+def until_at_rest(project: Project) -> None:
+    """The daemon holds the lock until there is nothing more to deliver."""
+    trust = Trust(project.env["HOME"], str(project.path))
+    trust.acquire(time.monotonic() + PATIENCE)
+    trust.release()
+
+
+@pytest.mark.parametrize("spoil", [changed, open_to_all, gone])
+def test_a_hook_that_is_good_again_gets_what_it_missed_without_another_event(
+    project, record, spoil
+):
+    project.hook("on-event")
+    project.hook("on-phase-advance")
+    record()
+    until(lambda: project.seqs() == [1])
+    spoil(project)
+    record()
+    record()
+    until(lambda: project.seqs("on-phase-advance") == [1, 2, 3])
+    until_at_rest(project)
+
+    project.hook("on-event", trusted=False)
+
+    until(lambda: project.seqs() == [1, 2, 3])
+    assert not any(event.get("redelivery") for event in project.had())
+
+
+def test_a_hook_that_is_spoiled_while_it_runs_gets_the_rest_when_it_is_good_again(project, record):
+    slow = f"{NOTE}{WAIT}"
+    project.hook("on-event", slow)
+    project.hook("on-phase-advance")
+    record()
+    record()
+    until(lambda: project.seqs() == [1])
+    changed(project)
+    (project.path / "open").touch()
+    until(lambda: project.seqs("on-phase-advance") == [1, 2])
+    until_at_rest(project)
+
+    project.hook("on-event", slow, trusted=False)
+
+    until(lambda: project.seqs() == [1, 2])
 
 
 def test_a_link_in_the_place_of_a_hook_does_not_run(project, record):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from icd.server import limits
+from tests import mirrors
 from tests.mounts import Mount, mounted
 from tests.processes import PATIENCE, Daemon, read_line, running, until
 
@@ -160,6 +161,7 @@ def test_a_mirror_that_hangs_delays_no_call_and_does_not_keep_the_daemon(
     mount: Mount, initialized: Path
 ) -> None:
     with running(env={"INTERBAND_ROOT": str(mount.path)}) as daemon:
+        mirrors.accept(daemon.home, initialized)
         mount.hang()
         where = {"cwd": str(initialized), "key": "bead", "scope_id": "s"}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import mirrors
 from tests.processes import PATIENCE, Daemon, icctl, read_line, running, until
 
 SERVE = [sys.executable, "-m", "icd", "serve"]
@@ -283,6 +284,8 @@ def test_a_daemon_with_a_mirrored_row_to_expire_stays_until_it_is_gone(initializ
     daemon = Daemon()
     settings(daemon, "exit_idle_seconds = 0.2\nidle_seconds = 0.05\nclose_idle_seconds = 0.05\n")
     mirrored = daemon.home / ".interband" / "interphase" / "lane" / "s.json"
+    mirrors.want(daemon.home)
+    mirrors.accept(daemon.home, initialized)
     with activated(daemon) as (_listener, process):
         daemon.call(
             "state.set", cwd=str(initialized), key="lane", scope_id="s",

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import mirrors
 from tests.processes import PATIENCE, Daemon
 from tests.torture import failing
 from tests.torture.ledger import DIRECT, Ledger, Operation
@@ -58,6 +59,7 @@ class Project:
         try:
             self._peers = [daemon.connect() for _ in range(CLIENTS)]
             self._initialize([*upgrades, self.directory])
+            mirrors.accept(daemon.home, self.directory)  # one who made it may not live to note it
             self._again(self._peers[0])
             turn = 0
             while time.monotonic() < deadline:
@@ -72,6 +74,7 @@ class Project:
     def settle(self, daemon: Daemon) -> None:
         with daemon.connect() as peer:
             daemon.call("db.init", **self.where)
+            mirrors.accept(daemon.home, self.directory)
             self._again(peer)
 
     def _initialize(self, directories: list[Path]) -> None:

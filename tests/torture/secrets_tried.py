@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from icd.hooks.environment import PASSED_ON
+from tests import mirrors
 from tests.processes import until
 from tests.torture import frames
 from tests.torture.suite import Broken
@@ -121,6 +122,8 @@ def mirrored_names(target: Target) -> None:
     root = target.daemon.home / ".interband"
     scope = target.run.rng.choice(["../../../x", "/etc/x", "..", ".", "a/../../../x", "../" * 40])
     where = {"cwd": str(target.project), "key": "dispatch", "scope_id": scope}
+    mirrors.want(target.daemon.home)
+    mirrors.accept(target.daemon.home, target.project)
     before = _files(root)
     target.daemon.call("state.set", **where, payload={"name": "n", "workdir": "/", "turns": 1})
     try:

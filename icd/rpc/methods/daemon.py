@@ -142,7 +142,11 @@ class StartUpError(Result):
 
 
 class MirrorReport(Result):
-    """What was done to files since the start; `kept`: left alone, because others wrote later."""
+    """What was done to files since the start; `kept`: left alone, because others wrote later.
+
+    `left_out`: rows beyond the number of files that a key may have; `untrusted`: open databases
+    whose rows have no files because the user has not accepted them.
+    """
 
     written: int
     removed: int
@@ -150,6 +154,8 @@ class MirrorReport(Result):
     waiting: int
     failed: int
     last_error: str | None
+    left_out: int = 0
+    untrusted: list[str] = field(default_factory=list)
 
 
 class HooksReport(Result):

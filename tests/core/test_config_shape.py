@@ -1,0 +1,154 @@
+"""A file of settings that is made to keep its reader busy is refused, or read in no time."""
+
+import random
+import re
+import time
+import tomllib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icd import config
+from icd.config import shape
+from icd.config.lines import locate
+from icd.config.shape import Excess
+
+# To judge and to parse takes a fifth of it on an idle machine; processor time, not that of a clock.
+MOST_SECONDS = 0.05
+
+
+def lines(pattern, count):
+    return "".join(f"{pattern.replace('N', str(n))}\n" for n in range(count))
+
+
+# Each of them is at one of the limits, or beyond it.
+NASTY = {
+    "statements": lines("aN=1", shape.STATEMENTS),
+    "dotted names": lines("aN.b.c=1", shape.STATEMENTS),
+    "many dots": lines("aN" + ".b" * (shape.DOTS - 1) + "=1", 180),
+    "tables": lines("[aN.b.c]", 500),
+    "tables far down": lines("[a" + ".b" * (shape.DOTS - 1) + ".cN]", 160),
+    "arrays of tables": "[[a]]\nb.c.d=1\n" * 300,
+    "dotted names in tables": lines("[tN]\na.b.c=1\nd.e.f=2", 230),
+    "an array": "a=[" + "1,\n" * 2900 + "]",
+    "arrays": lines("aN=[" + "1," * 15 + "]", 170),
+    "dates": "a=[" + "1979-05-27T07:32:00Z,\n" * 700 + "]",
+    "deep arrays": lines("aN=" + "[" * shape.DEPTH + "]" * shape.DEPTH, 170),
+    "inline tables": lines("aN={b=1,c=1,d={e=1}}", 250),
+    "a wide inline table": "a={" + ",".join(f"b{n}=1" for n in range(480)) + "}",
+    "deep inline tables": lines("aN=" + "{b=" * shape.DEPTH + "1" + "}" * shape.DEPTH, 100),
+    "large floats": lines("aN=1e999", 690),
+    "many digits": "a=" + "9" * shape.WORD_CHARACTERS,
+    "a hundred thousand digits": "a=" + "9" * 60_000,
+    "hexadecimal digits": lines("aN=0x" + "f" * 250, 60),
+    "underscores": lines("aN=" + "1_" * 100 + "1", 60),
+    "quoted names": lines('"a.N"."b.c"=1', 690),
+    "escapes": lines('aN="' + r"\n" * 2000 + '"', 4),
+    "escaped characters": lines('aN="' + r"\u00e9" * 700 + '"', 3),
+    "a long string": 'a="""' + "x\n" * 8000 + '"""',
+    "continued lines": 'a="""' + "\\\n" * 8000 + '"""',
+    "quotes": 'a="""' + '""\n' * 5000 + '"""',
+    "a string without an end": 'a="""' + "x\n" * 30_000,
+    "a literal without an end": "a='''" + "''\n" * 20_000,
+    "strings without an end": "a=" + '"\n' * 30_000,
+    "escapes without an end": "a=" + '"""\\' * 1000,
+    "comments": "#\n" * 32_000,
+    "nothing": "\n" * 65_000,
+    "blanks": (" " * 4000 + "\n") * 16,
+    "comments in an array": "a=[" + "#\n" * 30_000 + "]",
+    "brackets": "[" * 60_000,
+    "closed brackets": "]" * 60_000,
+    "dots": "." * 60_000,
+    "a name of dots": "a" + ".a" * 30_000 + "=1",
+    "names of dots": lines("a" + ".a" * 1000 + "=1", 30),
+    "a header of dots": "[a" + ".a" * 30_000 + "]",
+    "commas": "a=[" + "," * 60_000,
+    "the same again": "a=1\n" * 600,
+}
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_nothing_keeps_the_reader_busy(tmp_path, name):
+    path = tmp_path / "intercore.toml"
+    path.write_text(NASTY[name])
+    took = []
+
+    for _ in range(3):
+        began = time.process_time()
+        (file,) = config.read(None, str(path))
+        took.append(time.process_time() - began)
+
+    assert file.problems or file.values == {}
+    assert min(took) < MOST_SECONDS
+
+
+PIECES = [
+    *("a", "b.c", "[t]", "[[u]]", "{", "}", "[", "]", ",", "=", ".", "#", '"', "'", '"""', "'''"),
+    *("\\", r"\n", r"\u00e9", "1", "1e999", "0x1f", "1_0", "-inf", "nan", '"a.b"', '"#"', "'x'"),
+    *("1979-05-27T07:32:00Z", "true", "\t", "\r", "é", "\n", "\n", " ", "=1\n", ' = "x"\n'),
+    *("a={", "a=[", "0" * 90),
+]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_is_within_the_limits_is_judged_in_no_time(tmp_path, seed):
+    chance = random.Random(seed)
+    some = chance.sample(PIECES, chance.randint(2, 8))
+    text = "".join(chance.choices(some, k=chance.randint(1, 20_000)))[:60_000]
+    path = tmp_path / "intercore.toml"
+    path.write_text(text, newline="")
+
+    took = []
+    for _ in range(2):
+        began = time.process_time()
+        (file,) = config.read(None, str(path))
+        took.append(time.process_time() - began)
+
+    assert file.problems or file.values == tomllib.loads(text.replace("\r\n", "\n"))
+    assert min(took) < MOST_SECONDS
+
+
+_documents = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
+
+
+@settings(max_examples=500)
+@given(_documents)
+def test_a_valid_document_falls_into_statements_that_are_valid_alone(text):
+    try:
+        values = tomllib.loads(text)
+    except ValueError:
+        return
+
+    assert {path[0] for path in locate(text)} == values.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("\n" + "x" * 5000, 2, "the line has more than 4608 characters"),
+        ("a=1\nb" + ".b" * 17 + "=1", 2, "more than 16 dots in one setting"),
+        ("a=1\n\nb=" + "[" * 9, 3, "more than 8 brackets within each other"),
+        ("a=1\n" * 701, 701, "more than 700 settings and tables"),
+        ("a=[" + "1,\n" * 3001, 2999, "more than 3000 brackets, commas, dots and equals signs"),
+        ("a=" + "9" * 257, 1, "more than 256 characters in a name or a number"),
+        ('a="""' + "x\n" * 9000 + '"""', 1, "more than 16384 characters"),
+    ],
+)
+def test_what_there_is_too_much_of_is_told_with_its_line(text, line, told):
+    with pytest.raises(Excess, match=re.escape(told)) as refused:
+        shape.check(text)
+
+    assert refused.value.line == line
+
+
+def test_what_looks_like_structure_in_strings_and_comments_does_not_count():
+    shape.check("".join(f"a{n}='....[[[['  # ....[[[[\n" for n in range(500)))
+
+
+def test_every_setting_and_many_channels_are_within_the_limits(tmp_path):
+    channel = "enabled = true\npath = 'mine/notes'\ntype = 'note'\nsession = 'scope'\n"
+    path = tmp_path / "config.toml"
+    path.write_text(lines(f"[mirror.channels.keyN]\n{channel}retention_seconds = 60", 100))
+
+    assert len(config.load(str(path)).mirror.channels) == 100
