@@ -101,9 +101,10 @@ def _in_text(text: str, lowered: str) -> str | None:
 
 def _in_members(members: list[tuple[str, str]]) -> str | None:
     for key, value in members:
-        if MEMBER_CHARACTERS <= len(value) <= VALUE_CHARACTERS and _names_a_secret(key):
-            if is_secret(value.strip(), MEMBER_CHARACTERS, digits="pass" in key.lower()):
-                return "a password or token"
+        if len(value) > VALUE_CHARACTERS or not _names_a_secret(key):
+            continue
+        if is_secret(value.strip(), MEMBER_CHARACTERS, digits="pass" in key.lower()):
+            return "a password or token"
     return None
 
 
