@@ -70,7 +70,7 @@ def test_vacuum_as_json(stdout, spacious):
 
 
 @pytest.mark.parametrize(
-    "content", [b"this is a text, not a database" * 100, b"SQLite format 3\0x"]
+    "content", [b"this is a text, not a database" * 1000, b"SQLite format 3\0" + b"\xff" * 9000]
 )
 def test_a_file_that_cannot_be_opened_is_not_told_to_be_checked(project, content):
     database = project / ".clavain" / "intercore.db"
