@@ -252,12 +252,14 @@ def test_finding_3b_decays_at_once_decay_once(mode: str, initialized: Path, daem
         for number in range(50):
             submit(conn, str(number), now_ms=1)
 
-    said = at_once(8, initialized, hosts(mode, daemon), "discovery", "decay", "--rate=0.1")
+    said = at_once(
+        8, initialized, hosts(mode, daemon), "discovery", "decay", "--rate=0.1", "--json"
+    )
 
     with closing(connect(initialized)) as conn:
         factors = {row.decay for row in discoveries.listed(conn, Wanted(limit=99))}
         told_of = [event.type for event in events.read(conn, since=50, limit=99)]
-    assert sorted(said) == ["0 decayed"] * 7 + ["50 decayed"]
+    assert sorted(said) == ['{"decayed":0}'] * 7 + ['{"decayed":50}']
     assert factors == {900_000}
     assert told_of == ["discovery.decayed"]
 

@@ -171,7 +171,7 @@ def decay(
 
     --rate=0.1 and --factor=0.9 are the same: a score of 0.80 becomes 0.72.
     --rate=0.9 leaves a tenth: 0.80 becomes 0.08.
-    A line on stderr says what was done.
+    If any decayed, a line on stderr says what was done.
 
     A discovery decays at most once in --every, so that two of these at once do what one does.
     Its factor never falls below --min-floor; a new score starts without decay.
@@ -192,6 +192,8 @@ def decay(
         if world.json:
             return render.to_json(result)
         output = render.text(f"{result.decayed} decayed")
+        if not result.decayed:
+            return output
         done = f"multiplied the scores of {result.decayed} by {_rest(lost):g} (--rate={lost:g})"
         output.stderr = f"{world.invocation.program}: discovery decay: {done}\n".encode()
         return output
