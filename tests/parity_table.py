@@ -1116,7 +1116,7 @@ SCRIPTS: dict[str, list[Step]] = {
         other("run create --goal=g --phases=7", 3),
         other("run create --goal=g --gates={}", 3),
         other("run create --goal=g --actions=7", 2),
-        other("run create --goal=g --metadata=token=abcdefghij", 2),
+        other("run create --goal=g --metadata=token=abcd1234ij", 2),
         other("run status", 3),
         other("run status a b", 3),
     ],
