@@ -23,7 +23,7 @@ FUZZ_SECONDS ?= 60
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
-.PHONY: run test stress torture lint check bench fuzz clean
+.PHONY: run test stress torture lint check bench fuzz clean docs
 .DEFAULT_GOAL := test
 
 KEYHOLE := icctl/build.py icctl/bin/icctl-python icctl/keyhole.c icctl/keyhole.h icctl/helper.c
@@ -95,6 +95,9 @@ lint: $(INSTALLED)
 	sed "/^_intercore_read_/d; /<<'TEXT'\$$/d; /^TEXT\$$/,/^}\$$/d" lib-intercore.sh | $(BIN)/shellcheck -
 
 check: lint test  ## Everything that must hold before a change lands.
+
+docs: $(INSTALLED)  ## Write the tables of the documentation that are made from the program.
+	$(BIN)/python -m tests.secrets_page
 
 BENCH ?=
 bench: $(WHEEL_INSTALLED)  ## What calls cost, written to docs/performance.md; BENCH="search day" prints some.

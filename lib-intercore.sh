@@ -798,21 +798,29 @@ _intercore_legacy_clean() {
 # What decides is always one mkdir, which is atomic and follows no link; `touch` would let two claim.
 _intercore_legacy_claim() {
     local _intercore_file=$1 _intercore_now _intercore_then _intercore_turn
-    if [[ -z $2 || $2 == *[!0-9]* ]]; then
-        printf '%s\n' "intercore: the interval '$2' is not a number of seconds" >&2
+    local _intercore_interval=$2 _intercore_unit=1
+    case $2 in
+        *s) _intercore_interval=${2%s} ;;
+        *m) _intercore_interval=${2%m} _intercore_unit=60 ;;
+        *h) _intercore_interval=${2%h} _intercore_unit=3600 ;;
+        *d) _intercore_interval=${2%d} _intercore_unit=86400 ;;
+    esac
+    if [[ -z $_intercore_interval || $_intercore_interval == *[!0-9]* ]]; then
+        printf '%s\n' "intercore: the interval '$2' is neither seconds nor a duration such as 5m" >&2
         return 3
     fi
+    _intercore_interval=$(( 10#$_intercore_interval * _intercore_unit ))
     [[ -n $_intercore_file ]] || return 0
     command mkdir -m 700 -- "$_intercore_file" 2>/dev/null && return 0
     if [[ -L $_intercore_file || ! -O $_intercore_file ]]; then
         printf '%s\n' "intercore: $_intercore_file is no guard of ours, and cannot become one" >&2
         return 2
     fi
-    (( 10#$2 )) || return 1
+    (( _intercore_interval )) || return 1
     printf -v _intercore_now '%(%s)T' -1
     _intercore_then=$(_intercore_mtime "$_intercore_file") || return 1
     # Seconds are cut off: only more than the interval is surely not less.
-    (( _intercore_now - _intercore_then > 10#$2 )) || return 1
+    (( _intercore_now - _intercore_then > _intercore_interval )) || return 1
     # It is due.  Whoever makes the directory of this turn, and finds that nobody was faster, claims.
     _intercore_turn=$_intercore_file.due-$_intercore_then
     if ! command mkdir -m 700 -- "$_intercore_turn" 2>/dev/null; then

@@ -16,7 +16,9 @@ def asked(words: list[str]) -> float | None:
 
 
 def go_duration(text: str) -> float | None:
-    """Milliseconds, or None for what is not a positive duration."""
+    """Milliseconds, or None for what is not a positive duration; a number alone is seconds."""
+    if text.isdecimal() and text.isascii():
+        text += "s"
     total, number, unit = 0.0, "", ""
     for char in [*text, "0"]:
         if char in "0123456789." and unit:

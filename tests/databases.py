@@ -30,7 +30,7 @@ COMMANDS = [
     "state list dispatch",
     "sentinel list",
     "events cursor list",
-    "run list",
+    "run list --all-projects",
     "dispatch list",
     "discovery list",
     "export -",

@@ -13,7 +13,7 @@ import pytest
 
 from icctl import hot
 from icctl.durations import go_duration
-from icd.cli.types import milliseconds
+from icd.cli.types import duration_ms
 from icd.db import migrate
 from icd.server import sockets
 from tests import processes
@@ -387,7 +387,7 @@ def test_client_and_daemon_agree_on_where_the_socket_is(monkeypatch: pytest.Monk
     "text", ["5s", "250ms", "1h30m", "1.5s", "2d", "0", "-1s", "x", "5", "1..5s", ""]
 )
 def test_client_and_daemon_agree_on_durations(text: str) -> None:
-    exact = milliseconds(text)
+    exact = duration_ms(text)
 
     assert (go_duration(text) or 0) == max(exact or 0, 0)
 

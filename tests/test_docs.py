@@ -28,7 +28,7 @@ from icd.legacy import patterns
 from icd.rpc import methods
 from icd.rpc.method import Method, Params
 from icd.server import limits, sockets
-from tests import rows
+from tests import rows, secrets_page
 from tests.processes import until
 
 ROOT = Path(__file__).parent.parent
@@ -251,6 +251,12 @@ def test_every_limit_is_documented_with_its_value(name):
     _name, value, _meaning = row(section(text("protocol.md"), "Limits"), name)
 
     assert float(value) == getattr(limits, name)
+
+
+def test_the_table_of_secrets_is_the_one_that_is_used():
+    page = text("secrets.md")
+
+    assert secrets_page.page(page) == page, "run `make docs`"
 
 
 # --- settings and schema --------------------------------------------------------------------

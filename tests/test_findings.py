@@ -252,12 +252,14 @@ def test_finding_3b_decays_at_once_decay_once(mode: str, initialized: Path, daem
         for number in range(50):
             submit(conn, str(number), now_ms=1)
 
-    said = at_once(8, initialized, hosts(mode, daemon), "discovery", "decay", "--rate=0.1")
+    said = at_once(
+        8, initialized, hosts(mode, daemon), "discovery", "decay", "--rate=0.1", "--json"
+    )
 
     with closing(connect(initialized)) as conn:
         factors = {row.decay for row in discoveries.listed(conn, Wanted(limit=99))}
         told_of = [event.type for event in events.read(conn, since=50, limit=99)]
-    assert sorted(said) == ["0 decayed"] * 7 + ["50 decayed"]
+    assert sorted(said) == ['{"decayed":0}'] * 7 + ['{"decayed":50}']
     assert factors == {900_000}
     assert told_of == ["discovery.decayed"]
 
@@ -385,15 +387,24 @@ def test_finding_10_retire_proposes_until_it_is_told_to_apply(initialized: Path)
     assert dismissed() == 3
 
 
-def test_finding_10_rollback_acts_at_once_as_it_always_has(initialized: Path) -> None:
+@pytest.mark.parametrize("mode", ["daemon", "direct"])
+def test_finding_10_rollback_proposes_until_it_is_told_to_apply(
+    mode: str, initialized: Path, daemon: Daemon
+) -> None:
     with closing(connect(initialized)) as conn:
         name = submit(conn, source="s")
 
-    done = icctl(
-        "discovery", "rollback", "--source=s", f"--since={NOW_MS // 1000}",
-        cwd=initialized, env=DIRECT,
-    )  # fmt: skip
+    def rollback(*more: str) -> tuple[bytes, bytes, str]:
+        done = icctl(
+            "discovery", "rollback", "--source=s", f"--since={NOW_MS // 1000}", *more,
+            cwd=initialized, env=hosts(mode, daemon)[0],
+        )  # fmt: skip
+        assert done.returncode == 0
+        with closing(connect(initialized)) as conn:
+            return done.stdout, done.stderr, discoveries.require(conn, name).status
 
-    assert (done.returncode, done.stdout) == (0, b"1\n")
-    with closing(connect(initialized)) as conn:
-        assert discoveries.require(conn, name).status == "dismissed"
+    told = b"icctl: discovery rollback: nothing was changed; add --apply to dismiss them\n"
+
+    assert rollback() == (b"1\n", told, "new")
+    assert rollback("--dry-run") == (b"1\n", told, "new")
+    assert rollback("--apply") == (b"1\n", b"", "dismissed")

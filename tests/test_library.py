@@ -663,6 +663,15 @@ def test_a_legacy_guard_with_an_interval_is_due_again_after_it(bare: Place) -> N
     assert bare.say(f"touch -d '62 seconds ago' guard; {check}; {check}; ls") == ["0", "1", "guard"]
 
 
+def test_the_interval_of_a_legacy_guard_may_be_a_duration(bare: Place) -> None:
+    for number, interval in enumerate(("60s", "1m", "60")):
+        check = f"intercore_sentinel_check_or_legacy n s {interval} g{number}; echo $?"
+
+        assert bare.say(f"{check}; {check}") == ["0", "1"]
+        assert bare.say(f"touch -d '58 seconds ago' g{number}; {check}") == ["1"]
+        assert bare.say(f"touch -d '62 seconds ago' g{number}; {check}") == ["0"]
+
+
 def test_a_legacy_guard_that_somebody_touched_counts(bare: Place) -> None:
     """Hooks that were not migrated yet made regular files."""
     check = "intercore_sentinel_check_or_legacy n s"
@@ -695,7 +704,7 @@ def test_a_legacy_claim_that_died_half_way_is_taken_over(bare: Place) -> None:
 
 
 def test_an_interval_that_is_none_is_a_mistake_and_nothing_is_evaluated(bare: Place) -> None:
-    for interval in ("x", "300s", "", "x[$(touch pwned)0]", "-1"):
+    for interval in ("x", "300x", "5ms", "s", "1h30m", "", "x[$(touch pwned)0]s", "-1"):
         done = bare.run(f"intercore_sentinel_check_or_legacy n s '{interval}' g; echo $?")
 
         assert done.stdout == b"3\n"

@@ -7,7 +7,10 @@ from icd.cli.invocation import Ask, Caller, Local, Output, World, line
 from icd.errors import Corrupt
 from icd.rpc.methods import database as methods
 
-_WAY_OUT = "run 'icctl restore FILE' to restore a backup; backups lie beside the database"
+_WAY_OUT = (
+    "run 'icctl restore FILE' to restore a backup, which keeps the damaged file; backups lie "
+    "beside the database and are named after it: ls .clavain/intercore.db.backup-*"
+)
 
 
 @click.command("check", add_help_option=False, short_help="Look for damage, everywhere.")
@@ -24,7 +27,10 @@ def check(world: World) -> Local:
     """
 
     def run(ask: Caller) -> Output:
-        found: methods.Checked = ask("db.check", methods.Check())
+        try:
+            found: methods.Checked = ask("db.check", methods.Check())
+        except Corrupt as exc:  # too damaged to be opened; its hint would be to do what was done
+            raise Corrupt(exc.message, hint=_WAY_OUT) from exc
         exit_code = 0 if found.ok else Corrupt.exit
         output = (
             render.to_json(found, exit_code)

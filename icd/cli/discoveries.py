@@ -7,7 +7,7 @@ from icd.cli import profiles, render, searches, submissions
 from icd.cli.events import COUNT
 from icd.cli.invocation import Ask, Output, World
 from icd.cli.submissions import content
-from icd.cli.types import AGE, DURATION, SCORE, Whole
+from icd.cli.types import SCORE, SPAN, Whole
 from icd.core.discoveries import STATUSES, Status
 from icd.core.tiers import TIERS, Tier
 from icd.errors import Usage
@@ -147,18 +147,31 @@ def feedback(world: World, *, id_: str, signal: str, data: str | None, actor: st
 
 
 @click.command("decay", add_help_option=False, short_help="Let old discoveries fade.")
-@click.option("--rate", type=SCORE, required=True, metavar="F", help="The part that is lost.")
+@click.option("--rate", type=SCORE, metavar="F", help="The part that is lost: score x (1 - F).")
+@click.option("--factor", type=SCORE, metavar="F", help="The part that is left: score x F.")
 @click.option(
-    "--min-age", type=AGE, default="86400", metavar="D", help="Only those older (default 86400 s)."
+    "--min-age", type=SPAN, default="86400", metavar="D", help="Only those older (default 86400 s)."
 )
 @click.option(
-    "--every", type=DURATION, default="24h", metavar="D", help="Each at most this often (24h)."
+    "--every", type=SPAN, default="24h", metavar="D", help="Each at most this often (24h)."
 )
 @click.option(
     "--min-floor", type=SCORE, default=methods.MIN_FLOOR, metavar="F", help="The least factor."
 )
-def decay(world: World, *, rate: float, min_age: int, every: int, min_floor: float) -> Ask:
-    """Multiply the decay of old discoveries by 1 - rate, and print how many there were.
+def decay(
+    world: World,
+    *,
+    rate: float | None,
+    factor: float | None,
+    min_age: int,
+    every: int,
+    min_floor: float,
+) -> Ask:
+    """Multiply the scores of old discoveries by 1 - rate, or by a factor; print how many.
+
+    --rate=0.1 and --factor=0.9 are the same: a score of 0.80 becomes 0.72.
+    --rate=0.9 leaves a tenth: 0.80 becomes 0.08.
+    If any decayed, a line on stderr says what was done.
 
     A discovery decays at most once in --every, so that two of these at once do what one does.
     Its factor never falls below --min-floor; a new score starts without decay.
@@ -168,14 +181,29 @@ def decay(world: World, *, rate: float, min_age: int, every: int, min_floor: flo
     \b
     Examples:
       icctl discovery decay --rate=0.1 --every=20h
+      icctl discovery decay --factor=0.9 --every=20h
       icctl discovery decay --rate=0.05 --min-age=7d --every=12h --min-floor=0.2
     """
+    if (rate is None) == (factor is None):
+        raise Usage("give either --rate or --factor", hint="--rate=0.1 is --factor=0.9")
+    lost = rate if rate is not None else _rest(factor or 0.0)
 
     def show(result: methods.Decayed) -> Output:
-        return render.text(f"{result.decayed} decayed")
+        if world.json:
+            return render.to_json(result)
+        output = render.text(f"{result.decayed} decayed")
+        if not result.decayed:
+            return output
+        done = f"multiplied the scores of {result.decayed} by {_rest(lost):g} (--rate={lost:g})"
+        output.stderr = f"{world.invocation.program}: discovery decay: {done}\n".encode()
+        return output
 
-    params = methods.Decay(rate, min_age, every, min_floor)
-    return Ask("discovery.decay", params, render.to_json if world.json else show)
+    return Ask("discovery.decay", methods.Decay(lost, min_age, every, min_floor), show)
+
+
+def _rest(part: float) -> float:
+    """What is missing to 1, in the millionths that scores are kept in: 0.1, not 0.09999999."""
+    return round(1 - part, 6)
 
 
 @click.command("retire", add_help_option=False, short_help="Dismiss what a source found since.")
@@ -207,23 +235,34 @@ def retire(world: World, *, source: str, since: int, apply: bool, dry_run: bool)
     return Ask("discovery.retire", methods.Retire(source, since, apply=apply), show)
 
 
-@click.command("rollback", add_help_option=False, short_help="As 'retire --apply'.")
+@click.command("rollback", add_help_option=False, short_help="Count what 'retire' would dismiss.")
 @click.option("--source", required=True, metavar="S", help="Whose discoveries.")
 @click.option("--since", type=UNIX, required=True, metavar="UNIX", help="Found then or later.")
-def rollback(world: World, *, source: str, since: int) -> Ask:
-    """Dismiss what a source has found since a moment, at once, and print how many there were.
+@click.option("--apply", is_flag=True, help="Dismiss them.")
+@click.option("--dry-run", is_flag=True, help="Only count them: the default.")
+def rollback(world: World, *, source: str, since: int, apply: bool, dry_run: bool) -> Ask:
+    """Print how many discoveries of a source since a moment would be dismissed.
 
-    The name that the original has for 'discovery retire --apply'.
+    Without --apply nothing is changed, and a line on stderr says so; with it they are dismissed.
+    The name that the original has for 'discovery retire', which lists them; the original acts at
+    once.
 
     \b
-    Example:
+    Examples:
       icctl discovery rollback --source=exa --since=1767225600
+      icctl discovery rollback --source=exa --since=1767225600 --apply
     """
+    if apply and dry_run:
+        raise Usage("give either --apply or --dry-run")
 
     def show(result: methods.Retired) -> Output:
-        return render.in_order(result) if world.json else render.text(str(result.count))
+        output = render.in_order(result) if world.json else render.text(str(result.count))
+        if not result.applied:
+            told = "nothing was changed; add --apply to dismiss them"
+            output.stderr = f"{world.invocation.program}: discovery rollback: {told}\n".encode()
+        return output
 
-    return Ask("discovery.retire", methods.Retire(source, since, apply=True), show)
+    return Ask("discovery.retire", methods.Retire(source, since, apply=apply), show)
 
 
 def row(found: methods.View) -> str:

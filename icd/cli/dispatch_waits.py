@@ -11,7 +11,7 @@ import msgspec
 
 from icd.cli.dispatch_texts import show
 from icd.cli.invocation import LOOK_AGAIN_SECONDS, Ask, Output, World
-from icd.cli.types import DURATION
+from icd.cli.types import SPAN
 from icd.db import paths
 from icd.rpc.method import Answer, Look
 from icd.rpc.methods.dispatches import Document, Get, Poll, Watch
@@ -21,7 +21,7 @@ FINE = ("completed", "cancelled")
 
 @click.command("wait", add_help_option=False, short_help="Block until a dispatch has ended.")
 @click.argument("dispatch_id", metavar="ID")
-@click.option("--poll", type=DURATION, metavar="D", help="Of no effect: an end is told at once.")
+@click.option("--poll", type=SPAN, metavar="D", help="Of no effect: an end is told at once.")
 def wait(world: World, *, dispatch_id: str, poll: int | None) -> Ask:  # noqa: ARG001 -- of no effect
     """Block until a dispatch has ended, then show it as status does.
 

@@ -6,7 +6,7 @@ from msgspec import Raw, Struct
 
 from icd.cli import render
 from icd.cli.invocation import Ask, Output, World
-from icd.cli.types import DURATION, Whole
+from icd.cli.types import DURATION, SPAN, Whole
 from icd.core import sources
 from icd.core.events import Marks
 from icd.core.state import INT64
@@ -59,7 +59,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 @click.option("--limit", type=COUNT, default=100, metavar="N", help="At most N (default 100).")
 @click.option("--source", metavar="S", help="Only events of this source.")
 @click.option("--type", "kind", metavar="T", help="Only events of this type.")
-@click.option("--poll-interval", type=DURATION, default="500ms", help="Ignored: nobody polls.")
+@click.option("--poll-interval", type=SPAN, default="500ms", help="Ignored: nobody polls.")
 def tail(
     world: World,
     *,

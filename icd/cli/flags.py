@@ -2,7 +2,7 @@
 
 import msgspec
 
-from icd.cli.types import milliseconds
+from icd.cli.types import duration_ms
 from icd.errors import Usage
 
 _SWITCHES = {"--json", "--verbose", "--no-daemon", "--if-database", "--help", "-h"}
@@ -60,8 +60,8 @@ def _set(found: Flags, flag: str, value: str | None) -> None:
     if flag == "--db":
         found.db = value
         return
-    timeout_ms = milliseconds(value)
+    timeout_ms = duration_ms(value)
     if timeout_ms is None:
-        raise Usage(f"invalid timeout: {value}", hint="write 500ms, 5s or 1m")
+        raise Usage(f"invalid timeout: {value}", hint="write 500ms, 5s, 1m or seconds")
     # Zero or less means the default, as it always has.
     found.timeout_ms = timeout_ms if timeout_ms > 0 else None

@@ -4,7 +4,7 @@ import click
 
 from icd.cli import render
 from icd.cli.invocation import Ask, Output, World
-from icd.cli.types import DURATION, Whole
+from icd.cli.types import SPAN, Whole
 from icd.core.state import INT64
 from icd.errors import Usage
 from icd.rpc.methods import leases as methods
@@ -20,7 +20,7 @@ _token = click.option(
 @click.command("acquire", add_help_option=False, short_help="Claim work; exit 1 if it is taken.")
 @click.argument("name")
 @click.argument("scope")
-@click.option("--ttl", type=DURATION, required=True, help="Others may take over after this long.")
+@click.option("--ttl", type=SPAN, required=True, help="Others may take over after this long.")
 @_owner
 def acquire(world: World, *, name: str, scope: str, ttl: int, owner: str | None) -> Ask:
     """Claim work for a time, and print the fencing token of the claim.
@@ -41,7 +41,7 @@ def acquire(world: World, *, name: str, scope: str, ttl: int, owner: str | None)
 @click.command("renew", add_help_option=False, short_help="Keep a claim; exit 1 if it is lost.")
 @click.argument("name")
 @click.argument("scope")
-@click.option("--ttl", type=DURATION, help="From now on; else as long as the last time.")
+@click.option("--ttl", type=SPAN, help="From now on; else as long as the last time.")
 @_owner
 @_token
 def renew(world: World, *, name: str, scope: str, ttl: int | None, owner: str | None,

@@ -5,7 +5,7 @@ from msgspec import Raw
 
 from icd.cli import budgets, render, snapshots, transitions
 from icd.cli.invocation import Ask, Output, World
-from icd.cli.types import DURATION, Whole
+from icd.cli.types import SPAN, Whole
 from icd.core import phases
 from icd.core.histories import PhaseEvent
 from icd.core.state import INT64
@@ -46,7 +46,7 @@ _CREATING = [
     click.option("--no-auto-spawn", is_flag=True, help="Do not, whatever the settings say."),
     click.option(
         "--takeover-after",
-        type=DURATION,
+        type=SPAN,
         help="Abandon the run that has S if it showed no sign of life for so long.",
     ),
 ]
@@ -140,7 +140,7 @@ def phase(world: World, *, run_id: str) -> Ask:
 @click.option("--status", type=click.Choice(methods.STATUSES), help="Only with this status.")
 @click.option("--scope", metavar="S", help="Only those about S.")
 @click.option("--project", metavar="DIR", help="Only those of the project of DIR.")
-@click.option("--all-projects", is_flag=True, help="Those of all projects (the default).")
+@click.option("--all-projects", is_flag=True, help="Those of all projects.")
 @click.option(
     "--limit",
     type=Whole(1, methods.MOST),
@@ -159,9 +159,14 @@ def list_(
 ) -> Ask:
     """Print id, status, phase and goal of runs, separated by tabs, the newest first.
 
+    Runs of this project: of the directory that owns the database, of the git checkout that the
+    call comes from, and of all directories below them.
+    --all-projects shows every run that the database holds.
+
     \b
     Examples:
       icctl run list --active
+      icctl run list --all-projects
       icctl run list --project=. --status=completed --limit=10
     """
     if active and status not in (None, "active"):
@@ -180,6 +185,7 @@ def list_(
         cwd=world.invocation.cwd,
         project=project,
         limit=limit,
+        here=project is None and not all_projects,
     )
     return Ask("run.list", params, render.to_json if world.json else show)
 

@@ -4,12 +4,12 @@ import click
 
 from icd.cli import render
 from icd.cli.invocation import Ask, Output, World
-from icd.cli.types import DURATION, Whole
+from icd.cli.types import DURATION, Seconds
 from icd.core.sentinels import MAX_INTERVAL_S
 from icd.errors import Usage
 from icd.rpc.methods import sentinels as methods
 
-SECONDS = Whole(0, MAX_INTERVAL_S)
+SECONDS = Seconds(0, MAX_INTERVAL_S)
 
 
 @click.command("check", add_help_option=False, short_help="Claim it: allowed (0) or throttled (1).")
@@ -26,6 +26,7 @@ def check(world: World, *, name: str, scope: str, interval: int) -> Ask:
     """Claim a sentinel: prints allowed (exit 0) or throttled (exit 1).
 
     Of all who ask within an interval, exactly one is allowed.
+    An interval is a number of seconds, or a duration such as 5m, rounded up to seconds.
     Interval 0 allows one claim per scope, for ever, until it is reset or pruned.
     A crash after "allowed" blocks the retry: the claim is made, whether the work was done or not.
     For work that must complete, record started and done in state as well
@@ -35,6 +36,7 @@ def check(world: World, *, name: str, scope: str, interval: int) -> Ask:
     Examples:
       icctl sentinel check stop "$SESSION" --interval=0 || exit 0
       icctl sentinel check drift "$SESSION" --interval=300
+      icctl sentinel check daily global --interval=24h
     """
 
     def show(result: methods.Checked) -> Output:
@@ -53,7 +55,7 @@ def check_many(world: World, *, guards: tuple[str, ...]) -> Ask:
     Prints name, scope and verdict, separated by tabs.
     Exit 0 if all are allowed, 1 if any is throttled; claims are independent and those granted
     stand.
-    NAME ends at the first colon, INTERVAL (seconds) starts after the last.
+    NAME ends at the first colon, INTERVAL (seconds, or a duration) starts after the last.
 
     \b
     Example:

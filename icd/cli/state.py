@@ -5,7 +5,7 @@ from msgspec import Raw
 
 from icd.cli import render
 from icd.cli.invocation import Ask, Output, World
-from icd.cli.types import DURATION, Whole
+from icd.cli.types import SPAN, Whole
 from icd.cli.watches import watch
 from icd.core.state import INT64, Name
 from icd.errors import Usage
@@ -20,11 +20,11 @@ INT64_ANY = Whole(-INT64, INT64 - 1)
 @click.argument("scope")
 @click.argument("file", required=False, metavar="[@FILE]")
 @click.option("--value", metavar="JSON", help="The payload itself, instead of stdin or a file.")
-@click.option("--ttl", type=DURATION, default="0", help="Forget the row after this long.")
+@click.option("--ttl", type=SPAN, default="0", help="Forget the row after this long.")
 @click.option(
     "--if-version", type=VERSION, metavar="N", help="Write only over version N (0: over nothing)."
 )
-@click.option("--debounce", type=DURATION, default="0", help="Skip an unchanged write this soon.")
+@click.option("--debounce", type=SPAN, default="0", help="Skip an unchanged write this soon.")
 def set_(
     world: World,
     *,
@@ -120,7 +120,7 @@ def delete(world: World, *, key: str, scope: str | None, every: bool) -> Ask:
 @click.argument("key")
 @click.argument("scope")
 @click.option("--by", type=INT64_ANY, default=1, metavar="N", help="Add N instead of 1.")
-@click.option("--ttl", type=DURATION, default="0", help="For a counter that starts with this call.")
+@click.option("--ttl", type=SPAN, default="0", help="For a counter that starts with this call.")
 def incr(world: World, *, key: str, scope: str, by: int, ttl: int) -> Ask:
     """Add to a counter atomically and print its new value; it starts at 0.
 

@@ -37,15 +37,22 @@ def milliseconds(text: str) -> int | None:
     return sign * -(-total_ns // 1_000_000) if text.strip("+-") else None
 
 
+def duration_ms(text: str) -> int | None:
+    """A duration, or a number of seconds: both are written in scripts.  None if it is neither."""
+    return milliseconds(f"{text}s" if re.fullmatch(r"[+-]?[0-9]{1,12}", text) else text)
+
+
 class Duration(click.ParamType[int]):
-    """A duration that is not negative, in milliseconds."""
+    """A duration that is not negative, in milliseconds.  Its unit is said: it is for deletions."""
 
     name = "duration"
+    parse = staticmethod(milliseconds)
+    written = "500ms, 5m or 24h"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = milliseconds(value)
+        found = self.parse(value)
         if found is None:
-            self.fail(f"invalid duration {value!r}: write 500ms, 5m or 24h", param, ctx)
+            self.fail(f"invalid duration {value!r}: write {self.written}", param, ctx)
         if found < 0:
             self.fail(f"the duration {value!r} is negative", param, ctx)
         if found > CENTURY_MS:
@@ -73,6 +80,21 @@ class Whole(click.ParamType[int]):
         return int(text)
 
 
+class Seconds(Whole):
+    """Whole seconds, or a duration, which is rounded up: no interval is shorter than asked."""
+
+    name = "interval"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        text = str(value)
+        found = milliseconds(text)
+        if found is None and not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
+            self.fail(f"{text!r} is neither seconds nor a duration: write 300 or 5m", param, ctx)
+        return super().convert(value if found is None else -(-found // 1000), param, ctx)
+
+
 class Truth(click.ParamType[bool]):
     """Yes or no, in the words that Go takes for it, and no others."""
 
@@ -88,12 +110,11 @@ _TRUTHS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True)
 _TRUTHS |= dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False)
 
 
-class Age(Duration):
-    """A duration, or a number of seconds as the original takes it."""
+class Span(Duration):
+    """A duration, or a number of seconds."""
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        seconds = re.fullmatch(r"[0-9]{1,12}", value)
-        return super().convert(f"{value}s" if seconds else value, param, ctx)
+    parse = staticmethod(duration_ms)
+    written = "500ms, 5m, 24h or a number of seconds"
 
 
 class Score(click.ParamType[float]):
@@ -113,6 +134,6 @@ class Score(click.ParamType[float]):
 
 
 DURATION = Duration()
-AGE = Age()
+SPAN = Span()
 SCORE = Score()
 TRUTH = Truth()

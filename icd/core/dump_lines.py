@@ -358,7 +358,8 @@ FROM interest_profile
 # Runs and discoveries before what belongs to them.
 TABLES: list[tuple[type[Row], str]] = [
     (Migration, "SELECT version, program, applied_at FROM migrations ORDER BY version"),
-    (Counter, "SELECT name, value FROM counters ORDER BY name"),
+    # Those of requests tell about the clocks of this machine, and mean nothing elsewhere.
+    (Counter, "SELECT name, value FROM counters WHERE name NOT GLOB 'requests_*' ORDER BY name"),
     (State, _STATE),
     (Sentinel, _SENTINELS),
     (Request, "SELECT id, method, digest, effect, at_ms FROM requests ORDER BY id"),

@@ -53,7 +53,8 @@ from icd.db import migrate
 from icd.errors import SchemaTooNew, UnreadableInput
 
 _ROWS = """
-SELECT (SELECT count(*) FROM migrations) + (SELECT count(*) FROM counters)
+SELECT (SELECT count(*) FROM migrations)
+     + (SELECT count(*) FROM counters WHERE name NOT GLOB 'requests_*')
      + (SELECT count(*) FROM state) + (SELECT count(*) FROM sentinels)
      + (SELECT count(*) FROM requests) + (SELECT count(*) FROM events)
      + (SELECT count(*) FROM cursors) + (SELECT count(*) FROM hook_positions)

@@ -1,8 +1,11 @@
 """Which JSON payloads are stored.
 
 A payload is stored verbatim, so it is judged as written: duplicate object keys, huge numbers and
-lone surrogates are legal JSON and stay as they are.  Checks run in a fixed order, so the same
-payload always earns the same sentence: size, JSON, secrets, depth, lengths, control characters.
+lone surrogates are legal JSON and stay as they are.  Keys are searched for secrets like strings,
+and a string is also judged by the key that it stands under.
+
+Checks run in a fixed order, so the same payload always earns the same sentence: size, JSON,
+secrets, depth, lengths, control characters.
 """
 
 import json
@@ -33,7 +36,7 @@ def check(raw: bytes) -> str:
         text = payload.decode()
         value = _DECODER.decode(text)
     except RecursionError:
-        raise InvalidPayload(_TOO_DEEP) from None
+        raise InvalidPayload(_TOO_DEEP, hint=_FLATTEN) from None
     except ValueError as exc:
         raise InvalidPayload(f"invalid JSON payload: {_reason(exc)}") from exc
     _check(value)
@@ -50,11 +53,17 @@ def is_json(text: str) -> bool:
 
 
 _TOO_DEEP = f"JSON nesting too deep: >{DEPTH} levels"
+_FLATTEN = "flatten it, or store the inner part as a text or under a key of its own"
+_SPLIT = "split it over several rows, or store the path of a file that holds it"
+_SHORTEN_KEY = "use a short name as the key, and put the long text into its value"
+_SHORTEN_STRING = "store the path or a digest of the text instead of the text itself"
+_REMOVE_CONTROL = "remove it; only backspace, tab, newline, form feed and return are taken, escaped"
 
 
 def _check(value: object) -> None:
     keys: list[str] = []
     strings: list[str] = []
+    members: list[tuple[str, str]] = []
     deepest = longest = 0
     for item, depth in _walk(value):
         if isinstance(item, str):
@@ -62,29 +71,36 @@ def _check(value: object) -> None:
             continue
         deepest = max(deepest, depth)
         if isinstance(item, tuple):
-            keys.extend(key for key, _ in item)
+            for member in item:
+                keys.append(member[0])
+                if isinstance(member[1], str):
+                    members.append(member)
         else:
             longest = max(longest, len(item))
-    _refuse_secrets(strings)
+    _refuse_secrets(keys + strings, members)
     if deepest > DEPTH:
-        raise InvalidPayload(_TOO_DEEP)
+        raise InvalidPayload(_TOO_DEEP, hint=_FLATTEN)
     if longest > ARRAY_ELEMENTS:
-        raise InvalidPayload(f"JSON array too long: >{ARRAY_ELEMENTS} elements")
+        raise InvalidPayload(f"JSON array too long: >{ARRAY_ELEMENTS} elements", hint=_SPLIT)
     _check_lengths(keys, strings)
     if any(_CONTROL.search(string) for string in (*keys, *strings)):
-        raise InvalidPayload("JSON string contains a control character")
+        raise InvalidPayload("JSON string contains a control character", hint=_REMOVE_CONTROL)
 
 
 def _check_lengths(keys: list[str], strings: list[str]) -> None:
     for key in keys:
         if len(key) > KEY_CHARACTERS:
             raise InvalidPayload(
-                f"JSON object key too long: {len(key)} characters (max {KEY_CHARACTERS})"
+                f"JSON object key too long: {len(key)} characters (max {KEY_CHARACTERS})",
+                hint=_SHORTEN_KEY,
             )
     for string in strings:
         # A character takes at most four bytes: most strings need not be encoded to be judged.
         if len(string) * 4 > STRING_BYTES and (size := _bytes(string)) > STRING_BYTES:
-            raise InvalidPayload(f"JSON string value too long: {size} bytes (max {STRING_BYTES})")
+            raise InvalidPayload(
+                f"JSON string value too long: {size} bytes (max {STRING_BYTES})",
+                hint=_SHORTEN_STRING,
+            )
 
 
 def _walk(value: object) -> Iterator[tuple[Any, int]]:
@@ -103,14 +119,13 @@ def _walk(value: object) -> Iterator[tuple[Any, int]]:
                 stack.extend((child, depth + 1) for child in item)
 
 
-def _refuse_secrets(strings: list[str]) -> None:
-    for string in strings:
-        kind = secrets.looks_like(string)
-        if kind is not None:
-            raise SecretRefused(
-                f"payload contains a likely secret value ({kind}); "
-                "store variable names for provenance, not secret values",
-            )
+def _refuse_secrets(texts: list[str], members: list[tuple[str, str]]) -> None:
+    kind = secrets.in_payload(texts, members)
+    if kind is not None:
+        raise SecretRefused(
+            f"payload contains a likely secret value ({kind}); "
+            "store variable names for provenance, not secret values",
+        )
 
 
 def _bytes(string: str) -> int:

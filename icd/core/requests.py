@@ -4,6 +4,16 @@ A client that does not know how its call ended asks again with the same random i
 write is kept under that id, in the same transaction as the write itself; an attempt that changed
 nothing leaves nothing.  Sentinel claims keep their id in their own row instead, which costs a third
 of this.
+
+Invariant: an id is kept for as long as its client may ask again, whatever the wall clock does.
+Clients count by the monotonic clock, rows carry the wall clock, so the difference of the two is
+kept beside them.  While it stays what it was, ages are true.  Once it has changed, because the
+clock was set, the machine slept or was started anew, nothing is forgotten until every id from
+before is as old as any must become.  All processes of a machine share both clocks, so this
+holds without a daemon, too.
+
+The table stays bounded: ids of `KEEP_MS`, and those of the times in which nothing was forgotten.
+If the clock steps again and again, the oldest of more than `HELD_MOST` go at each step.
 """
 
 import sqlite3
@@ -15,6 +25,15 @@ from icd.errors import RequestMismatch
 MAX_DEADLINE_MS = 300_000
 KEEP_MS = 10 * MAX_DEADLINE_MS
 PRUNED_PER_WRITE = 4
+# How far the two clocks may drift apart, either way, before ages are no longer believed: an id
+# still lives twice the longest deadline if both ways were used up.
+DRIFT_MS = 4 * MAX_DEADLINE_MS
+# After a step nothing is forgotten for so long, so that no id lives shorter because of it.
+HOLD_MS = KEEP_MS
+HELD_MOST = 10_000
+PRUNED_PER_STEP = 1000
+# What upkeep may forget is noted once a minute: each note is one more page to write.
+NOTE_MS = 60_000
 
 _FIND = "SELECT method, digest, effect FROM requests WHERE id = ?"
 _RECORD = "INSERT INTO requests (id, method, digest, effect, at_ms) VALUES (?, ?, ?, ?, ?)"
@@ -22,6 +41,19 @@ _PRUNE = """
 DELETE FROM requests WHERE id IN (
     SELECT id FROM requests WHERE at_ms < ? ORDER BY at_ms LIMIT ?)
 """
+# The wall clock minus the monotonic one; since when, by the monotonic clock, that has not changed;
+# and the moment before which ids may go.
+_CLOCKS = """
+SELECT (SELECT value FROM counters WHERE name = 'requests_offset_ms'),
+       (SELECT value FROM counters WHERE name = 'requests_steady_ms'),
+       (SELECT value FROM counters WHERE name = 'requests_before_ms')
+"""
+_NOTE = """
+INSERT INTO counters (name, value) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+_TOO_MANY = "SELECT count(*) > ?1 FROM (SELECT 1 FROM requests LIMIT ?1 + 1)"
+_EVER = 2**63 - 1
 
 
 def find(conn: sqlite3.Connection, request_id: str, *, method: str, digest: int) -> str | None:
@@ -42,10 +74,37 @@ def record(
     digest: int,
     effect: str,
     now_ms: int,
+    monotonic_ms: int,
 ) -> None:
+    """Keep an effect, and forget a few that are old enough."""
     conn.execute(_RECORD, (request_id, method, digest, effect, now_ms))
-    conn.execute(_PRUNE, (now_ms - KEEP_MS, PRUNED_PER_WRITE))
+    offset_ms, steady_ms, before_ms = conn.execute(_CLOCKS).fetchone()
+    if (
+        steady_ms is None
+        or steady_ms > monotonic_ms  # of an earlier start of the machine
+        or abs(now_ms - monotonic_ms - offset_ms) > DRIFT_MS
+    ):
+        _note_step(conn, now_ms=now_ms, monotonic_ms=monotonic_ms)
+    elif monotonic_ms - steady_ms >= HOLD_MS:
+        if now_ms - KEEP_MS >= before_ms + NOTE_MS:
+            conn.execute(_NOTE, ("requests_before_ms", now_ms - KEEP_MS))
+        conn.execute(_PRUNE, (now_ms - KEEP_MS, PRUNED_PER_WRITE))
 
 
 def prune(conn: sqlite3.Connection, *, limit: int, now_ms: int) -> int:
-    return conn.execute(_PRUNE, (now_ms - KEEP_MS, limit)).rowcount
+    """Forget what the last write has found to be old enough; no clock is believed for that."""
+    before_ms = conn.execute(_CLOCKS).fetchone()[2]
+    if before_ms is None:
+        return 0
+    return conn.execute(_PRUNE, (min(before_ms, now_ms - KEEP_MS), limit)).rowcount
+
+
+def _note_step(conn: sqlite3.Connection, *, now_ms: int, monotonic_ms: int) -> None:
+    notes = [
+        ("requests_offset_ms", now_ms - monotonic_ms),
+        ("requests_steady_ms", monotonic_ms),
+        ("requests_before_ms", 0),
+    ]
+    conn.executemany(_NOTE, notes)
+    if conn.execute(_TOO_MANY, (HELD_MOST,)).fetchone()[0]:
+        conn.execute(_PRUNE, (_EVER, PRUNED_PER_STEP))

@@ -79,6 +79,9 @@ _LIST = f"""
 {_COLUMNS}
 WHERE (:status IS NULL OR status = :status) AND (:scope_id IS NULL OR scope_id = :scope_id)
       AND (:project_dir IS NULL OR project_dir = :project_dir)
+      AND (:home IS NULL OR project_dir IN (:home, :here)
+           OR substr(project_dir, 1, length(:home) + 1) = :home || '/'
+           OR substr(project_dir, 1, length(:here) + 1) = :here || '/')
 ORDER BY created_ms DESC, rowid DESC LIMIT :limit
 """
 _INSERT = """
@@ -131,10 +134,22 @@ def newest(
     status: str | None = None,
     scope_id: str | None = None,
     project_dir: str | None = None,
+    within: tuple[str, str] | None = None,
     limit: int,
 ) -> list[Run]:
-    """Runs, the newest first; what is None does not matter."""
-    values = {"status": status, "scope_id": scope_id, "project_dir": project_dir, "limit": limit}
+    """Runs, the newest first; what is None does not matter.
+
+    `within`: those of two directories and of all below them.
+    """
+    home, here = within or (None, None)
+    values = {
+        "status": status,
+        "scope_id": scope_id,
+        "project_dir": project_dir,
+        "home": home,
+        "here": here,
+        "limit": limit,
+    }
     return [made(row) for row in conn.execute(_LIST, values)]
 
 

@@ -351,6 +351,7 @@ def _execute(ctx: Context, call: Call) -> object:
             digest=digest,
             effect=msgspec.json.encode(result).decode(),
             now_ms=ctx.now_ms,
+            monotonic_ms=int(ctx.monotonic * 1000),
         )
     return result
 

@@ -7,6 +7,13 @@ from icd.errors import BadPath
 from icd.rpc.method import Context
 
 
+def around(ctx: Context, cwd: str | None) -> tuple[str, str]:
+    """The project that owns the database, and the caller's: a worktree has one of its own."""
+    directory = os.path.dirname(ctx.path)
+    owner = os.path.dirname(directory) if os.path.basename(directory) == ".clavain" else directory
+    return meant(ctx, owner, None), meant(ctx, cwd or owner, None)
+
+
 def meant(ctx: Context, cwd: str | None, directory: str | None) -> str:
     """The identity of the project of a directory, seen from `cwd`, as it is stored.
 

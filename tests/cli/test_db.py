@@ -6,6 +6,8 @@ import pytest
 
 from icd.cli.invocation import Errand
 from icd.db import migrate
+from tests.databases import ABSENT
+from tests.processes import icctl
 
 
 def test_a_sound_database_is_ok(stdout):
@@ -65,3 +67,18 @@ def test_vacuum_as_json(stdout, spacious):
 
     assert found["path"] == spacious.path
     assert found["bytes_before"] > found["bytes_after"] > 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is a text, not a database" * 1000, b"SQLite format 3\0" + b"\xff" * 9000]
+)
+def test_a_file_that_cannot_be_opened_is_not_told_to_be_checked(project, content):
+    database = project / ".clavain" / "intercore.db"
+    database.parent.mkdir()
+    database.write_bytes(content)
+
+    done = icctl("db", "check", cwd=project, env=ABSENT)
+
+    assert done.returncode == 2
+    assert b"icctl restore FILE" in done.stderr
+    assert b"run 'icctl db check'" not in done.stderr

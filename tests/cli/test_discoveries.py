@@ -95,13 +95,13 @@ def test_a_promotion_prints_the_bead_that_the_discovery_has(ic, stdout, name):
 
 
 @pytest.mark.parametrize("age", ["86400", "24h", "1d", "1440m"])
-def test_an_age_is_seconds_or_a_duration(stdout, name, clock, age):
+def test_an_age_is_seconds_or_a_duration(ic, name, clock, age):
     clock.wall_ms += 86_400_000
-    assert stdout("discovery", "decay", "--rate=0.1", f"--min-age={age}") == "0 decayed\n"
+    assert ic("discovery", "decay", "--rate=0.1", f"--min-age={age}").stdout == b"0 decayed\n"
 
     clock.wall_ms += 1
 
-    assert stdout("discovery", "decay", "--rate=0.1", f"--min-age={age}") == "1 decayed\n"
+    assert ic("discovery", "decay", "--rate=0.1", f"--min-age={age}").stdout == b"1 decayed\n"
 
 
 @pytest.mark.parametrize("score", ["0", "1", "0.5", ".5", "1.", "5e-1", "+0.25"])
@@ -131,3 +131,43 @@ def test_a_file_is_submitted_by_the_callers_own_process(stdout, project):
         "deduped": 0, "duplicate": 2, "file": str(lines), "new": 0,
         "verdicts": [{"id": first, "verdict": "duplicate"}] * 2,
     }  # fmt: skip
+
+
+# --- decay: a rate is lost, a factor is left --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "option, score, told",
+    [
+        ("--rate=0.1", 0.72, "by 0.9 (--rate=0.1)"),
+        ("--factor=0.9", 0.72, "by 0.9 (--rate=0.1)"),
+        ("--rate=0.9", 0.08, "by 0.1 (--rate=0.9)"),
+        ("--factor=0.1", 0.08, "by 0.1 (--rate=0.9)"),
+        ("--factor=0.9999995", 0.8, ""),
+    ],
+)
+def test_a_rate_is_what_is_lost_and_a_factor_what_is_left(ic, clock, option, score, told):
+    made = ("discovery", "submit", "--source=s", "--source-id=1", "--title=t", "--score=0.8")
+    name = ic(*made).stdout.decode().strip()
+    clock.wall_ms += 2 * 86_400_000
+
+    output = ic("discovery", "decay", option)
+
+    shown = json.loads(ic("discovery", "status", name, "--json").stdout)
+    assert shown["relevance_score"] == pytest.approx(score)
+    assert output.stdout in (b"1 decayed\n", b"0 decayed\n")
+    assert (told in output.stderr.decode()) if told else not output.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--rate=0.1", "--factor=0.9"], ["--factor=1.1"]])
+def test_decay_needs_one_of_rate_and_factor(ic, options):
+    output = ic("discovery", "decay", *options)
+
+    assert output.exit == 3
+    assert output.stdout == b""
+
+
+def test_decay_as_json_says_nothing_else(ic):
+    output = ic("discovery", "decay", "--factor=0.9", "--json")
+
+    assert (output.stdout, output.stderr) == (b'{"decayed":0}\n', b"")

@@ -60,10 +60,14 @@ def test_a_flag_without_its_value_is_a_mistake(flag):
         strip(["state", flag])
 
 
-@pytest.mark.parametrize("value", ["5", "soon", "", "5 s"])
+@pytest.mark.parametrize("value", ["5x", "soon", "", "5 s"])
 def test_a_timeout_that_is_none_is_a_mistake(value):
     with pytest.raises(Usage, match=f"invalid timeout: {value}"):
         strip([f"--timeout={value}"])
+
+
+def test_a_timeout_may_be_a_number_of_seconds():
+    assert strip(["--timeout=5"]).timeout_ms == 5000
 
 
 @pytest.mark.parametrize("value", ["0", "0s", "-5s"])

@@ -97,7 +97,7 @@ def test_release_of_what_another_holds_exits_with_1(ic):
     [
         (("acquire", "n", "s"), 3),
         (("acquire", "n", "--ttl=1m"), 3),
-        (("acquire", "n", "s", "--ttl=1"), 3),
+        (("acquire", "n", "s", "--ttl=soon"), 3),
         (("acquire", "n", "s", "--ttl=0"), 2),
         (("acquire", "n", "s", "--ttl=367d"), 2),
         (("acquire", "n", "s", "--ttl=1m", "--owner="), 2),

@@ -538,3 +538,79 @@ def test_a_project_whose_path_is_no_text_is_one_from_everywhere_below(project, c
     assert below == run
     assert stdout("run", "list", "--project=..", cwd=f"{odd}/sub").startswith(run)
     assert stdout("run", "snapshot", "--current", cwd=f"{odd}/sub").split()[1] == run
+
+
+# --- whose runs a list shows ----------------------------------------------------------------
+
+
+def listed(stdout, *options, **world):
+    return {line.split("\t")[0] for line in stdout("run", "list", *options, **world).splitlines()}
+
+
+@pytest.fixture
+def foreign(created, tmp_path):
+    """A run of another project in the same database."""
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    return created(f"--project={other}")
+
+
+def test_a_list_shows_the_runs_of_this_project(stdout, created, foreign):
+    mine = created()
+
+    assert listed(stdout) == {mine}
+    assert listed(stdout, "--all-projects") == {mine, foreign}
+
+
+def test_a_list_from_a_directory_below_shows_the_same(stdout, created, foreign, project):
+    mine = created()
+    below = project / "a" / "b"
+    below.mkdir(parents=True)
+
+    assert listed(stdout, cwd=str(below)) == {mine}
+
+
+def test_runs_of_directories_below_the_project_are_its_own(stdout, created, foreign, project):
+    nested = project / "vendor" / "x"
+    (nested / ".git").mkdir(parents=True)
+    outer, inner = created(), created(cwd=str(nested))
+
+    assert listed(stdout) == {outer, inner}
+    assert listed(stdout, cwd=str(nested)) == {outer, inner}
+
+
+def test_a_project_whose_name_only_begins_alike_is_another(stdout, created, project):
+    created(f"--project={project}-2")
+    mine = created()
+
+    assert listed(stdout) == {mine}
+
+
+def test_a_worktree_shows_its_runs_and_those_of_the_main_checkout(
+    stdout, created, foreign, project, tmp_path
+):
+    gitdir = project / ".git" / "worktrees" / "w"
+    gitdir.mkdir(parents=True)
+    (gitdir / "commondir").write_text("../..\n")
+    worktree = tmp_path / "w"
+    worktree.mkdir()
+    (worktree / ".git").write_text(f"gitdir: {gitdir}\n")
+    main, mine = created(), created(cwd=str(worktree))
+
+    assert listed(stdout, cwd=str(worktree)) == {main, mine}
+    assert listed(stdout) == {main}
+
+
+def test_a_list_that_hides_everything_says_so(ic, foreign):
+    output = ic("run", "list")
+
+    assert (output.exit, output.stdout) == (0, b"")
+    assert b"there are runs of other projects; see --all-projects" in output.stderr
+    assert ic("run", "list", "--status=failed").stderr == b""
+
+
+def test_a_typed_call_lists_all_projects_unless_told_otherwise(call_typed, created, foreign):
+    mine = created()
+
+    assert {run.id for run in call_typed("run.list")} == {mine, foreign}
+    assert {run.id for run in call_typed("run.list", here=True)} == {mine}

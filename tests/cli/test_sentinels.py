@@ -150,3 +150,12 @@ def test_prune_of_everything(ic, stdout):
 )
 def test_every_verb_can_answer_as_json(stdout, argv, expected):
     assert json.loads(stdout(*argv, "--json")) == expected
+
+
+@pytest.mark.parametrize("interval", ["3600s", "1h", "60m", "3600"])
+def test_an_interval_is_seconds_or_a_duration(invoke, interval):
+    one = invoke("sentinel", "check", "discovery-decay", "global", f"--interval={interval}")
+    many = invoke("sentinel", "check-many", f"discovery-decay:global:{interval}")
+
+    assert one.call.params.interval == 3600
+    assert many.call.params.guards[0].interval == 3600

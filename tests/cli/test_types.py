@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icd.cli.types import DURATION, TRUTH, Whole, milliseconds
+from icd.cli.types import DURATION, SPAN, TRUTH, Seconds, Whole, milliseconds
 
 UNITS_NS = {
     "ns": 1,
@@ -92,6 +92,51 @@ def test_a_duration_that_is_none_is_a_mistake_in_the_command_line(text, message)
 
 def test_a_duration_is_handed_out_in_milliseconds():
     assert DURATION.convert("1.5s", None, None) == 1500
+
+
+@pytest.mark.parametrize(
+    "text, expected", [("300", 300_000), ("0", 0), ("+5", 5000), ("5m", 300_000), ("250ms", 250)]
+)
+def test_a_span_is_a_duration_or_a_number_of_seconds(text, expected):
+    assert SPAN.convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("-5", "'-5' is negative"),
+        ("1.5", "or a number of seconds"),
+        ("5 s", "or a number of seconds"),
+        ("999999999999", "longer than a century"),
+    ],
+)
+def test_a_span_that_is_none_is_a_mistake_in_the_command_line(text, message):
+    with pytest.raises(click.BadParameter, match=message):
+        SPAN.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [("300", 300), ("3600s", 3600), ("5m", 300), ("1h30m", 5400), ("1500ms", 2), ("0s", 0)],
+)
+def test_an_interval_is_seconds_or_a_duration_rounded_up(text, expected):
+    assert Seconds(0, 10**6).convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("soon", "neither seconds nor a duration"),
+        ("1.5", "neither seconds nor a duration"),
+        ("", "neither seconds nor a duration"),
+        ("-5", "not between"),
+        ("-5s", "not between"),
+        ("100d", "not between"),
+    ],
+)
+def test_an_interval_that_is_none_is_a_mistake_in_the_command_line(text, message):
+    with pytest.raises(click.BadParameter, match=message):
+        Seconds(0, 10**6).convert(text, None, None)
 
 
 @given(st.integers(-(10**6), 10**6))

@@ -45,7 +45,9 @@ def fill(conn):
     state.set(conn, "k", "t", "2", ttl_ms=60_000, writer=state.Writer(), now_ms=NOW)
     sentinels.check(conn, "n", "s", interval_s=60, request_id="id", now_ms=NOW)
     sentinels.check(conn, "once", "s", interval_s=0, now_ms=NOW)
-    requests.record(conn, "r", method="state.set", digest=1, effect="{}", now_ms=NOW)
+    requests.record(
+        conn, "r", method="state.set", digest=1, effect="{}", now_ms=NOW, monotonic_ms=0
+    )
     events.append(conn, FACT, actor=state.Writer(41, "me"), now_ms=NOW)
     cursors.advance(conn, "c", "", 1, now_ms=NOW)
     hooks.begin(conn, ["on-event"])
@@ -220,7 +222,7 @@ def test_of_two_claims_the_later_one_stays_or_the_one_for_all_time(conn, there, 
 
 
 def test_a_request_that_is_known_keeps_its_effect(conn):
-    requests.record(conn, "r", method="m", digest=1, effect='"mine"', now_ms=NOW)
+    requests.record(conn, "r", method="m", digest=1, effect='"mine"', now_ms=NOW, monotonic_ms=0)
 
     assert take(conn, Request("r", "m", 1, '"theirs"', NOW)) == [False]
     assert requests.find(conn, "r", method="m", digest=1) == '"mine"'

@@ -227,6 +227,23 @@ def test_an_object_may_have_more_members_than_an_array_elements():
     payloads.check(json.dumps({str(n): n for n in range(ARRAY_ELEMENTS + 1)}).encode())
 
 
+HINTS = {
+    "depth": (nested(DEPTH + 1), "flatten"),
+    "great depth": (nested(100_000), "flatten"),
+    "array": (in_array(ARRAY_ELEMENTS + 1), "split"),
+    "key": (json.dumps({"k" * (KEY_CHARACTERS + 1): 1}).encode(), "short name"),
+    "string": (json.dumps("x" * (STRING_BYTES + 1)).encode(), "path or a digest"),
+    "control character": (rb'"\u0001"', "remove it"),
+    "size": (b"[" + b" " * PAYLOAD_BYTES + b"]", "path or a digest"),
+    "no JSON": (b"{", "send one JSON value"),
+}
+
+
+@pytest.mark.parametrize("raw, hint", HINTS.values(), ids=HINTS)
+def test_the_hint_fits_the_limit_that_was_hit(raw, hint):
+    assert hint in refusal(raw).hint
+
+
 # --- control characters ---------------------------------------------------------------------
 
 
@@ -274,8 +291,16 @@ def test_nothing_of_a_secret_is_told():
 
 
 @pytest.mark.parametrize("raw", ['{"%s":1}', '{"a":1,"%s":2}', '[{"a":{"b":1,"%s":2}}]'])
-def test_keys_are_not_searched_for_secrets(raw):
-    payloads.check((raw % SECRET).encode())
+def test_a_secret_as_a_key_is_refused(raw):
+    assert isinstance(refusal((raw % SECRET).encode()), SecretRefused)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b'["password=","abcd1234"]', b'{"token":["a1b2c3d4"],"b":"a1b2c3d4"}', b'["Bearer ","a1"]'],
+)
+def test_neighbours_are_not_read_as_one_text(raw):
+    payloads.check(raw)
 
 
 # --- order ----------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ class List(Params):
     scope_id: str | None = None
     project: str | None = None
     limit: Limit | None = None
+    here: bool = False
 
 
 class Current(Params):
@@ -116,12 +117,21 @@ def status(ctx: Context, p: Status) -> Document:
 
 def list_(ctx: Context, p: List) -> list[Document]:
     project = None if p.project is None else projects.meant(ctx, p.cwd, p.project)
+    within = projects.around(ctx, p.cwd) if p.here else None
     limit = p.limit or LIMIT
     found = runs.newest(
-        ctx.conn, status=p.status, scope_id=p.scope_id, project_dir=project, limit=limit + 1
+        ctx.conn,
+        status=p.status,
+        scope_id=p.scope_id,
+        project_dir=project,
+        within=within,
+        limit=limit + 1,
     )
     if p.limit is None and len(found) > limit:
         ctx.warnings.append(f"only the newest {limit} are shown; see --limit")
+    hides = not found and within is not None
+    if hides and runs.newest(ctx.conn, status=p.status, scope_id=p.scope_id, limit=1):
+        ctx.warnings.append("there are runs of other projects; see --all-projects")
     return [run_documents.document(run) for run in found[:limit]]
 
 
@@ -172,6 +182,8 @@ def check_project(cwd: str | None, given: str | None) -> None:
 
 def check_list(p: List) -> None:
     check_project(p.cwd, p.project)
+    if p.here and p.project is not None:
+        raise InvalidParams("here and project exclude each other", hint="leave one of them out")
     if p.status is not None and p.status not in STATUSES:
         raise InvalidParams(f"unknown status {names.shown(p.status)}", hint=", ".join(STATUSES))
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, field, structs
 
-from icd.core import differences, names, payloads, state
+from icd.core import differences, names, payloads, secrets, state
 from icd.core.names import iso
 from icd.core.state import INT64, Name, Row
-from icd.errors import InvalidName, InvalidParams, InvalidTtl, TooManyRows
+from icd.errors import InvalidName, InvalidParams, InvalidTtl, SecretRefused, TooManyRows
 from icd.rpc.method import STATE, Context, Ended, Look, Method, Params, Topic
 from icd.rpc.results import Result
 
@@ -210,6 +210,7 @@ def check_row(p: Get | Delete) -> None:
 
 
 def check_incr(p: Incr) -> None:
+    _refuse_secret_names(p)
     names.check_key(p.key)
     names.check_scope(p.scope_id)
     check_ttl(p.ttl_ms)
@@ -222,12 +223,23 @@ def check_ttl(ttl_ms: int) -> None:
 
 def check_set(p: Set) -> None:
     """Judge the payload outside the lock: a megabyte takes its time."""
+    _refuse_secret_names(p)
     names.check_key(p.key)
     names.check_scope(p.scope_id)
     check_ttl(p.ttl_ms)
     if p.debounce_ms and (p.ttl_ms or p.if_version is not None):
         raise InvalidParams("debounce goes with neither ttl nor if-version")
     p.payload = Raw(payloads.check(bytes(p.payload)))
+
+
+def _refuse_secret_names(p: Set | Incr) -> None:
+    """Names are stored and listed like values; looked at first, so that no message repeats them."""
+    kind = secrets.looks_like(f"{p.key}\n{p.scope_id}")
+    if kind is not None:
+        raise SecretRefused(
+            f"the key or the scope holds a likely secret ({kind})",
+            hint="use the name of the variable that holds it, or a digest of the value",
+        )
 
 
 def check_delete_all(p: DeleteAll) -> None:

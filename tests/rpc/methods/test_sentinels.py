@@ -329,3 +329,18 @@ def test_a_prune_counts_what_it_removed(ask, still, result):
     ]
 
     assert counts == [0, 1, 1]
+
+
+@pytest.mark.parametrize("interval", [0, 60, 30 * 86_400])
+@pytest.mark.parametrize("days", [[1], [400], [1, 1], [-1, 1]], ids=str)
+def test_a_retried_claim_is_told_the_same_although_the_clock_was_set(result, still, interval, days):
+    guard = {"name": "mine", "scope_id": "s", "interval": interval, "request_id": "mine"}
+    first = result("sentinel.check", **guard)
+
+    for number, step in enumerate(days):
+        still.wall_ms += step * 24 * 3600 * 1000
+        for other in range(10):
+            result("sentinel.check", name=f"{number} {other}", scope_id="s", interval=60)
+    again = result("sentinel.check", **guard)
+
+    assert (first.allowed, again.allowed) == (True, True)

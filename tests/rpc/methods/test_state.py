@@ -499,3 +499,48 @@ def test_a_raw_payload_is_what_the_api_hands_out(result):
     put(result, "[1,  2]")
 
     assert isinstance(get(result).payload, Raw)
+
+
+# --- secrets --------------------------------------------------------------------------------
+
+TOKEN = "gh" + "p_" + "Abcdefghij0123456789ABCDEFGHIJ"
+
+
+@pytest.mark.parametrize("method", ["state.set", "state.incr"])
+@pytest.mark.parametrize(
+    "row",
+    [{"key": "k", "scope_id": TOKEN}, {"key": TOKEN, "scope_id": "s"}],
+    ids=["scope", "key"],
+)
+def test_a_secret_is_no_name_of_a_row_that_is_written(ask, method, row):
+    payload = {"payload": "1"} if method == "state.set" else {}
+
+    with pytest.raises(SecretRefused) as refused:
+        ask(method, **row, **payload)
+
+    assert TOKEN not in refused.value.message
+
+
+def test_a_session_id_is_a_scope(result):
+    scope = "550e8400-e29b-41d4-a716-446655440000"
+
+    assert result("state.set", key="k", scope_id=scope, payload="1").version == 1
+
+
+# --- a retry after a step of the clock ------------------------------------------------------
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.mark.parametrize("days", [[1], [400], [1, 1], [-1, 1]], ids=str)
+def test_a_retried_increment_is_executed_once_although_the_clock_was_set(result, still, days):
+    result("state.incr", **ROW, request_id="mine")
+
+    for number, step in enumerate(days):
+        still.wall_ms += step * DAY_MS
+        for other in range(5):
+            result("state.incr", key="other", scope_id="s", request_id=f"{number} {other}")
+    again = result("state.incr", **ROW, request_id="mine")
+
+    assert again.value == 1
+    assert result("state.incr", **ROW, request_id="next").value == 2
