@@ -61,7 +61,6 @@ class Database:
         self._data_version = -1
         self._schema_version = -1
         self._others_wrote = False
-        self._owed: LogLost | None = None
 
     @property
     def is_open(self) -> bool:
@@ -81,9 +80,6 @@ class Database:
 
     def connection(self, *, create: bool = False) -> sqlite3.Connection:
         """The connection to the file that the path names now, migrated and ready."""
-        if self._owed is not None:
-            owed, self._owed = self._owed, None
-            raise owed
         if self._conn is not None:
             self._look_again(self._conn)
         if self._conn is None:
@@ -98,12 +94,9 @@ class Database:
         return self._conn
 
     def owe(self, told: LogLost) -> None:
-        """The host itself has heard it, while no caller waited: the next one is told."""
-        self._owed = told
-
-    @property
-    def owes(self) -> bool:
-        return self._owed is not None
+        """The host found this out for itself: the next caller, here or elsewhere, is told."""
+        self.notes.append(told.message)
+        lost.note(self.lock, self.path, "lost")
 
     def take_notes(self) -> list[str]:
         notes, self.notes = self.notes, []

@@ -146,6 +146,8 @@ def expect(lock: FileLock, path: str) -> Expected:
     known = usage.decode(lock.read_note())
     now = usage.note(path, "open", None)
     wal = see(f"{path}-wal")
+    if known is not None and known.state == "lost":
+        raise _told(lock, path, f"files of {path} were removed or changed")
     if now.main:
         has_log = wal is not None and wal.size > 0
         if has_log and _is_emptied(path):  # SQLite would delete the log

@@ -6,6 +6,7 @@ one that was removed, emptied or replaced with commits in it.
     ic1 open <main> <wal> <shm> <modified> <salt> <salt> <frames> <copied> <attempted>
     ic1 closing …    SQLite may remove -wal and -shm
     ic1 closed …     it has
+    ic1 lost …       writes were lost, and no caller has been told yet
 
 The first three are inodes, <modified> is the main file's time in nanoseconds, and the rest is how
 far the log, and SQLite's copying of it, had come at the last commit.  Version 0.4.0 and the sqlite3
@@ -20,7 +21,7 @@ from icd.db.lock import NOTE_BYTES
 
 # From here on SQLite keeps its shared locks on the main file.
 _SHARED_FIRST = 0x40000002
-_STATES = (b"open", b"closing", b"closed")
+_STATES = (b"open", b"closing", b"closed", b"lost")
 
 
 class Note(NamedTuple):

@@ -189,7 +189,7 @@ class Store:
                 await self._gather()
                 if await self._run_batch(lane):
                     look_at = time.monotonic() + self._settings.idle_seconds
-            if not (self.database.is_open or self.database.owes or self._waiting):
+            if not (self.database.is_open or self._waiting):
                 return  # closed, or deleted: whoever asks next finds what is there by then
 
     async def _rest(self, idle_at: float) -> bool:

@@ -59,7 +59,7 @@ class Upkeep:
         try:
             with self._database.hold(time.monotonic() + PATIENCE_SECONDS):
                 now_ms = self._clock.now_ms()
-                conn = self._database.connection()
+                conn = self._connection()
                 done = self._see_to(conn, now_ms)
                 self._note(conn, now_ms)
                 if close and done:
@@ -67,14 +67,18 @@ class Upkeep:
         except NoDatabase:
             self._database.close()
             return None
-        except Locked:
-            return None
-        except LogLost as exc:
-            self._database.owe(exc)
+        except (Locked, LogLost):
             return None
         if not done:
             return 0.0
         return None if self._next_ms is None else max(0, self._next_ms - now_ms) / 1000
+
+    def _connection(self) -> sqlite3.Connection:
+        try:
+            return self._database.connection()
+        except LogLost as exc:
+            self._database.owe(exc)
+            raise
 
     def _see_to(self, conn: sqlite3.Connection, now_ms: int) -> bool:
         """Whether there is nothing left to do."""
