@@ -19,6 +19,7 @@ from tests.companions import (
     DAMAGES,
     KEY,
     LOCKS,
+    LOG,
     MAIN,
     TELLING,
     WHOLE,
@@ -28,7 +29,7 @@ from tests.companions import (
     Story,
     Untrue,
 )
-from tests.processes import PATIENCE, Daemon
+from tests.processes import PATIENCE, Daemon, until
 from tests.torture import hosts
 from tests.torture.code import Code
 
@@ -114,13 +115,15 @@ CALLS = 4  # of each part of a story
 def begin(tellers: dict[str, Any], files: Files, before: tuple[str, ...], damage: Damage) -> Story:
     """Some writes, of which there are copies, and some more."""
     story = Story(files)
+    if DAEMON not in before:
+        files.path(MAIN).with_name("intercore.toml").write_text("idle_seconds = 0.05\n")
     if damage.tracked:
         story.write(before[0], tellers[before[0]])
         files.track()
     write(story, tellers, (DAEMON,))  # a log is there for as long as a daemon has it open
     files.keep()
     if DAEMON not in before:
-        tellers[DAEMON].daemon.stop()
+        until(lambda: not files.path(LOG).exists())
     write(story, tellers, before)
     if damage.loses_main:  # what is lost with it has to be in it
         assert not tellers[before[0]].ask("db.vacuum").error
@@ -219,9 +222,12 @@ WITHOUT_WITNESS = {
 }
 
 
-@pytest.mark.parametrize("next_one", [DAEMON, DIRECT])
 @pytest.mark.parametrize(
-    "name", [name for name in (*COMPANIONS, *LOCKS) if name not in WITHOUT_WITNESS]
+    ("name", "next_one"),
+    [
+        *((name, DIRECT) for name in (*COMPANIONS, *LOCKS) if name not in WITHOUT_WITNESS),
+        *((f"the log is {damaged}", DAEMON) for damaged in ("removed", "emptied", "cut in half")),
+    ],
 )
 def test_what_a_killed_daemon_acknowledged_is_there_or_said_to_be_lost_when(
     name: str, next_one: str, tellers: dict[str, Any], files: Files, through: Through
@@ -231,7 +237,7 @@ def test_what_a_killed_daemon_acknowledged_is_there_or_said_to_be_lost_when(
     story = begin(tellers, files, (DAEMON,), damage)
     through.daemon.kill()
     story.damage(name, damage.strike)
-    if next_one == DAEMON or damage.then is not None:
+    if next_one == DAEMON:
         through.ready()
 
     call(story, tellers, (next_one,))

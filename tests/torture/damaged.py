@@ -56,6 +56,7 @@ def moved(stage: "Stage") -> Iterator[None]:
     """Some of all files, one by one, and back in another order."""
     rng, files = stage.run.rng, stage.files
     ends = rng.sample((MAIN, *COMPANIONS), rng.randint(1, 4))
+    stage.last()
     for end in ends:
         files.move_away(end)
     stage.ledger.strike()
@@ -71,6 +72,7 @@ def moved(stage: "Stage") -> Iterator[None]:
 
 @contextmanager
 def directory_moved(stage: "Stage") -> Iterator[None]:
+    stage.last()
     stage.files.move_directory_away()
     stage.ledger.strike()
     try:
@@ -83,6 +85,7 @@ def directory_moved(stage: "Stage") -> Iterator[None]:
 
 @contextmanager
 def cleaned(stage: "Stage") -> Iterator[None]:
+    stage.last()
     stage.files.git_clean()
     stage.ledger.strike()
     yield

@@ -16,7 +16,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from tests.companions import TELLING
+from tests.companions import OF_NOW, TELLING
 from tests.torture.suite import Broken
 
 # What a command said with exit status 2, as a sentence, counts: its name is not on stderr.
@@ -38,15 +38,21 @@ class Window:
     ended: float = float("inf")
     struck: list[float] = field(default_factory=list)
     acknowledged: list[tuple[float, float]] = field(default_factory=list)  # from, until
-    told: list[tuple[float, float]] = field(default_factory=list)
+    told: list[tuple[float, float, str]] = field(default_factory=list)
 
     def was_told(self) -> bool:
         """Whether some damage was told before anything was acknowledged after it."""
         return any(self._was_told(moment) for moment in self.struck)
 
     def _was_told(self, damaged: float) -> bool:
+        """That a file is not there tells nothing about what it lacks when it comes back."""
         first = min((end for since, end in self.acknowledged if since >= damaged), default=None)
-        return any(end >= damaged and (first is None or since <= first) for since, end in self.told)
+        is_last = damaged == self.struck[-1]
+        return any(
+            end >= damaged and (first is None or since <= first)
+            for since, end, name in self.told
+            if is_last or name not in OF_NOW
+        )
 
 
 class Ledger:
@@ -118,7 +124,7 @@ class Ledger:
         around = [w for w in self._windows if w.began <= now and w.ended >= since]
         for window in around:
             if outcome in TOLD:
-                window.told.append((since, now))
+                window.told.append((since, now, outcome))
             elif not outcome:
                 window.acknowledged.append((since, now))
         if outcome:

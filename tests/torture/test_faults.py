@@ -22,6 +22,17 @@ def test_what_was_acknowledged_survives_every_fault(tmp_path: Path) -> None:
     assert run.figures["acknowledged writes"] > 0
 
 
+DAMAGES = tuple(name for name, fault in sorted(faults.FAULTS.items()) if fault.may_lose)
+
+
+def test_what_was_acknowledged_survives_damage_to_files_or_is_told(tmp_path: Path) -> None:
+    run = Run(tmp_path, SECONDS, SHORT_SEED)
+
+    faults.run(run, only=DAMAGES)
+
+    assert run.figures["acknowledged writes"] > 0
+
+
 def test_a_commit_that_failed_and_is_acknowledged_is_noticed(tmp_path: Path) -> None:
     commit = 'answer = self._run(call)\n            self._conn.execute("COMMIT")\n'
     careless = (
@@ -101,7 +112,10 @@ def lost(ledger: Ledger, *calls: tuple[str, float, float]) -> None:
     window.struck.append(window.began + 10)
     for outcome, since, until in calls:
         times = (window.began + since, window.began + until)
-        (window.told if outcome else window.acknowledged).append(times)
+        if outcome:
+            window.told.append((*times, outcome))
+        else:
+            window.acknowledged.append(times)
     ledger.close(window)
     ledger.compare({"n": 1})
 
@@ -136,10 +150,20 @@ def test_a_loss_that_is_told_never_or_too_late_is_noticed(
         lost(ledger, *calls)
 
 
+def test_a_file_that_was_away_tells_nothing_about_what_it_lacks(ledger: Ledger) -> None:
+    window = ledger.open("moved", frozenset({"no_database"}), is_void=False, may_lose=True)
+    window.struck += [window.began, window.began + 10]
+    window.told.append((window.began + 1, window.began + 2, "no_database"))
+    window.acknowledged.append((window.began + 11, window.began + 12))
+
+    with pytest.raises(Broken, match="no call said so"):
+        ledger.compare({"n": 1})
+
+
 def test_a_value_that_was_never_written_is_noticed_even_if_a_loss_was_told(ledger: Ledger) -> None:
     window = ledger.open("a damage", frozenset({"log_lost"}), is_void=False, may_lose=True)
     window.struck.append(window.began)
-    window.told.append((window.began + 1, window.began + 2))
+    window.told.append((window.began + 1, window.began + 2, "log_lost"))
 
     with pytest.raises(Broken, match="acknowledged or unknown"):
         ledger.compare({"r": 7, "n": 1})
