@@ -222,6 +222,18 @@ def page_damaged(place: Place) -> Iterator[World]:
 
 
 @contextmanager
+def overwritten(place: Place) -> Iterator[World]:
+    """As `cp` does it: the same file, and in it another database, which is empty."""
+    with _kept(place), tempfile.TemporaryDirectory(dir=place.project) as elsewhere:
+        (Path(elsewhere) / ".git").mkdir()
+        made = World().icctl("init", "--db=.clavain/intercore.db", cwd=Path(elsewhere), env=DIRECT)
+        assert made.returncode == 0, made
+        with _locked(place):
+            shutil.copyfile(Path(elsewhere) / ".clavain" / "intercore.db", place.database)
+        yield World()
+
+
+@contextmanager
 def from_the_future(place: Place) -> Iterator[World]:
     with _kept(place):
         with _locked(place), closing(sqlite3.connect(place.database)) as conn:
@@ -390,6 +402,7 @@ BREAKAGES: dict[str, Breakage] = {
     "database truncated": truncated,
     "database emptied": emptied,
     "page damaged": page_damaged,
+    "database overwritten": overwritten,
     "schema from the future": from_the_future,
     "database read-only": file_read_only,
     "directory read-only": directory_read_only,

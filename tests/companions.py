@@ -121,6 +121,7 @@ class Files:
     def move_directory_back(self) -> None:
         """What was made in its place goes to another name, as a person would do it."""
         if self.database.parent.exists():
+            shutil.rmtree(self.aside / "made-meanwhile", ignore_errors=True)
             self.database.parent.rename(self.aside / "made-meanwhile")
         (self.aside / "directory").rename(self.database.parent)
 

@@ -53,7 +53,7 @@ class Database:
         self.reopened = 0
         self.notes: list[str] = []  # what whoever made the file is to be told
         self.foreign = 0  # how often we noticed that the file holds what we did not write
-        self.notes: list[str] = []  # what happened to its files, for the log of the host
+        self.incidents: list[str] = []  # what happened to its files, for the log of the host
         self._conn: sqlite3.Connection | None = None
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
         self._companions: Companions | None = None
@@ -95,12 +95,12 @@ class Database:
 
     def owe(self, told: LogLost) -> None:
         """The host found this out for itself: the next caller, here or elsewhere, is told."""
-        self.notes.append(told.message)
+        self.incidents.append(told.message)
         lost.note(self.lock, self.path, "lost")
 
-    def take_notes(self) -> list[str]:
-        notes, self.notes = self.notes, []
-        return notes
+    def take_incidents(self) -> list[str]:
+        incidents, self.incidents = self.incidents, []
+        return incidents
 
     def others_wrote(self) -> bool:
         """Whether another connection had committed when `connection` looked; told once."""
@@ -130,7 +130,7 @@ class Database:
             if self._main is not None and lost.is_overwritten(companions, self._main, main):
                 lost.give_up(companions)
             elif not companions.are_named():
-                self.notes += lost.recover(conn, companions)
+                self.incidents += lost.recover(conn, companions)
                 self._let_go(companions)
             else:
                 lost.mend(conn, companions)
@@ -196,7 +196,7 @@ class Database:
         if identity(self.path) is None:
             if not create:
                 raise NoDatabase(f"no database at {self.path}")
-            self.notes += lost.keep_orphan(self.path)
+            self.incidents += lost.keep_orphan(self.path)
             _make_file(self.path)
             self.made()
         access.refuse_read_only(self.path)

@@ -260,8 +260,8 @@ class Store:
             with self._watch.hop():
                 return await lane.hop(work)
         finally:
-            for note in self.database.take_notes():
-                log.warning("%s", note)
+            for incident in self.database.take_incidents():
+                log.warning("%s", incident)
             if self.database.is_open and self.database.reopened != reopened:
                 log.warning("database replaced, reopened", extra={"path": self.path})
             elif was_open and not self.database.is_open:

@@ -4,10 +4,12 @@ Clients write all the while, over the socket and as commands, and a ledger keeps
 A fault comes, lasts for some calls, and is repaired.  Then: the daemon answers, every acknowledged
 write is there and no refused one is (see `ledger` for files that were replaced), whoever was
 refused was told one of the facts that this fault may cause, as a sentence with exit status 2, and
-the daemon's log has no traceback.
+the daemon's log has no traceback.  Where files of the database were damaged, what was acknowledged
+may be lost if the next call said so.
 """
 
 import contextlib
+import json
 import os
 import resource
 import shutil
@@ -21,7 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.breakages import BREAKAGES, DIRECT, ORDINARY, PAGE, Place, preloaded
+from tests.companions import TELLING, Files
 from tests.processes import PATIENCE, Daemon, until
+from tests.torture import damaged
 from tests.torture.registers import Ledger
 from tests.torture.suite import Broken, Run
 from tests.torture.writers import Client, Commander, Speaker, outcome
@@ -50,6 +54,11 @@ class Stage:
     is_small: bool
     ledger: Ledger = field(default_factory=Ledger)
 
+    @property
+    def files(self) -> Files:
+        """Beside the project's own, on the same file system."""
+        return Files(self.place.database, self.place.project / "aside")
+
     def command(self, *argv: str) -> list[str]:
         return [*ORDINARY, *self.run.code.client(*argv)]
 
@@ -73,19 +82,28 @@ class Stage:
         )
 
     def answers(self) -> bool:
+        """The ledger hears what it is told: it may be the only call after a damage."""
+        since = time.monotonic()
         try:
-            return "result" in self.respond("state.get", key="r", scope_id="-")
+            answer = self.respond("state.get", key="r", scope_id="-")
         except (OSError, ValueError):  # closed unread, for want of descriptors
             return False
+        if "error" in answer:
+            self.ledger.looked(str(answer["error"]["data"]["name"]), since=since)  # type: ignore[index]
+        return "result" in answer
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`allowed`: what calls may fail with meanwhile; `is_void`: what they write is lost."""
+    """`allowed`: what calls may fail with meanwhile; `is_void`: what they write is lost.
+
+    `may_lose`: so may be what was written before, if that is told.
+    """
 
     strike: Callable[[Stage], AbstractContextManager[None]]
     allowed: frozenset[str] = frozenset()
     is_void: bool = False
+    may_lose: bool = False
 
 
 # --- the disk -------------------------------------------------------------------------------
@@ -229,6 +247,8 @@ def socket_unlinked(stage: Stage) -> Iterator[None]:
 STRANGE = frozenset(
     {"no_database", "corrupt", "not_an_intercore_database", "io_error", "permission_denied", "told"}
 )
+# While files are away there is no database, and a project may be found further up.
+LOSING = frozenset(TELLING | {"told"})
 FAULTS: dict[str, Fault] = {
     "disk full": Fault(disk_full, frozenset({"disk_full", "told"})),
     # SQLite calls a file damaged that the disk does not give (SQLITE_IOERR_CORRUPTFS).
@@ -260,6 +280,13 @@ FAULTS: dict[str, Fault] = {
     "database truncated": Fault(broken("database truncated"), STRANGE, is_void=True),
     "database emptied": Fault(broken("database emptied"), STRANGE, is_void=True),
     "page damaged": Fault(broken("page damaged"), STRANGE, is_void=True),
+    "companions damaged": Fault(damaged.companions, LOSING, may_lose=True),
+    "files moved away and back": Fault(damaged.moved, LOSING, may_lose=True),
+    "directory moved away and back": Fault(damaged.directory_moved, LOSING, may_lose=True),
+    "cleaned by git": Fault(damaged.cleaned, LOSING, may_lose=True),
+    "database overwritten in place": Fault(
+        broken("database overwritten"), STRANGE | LOSING, is_void=True
+    ),
 }
 
 
@@ -283,11 +310,12 @@ def run(run: Run, only: tuple[str, ...] = ()) -> None:
                     break
         run.figures["acknowledged writes"] = stage.ledger.acknowledged
         run.figures["refused writes"] = stage.ledger.refused
+        run.figures["losses that were told"] = stage.ledger.losses
 
 
 def _try(stage: Stage, name: str, clients: list[Client]) -> None:
     fault = FAULTS[name]
-    window = stage.ledger.open(name, fault.allowed, is_void=fault.is_void)
+    window = stage.ledger.open(name, fault.allowed, is_void=fault.is_void, may_lose=fault.may_lose)
     try:
         with fault.strike(stage):
             stage.last()
@@ -300,6 +328,8 @@ def _try(stage: Stage, name: str, clients: list[Client]) -> None:
             client.rest()
         stage.ledger.close(window)
         _judge(stage)
+        if fault.may_lose:
+            _agree(stage)
     except AssertionError as exc:
         raise Broken(f"after the fault {name!r}: {exc}; log:\n{_tail(stage.daemon)}") from exc
     for client in clients:
@@ -314,6 +344,21 @@ def _judge(stage: Stage) -> None:
     checked = stage.icctl("db", "check")
     if (checked.returncode, checked.stdout) != (0, b"ok\n"):
         raise Broken(f"db check: {checked}")
+
+
+def _agree(stage: Stage) -> None:
+    """Whoever comes without the daemon finds the same."""
+    done = subprocess.run(
+        stage.command("export", "-"), cwd=stage.place.project, env=stage.env | DIRECT,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * PATIENCE, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise Broken(f"without the daemon: {done}")
+    rows = [row for row in map(json.loads, done.stdout.splitlines()) if row["kind"] == "state"]
+    there = {f"{row['key']}/{row['scope_id']}": json.loads(row["payload"]) for row in rows}
+    found = _found(stage)
+    if {name: there.get(name) for name in found} != found:
+        raise Broken(f"the daemon finds {found}, and who comes without it {there}")
 
 
 def _found(stage: Stage) -> dict[str, int]:
@@ -363,6 +408,8 @@ def _stage(run: Run) -> Iterator[Stage]:
         made = stage.icctl("init", "--no-daemon")
         assert made.returncode == 0, made
         (stage.place.directory / "intercore.toml").write_text(SETTINGS)
+        stage.files.aside.mkdir()
+        stage.files.track()
         daemon.start()
         yield stage
 

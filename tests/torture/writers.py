@@ -18,6 +18,7 @@ from tests.torture.registers import Ledger
 
 REGISTERS = 4  # of each client
 DEADLINE_MS = int(PATIENCE * 1000)
+NO_DATABASE = re.compile(r"no database at |no \S+intercore\.db in ")
 # One line, which says what was asked for, what is wrong and what to do.
 SENTENCE = re.compile(r"icctl: [^\n]+: [^\n]+; [^\n]+\n")
 
@@ -152,4 +153,6 @@ def outcome(status: int, told: str) -> str:
         return ""
     if status != 2 or not SENTENCE.fullmatch(told) or "internal error" in told:
         return f"exit {status}: {told}"
+    if NO_DATABASE.search(told):
+        return "no_database"
     return "unknown" if "unknown_outcome" in told else "told"
