@@ -230,6 +230,16 @@ class TooFewDescriptors(IcError):
     hint = "close what is not needed, or raise the limit with 'ulimit -n'; nothing was changed"
 
 
+class DamagedRow(IcError):
+    """A row that intercore would not have written; the rest of the database can be used."""
+
+    code, name = -32035, "damaged_row"
+    hint = (
+        "run 'icctl db check' for all such rows; then restore a backup with 'icctl restore FILE', "
+        "or delete the rows with sqlite3"
+    )
+
+
 # --- time, contention and the daemon --------------------------------------------------------
 
 

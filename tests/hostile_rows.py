@@ -154,7 +154,9 @@ def make(path: Path) -> None:
         migrate.apply(conn, str(path), now_ms=NOW_MS)
         for table, row in ordinary(project).items():
             marks = ", ".join("?" * len(row))
-            conn.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", [*row.values()])
+            conn.execute(
+                f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", [*row.values()]
+            )
         conn.execute("UPDATE counters SET value = 1 WHERE name <> 'events_pruned'")
         conn.execute("COMMIT")
 

@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 from icd import config
 from icd.core.names import iso
 from icd.core.state import Row
+from icd.db.rows import document
 
 VERSION = "1.0.0"
 SOURCE = "intercore"
@@ -84,7 +85,7 @@ def envelope(row: Row, channel: Channel, *, origin: str) -> bytes:
         timestamp=iso(row.updated_at),
         source=SOURCE,
         origin=_text(origin),
-        payload=Raw(row.payload.encode()),
+        payload=document(row.payload),
     )
     return msgspec.json.encode(found) + b"\n"
 
