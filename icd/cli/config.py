@@ -35,7 +35,7 @@ def show(world: World, *, origin: bool) -> Local:
         columns = ("name", "value", "origin") if origin else ("name", "value")
         if world.json:
             return render.to_json([{c: getattr(s, c) for c in columns} for s in settings])
-        return render.text(*("\t".join(_row(s)[: len(columns)]) for s in settings))
+        return render.text(*(render.columns(*_row(s)[: len(columns)]) for s in settings))
 
     return Local(run)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import cache
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -71,7 +72,7 @@ def blamed(exc: Exception, conn: sqlite3.Connection | None) -> DamagedRow | None
     return found
 
 
-def every(conn: sqlite3.Connection, *, deadline: float) -> Iterator[DamagedRow]:
+def every(conn: sqlite3.Connection, *, deadline: float = inf) -> Iterator[DamagedRow]:
     """Each damaged row, by its first damaged column; `TimeoutError` at the deadline."""
     for table in tables():
         try:

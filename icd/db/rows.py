@@ -23,7 +23,7 @@ class WrongValue(ValueError):
 
 
 def checked(kind: type[Kind], row: tuple[Any, ...]) -> Kind:
-    """A struct of these columns; raises `WrongValue` if it declares other types for them."""
+    """A struct or a named tuple; raises `WrongValue` if it declares other types for the columns."""
     types = tuple(map(type, row))
     if types not in _good.get(kind, ()):
         _judge(kind, types)
@@ -31,7 +31,7 @@ def checked(kind: type[Kind], row: tuple[Any, ...]) -> Kind:
 
 
 def _judge(kind: type, types: tuple[type, ...]) -> None:
-    names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
+    names: tuple[str, ...] = getattr(kind, "__struct_fields__", None) or kind._fields  # type: ignore[attr-defined]
     hints = {name: hint for base in kind.__mro__ for name, hint in _annotations(base).items()}
     for name, found in zip(names, types, strict=False):
         if not _allows(hints[name], found):
