@@ -38,10 +38,15 @@ def first(conn: sqlite3.Connection) -> str:
 
 
 def first_row(conn: sqlite3.Connection) -> DamagedRow | None:
-    """The first damaged row of all tables."""
+    """The first damaged row of all tables; a damaged page hides those that it holds."""
     from icd.db import damaged_rows  # most callers look at the pages only
 
-    return next(damaged_rows.every(conn), None) if migrate.is_current(conn) else None
+    try:
+        return next(damaged_rows.every(conn), None) if migrate.is_current(conn) else None
+    except sqlite3.DatabaseError as exc:
+        if not isinstance(from_sqlite(exc), Corrupt):
+            raise
+        return None
 
 
 def _damage(text: str) -> str:

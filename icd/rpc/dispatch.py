@@ -110,7 +110,9 @@ def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = No
     if known is None:
         from icd.db.damaged_rows import blamed  # only what went wrong pays for it
 
-        known = blamed(exc, conn)
+        damaged = blamed(exc, conn)
+        if damaged is not None:
+            return damaged  # without its cause, whose frames hold a statement open
     if known is None:
         known = Internal(f"internal error, reference {os.urandom(4).hex()}")
     known.__cause__ = exc
