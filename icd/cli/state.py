@@ -155,7 +155,7 @@ def list_(world: World, *, key: str | None, prefix: str | None) -> Ask:
 
     def show(found: list[Name]) -> Output:
         if prefix is None:
-            return render.text(*(row.scope_id for row in found))
+            return render.text(*(render.columns(row.scope_id) for row in found))
         return render.text(*(render.columns(row.key, row.scope_id) for row in found))
 
     params = methods.List(key=key, prefix=prefix)
