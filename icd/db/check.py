@@ -23,7 +23,7 @@ Look = Callable[[sqlite3.Connection], Iterable[str]]
 
 
 def findings(conn: sqlite3.Connection, *, deadline: float) -> list[str]:
-    return _look(conn, (_pages, _references, _schema, _rows), deadline)
+    return _look(conn, (_pages, _references, _rows, _schema), deadline)
 
 
 def damage(conn: sqlite3.Connection, *, deadline: float) -> list[str]:

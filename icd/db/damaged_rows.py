@@ -79,6 +79,9 @@ def every(conn: sqlite3.Connection, *, deadline: float = inf) -> Iterator[Damage
             yield from _of_table(conn, table, deadline)
         except (sqlite3.DataError, MemoryError):
             yield DamagedRow(f"a row of table {table.name} is too large to be read")
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                raise  # else the table, or a column of it, is not there: it has no rows of ours
 
 
 def _of_table(conn: sqlite3.Connection, table: _Table, deadline: float) -> Iterator[DamagedRow]:
