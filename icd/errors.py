@@ -258,6 +258,16 @@ class Untrusted(IcError):
     hint = "look at what it would do with 'icctl trust --dry-run', and accept it with 'icctl trust'"
 
 
+class DamagedRow(IcError):
+    """A row that intercore would not have written; the rest of the database can be used."""
+
+    code, name = -32035, "damaged_row"
+    hint = (
+        "run 'icctl db check' for all such rows; then restore a backup with 'icctl restore FILE', "
+        "or delete the rows with sqlite3"
+    )
+
+
 # --- time, contention and the daemon --------------------------------------------------------
 
 

@@ -67,7 +67,7 @@ def update(world: World, *, agent: str, status: Status) -> Ask:
 
 
 def line(agent: methods.Agent) -> str:
-    return f"{agent.id}\t{agent.agent_type}\t{agent.status}\t{agent.name or ''}"
+    return render.columns(agent.id, agent.agent_type, agent.status, agent.name or "")
 
 
 COMMANDS = [add, list_, update]

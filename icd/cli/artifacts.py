@@ -70,7 +70,7 @@ def list_(world: World, *, run: str, phase: str | None) -> Ask:
     """
 
     def show(found: list[methods.Artifact]) -> Output:
-        return render.text(*(f"{a.id}\t{a.phase}\t{a.type}\t{a.path}" for a in found))
+        return render.text(*(render.columns(a.id, a.phase, a.type, a.path) for a in found))
 
     params = methods.List(run, phase=phase)
     return Ask("artifact.list", params, render.to_json if world.json else show)

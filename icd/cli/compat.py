@@ -144,8 +144,8 @@ def _check_key(key: str | None) -> None:
 def _report(
     done: str, taken: list[legacy.Taken], undone: str, passed: list[legacy.Passed]
 ) -> Output:
-    lines = [f"{done}\t{file.key}\t{file.path}\t{file.table}" for file in taken]
-    lines += [f"{undone}\t{file.key}\t{file.path}\t{file.reason}" for file in passed]
+    lines = [render.columns(done, file.key, file.path, file.table) for file in taken]
+    lines += [render.columns(undone, file.key, file.path, file.reason) for file in passed]
     return render.text(*lines, f"{len(taken)} {done}, {len(passed)} {undone}")
 
 

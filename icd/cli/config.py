@@ -37,7 +37,7 @@ def show(world: World, *, origin: bool) -> Local:
         if world.json:
             output = render.to_json([{c: getattr(s, c) for c in columns} for s in settings])
         else:
-            output = render.text(*("\t".join(_row(s)[: len(columns)]) for s in settings))
+            output = render.text(*(render.columns(*_row(s)[: len(columns)]) for s in settings))
         if origin:
             output.stderr = _told(world, "config show", _ignored(world))
         return output

@@ -37,7 +37,7 @@ def list_(world: World) -> Ask:
     """
 
     def show(found: list[methods.Place]) -> Output:
-        return render.text(*(f"{_key(place)}\t{_payload(place)}" for place in found))
+        return render.text(*(render.columns(_key(place), _payload(place)) for place in found))
 
     return Ask("cursor.list", methods.List(), render.to_json if world.json else show)
 

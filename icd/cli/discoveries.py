@@ -275,7 +275,7 @@ def row(found: methods.View) -> str:
         f"{found.relevance_score:.2f}",
         found.confidence_tier,
     )
-    return "\t".join(columns)
+    return render.columns(*columns)
 
 
 COMMANDS = [

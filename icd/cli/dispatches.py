@@ -54,7 +54,9 @@ def list_(
     def shown(found: list[methods.Document]) -> Output:
         if world.json:
             return render.to_json(found)
-        return render.text(*(f"{d.id}\t{d.status}\t{d.agent_type}\t{d.name or ''}" for d in found))
+        return render.text(
+            *(render.columns(d.id, d.status, d.agent_type, d.name or "") for d in found)
+        )
 
     if world.invocation.host == "daemon":  # it watches them anyway
         return Ask("dispatch.list", wanted, shown)

@@ -115,7 +115,10 @@ def _condition(found: Condition) -> str:
 def _lines(rule: gate_rules.Rule) -> list[str]:
     arrow = f"{rule.from_phase} → {rule.to_phase}"
     about = [f" (phase: {check.phase})" if check.phase else "" for check in rule.checks]
-    return [f"{arrow}\t{c.check}{phase}" for c, phase in zip(rule.checks, about, strict=True)]
+    return [
+        render.columns(arrow, f"{c.check}{phase}")
+        for c, phase in zip(rule.checks, about, strict=True)
+    ]
 
 
 COMMANDS = [check, override, rules]

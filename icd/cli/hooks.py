@@ -52,7 +52,7 @@ def list_(world: World) -> Local:
         ]
         if world.json:
             return render.to_json(found)
-        return render.text(*(f"{e.name}\t{e.state}\t{e.problem}".rstrip() for e in found))
+        return render.text(*(render.columns(e.name, e.state, e.problem).rstrip() for e in found))
 
     return Local(run)
 
@@ -117,7 +117,7 @@ def untrust(world: World, *, name: str | None) -> Local:
 def _told(world: World, found: list[files.Found]) -> Output:
     if world.json:
         return render.to_json([{"name": each.name, "sha256": each.sha256} for each in found])
-    return render.text(*(f"{each.name}\t{each.sha256}" for each in found))
+    return render.text(*(render.columns(each.name, each.sha256) for each in found))
 
 
 def _trust(world: World) -> Trust:

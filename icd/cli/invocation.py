@@ -13,6 +13,7 @@ import msgspec
 
 from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput, Usage
+from icd.printable import printable
 from icd.rpc.method import Answer, Call, Params, Progress
 
 if TYPE_CHECKING:
@@ -212,4 +213,4 @@ def line(program: str, context: str, error: IcError) -> bytes:
     """`icctl: <context>: <message>; <hint>`"""
     parts = [program, context, error.message] if context else [program, error.message]
     text = ": ".join(parts) + (f"; {error.hint}" if error.hint else "")
-    return (text.replace("\n", " ") + "\n").encode("utf-8", "backslashreplace")
+    return printable(text.replace("\n", " ").encode("utf-8", "backslashreplace")) + b"\n"

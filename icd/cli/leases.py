@@ -97,7 +97,7 @@ def list_(world: World, *, name: str | None, scope: str | None) -> Ask:
 
     def show(found: list[methods.Held]) -> Output:
         return render.text(
-            *(f"{h.name}\t{h.scope_id}\t{h.owner}\t{h.token}\t{h.expires_at}" for h in found)
+            *(render.columns(h.name, h.scope_id, h.owner, h.token, h.expires_at) for h in found)
         )
 
     params = methods.List(name=name, scope_id=scope)

@@ -172,7 +172,7 @@ def _told(world: World, name: str, scope: str, what: str, owner: Owner) -> Outpu
 def _listed(world: World, locks: list[Lock]) -> Output:
     if world.json:
         return render.to_json([_line(lock) for lock in locks])
-    return render.text(*("\t".join(_cells(lock)) for lock in locks))
+    return render.text(*(render.columns(*_cells(lock)) for lock in locks))
 
 
 def _cells(lock: Lock) -> tuple[str, str, str, str]:

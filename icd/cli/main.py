@@ -32,7 +32,8 @@ from icd.cli.invocation import (
 from icd.core.requests import MAX_DEADLINE_MS
 from icd.core.state import Writer
 from icd.db.paths import Where
-from icd.errors import IcError, NoDatabase, Usage
+from icd.errors import DamagedRow, IcError, NoDatabase, Usage
+from icd.printable import printable
 from icd.rpc import methods
 from icd.rpc.dispatch import failure
 from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Params, Progress
@@ -43,6 +44,8 @@ CACHED_CHARACTERS = 1000
 def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
     """Decide what a command line means.  Does nothing yet."""
     planned = _plan(invocation)
+    if isinstance(planned, Output):
+        planned = _harmless(planned)
     skew = versions.skew(invocation)
     if skew is not None and isinstance(planned, Plan):
         planned.skew = skew
@@ -94,7 +97,7 @@ def _plan(invocation: Invocation) -> Plan | Errand | Need | Output:
 def finish(plan: Plan, answer: Answer) -> Output:
     """Turn an answer into text and an exit code."""
     try:
-        return _finish(plan, answer)
+        return _harmless(_finish(plan, answer))
     except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
         return _bug(exc, plan.program, plan.context)
 
@@ -120,6 +123,13 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
     except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
         output = _bug(exc, errand.program, errand.context)
     output.stderr = notes + output.stderr
+    return _harmless(output)
+
+
+def _harmless(output: Output) -> Output:
+    """The one place through which everything passes that any command prints."""
+    output.stdout = printable(output.stdout)
+    output.stderr = printable(output.stderr)
     return output
 
 
@@ -162,7 +172,8 @@ def _again(plan: Plan, ask: Ask) -> Plan:
 
 def _bug(exc: Exception, program: str, context: str) -> Output:
     error = failure(exc)
-    return Output(error.exit, b"", line(program, context, error), bug=error)
+    bug = None if isinstance(error, DamagedRow) else error
+    return _harmless(Output(error.exit, b"", line(program, context, error), bug=bug))
 
 
 def _finish(plan: Plan, answer: Answer) -> Output:

@@ -154,7 +154,7 @@ def _line(item: methods.Ranked) -> str:
     if item.similarity is not None:
         parts.append(f"{item.similarity:+.2f} topic")
     names = item.id, item.source, render.one_line(item.title), item.status
-    return "\t".join((*names, f"{item.rank_score:.2f}", ", ".join(parts)))
+    return render.columns(*names, f"{item.rank_score:.2f}", ", ".join(parts))
 
 
 COMMANDS = [profile, rank, prune]

@@ -5,15 +5,27 @@ import re
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import Raw
 
+from icd import printable
 from icd.cli.invocation import Output
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def text(*lines: str, exit_code: int = 0) -> Output:
-    text = "".join(f"{line}\n" for line in lines)
+    text = "".join(f"{printable.line(line)}\n" for line in lines)
     return Output(exit_code, text.encode("utf-8", "surrogateescape"))  # paths as they are
+
+
+def columns(*fields: object) -> str:
+    """A line of columns with tabs between them."""
+    return "\t".join(printable.field(str(field)) for field in fields)
+
+
+def payload(document: Raw) -> Output:
+    """As it was stored, with one line break at its end."""
+    return Output(0, bytes(document) + b"\n")
 
 
 def one_line(text: str) -> str:

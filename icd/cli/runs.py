@@ -175,9 +175,7 @@ def list_(
         raise Usage("--all-projects and --project exclude each other")
 
     def show(found: list[Document]) -> Output:
-        return render.text(
-            *(f"{r.id}\t{r.status}\t{r.phase}\t{render.one_line(r.goal)}" for r in found)
-        )
+        return render.text(*map(_columns, found))
 
     params = methods.List(
         status="active" if active else status,
@@ -262,13 +260,13 @@ def _labelled(run: Document) -> Output:
 
 
 def _columns(run: Document) -> str:
-    return f"{run.id}\t{run.status}\t{run.phase}\t{render.one_line(run.goal)}"
+    return render.columns(run.id, run.status, run.phase, render.one_line(run.goal))
 
 
 def _event(event: PhaseEvent) -> str:
     way = f"{event.from_phase} → {event.to_phase}"
     reason = render.one_line(event.reason or "")
-    return f"{way}\t{event.event_type}\t{event.gate_result or ''}\t{reason}"
+    return render.columns(way, event.event_type, event.gate_result or "", reason)
 
 
 COMMANDS = [

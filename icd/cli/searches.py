@@ -100,15 +100,13 @@ def read(world: World, given: str, context: str) -> tuple[bytes, bytes]:
 
 
 def _line(found: methods.Match) -> str:
-    return "\t".join(
-        (
-            found.id,
-            found.source,
-            render.one_line(found.title),
-            f"{found.relevance_score:.2f}",
-            f"{found.similarity:.4f}",
-            found.confidence_tier,
-        )
+    return render.columns(
+        found.id,
+        found.source,
+        render.one_line(found.title),
+        f"{found.relevance_score:.2f}",
+        f"{found.similarity:.4f}",
+        found.confidence_tier,
     )
 
 

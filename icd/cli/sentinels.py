@@ -69,7 +69,7 @@ def check_many(world: World, *, guards: tuple[str, ...]) -> Ask:
         exit_code = 0 if all(result.allowed for result in results) else 1
         if world.json:
             return render.to_json(results, exit_code)
-        lines = (f"{r.name}\t{r.scope_id}\t{_verdict(r)}" for r in results)
+        lines = (render.columns(r.name, r.scope_id, _verdict(r)) for r in results)
         return render.text(*lines, exit_code=exit_code)
 
     return Ask("sentinel.check_many", methods.CheckMany(claims), show)
@@ -111,7 +111,7 @@ def list_(world: World) -> Ask:
     """
 
     def show(found: list[methods.Fired]) -> Output:
-        return render.text(*(f"{s.name}\t{s.scope_id}\t{s.last_fired}" for s in found))
+        return render.text(*(render.columns(s.name, s.scope_id, s.last_fired) for s in found))
 
     return Ask("sentinel.list", methods.List(), render.to_json if world.json else show)
 

@@ -62,15 +62,13 @@ def _later(*moments: int | None) -> int | None:
 
 
 def _row(line: Line) -> str:
-    return "\t".join(
-        [
-            f"{line.key:<20}",
-            _yes(line.legacy),
-            _yes(line.db),
-            *("n/a" if count is None else str(count) for count in _counts(line)),
-            line.legacy_at_iso or ("n/a" if line.legacy is None else "-"),
-            line.db_at_iso or ("n/a" if line.db is None else "-"),
-        ]
+    return render.columns(
+        f"{line.key:<20}",
+        _yes(line.legacy),
+        _yes(line.db),
+        *("n/a" if count is None else count for count in _counts(line)),
+        line.legacy_at_iso or ("n/a" if line.legacy is None else "-"),
+        line.db_at_iso or ("n/a" if line.db is None else "-"),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from icd.errors import IcError, UnreadableInput, from_os
+from icd.printable import printable
 
 STDIN, STDOUT = 0, 1
 
@@ -49,8 +50,8 @@ def print_out(file: str) -> None:
         with (
             suppress(BrokenPipeError),
             open(file, "rb") as source,
-            open(STDOUT, "wb", buffering=0, closefd=False) as target,
+            open(STDOUT, "wb", closefd=False) as target,
         ):
-            shutil.copyfileobj(source, target)
+            target.writelines(printable(line) for line in source)
     except OSError as exc:
         raise from_os(exc, "write to stdout") from exc

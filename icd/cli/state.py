@@ -82,7 +82,7 @@ def get(world: World, *, key: str, scope: str, meta: bool) -> Ask:
             return Output(1)
         if world.json:
             return render.to_json(row)
-        return _meta(row) if meta else Output(0, bytes(row.payload) + b"\n")
+        return _meta(row) if meta else render.payload(row.payload)
 
     return Ask("state.get", methods.Get(key, scope), show)
 
@@ -155,8 +155,8 @@ def list_(world: World, *, key: str | None, prefix: str | None) -> Ask:
 
     def show(found: list[Name]) -> Output:
         if prefix is None:
-            return render.text(*(row.scope_id for row in found))
-        return render.text(*(f"{row.key}\t{row.scope_id}" for row in found))
+            return render.text(*(render.columns(row.scope_id) for row in found))
+        return render.text(*(render.columns(row.key, row.scope_id) for row in found))
 
     params = methods.List(key=key, prefix=prefix)
     return Ask("state.list", params, render.to_json if world.json else show)
@@ -205,7 +205,9 @@ def _meta(row: methods.Document) -> Output:
         ("writer_pid", row.writer_pid),
         ("writer_session", row.writer_session),
     ]
-    return render.text(*(f"{name}\t{'' if value is None else value}" for name, value in fields))
+    return render.text(
+        *(render.columns(name, "" if value is None else value) for name, value in fields)
+    )
 
 
 COMMANDS = [set_, get, delete, incr, list_, prune, watch]

@@ -143,7 +143,7 @@ def _sh(line: Statusline) -> Output:
 
 
 def _tsv(line: Statusline) -> Output:
-    return render.text("\t".join(_word(value) for value in _fields(line).values()))
+    return render.text(render.columns(*map(_word, _fields(line).values())))
 
 
 def _text(line: Statusline) -> Output:

@@ -103,7 +103,7 @@ def _many(world: World, file: str, source: str | None, dedup_threshold: float) -
             done = submitted(ask, path)
         if world.json:
             return render.to_json(done)
-        return render.text(*(f"{each.id}\t{each.verdict}" for each in done.verdicts))
+        return render.text(*(render.columns(each.id, each.verdict) for each in done.verdicts))
 
     def submitted(ask: Caller, path: str) -> methods.SubmittedFile:
         params = methods.SubmitFile(path, source, dedup_threshold)

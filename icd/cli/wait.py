@@ -69,9 +69,7 @@ def _row(world: World, since: int) -> Show:
         found = [row for row in news.rows if row.version > since]
         if not found:
             return None
-        return (
-            render.to_json(found[0]) if world.json else Output(0, bytes(found[0].payload) + b"\n")
-        )
+        return render.to_json(found[0]) if world.json else render.payload(found[0].payload)
 
     return show
 

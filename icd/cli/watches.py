@@ -6,6 +6,7 @@ import click
 import msgspec
 from msgspec import structs
 
+from icd import printable
 from icd.cli import render
 from icd.cli.invocation import Ask, Output, World
 from icd.rpc.method import Answer, Look
@@ -82,8 +83,12 @@ def _rows(found: methods.Changed) -> Output:
 
 
 def _lines(found: methods.Changed) -> Output:
-    rows = [row.scope_id.encode() + b"\t" + _one_line(row) for row in found.rows]
-    return Output(0, b"".join(rows + [scope.encode() + b"\t\n" for scope in found.gone]))
+    rows = [_scope(row.scope_id) + _one_line(row) for row in found.rows]
+    return Output(0, b"".join(rows + [_scope(scope) + b"\n" for scope in found.gone]))
+
+
+def _scope(name: str) -> bytes:
+    return printable.field(name).encode() + b"\t"
 
 
 def _payloads(found: methods.Changed) -> Output:

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from icd.core import ids, runs
+from icd.db.rows import checked
 from icd.refusals import AgentNotFound
 
 Status = Literal["active", "completed", "failed"]
@@ -60,7 +61,7 @@ def add(
 
 def of_run(conn: sqlite3.Connection, run_id: str) -> list[Agent]:
     """Those of a run, the oldest first; of an unknown run, none."""
-    return [Agent(*row) for row in conn.execute(_OF_RUN, (run_id,))]
+    return [checked(Agent, row) for row in conn.execute(_OF_RUN, (run_id,))]
 
 
 def update(conn: sqlite3.Connection, agent_id: str, status: Status, *, now_ms: int) -> None:

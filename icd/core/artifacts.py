@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from icd.core import ids, runs
+from icd.db.rows import checked
 
 Status = Literal["active", "rolled_back"]
 
@@ -79,10 +80,10 @@ def add(
 
 def of_run(conn: sqlite3.Connection, run_id: str, phase: str | None = None) -> list[Artifact]:
     """Those of a run, or of one phase, the oldest first; of an unknown run, none."""
-    return [Artifact(*row) for row in conn.execute(_OF_RUN, (run_id, phase))]
+    return [checked(Artifact, row) for row in conn.execute(_OF_RUN, (run_id, phase))]
 
 
 def origins(conn: sqlite3.Connection, run_id: str, phase: str | None = None) -> list[Origin]:
     """What to look at when the code of a run is to be rolled back: by phase, then by age."""
     runs.require(conn, run_id)
-    return [Origin(*row) for row in conn.execute(_ORIGINS, (run_id, phase))]
+    return [checked(Origin, row) for row in conn.execute(_ORIGINS, (run_id, phase))]

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from icd.core import events, state
 from icd.core.events import Marks
+from icd.db.rows import checked
 from icd.errors import NoSuchEvent
 
 DAY_MS = 24 * 3600 * 1000
@@ -108,13 +109,13 @@ def expired(conn: sqlite3.Connection, consumer: str, run_id: str, *, now_ms: int
 
 def every(conn: sqlite3.Connection, *, now_ms: int) -> list[Cursor]:
     _adopt_all(conn, now_ms=now_ms)
-    return [Cursor(*row) for row in conn.execute(_LIST, (now_ms,))]
+    return [checked(Cursor, row) for row in conn.execute(_LIST, (now_ms,))]
 
 
 def lags(conn: sqlite3.Connection, *, limit: int, now_ms: int) -> dict[str, int]:
     """How many events were written since each consumer's last; those furthest behind first."""
     head = events.head(conn)
-    found = [Cursor(*row) for row in conn.execute(_BEHIND, (now_ms, limit))]
+    found = [checked(Cursor, row) for row in conn.execute(_BEHIND, (now_ms, limit))]
     return {cursor.key: max(0, head - cursor.seq) for cursor in found}
 
 
@@ -200,7 +201,7 @@ def from_marks(conn: sqlite3.Connection, given: Marks, run_id: str) -> int:
 
 def _find(conn: sqlite3.Connection, consumer: str, run_id: str) -> Cursor | None:
     row = conn.execute(_FIND, (consumer, run_id)).fetchone()
-    return Cursor(*row) if row else None
+    return checked(Cursor, row) if row else None
 
 
 def _is_over(cursor: Cursor, now_ms: int) -> bool:

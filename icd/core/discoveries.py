@@ -19,6 +19,7 @@ from msgspec import Struct
 from icd.core import events, tiers
 from icd.core.events import Fact
 from icd.core.state import Writer
+from icd.db.rows import checked
 from icd.refusals import DiscoveryNotFound
 
 # As long as those of the original.
@@ -92,7 +93,7 @@ _BUMP = "UPDATE counters SET value = value + 1 WHERE name = 'discoveries' RETURN
 
 def find(conn: sqlite3.Connection, discovery_id: str) -> Discovery | None:
     row = conn.execute(_FIND, (discovery_id,)).fetchone()
-    return Discovery(*row) if row else None
+    return checked(Discovery, row) if row else None
 
 
 def require(conn: sqlite3.Connection, discovery_id: str) -> Discovery:
@@ -105,7 +106,7 @@ def require(conn: sqlite3.Connection, discovery_id: str) -> Discovery:
 def listed(conn: sqlite3.Connection, wanted: Wanted) -> list[Discovery]:
     """The highest effective score first; without their metadata."""
     rows = conn.execute(_LIST, msgspec.structs.asdict(wanted))
-    return [Discovery(*row) for row in rows]
+    return [checked(Discovery, row) for row in rows]
 
 
 def bump(conn: sqlite3.Connection) -> int:

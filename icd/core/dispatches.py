@@ -23,6 +23,7 @@ from icd.core.events import Fact
 from icd.core.processes import Process
 from icd.core.runs import Run
 from icd.core.state import INT64, Writer
+from icd.db.rows import checked
 from icd.refusals import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning
 
 Outcome = Literal["completed", "failed", "timeout", "cancelled"]
@@ -212,7 +213,7 @@ WHERE created_ms <= ? AND status NOT IN ('spawned', 'running')
 
 def find(conn: sqlite3.Connection, dispatch_id: str) -> Dispatch | None:
     row = conn.execute(_FIND, (dispatch_id,)).fetchone()
-    return Dispatch(*row) if row else None
+    return checked(Dispatch, row) if row else None
 
 
 def require(conn: sqlite3.Connection, dispatch_id: str) -> Dispatch:
@@ -224,12 +225,12 @@ def require(conn: sqlite3.Connection, dispatch_id: str) -> Dispatch:
 
 def of_run(conn: sqlite3.Connection, run: Run) -> list[Dispatch]:
     """All that belong to the run, the oldest first."""
-    return [Dispatch(*row) for row in conn.execute(_OF_RUN, (run.id,))]
+    return [checked(Dispatch, row) for row in conn.execute(_OF_RUN, (run.id,))]
 
 
 def live(conn: sqlite3.Connection) -> list[Dispatch]:
     """All that have not ended, the oldest first."""
-    return [Dispatch(*row) for row in conn.execute(_LIVE)]
+    return [checked(Dispatch, row) for row in conn.execute(_LIVE)]
 
 
 def every(
@@ -247,7 +248,7 @@ def every(
     elif scope_id is not None:
         statement = _LIST_SCOPE
     values = {"active": active, "scope_id": scope_id, "run_id": run_id, "limit": limit}
-    return [Dispatch(*row) for row in conn.execute(statement, values)]
+    return [checked(Dispatch, row) for row in conn.execute(statement, values)]
 
 
 def create(conn: sqlite3.Connection, new: New, *, actor: Writer, now_ms: int) -> Dispatch:

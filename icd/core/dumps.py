@@ -50,6 +50,7 @@ from icd.core.dump_lines import (
     State,
 )
 from icd.db import migrate
+from icd.db.rows import checked
 from icd.errors import SchemaTooNew, UnreadableInput
 
 _ROWS = """
@@ -113,7 +114,7 @@ def export(conn: sqlite3.Connection) -> Iterator[Row]:
     yield Header("intercore-export", migrate.version(conn), __version__)
     for kind, select in TABLES:
         for row in conn.execute(select):
-            yield kind(*row)
+            yield checked(kind, row)
     yield End()
 
 

@@ -20,6 +20,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, structs
 
 from icd.core.names import check_name, check_scope, iso, shown
 from icd.core.state import Writer
+from icd.db.rows import checked, document
 from icd.errors import CursorAhead, CursorBehind, InvalidName
 
 # Payloads in one answer; the last may go beyond it, so that there is always one.
@@ -209,7 +210,7 @@ def page(conn: sqlite3.Connection, wanted: Wanted) -> tuple[list[Event], bool]:
     found: list[Event] = []
     size = 0
     for columns in conn.execute(statement, values):
-        row = _Row(*columns)
+        row = checked(_Row, columns)
         found.append(_event(row))
         size += len(row.payload or "") + len(row.reason)
         if size >= BATCH_CHARACTERS:
@@ -293,7 +294,7 @@ def _event(row: _Row) -> Event:
         seq=row.seq,
         at_ms=row.at_ms,
         subject_id=row.subject_id,
-        payload=UNSET if row.payload is None else Raw(row.payload),
+        payload=UNSET if row.payload is None else document(row.payload),
         session=row.session,
         pid=row.pid,
         uid=row.uid,

@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 from icd import config
 from icd.core.names import iso
 from icd.core.state import Row
+from icd.db.rows import WrongValue, document
 
 VERSION = "1.0.0"
 SOURCE = "intercore"
@@ -81,12 +82,20 @@ def envelope(row: Row, channel: Channel, *, origin: str) -> bytes:
         namespace=channel.namespace,
         type=channel.type,
         session_id=session,
-        timestamp=iso(row.updated_at),
+        timestamp=_time(row.updated_at),
         source=SOURCE,
         origin=_text(origin),
-        payload=Raw(row.payload.encode()),
+        payload=document(row.payload),
     )
     return msgspec.json.encode(found) + b"\n"
+
+
+def _time(seconds: int) -> str:
+    """A stranger's row may hold a time that no calendar has; it must not end the mirror."""
+    try:
+        return iso(seconds)
+    except WrongValue:
+        return iso(0)
 
 
 def is_from(content: bytes, origin: str) -> bool:

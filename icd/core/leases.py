@@ -23,6 +23,7 @@ from msgspec import Struct
 from icd.core import events
 from icd.core.events import Fact
 from icd.core.state import Writer
+from icd.db.rows import checked
 from icd.refusals import LeaseHeld, LeaseLost
 
 # A year: who asks for more wants no lease, and nobody could ever take over from it.
@@ -149,7 +150,7 @@ def release(
 def find(conn: sqlite3.Connection, name: str, scope_id: str) -> Lease | None:
     """The last claim, whether it still stands or not."""
     row = conn.execute(_FIND, (name, scope_id)).fetchone()
-    return Lease(*row) if row else None
+    return checked(Lease, row) if row else None
 
 
 def held(
@@ -160,7 +161,7 @@ def held(
     now_ms: int,
 ) -> list[Lease]:
     """The leases that somebody holds."""
-    return [Lease(*row) for row in conn.execute(_HELD, (now_ms, name, scope_id))]
+    return [checked(Lease, row) for row in conn.execute(_HELD, (now_ms, name, scope_id))]
 
 
 def about(milliseconds: int) -> str:

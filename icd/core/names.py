@@ -7,6 +7,7 @@ import re
 import time
 from functools import lru_cache
 
+from icd.db.rows import WrongValue
 from icd.errors import InvalidName
 
 KEY_BYTES = 200
@@ -69,4 +70,7 @@ def shown(text: str, limit: int = 60) -> str:
 @lru_cache(maxsize=256)
 def iso(seconds: int) -> str:
     """Unix seconds as UTC in RFC 3339; most calls of a burst ask for the same second."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    except (OverflowError, ValueError, OSError) as exc:
+        raise WrongValue(f"a row of the database holds {seconds} as a time") from exc

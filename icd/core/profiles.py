@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 from icd.core import events
 from icd.core.state import Writer
+from icd.db.rows import checked
 from icd.refusals import ProfileConflict
 
 
@@ -54,7 +55,7 @@ ON CONFLICT (id) DO UPDATE SET
 
 def get(conn: sqlite3.Connection) -> Profile:
     row = conn.execute(_GET).fetchone()
-    return Profile() if row is None else Profile(*row)
+    return Profile() if row is None else checked(Profile, row)
 
 
 def update(

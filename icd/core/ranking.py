@@ -19,6 +19,7 @@ from icd.core import weights
 from icd.core.discoveries import Status
 from icd.core.profiles import Profile
 from icd.core.similarity import Query, cosines
+from icd.db.rows import checked
 
 MAX_LIMIT = 1000
 # So many are compared, those with the highest scores: others wait while it is done.
@@ -48,6 +49,15 @@ class About(Struct, frozen=True):
     summary: str
     url: str
     discovered_at: int
+
+
+class _Candidate(Struct):
+    id: str
+    source: str
+    title: str
+    status: str
+    score: int
+    summary: str
 
 
 class Ranking(Struct, frozen=True):
@@ -88,18 +98,20 @@ def rank(
     vectors = {row[0]: row[-1] for row in found[:CANDIDATES] if row[-1] is not None}
     similar = {} if topic is None else _similarities(topic, vectors)
     items = []
-    for name, of, title, now, score, summary, _ in found[:CANDIDATES]:
-        hits = keywords.found_in(title, summary)
-        near = similar.get(name)
-        total = score + sum(hits.values()) + sources.get(of, 0) + (near or 0)
-        items.append(Item(name, of, title, now, score, hits, sources.get(of, 0), near, total))
+    for row in found[:CANDIDATES]:
+        each = checked(_Candidate, row[:-1])
+        hits = keywords.found_in(each.title, each.summary)
+        near, weight = similar.get(each.id), sources.get(each.source, 0)
+        total = each.score + sum(hits.values()) + weight + (near or 0)
+        about = (each.id, each.source, each.title, each.status, each.score)
+        items.append(Item(*about, hits, weight, near, total))
     items.sort(key=lambda item: (-item.rank, item.id))
     return Ranking(items[:limit], len(found) > CANDIDATES)
 
 
 def about(conn: sqlite3.Connection, discovery_id: str) -> About:
     """Of one that was ranked in the same transaction."""
-    return About(*conn.execute(_ABOUT, (discovery_id,)).fetchone())
+    return checked(About, conn.execute(_ABOUT, (discovery_id,)).fetchone())
 
 
 class _Keywords:

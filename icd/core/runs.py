@@ -13,6 +13,7 @@ import sqlite3
 from msgspec import Struct, structs
 
 from icd.core.processes import Process
+from icd.db.rows import checked
 from icd.refusals import RunNotFound
 
 
@@ -172,5 +173,6 @@ def made(row: tuple[object, ...]) -> Run:
     """SQLite has no booleans."""
     columns = list(row)
     for position in (6, 7, 8):
-        columns[position] = bool(columns[position])
-    return Run(*columns)  # type: ignore[arg-type]
+        if columns[position] in (0, 1):
+            columns[position] = bool(columns[position])
+    return checked(Run, tuple(columns))

@@ -22,6 +22,7 @@ from icd.core.discoveries import STATUSES, Status
 from icd.core.matrices import Row, Sieve
 from icd.core.similarity import Best, Query, Rows
 from icd.core.tiers import ONE, Tier
+from icd.db.rows import checked
 from icd.refusals import DimensionMismatch, DiscoveryNotFound, NoEmbedding
 
 MAX_LIMIT = 1000
@@ -156,7 +157,7 @@ def page(conn: sqlite3.Connection, mark: Mark) -> Page:
         mark = Mark(deleted=deleted)
     rows, size = [], 0
     for found in conn.execute(_PAGE, (mark.version, mark.id, PAGE_ROWS)):
-        row = Row(*found)
+        row = checked(Row, found)
         rows.append(row)
         size += len(row.vector or b"")
         if size >= PAGE_BYTES:

@@ -16,6 +16,7 @@ import sqlite3
 
 from msgspec import Struct
 
+from icd.db.rows import checked
 from icd.errors import RequestMismatch
 
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -124,7 +125,7 @@ def check(
     claim = (name, scope_id, now_ms, interval_ms, WEEK_MS, request_id)
     if conn.execute(_CLAIM, claim).fetchone():
         return Verdict(allowed=True, fired_ms=now_ms, retry_ms=interval_ms or None)
-    row = _Row(*conn.execute(_FIND, (name, scope_id)).fetchone())
+    row = checked(_Row, conn.execute(_FIND, (name, scope_id)).fetchone())
     if request_id and row.request_id == request_id:
         return _repeat(row, interval_ms, now_ms=now_ms)
     row = _note(conn, name, scope_id, row, interval_ms, now_ms=now_ms)
@@ -162,7 +163,7 @@ def reset_all(conn: sqlite3.Connection, name: str) -> int:
 
 def every(conn: sqlite3.Connection) -> list[Sentinel]:
     return [
-        Sentinel(name, scope_id, last_fired, bool(once), interval_ms)
+        checked(Sentinel, (name, scope_id, last_fired, bool(once), interval_ms))
         for name, scope_id, last_fired, once, interval_ms in conn.execute(_LIST)
     ]
 

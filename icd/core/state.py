@@ -14,6 +14,7 @@ import sqlite3
 from msgspec import Struct
 
 from icd.core.names import iso
+from icd.db.rows import checked
 from icd.errors import NotAnInteger, VersionConflict
 
 INT64 = 2**63
@@ -98,7 +99,7 @@ SELECT expires_ms FROM state WHERE expires_ms IS NOT NULL ORDER BY expires_ms LI
 
 def get(conn: sqlite3.Connection, key: str, scope_id: str, *, now_ms: int) -> Row | None:
     row = conn.execute(_GET, (key, scope_id, now_ms)).fetchone()
-    return Row(*row) if row else None
+    return checked(Row, row) if row else None
 
 
 def set(  # noqa: A001 -- the verb of the contract
@@ -150,12 +151,14 @@ def delete_all(conn: sqlite3.Connection, key: str, *, now_ms: int) -> int:
 
 
 def scopes(conn: sqlite3.Connection, key: str, *, now_ms: int) -> list[Name]:
-    return [Name(*row) for row in conn.execute(_SCOPES, (key, now_ms))]
+    return [checked(Name, row) for row in conn.execute(_SCOPES, (key, now_ms))]
 
 
 def by_prefix(conn: sqlite3.Connection, prefix: str, *, now_ms: int) -> list[Name]:
     """Rows whose key starts with `prefix`: a range of the primary key, since keys are ASCII."""
-    return [Name(*row) for row in conn.execute(_BY_PREFIX, (prefix, prefix + "\x7f", now_ms))]
+    return [
+        checked(Name, row) for row in conn.execute(_BY_PREFIX, (prefix, prefix + "\x7f", now_ms))
+    ]
 
 
 def versions(

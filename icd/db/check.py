@@ -8,10 +8,11 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from itertools import islice
 
 from icd.db import migrate
 from icd.db.connection import until
-from icd.errors import Corrupt, InputOutput, from_sqlite
+from icd.errors import Corrupt, DamagedRow, InputOutput, from_sqlite
 
 # A damaged page can spoil thousands of rows; nobody reads on after the first few.
 FINDINGS = 100
@@ -22,7 +23,7 @@ Look = Callable[[sqlite3.Connection], Iterable[str]]
 
 
 def findings(conn: sqlite3.Connection, *, deadline: float) -> list[str]:
-    return _look(conn, (_pages, _references, _schema), deadline)
+    return _look(conn, (_pages, _references, _rows, _schema), deadline)
 
 
 def damage(conn: sqlite3.Connection, *, deadline: float) -> list[str]:
@@ -34,6 +35,18 @@ def first(conn: sqlite3.Connection) -> str:
     """The first damage of a look at every page, but not at every index; empty: there is none."""
     (verdict,) = conn.execute("PRAGMA quick_check(1)").fetchone()
     return "" if verdict == "ok" else _damage(verdict)
+
+
+def first_row(conn: sqlite3.Connection) -> DamagedRow | None:
+    """The first damaged row of all tables; a damaged page hides those that it holds."""
+    from icd.db import damaged_rows  # most callers look at the pages only
+
+    try:
+        return next(damaged_rows.every(conn), None) if migrate.is_current(conn) else None
+    except sqlite3.DatabaseError as exc:
+        if not isinstance(from_sqlite(exc), Corrupt):
+            raise
+        return None
 
 
 def _damage(text: str) -> str:
@@ -67,6 +80,15 @@ def _pages(conn: sqlite3.Connection) -> Iterator[str]:
 def _references(conn: sqlite3.Connection) -> list[str]:
     rows = conn.execute("PRAGMA foreign_key_check").fetchmany(FINDINGS)
     return [f"a row of {row[0]} refers to a row of {row[2]} that is gone" for row in rows]
+
+
+def _rows(conn: sqlite3.Connection) -> list[str]:
+    """What no page betrays: text that is no UTF-8, payloads that are no JSON, times beyond time."""
+    from icd.db import damaged_rows  # most callers look at the pages only
+
+    if not migrate.is_current(conn):
+        return []
+    return [found.message for found in islice(damaged_rows.every(conn), FINDINGS)]
 
 
 def _schema(conn: sqlite3.Connection) -> list[str]:

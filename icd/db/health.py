@@ -33,6 +33,9 @@ def examine(conn: sqlite3.Connection, path: str, *, thorough: bool) -> None:
         raise DiskFull(f"disk full: {free} bytes available (need {FREE_BYTES_NEEDED})")
     if thorough:
         _read_every_page(conn)
+        damaged = check.first_row(conn)
+        if damaged is not None:
+            raise damaged
 
 
 def refuse_damage(conn: sqlite3.Connection, *, deadline: float) -> None:
@@ -44,7 +47,8 @@ def refuse_damage(conn: sqlite3.Connection, *, deadline: float) -> None:
 def _read_every_page(conn: sqlite3.Connection) -> None:
     damage = check.first(conn)
     if damage:
-        raise Corrupt(f"the database is damaged: {damage}")
+        # What can be read although it breaks the schema has a row and a column to be named.
+        raise check.first_row(conn) or Corrupt(f"the database is damaged: {damage}")
 
 
 def free_bytes(directory: str) -> int:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
+from icd.db.rows import is_json
+
 # The year 9999: the last one that RFC 3339 can show.
 LAST_SECOND = 253_402_300_799
 # Sums of a few of these still fit into a column.
@@ -50,7 +52,7 @@ class Row(Struct, frozen=True):
     def json(self, name: str, default: str) -> str:
         """What is no JSON after all becomes a string."""
         given = self.text(name, default)
-        return given if _is_json(given) else json.dumps(given)
+        return given if is_json(given) else json.dumps(given)
 
     def seconds(self, name: str, default: int = 0) -> int:
         return self.number(name, default, most=LAST_SECOND)
@@ -84,19 +86,6 @@ def lenient(conn: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         conn.text_factory = before
-
-
-def _is_json(given: str) -> bool:
-    """Numbers may have any size: nobody counts with them."""
-    try:
-        json.loads(given, parse_int=str, parse_float=str, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def text(value: object) -> str:

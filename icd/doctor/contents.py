@@ -97,7 +97,7 @@ def _inside(scene: Scene, path: str) -> Iterator[Finding]:
         else:
             told = f"the schema is v{version}; the next use makes it v{migrate.LATEST}"
             yield note("schema", told, "nothing: a backup is made first")
-        sound = _integrity(conn, path, deadline)
+        sound = _integrity(conn, path, deadline, current=current)
         yield sound
         if current and sound.severity != "error":
             with suppress(DeadlineExceeded), until(conn, deadline):
@@ -112,15 +112,18 @@ def _has_no_log(path: str) -> bool:
         return True
 
 
-def _integrity(conn: sqlite3.Connection, path: str, deadline: float) -> Finding:
+def _integrity(conn: sqlite3.Connection, path: str, deadline: float, *, current: bool) -> Finding:
     size = os.stat(path).st_size
     if size > CAREFUL_BYTES:
         return note("integrity", f"{path} has {size} bytes, too many to read them now", _CHECK)
     try:
         with until(conn, deadline):
             found = check.first(conn)
+            row = check.first_row(conn) if current else None
     except DeadlineExceeded:
         return note("integrity", f"{path} could not be read within {READ_SECONDS:g} s", _CHECK)
+    if row is not None:
+        return error("integrity", f"{path}: {row.message}", row.hint)
     if not found:
         return ok("integrity", "every page can be read")
     damage = " ".join(line for line in found.splitlines() if "***" not in line)

@@ -95,10 +95,11 @@ def _answer_rest(answers: list[Answer | None], answer: Answer) -> None:
     answers[:] = [known or answer for known in answers]
 
 
-def failure(exc: Exception, path: str = "") -> IcError:
+def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = None) -> IcError:
     """Map any exception to what the caller is told; what nobody foresaw is our bug.
 
-    `path` is the database that was being used, in whose files the cause may lie.
+    `path` is the database that was being used, in whose files the cause may lie, and `conn` the
+    connection to it, in whose rows it may lie.
     """
     known: IcError | None = None
     if isinstance(exc, IcError):
@@ -107,6 +108,12 @@ def failure(exc: Exception, path: str = "") -> IcError:
         known = (access.cause(exc, path) if path else None) or from_sqlite(exc)
     elif isinstance(exc, OSError):
         known = from_os(exc, "use the database")
+    if known is None:
+        from icd.db.damaged_rows import blamed  # only what went wrong pays for it
+
+        damaged = blamed(exc, conn)
+        if damaged is not None:
+            return damaged  # without its cause, whose frames hold a statement open
     if known is None:
         known = Internal(f"internal error, reference {os.urandom(4).hex()}")
     known.__cause__ = exc
@@ -227,7 +234,7 @@ class _Batch:
             self._conn.execute("COMMIT")
         except Exception as exc:  # noqa: BLE001 -- the error map
             self._roll_back()
-            return Answer(error=failure(exc, self._database.path), trace=call.trace)
+            return Answer(error=failure(exc, self._database.path, self._conn), trace=call.trace)
         return answer
 
     def together(self, calls: list[Call]) -> list[Answer | None]:
@@ -285,7 +292,7 @@ class _Batch:
         try:
             return self._run(call)
         except Exception as exc:  # noqa: BLE001 -- the error map
-            return Answer(error=failure(exc, self._database.path), trace=call.trace)
+            return Answer(error=failure(exc, self._database.path, self._conn), trace=call.trace)
 
     def _run(self, call: Call) -> Answer:
         call.ran_at = self._clock.monotonic()

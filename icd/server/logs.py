@@ -8,6 +8,8 @@ from typing import IO
 
 import msgspec
 
+from icd import printable
+
 log = logging.getLogger("icd")
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -50,7 +52,9 @@ class _Text(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         facts = " ".join(f"{name}={value}" for name, value in _extra(record).items())
         text = f"{clock} {record.levelname.lower()} {record.getMessage()} {facts}".rstrip()
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        text = printable.line(text) + trace
+        return printable.printable(text.encode("utf-8", "backslashreplace")).decode()
 
 
 class _Json(logging.Formatter):
@@ -63,4 +67,4 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             facts["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(facts, enc_hook=str).decode()
+        return printable.printable(msgspec.json.encode(facts, enc_hook=str)).decode()

@@ -156,7 +156,7 @@ class Document(Result):
 
     @property
     def is_over(self) -> bool:
-        return not dispatches.NEXT[self.status]
+        return not dispatches.NEXT.get(self.status)  # a word that is not ours leads nowhere
 
     @property
     def subject(self) -> Subject:

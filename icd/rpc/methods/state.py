@@ -7,6 +7,7 @@ from msgspec import Meta, Raw, field, structs
 from icd.core import differences, names, payloads, secrets, state
 from icd.core.names import iso
 from icd.core.state import INT64, Name, Row
+from icd.db.rows import document
 from icd.errors import InvalidName, InvalidParams, InvalidTtl, SecretRefused, TooManyRows
 from icd.rpc.method import STATE, Context, Ended, Look, Method, Params, Topic
 from icd.rpc.results import Result
@@ -120,7 +121,7 @@ def _document(row: Row) -> Document:
     return Document(
         key=row.key,
         scope_id=row.scope_id,
-        payload=Raw(row.payload),
+        payload=document(row.payload),
         version=row.version,
         updated_at=row.updated_at,
         updated_at_iso=row.updated_at_iso,

@@ -1,0 +1,91 @@
+"""From a row to a struct, with a look at its values.
+
+SQLite checks the types of a STRICT table when it is written, not when it is read, so a file that
+another program made can hold anything.  What is above this module can rely on its structs.
+"""
+
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Raw
+
+Kind = TypeVar("Kind")
+
+# How many sequences of types are remembered per struct: few columns can be NULL in practice, and
+# a stranger's rows must not fill the memory with all that are possible.
+REMEMBERED = 64
+_good: dict[type, set[tuple[type, ...]]] = {}
+
+
+class WrongValue(ValueError):
+    """A row that SQLite would not have taken from us."""
+
+
+def checked(kind: type[Kind], row: tuple[Any, ...]) -> Kind:
+    """A struct or a named tuple; raises `WrongValue` if it declares other types for the columns."""
+    types = tuple(map(type, row))
+    if types not in _good.get(kind, ()):
+        _judge(kind, types)
+    return kind(*row)
+
+
+def _judge(kind: type, types: tuple[type, ...]) -> None:
+    names: tuple[str, ...] = getattr(kind, "__struct_fields__", None) or kind._fields  # type: ignore[attr-defined]
+    hints = {name: hint for base in kind.__mro__ for name, hint in _annotations(base).items()}
+    for name, found in zip(names, types, strict=False):
+        if not _allows(hints[name], found):
+            raise WrongValue(f"a row of the database holds {_word(found)} as its {name}")
+    known = _good.setdefault(kind, set())
+    if len(known) < REMEMBERED:
+        known.add(types)
+
+
+def _annotations(kind: type) -> dict[str, Any]:
+    return getattr(kind, "__annotations__", {})
+
+
+def _allows(hint: Any, found: type) -> bool:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_allows(each, found) for each in args)
+    if origin is Literal:
+        return any(type(each) is found for each in args)
+    if origin is Annotated:
+        return _allows(args[0], found)
+    if hint in (float, bool):  # SQLite has no booleans
+        return found in (hint, int)
+    return bool(hint is found or (hint is None and found is NoneType))
+
+
+def _word(kind: type) -> str:
+    words = {NoneType: "nothing", int: "an integer", float: "a fraction", bytes: "bytes"}
+    return words.get(kind, "text")
+
+
+def document(text: str) -> Raw:
+    """A stored payload, ready to stand in an answer; what is no JSON after all becomes a string."""
+    try:
+        _decoder.decode(text)  # walks through it and makes nothing
+    except (msgspec.DecodeError, RecursionError):
+        if not is_json(text):  # such as half of a surrogate pair, which is legal
+            return Raw(msgspec.json.encode(text))
+    return Raw(text)
+
+
+def is_json(text: str) -> bool:
+    """Numbers may have any size: nobody counts with them, and Python has a limit."""
+    import json  # what we write ourselves is not looked at so closely
+
+    try:
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_decoder = msgspec.json.Decoder(Raw)
