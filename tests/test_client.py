@@ -351,7 +351,7 @@ time.sleep(60)
         done = icctl("health", cwd=initialized, env={"INTERCORE_SOCKET": str(path)})
 
         assert (done.returncode, done.stdout) == (0, b"ok\n")
-        assert b"belongs to another user" in done.stderr
+        assert b"a process of another user listens there" in done.stderr
     finally:
         other.kill()
         other.communicate()
