@@ -197,7 +197,9 @@ def test_a_daemon_starts_though_another_user_sits_at_the_other_place(
     """Whether a daemon answers is asked at both places, and a stranger is no daemon of ours."""
     from icd.server import sockets
 
-    monkeypatch.setattr(sockets, "candidates", lambda: [str(full.parent.parent / "icd.sock"), str(full)])
+    monkeypatch.setattr(
+        sockets, "candidates", lambda: [str(full.parent.parent / "icd.sock"), str(full)]
+    )
     full.parent.parent.chmod(0o700)
 
     claim = sockets.claim(str(full.parent.parent / "icd.sock"))

@@ -49,6 +49,8 @@ class Invocation(msgspec.Struct):
     request_id: str | None = None
     stdin: bytes | None = None
     files: dict[str, bytes | str] = {}
+    # The user that root's own client became, because the project is that user's.
+    acts_as: int | None = None
     # How to look at the daemon from outside; only a caller's own process can.
     sight: "Callable[[], Sight] | None" = None
 
@@ -75,6 +77,8 @@ class Output(msgspec.Struct):
     then: list[str] = []
     # The exit status is that of a program that was run for the caller: no failure of ours.
     borrowed: bool = False
+    # The daemon may not do it, and the caller's own process can.
+    declined: bool = False
 
 
 class Need(msgspec.Struct):
@@ -124,6 +128,8 @@ class Local(msgspec.Struct):
     run: Callable[[Caller], Output]
     # What `--timeout` says is about something else than the calls.
     has_own_timeout: bool = False
+    # False: it concerns the machine, or a program that the caller named.
+    is_about_project: bool = True
 
 
 # What `--if-database` makes of a missing database; EX_UNAVAILABLE of sysexits.h.
@@ -155,6 +161,7 @@ class Errand(msgspec.Struct):
     context: str
     program: str
     if_database: bool = False
+    where: Where | None = None  # None: it is not about a project
 
 
 class Needed(Exception):

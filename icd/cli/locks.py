@@ -63,7 +63,7 @@ def acquire(world: World, *, name: str, scope: str, owner: str | None) -> Local:
             output.stderr = f"{world.invocation.program}: lock acquire: warning: {note}\n".encode()
         return output
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 @click.command("release", add_help_option=False, short_help="Give a lock back.")
@@ -88,7 +88,7 @@ def release(world: World, *, name: str, scope: str, owner: str | None) -> Local:
         locking.release(places.place(world.invocation.env), name, scope, found, seconds=seconds)
         return _told(world, name, scope, "released", found)
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 @click.command("list", add_help_option=False, short_help="List the locks that are held.")
@@ -102,7 +102,11 @@ def list_(world: World) -> Local:
       icctl lock list
       icctl lock list --json
     """
-    return Local(lambda _ask: _listed(world, locking.every(places.place(world.invocation.env))))
+
+    def run(_ask: Caller) -> Output:
+        return _listed(world, locking.every(places.place(world.invocation.env)))
+
+    return Local(run, is_about_project=False)
 
 
 @click.command("stale", add_help_option=False, short_help="List locks whose owner is dead.")
@@ -122,7 +126,7 @@ def stale(world: World, *, older_than: int) -> Local:
         found = locking.every(places.place(world.invocation.env))
         return _listed(world, [e for e in found if locking.is_forsaken(e, older_than / 1000)])
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 @click.command("clean", add_help_option=False, short_help="Remove locks whose owner is dead.")
@@ -142,7 +146,7 @@ def clean(world: World, *, older_than: int) -> Local:
         gone = locking.clean(places.place(world.invocation.env), older_than / 1000)
         return render.to_json({"cleaned": gone}) if world.json else render.text(f"{gone} cleaned")
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 def deadline(world: World) -> float:

@@ -32,7 +32,7 @@ from icd.cli.invocation import (
 from icd.core.requests import MAX_DEADLINE_MS
 from icd.core.state import Writer
 from icd.db.paths import Where
-from icd.errors import IcError, NoDatabase, Usage
+from icd.errors import IcError, NoDatabase, OtherOwner, Usage
 from icd.rpc import methods
 from icd.rpc.dispatch import failure
 from icd.rpc.method import DEFAULT_DEADLINE_MS, Answer, Call, Params, Progress
@@ -169,8 +169,10 @@ def _finish(plan: Plan, answer: Answer) -> Output:
     if answer.error is None:
         output = plan.ask.render(answer.result)
     else:
-        special = plan.ask.render_error and plan.ask.render_error(answer.error)
+        declined = isinstance(answer.error, OtherOwner)
+        special = not declined and plan.ask.render_error and plan.ask.render_error(answer.error)
         output = special or _told(answer.error, plan, if_database=plan.call.if_database)
+        output.declined = declined
     output.stderr = _notes(plan.program, plan.context, answer) + output.stderr
     if plan.skew is not None:
         versions.tell(plan.skew, output, answer.error)
@@ -249,7 +251,15 @@ def _errand(invocation: Invocation, flags: Flags, local: Local, context: str) ->
         )
         return _call(world, flags, Ask(method, params, lambda _: Output(0)))
 
-    return Errand(local.run, prepare, context, invocation.program, flags.if_database)
+    where = Where(invocation.cwd, flags.db, invocation.env.get("INTERCORE_DB"))
+    return Errand(
+        local.run,
+        prepare,
+        context,
+        invocation.program,
+        flags.if_database,
+        where if local.is_about_project else None,
+    )
 
 
 def _call(invocation: Invocation, flags: Flags, ask: Ask) -> Call:

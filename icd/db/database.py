@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from icd import config
-from icd.db import access, health, lock, migrate
+from icd.db import access, health, lock, migrate, ownership
 from icd.db.connection import connect, page_bytes, set_up
 from icd.errors import Corrupt, NoDatabase, from_os
 
@@ -63,6 +63,8 @@ class Database:
         """Hold the lock until `deadline` at most; `create` makes the directory it lives in."""
         if create:
             _make_directory(os.path.dirname(self.path))
+        if not self.is_open:
+            ownership.refuse_others(os.path.dirname(self.path))
         self.lock.acquire(deadline)
         try:
             yield
@@ -179,6 +181,7 @@ def _glance(path: str) -> tuple[tuple[int, int] | None, int]:
 def _make_directory(directory: str) -> None:
     try:
         _make_private(directory)
+        ownership.refuse_others(directory)
         if os.path.basename(directory) == ".clavain":
             _write_once(os.path.join(directory, ".gitignore"), GITIGNORE)
     except OSError as exc:
