@@ -25,7 +25,7 @@ from icd.cli.invocation import (
 from icd.cli.main import advance, plan, run_errand
 from icd.db import paths
 from icd.db.database import Database
-from icd.errors import IcError, Internal, NoDaemon, Overloaded
+from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overloaded
 from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 
@@ -133,6 +133,10 @@ def answer_here(call: Call, home: str | None, owed: Owed) -> Answer:
         answer = Answer(error=failure(exc))
     if isinstance(answer.error, Internal):
         _record(answer.error, home)
+    if isinstance(answer.error, DiskFull | InputOutput):
+        from icctl.file_limit import blame  # only a failure pays for it
+
+        answer.error = blame(answer.error, call.where)
     return answer
 
 

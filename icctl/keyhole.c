@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 enum { DEFAULT_MS = 5000, MAX_MS = 300000, MARGIN_MS = 500, PART_BYTES = 1 << 28 };
+enum { SHELL_FD = 12 }; /* the highest that /bin/sh needs to start the Python client */
 enum { SEARCH_MS = 10000 }; /* comparing takes longer than a look-up, and no hook waits for it */
 
 struct reply {
@@ -470,6 +471,12 @@ static _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
     char *name = size > 0 && size < 4096 ? memrchr(path, '/', (size_t)size) : NULL;
     if (!name) fail("cannot find my own directory");
     strcpy(name + 1, "icctl-python");
+    int spare = fcntl(2, F_DUPFD_CLOEXEC, SHELL_FD);
+    if (spare < 0) { /* the shell would say so in words of its own, or not at all */
+        fprintf(stderr, "%s: too few descriptors are left to open a file; raise 'ulimit -n'\n", c->program);
+        exit(2);
+    }
+    close(spare);
     start(&told);
     describe(c, why, c->inputs ? keep_input(c) : -1, told.file);
     fflush(told.file);

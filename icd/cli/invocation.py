@@ -6,6 +6,7 @@ environment, directory, terminal, locale or name: everything comes from the call
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -27,6 +28,8 @@ SOON_SECONDS = 0.05
 INPUT_BYTES = 1024 * 1024 + 64 * 1024
 _NOBODY = "nobody writes to it"
 _NOBODY_HINT = "start what is to write to it, or wait longer with --timeout"
+# The start of a command in a hint, such as in "run 'icctl init'".
+_COMMAND = re.compile(r"(?:(?<=^)|(?<=['\s]))icctl (?=[a-z-])")
 # What a client says of a file in an errno, where the system's own words would mislead.
 _REASONS = {errno.EPIPE: _NOBODY, errno.ENXIO: "it is a socket, or a device that is not there"}
 
@@ -215,8 +218,16 @@ def why_not(number: int) -> str:
     return _REASONS.get(number) or os.strerror(number)
 
 
+def advice(program: str, hint: str) -> str:
+    """A hint that names the program as it was called.
+
+    Only where a command of ours is meant: a path, or a word of the caller's, stays as it is.
+    """
+    return hint if program == "icctl" else _COMMAND.sub(lambda _: f"{program} ", hint)
+
+
 def line(program: str, context: str, error: IcError) -> bytes:
     """`icctl: <context>: <message>; <hint>`"""
     parts = [program, context, error.message] if context else [program, error.message]
-    text = ": ".join(parts) + (f"; {error.hint}" if error.hint else "")
+    text = ": ".join(parts) + (f"; {advice(program, error.hint)}" if error.hint else "")
     return (text.replace("\n", " ") + "\n").encode("utf-8", "backslashreplace")

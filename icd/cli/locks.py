@@ -3,6 +3,7 @@
 In the caller's own process: locks lie in a directory, and need neither a database nor a daemon.
 """
 
+import os
 import time
 
 import click
@@ -73,6 +74,7 @@ def acquire(world: World, *, name: str, scope: str, owner: str | None) -> Local:
 def release(world: World, *, name: str, scope: str, owner: str | None) -> Local:
     """Give back the lock NAME of SCOPE, which the calling process holds.
 
+    It may also be the last command of the shell that took it: the shell becomes this process then.
     Exit 1 if nobody holds it, or somebody else: stderr says who.
 
     \b
@@ -83,9 +85,13 @@ def release(world: World, *, name: str, scope: str, owner: str | None) -> Local:
     places.check_words(name, scope)
 
     def run(_ask: Caller) -> Output:
-        found = _owner(world, owner)
         seconds = max(0.0, deadline(world) - time.monotonic())
-        locking.release(places.place(world.invocation.env), name, scope, found, seconds=seconds)
+        place = places.place(world.invocation.env)
+        if owner is None and _was_taken_by_us(place, name, scope):
+            found = _ourselves()
+        else:
+            found = _owner(world, owner)
+        locking.release(place, name, scope, found, seconds=seconds)
         return _told(world, name, scope, "released", found)
 
     return Local(run, is_about_project=False)
@@ -165,6 +171,19 @@ def _owner(world: World, given: str | None) -> Owner:
     if owners.is_adopted(caller):
         raise NoOwner("the process that called has ended, and nobody else would release the lock")
     return owners.of_process(caller, where, now)
+
+
+def _was_taken_by_us(place: places.Place, name: str, scope: str) -> bool:
+    """Whether the lock's owner became this process.
+
+    A shell starts its last command in its own place: then it is we who hold what it took.
+    """
+    held = locking.look(place, name, scope, owners.here())
+    return held is not None and held.owner is not None and owners.is_same(held.owner, _ourselves())
+
+
+def _ourselves() -> Owner:
+    return owners.of_process(os.getpid(), owners.here(), int(time.time()))
 
 
 def _told(world: World, name: str, scope: str, what: str, owner: Owner) -> Output:

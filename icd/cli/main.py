@@ -27,6 +27,7 @@ from icd.cli.invocation import (
     Plan,
     Refusal,
     World,
+    advice,
     line,
 )
 from icd.core.requests import MAX_DEADLINE_MS
@@ -186,7 +187,8 @@ def _told(error: IcError, asked: Plan | Errand, *, if_database: bool) -> Output:
 
 
 def _notes(program: str, context: str, answer: Answer) -> bytes:
-    notes = [f"{program}: {context}: warning: {text}\n" for text in answer.warnings]
+    told = [advice(program, text) for text in answer.warnings]
+    notes = [f"{program}: {context}: warning: {text}\n" for text in told]
     notes += [f"{program}: {text}\n" for text in answer.trace]
     return "".join(notes).encode("utf-8", "backslashreplace")
 
