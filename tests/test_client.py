@@ -143,7 +143,7 @@ def test_a_short_timeout_without_a_daemon_blames_no_daemon(initialized: Path) ->
 
 @pytest.mark.parametrize("limit", [0, 4096])
 def test_a_limit_on_the_size_of_files_is_named(limit: int, initialized: Path) -> None:
-    code = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2); os.execv(sys.argv[2], sys.argv[2:])"  # noqa: E501
+    code = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2); os.execv(sys.argv[2], sys.argv[2:])"
     words = [str(processes.door / "icctl"), "state", "set", "k", "s", "--value=1"]
 
     done = subprocess.run(

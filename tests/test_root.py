@@ -1,7 +1,6 @@
 """Root in a directory that another user controls: it acts as that user, or stays out of it."""
 
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -15,12 +14,12 @@ import msgspec
 import pytest
 
 from tests.breakages import STRANGER
-from tests.data import later, original
+from tests.data import later
 from tests.processes import CLEAN, PATIENCE, running
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
-ROOT = Path(os.environ.get("INTERCORE_TESTED", Path(__file__).parents[1]))
+ROOT = Path(__file__).parents[1]
 SITE = Path(msgspec.__file__).parents[1]
 CODE = """
 import sys
@@ -178,7 +177,7 @@ def prepare(root: Root, project: Path, verb: str) -> list[str]:
 
 
 # Before root acted as the owner, the fifth try or so gave the file away.
-TRIES = int(os.environ.get("TRIES", 15))
+TRIES = 12
 
 
 @pytest.mark.parametrize("verb", ["restore", "backup", "adopt", "init"])
