@@ -35,19 +35,20 @@ def _look(path: str, deadline: float) -> Seen:
     if len(os.fsencode(path)) > hot.PATH_BYTES:
         return Seen(path, "too long")
     try:
-        if not hot.is_ours(path):
-            what, why = strangers.reason(path)
-            return Seen(path, "ignored", error=f"the {what} is ignored: {why}")
-    except OSError as exc:
-        return _failed(path, exc, None)
-    try:
         sock = socket(AF_UNIX, SOCK_STREAM)
     except OSError as exc:
         return Seen(path, "forbidden", error=exc.strerror or str(exc))
     try:
-        return _asked(sock, path, deadline)
+        return _asked(sock, path, deadline) if hot.is_ours(path) else _ignored(path)
+    except OSError as exc:
+        return _failed(path, exc, None)
     finally:
         sock.close()
+
+
+def _ignored(path: str) -> Seen:
+    what, why = strangers.reason(path)
+    return Seen(path, "ignored", error=f"the {what} is ignored: {why}")
 
 
 def _asked(sock: socket, path: str, deadline: float) -> Seen:
