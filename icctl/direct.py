@@ -19,12 +19,13 @@ from icd.cli.invocation import (
     Need,
     Output,
     Plan,
+    line,
     why_not,
 )
 from icd.cli.main import advance, plan, run_errand
 from icd.db import paths
 from icd.db.database import Database
-from icd.errors import IcError, Internal, NoDaemon, Overloaded
+from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overloaded
 from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 
@@ -60,8 +61,10 @@ def run_here(request: hot.Request, limit: float) -> int:
 
 
 def execute(request: hot.Request, limit: float, owed: Owed) -> Output:
+    acts_as: int | None = None
     while True:
         invocation = _invocation(request, limit)
+        invocation.acts_as = acts_as
         planned = plan(invocation)
         if isinstance(planned, Output):
             return planned
@@ -69,7 +72,19 @@ def execute(request: hot.Request, limit: float, owed: Owed) -> Output:
             need = planned.what.encode(), planned.limit, os.fsencode(planned.path)
             request.attach(need, limit)
             continue
+        if os.geteuid() == 0:
+            from icctl.acting import act_as_owner  # only root pays for it
+
+            try:
+                acts_as = act_as_owner(planned)
+            except IcError as exc:
+                return Output(exc.exit, b"", line(planned.program, planned.context, exc))
+            if acts_as is not None:
+                continue  # as another user, in another home
         output = _carry_out(request, planned, invocation.env.get("HOME"), owed)
+        if acts_as is not None and output.exit in FAILURES:
+            told = f"{request.program}: this ran as user {acts_as}, who owns the project\n"
+            output.stderr += told.encode()
         if not output.then:
             return output
         if not request.deliver(output.stdout, output.stderr):
@@ -118,6 +133,10 @@ def answer_here(call: Call, home: str | None, owed: Owed) -> Answer:
         answer = Answer(error=failure(exc))
     if isinstance(answer.error, Internal):
         _record(answer.error, home)
+    if isinstance(answer.error, DiskFull | InputOutput):
+        from icctl.file_limit import blame  # only a failure pays for it
+
+        answer.error = blame(answer.error, call.where)
     return answer
 
 

@@ -6,10 +6,10 @@ directory is the daemon's to make.  Nothing here may make a bad thing worse, so 
 
 import posix
 
-from icctl.hot import sockets, write
+from icctl.hot import OTHERS_WRITE, S_IFDIR, S_IFMT, sockets, write
 
 NAME = "failures"
-S_IFMT, S_IFREG = 0o170000, 0o100000  # the module `stat` has a price
+S_IFREG = 0o100000  # the module `stat` has a price
 FILE_BYTES = 65_536
 VERB_CHARACTERS = 60
 FLAGS = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND | posix.O_NOFOLLOW | posix.O_CLOEXEC
@@ -20,8 +20,11 @@ def note(verb: str) -> None:
     name = "".join(char if char.isprintable() else "?" for char in verb[:VERB_CHARACTERS])
     line = name.replace(" ", ".").encode("ascii", "backslashreplace") + b"\n"
     for path in sockets():
+        directory = path.rpartition("/")[0]
         try:
-            fd = posix.open(f"{path.rpartition('/')[0]}/{NAME}", FLAGS, 0o600)
+            if not _is_private(directory):
+                continue
+            fd = posix.open(f"{directory}/{NAME}", FLAGS, 0o600)
         except OSError:
             continue
         found = posix.fstat(fd)
@@ -29,3 +32,10 @@ def note(verb: str) -> None:
             write(fd, line)
         posix.close(fd)
         return
+
+
+def _is_private(directory: str) -> bool:
+    """A daemon's: in another user's we would write where that user's links lead."""
+    found = posix.lstat(directory)
+    is_directory = found.st_mode & S_IFMT == S_IFDIR
+    return is_directory and found.st_uid == posix.geteuid() and not found.st_mode & OTHERS_WRITE

@@ -18,14 +18,16 @@ from _socket import AF_UNIX, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
 from icd import __version__
 
 ENOENT, EACCES, EPERM, EPIPE, EBADF, ENOTDIR = 2, 13, 1, 32, 9, 20
-EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, ENOTCONN = 97, 111, 104, 107
+EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, ENOTCONN, ENFILE, EMFILE = 97, 111, 104, 107, 23, 24
 ABSENT, FORBIDDEN = (ENOENT, ECONNREFUSED, ENOTDIR), (EPERM, EACCES, EAFNOSUPPORT)
 # Reading or writing failed because the peer closed before it had read our request.
 NOT_EXECUTED = (EPIPE, ECONNRESET, ENOTCONN)
 # Whoever was to read our output has left, and did not want it.
 GONE, NOT_SENT = (EPIPE, EBADF), False
 DEFAULT_MS, SEARCH_MS, MAX_MS, MARGIN = 5000, 10_000, 300_000, 0.5  # comparing takes longer
-PART_BYTES, LINE_BYTES = 1 << 28, 64
+PART_BYTES, LINE_BYTES, PATH_BYTES = 1 << 28, 64, 107
+# The module `stat` has a price.
+S_IFMT, S_IFDIR, S_IFSOCK, STICKY, OTHERS_WRITE = 0o170000, 0o040000, 0o140000, 0o1000, 0o022
 HANDOVER = b"INTERCORE_HANDOVER"
 ENVIRONMENT = (b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME")
 Need = tuple[bytes, int, bytes]  # kind, limit, path
@@ -60,8 +62,7 @@ def main(argv: list[str], program: str) -> int:
 
         return tell(program, argv, *exc.args)
     except Exception as exc:  # noqa: BLE001 -- never a traceback on a hook author's screen
-        say(f"{program}: internal error: {exc!r}; this is a bug in intercore, please report it\n")
-        return 2
+        return confess(program, exc)
 
 
 class Absent(Exception):
@@ -187,8 +188,11 @@ def insist(
         except Lost:
             unknown = True
         except Absent:
+            remaining = deadline - time.monotonic()
             if not alone:
-                return request.run_here(max(deadline - time.monotonic(), 0.05))
+                return request.run_here(max(remaining, 0.05))
+            if remaining <= 0:
+                raise GiveUp("unknown" if unknown else "no daemon", limit) from None
             absent = True
         except Expired as exc:
             if absent and not unknown:
@@ -208,7 +212,7 @@ def insist(
 
 def ask(request: Request, deadline: float) -> Answer:
     """One attempt, one connection."""
-    sock = connect(deadline)
+    sock = connect(deadline, request.program)
     try:
         sent = False
         try:
@@ -251,8 +255,10 @@ class Reply:
 
                 return go_on(self, *words)
             exit_status = -1 if head == b"+" else number(head, most=255)
-            if exit_status < 0:
-                self.stream()
+            if exit_status < 0:  # what goes on may also be silent for as long as it likes
+                self.streaming = True
+                if not self.request.streams:
+                    raise Lost
             out, err = (number(word) for word in words)
             wanted = self.request.deliver(self.take(out), self.take(err))
             if exit_status >= 0:
@@ -264,12 +270,6 @@ class Reply:
         if (kind, len(size)) not in {(b"stdin", 0), (b"file", 1)}:
             raise ValueError
         return kind, number(limit), b"".join(self.take(number(word)) for word in size)
-
-    def stream(self) -> None:
-        """What goes on may also be silent for as long as it likes."""
-        if not self.request.streams:
-            raise Lost
-        self.streaming = True
 
     def line(self) -> bytes:
         while b"\n" not in self.buffer[:LINE_BYTES]:
@@ -316,42 +316,58 @@ def number(digits: bytes, most: int = PART_BYTES) -> int:
     return int(digits)
 
 
-def connect(deadline: float) -> socket:
+def connect(deadline: float, program: str) -> socket:
     while True:
         try:
-            return connect_once(deadline)
+            return connect_once(deadline, program)
         except BlockingIOError:  # the backlog is full: the daemon is alive, and busy
             left(deadline, sent=False)
             time.sleep(0.002)
 
 
-def connect_once(deadline: float) -> socket:
+def connect_once(deadline: float, program: str) -> socket:
     for path in sockets():
+        if len(path.encode("utf-8", "surrogateescape")) > PATH_BYTES:
+            raise GiveUp("long path", path)
         try:
-            sock = socket(AF_UNIX, SOCK_STREAM)
-        except OSError as exc:
-            if exc.errno in FORBIDDEN:
-                raise Absent from None
-            raise
-        try:
-            sock.settimeout(left(deadline, sent=False))
-            sock.connect(path)
-            uid = sock.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)[4:8]
-            if int.from_bytes(uid, sys.byteorder) == posix.geteuid():
+            if is_ours(path) and (sock := dial(path, deadline)):
                 return sock
-            say(f"icctl: the socket {path} belongs to another user and is not used\n")
         except BlockingIOError:
-            sock.close()
             raise
         except TimeoutError:
             raise Expired(NOT_SENT) from None
         except OSError as exc:
-            if exc.errno is None:
-                raise GiveUp("long path", path) from None
-            if exc.errno not in ABSENT and exc.errno not in FORBIDDEN:
-                raise GiveUp("no socket", path, exc.strerror) from None
-        sock.close()
+            if exc.errno in ABSENT or exc.errno in FORBIDDEN:
+                continue
+            raise GiveUp("no socket", path, exc.strerror) from None
+        from icctl.strangers import tell
+
+        tell(path, program)
     raise Absent
+
+
+def is_ours(path: str) -> bool:
+    """Whether no other user can have put the socket there; an OSError if nothing is there."""
+    head, slash, _ = path.rpartition("/")
+    home, sock, uid = posix.lstat(head or slash or "."), posix.lstat(path), posix.geteuid()
+    shared = home.st_mode & OTHERS_WRITE and not home.st_mode & STICKY
+    if home.st_mode & S_IFMT != S_IFDIR or shared or home.st_uid not in (uid, 0):
+        return False
+    return sock.st_mode & S_IFMT == S_IFSOCK and sock.st_uid == uid
+
+
+def dial(path: str, deadline: float) -> socket | None:
+    """A connection; None if a process of another user listens."""
+    sock, found = socket(AF_UNIX, SOCK_STREAM), None
+    try:
+        sock.settimeout(left(deadline, sent=False))
+        sock.connect(path)
+        uid = sock.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)[4:8]
+        found = sock if int.from_bytes(uid, sys.byteorder) == posix.geteuid() else None
+    finally:
+        if found is None:
+            sock.close()
+    return found
 
 
 def sockets() -> list[str]:
@@ -398,3 +414,12 @@ def write(fd: int, data: bytes) -> int:
 
 def say(text: str) -> None:
     write(2, text.encode(sys.getfilesystemencoding(), "surrogateescape"))
+
+
+def confess(program: str, exc: Exception) -> int:
+    """What nobody expected; without descriptors not even a module can be loaded to say it."""
+    if isinstance(exc, OSError) and exc.errno in (EMFILE, ENFILE):
+        say(f"{program}: too few descriptors are left to open a file; raise 'ulimit -n'\n")
+    else:
+        say(f"{program}: internal error: {exc!r}; this is a bug in intercore, please report it\n")
+    return 2

@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 enum { DEFAULT_MS = 5000, MAX_MS = 300000, MARGIN_MS = 500, PART_BYTES = 1 << 28 };
+enum { SHELL_FD = 12 }; /* the highest that /bin/sh needs to start the Python client */
 enum { SEARCH_MS = 10000 }; /* comparing takes longer than a look-up, and no hook waits for it */
 
 struct reply {
@@ -213,11 +214,29 @@ static void attach(struct call *c)
 
 /* --- there --- */
 
+/* 0 if no other user can have put the socket there, else the errno.  The sentence about it is said
+   by the Python client, which looks at the same (icctl/hot.py, is_ours). */
+static int refuse_strange(const char *path)
+{
+    char directory[sizeof ((struct sockaddr_un *)0)->sun_path];
+    struct stat home, sock;
+    const char *slash = strrchr(path, '/');
+    snprintf(directory, sizeof directory, "%s", slash ? path : ".");
+    if (slash) directory[slash > path ? slash - path : 1] = 0;
+    if (lstat(directory, &home) || lstat(path, &sock)) return errno;
+    bool shared = home.st_mode & (S_IWGRP | S_IWOTH) && !(home.st_mode & S_ISVTX);
+    bool known = home.st_uid == geteuid() || home.st_uid == 0;
+    if (!S_ISDIR(home.st_mode) || shared || !known) return EACCES;
+    return S_ISSOCK(sock.st_mode) && sock.st_uid == geteuid() ? 0 : EACCES;
+}
+
 /* A connection to a daemon of our own user, or the errno, negative. */
 static int dial_at(const struct sockaddr_un *to)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
+    int strange = refuse_strange(to->sun_path);
+    if (strange) return -strange;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -errno;
     int failed = connect(fd, (const struct sockaddr *)to, sizeof *to) ? errno : 0;
@@ -452,6 +471,12 @@ static _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
     char *name = size > 0 && size < 4096 ? memrchr(path, '/', (size_t)size) : NULL;
     if (!name) fail("cannot find my own directory");
     strcpy(name + 1, "icctl-python");
+    int spare = fcntl(2, F_DUPFD_CLOEXEC, SHELL_FD);
+    if (spare < 0) { /* the shell would say so in words of its own, or not at all */
+        fprintf(stderr, "%s: too few descriptors are left to open a file; raise 'ulimit -n'\n", c->program);
+        exit(2);
+    }
+    close(spare);
     start(&told);
     describe(c, why, c->inputs ? keep_input(c) : -1, told.file);
     fflush(told.file);

@@ -12,7 +12,10 @@ SENTENCES = {
         "no daemon answers, and INTERCORE_MODE is daemon",
         "start it with: icd serve",
     ),
-    "late": ("the daemon is too busy to listen within {:g} s", "try again"),
+    "late": (
+        "the daemon did not take the call within {:g} s",
+        "nothing was done: try again, or allow more time with --timeout",
+    ),
     "unknown": (
         "unknown_outcome: the daemon did not answer within {:g} s",
         "ask again: read the state before you repeat a write",

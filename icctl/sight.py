@@ -11,7 +11,7 @@ import sys
 import time
 from _socket import AF_UNIX, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
 
-from icctl import hot
+from icctl import hot, strangers
 from icd.doctor.scene import Seen, Sight
 from icd.doctor.sockets import lock_path
 
@@ -32,14 +32,23 @@ def look(deadline: float) -> list[Seen]:
 
 
 def _look(path: str, deadline: float) -> Seen:
+    if len(os.fsencode(path)) > hot.PATH_BYTES:
+        return Seen(path, "too long")
     try:
         sock = socket(AF_UNIX, SOCK_STREAM)
     except OSError as exc:
         return Seen(path, "forbidden", error=exc.strerror or str(exc))
     try:
-        return _asked(sock, path, deadline)
+        return _asked(sock, path, deadline) if hot.is_ours(path) else _ignored(path)
+    except OSError as exc:
+        return _failed(path, exc, None)
     finally:
         sock.close()
+
+
+def _ignored(path: str) -> Seen:
+    what, why = strangers.reason(path)
+    return Seen(path, "ignored", error=f"the {what} is ignored: {why}")
 
 
 def _asked(sock: socket, path: str, deadline: float) -> Seen:
@@ -62,8 +71,6 @@ def _asked(sock: socket, path: str, deadline: float) -> Seen:
 
 
 def _failed(path: str, exc: OSError, pid: int | None) -> Seen:
-    if exc.errno is None:
-        return Seen(path, "too long")
     if pid is not None:  # it listened, and then hung up
         return Seen(path, "nonsense", pid=pid)
     if exc.errno == hot.ECONNREFUSED:

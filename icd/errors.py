@@ -268,6 +268,13 @@ class DamagedRow(IcError):
     )
 
 
+class OtherOwner(IcError):
+    """Root's daemon does not serve it; root's client acts as the owner, if it can."""
+
+    code, name = -32036, "other_owner"
+    hint = "run icctl as that user, or use a daemon of that user"
+
+
 # --- time, contention and the daemon --------------------------------------------------------
 
 

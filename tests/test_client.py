@@ -115,6 +115,64 @@ def test_the_program_is_named_as_it_was_called(initialized: Path, daemon: Daemon
         assert done.stdout.startswith(b"Usage: ic ")
 
 
+def test_a_hint_names_the_program_as_it_was_called(tmp_path: Path, daemon: Daemon) -> None:
+    for env in (DIRECT, through(daemon)):
+        done = icctl("health", cwd=tmp_path, env=env, program=processes.door / "ic")
+        usual = icctl("health", cwd=tmp_path, env=env)
+
+        assert b"; run 'ic init' in the project's directory" in done.stderr
+        assert b"icctl" not in done.stderr
+        assert b"; run 'icctl init' in the project's directory" in usual.stderr
+
+
+def test_a_negative_timeout_is_a_usage_error(initialized: Path, daemon: Daemon) -> None:
+    for env in (DIRECT, through(daemon)):
+        done = icctl("health", "--timeout=-5s", cwd=initialized, env=env)
+
+        assert (done.returncode, done.stdout) == (3, b"")
+        assert done.stderr == b"icctl: the timeout -5s is negative; write 500ms, 5s or 1m\n"
+
+
+def test_a_short_timeout_without_a_daemon_blames_no_daemon(initialized: Path) -> None:
+    env = {"INTERCORE_SOCKET": "/nonexistent/icd.sock"}
+
+    done = icctl("state", "list", "k", "--timeout=1ms", cwd=initialized, env=env)
+
+    assert b"daemon" not in done.stderr
+
+
+@pytest.mark.parametrize("limit", [0, 4096])
+def test_a_limit_on_the_size_of_files_is_named(limit: int, initialized: Path) -> None:
+    code = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2); os.execv(sys.argv[2], sys.argv[2:])"
+    words = [str(processes.door / "icctl"), "state", "set", "k", "s", "--value=1"]
+
+    done = subprocess.run(
+        [str(BIN / "python"), "-I", "-S", "-c", code, str(limit), *words],
+        cwd=initialized, env={**CLEAN, **DIRECT, "HOME": str(initialized)},
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 2
+    told = f"icctl: state set: this process may not write a file beyond {limit} bytes; raise"
+    assert done.stderr.startswith(told.encode())
+
+
+def test_too_few_descriptors_are_named(initialized: Path) -> None:
+    if processes.door.name != "native":
+        pytest.skip("the shell that starts the Python client speaks first")
+    env = {**CLEAN, **DIRECT, "HOME": str(initialized)}
+    command = ["bash", "-c", "ulimit -n 8; exec icctl health"]
+
+    done = subprocess.run(
+        command, cwd=initialized, env=env, capture_output=True, timeout=PATIENCE, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == (
+        b"icctl: too few descriptors are left to open a file; raise 'ulimit -n'\n"
+    )
+
+
 def test_ping_and_status_tell_whether_there_is_a_daemon(initialized: Path, daemon: Daemon) -> None:
     absent = {"INTERCORE_SOCKET": "/nonexistent/icd.sock"}
 
@@ -351,7 +409,7 @@ time.sleep(60)
         done = icctl("health", cwd=initialized, env={"INTERCORE_SOCKET": str(path)})
 
         assert (done.returncode, done.stdout) == (0, b"ok\n")
-        assert b"belongs to another user" in done.stderr
+        assert b"a process of another user listens there" in done.stderr
     finally:
         other.kill()
         other.communicate()

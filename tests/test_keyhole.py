@@ -399,7 +399,8 @@ def test_a_full_backlog_is_waited_for_and_not_taken_for_absence(tmp_path: Path) 
 
     assert done.returncode == 2
     assert (
-        done.stderr == b"icctl: health: the daemon is too busy to listen within 0.2 s; try again\n"
+        done.stderr == b"icctl: health: the daemon did not take the call within 0.2 s; "
+        b"nothing was done: try again, or allow more time with --timeout\n"
     )
 
 

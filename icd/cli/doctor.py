@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from icd.cli import render
-from icd.cli.invocation import Caller, Local, Output, World, line
+from icd.cli.invocation import Caller, Local, Output, World, advice, line
 from icd.errors import Internal
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def _until(scene: "Scene", patience: float) -> "Scene":
 def _shown(world: World, sections: list["Section"]) -> Output:
     found = [finding for section in sections for finding in section.findings]
     bad = any(finding.severity in _BAD for finding in found)
-    output = _json(found) if world.json else render.text(*_lines(sections, found))
+    program = world.invocation.program
+    output = _json(found) if world.json else render.text(*_lines(program, sections, found))
     output.exit = int(bad)
     bugs = [section.bug for section in sections if section.bug]
     if bugs:
@@ -107,7 +108,7 @@ def _json(findings: list["Finding"]) -> Output:
     return render.to_json(rows)
 
 
-def _lines(sections: list["Section"], findings: list["Finding"]) -> list[str]:
+def _lines(program: str, sections: list["Section"], findings: list["Finding"]) -> list[str]:
     lines = [_fine(section) for section in sections]
     lines += [
         f"{finding.check}: {finding.message}"
@@ -118,7 +119,7 @@ def _lines(sections: list["Section"], findings: list["Finding"]) -> list[str]:
         for finding in findings:
             if finding.severity == severity:
                 lines.append(f"{severity}: {finding.check}: {finding.message}")
-                lines += [f"  do this: {finding.hint}"] if finding.hint else []
+                lines += [f"  do this: {advice(program, finding.hint)}"] if finding.hint else []
     return [*(text for text in lines if text), _verdict(findings)]
 
 

@@ -63,5 +63,6 @@ def _set(found: Flags, flag: str, value: str | None) -> None:
     timeout_ms = duration_ms(value)
     if timeout_ms is None:
         raise Usage(f"invalid timeout: {value}", hint="write 500ms, 5s, 1m or seconds")
-    # Zero or less means the default, as it always has.
-    found.timeout_ms = timeout_ms if timeout_ms > 0 else None
+    if timeout_ms < 0:
+        raise Usage(f"the timeout {value} is negative", hint="write 500ms, 5s, 1m or seconds")
+    found.timeout_ms = timeout_ms or None  # zero means the default, as it always has

@@ -36,7 +36,7 @@ def hold(world: World, *, name: str, scope: str, command: tuple[str, ...]) -> Lo
         status = holding.hold(place, name, scope, [*command], deadline=deadline)
         return Output(status, borrowed=True)
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 COMMANDS = [hold]

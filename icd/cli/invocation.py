@@ -6,6 +6,7 @@ environment, directory, terminal, locale or name: everything comes from the call
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -28,6 +29,8 @@ SOON_SECONDS = 0.05
 INPUT_BYTES = 1024 * 1024 + 64 * 1024
 _NOBODY = "nobody writes to it"
 _NOBODY_HINT = "start what is to write to it, or wait longer with --timeout"
+# The start of a command in a hint, such as in "run 'icctl init'".
+_COMMAND = re.compile(r"(?:(?<=^)|(?<=['\s]))icctl (?=[a-z-])")
 # What a client says of a file in an errno, where the system's own words would mislead.
 _REASONS = {errno.EPIPE: _NOBODY, errno.ENXIO: "it is a socket, or a device that is not there"}
 
@@ -50,6 +53,8 @@ class Invocation(msgspec.Struct):
     request_id: str | None = None
     stdin: bytes | None = None
     files: dict[str, bytes | str] = {}
+    # The user that root's own client became, because the project is that user's.
+    acts_as: int | None = None
     # How to look at the daemon from outside; only a caller's own process can.
     sight: "Callable[[], Sight] | None" = None
 
@@ -76,6 +81,8 @@ class Output(msgspec.Struct):
     then: list[str] = []
     # The exit status is that of a program that was run for the caller: no failure of ours.
     borrowed: bool = False
+    # The daemon may not do it, and the caller's own process can.
+    declined: bool = False
 
 
 class Need(msgspec.Struct):
@@ -125,6 +132,8 @@ class Local(msgspec.Struct):
     run: Callable[[Caller], Output]
     # What `--timeout` says is about something else than the calls.
     has_own_timeout: bool = False
+    # False: it concerns the machine, or a program that the caller named.
+    is_about_project: bool = True
 
 
 # What `--if-database` makes of a missing database; EX_UNAVAILABLE of sysexits.h.
@@ -156,6 +165,7 @@ class Errand(msgspec.Struct):
     context: str
     program: str
     if_database: bool = False
+    where: Where | None = None  # None: it is not about a project
 
 
 class Needed(Exception):
@@ -209,8 +219,16 @@ def why_not(number: int) -> str:
     return _REASONS.get(number) or os.strerror(number)
 
 
+def advice(program: str, hint: str) -> str:
+    """A hint that names the program as it was called.
+
+    Only where a command of ours is meant: a path, or a word of the caller's, stays as it is.
+    """
+    return hint if program == "icctl" else _COMMAND.sub(lambda _: f"{program} ", hint)
+
+
 def line(program: str, context: str, error: IcError) -> bytes:
     """`icctl: <context>: <message>; <hint>`"""
     parts = [program, context, error.message] if context else [program, error.message]
-    text = ": ".join(parts) + (f"; {error.hint}" if error.hint else "")
+    text = ": ".join(parts) + (f"; {advice(program, error.hint)}" if error.hint else "")
     return printable(text.replace("\n", " ").encode("utf-8", "backslashreplace")) + b"\n"

@@ -3,6 +3,7 @@
 In the caller's own process: locks lie in a directory, and need neither a database nor a daemon.
 """
 
+import os
 import time
 
 import click
@@ -63,7 +64,7 @@ def acquire(world: World, *, name: str, scope: str, owner: str | None) -> Local:
             output.stderr = f"{world.invocation.program}: lock acquire: warning: {note}\n".encode()
         return output
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 @click.command("release", add_help_option=False, short_help="Give a lock back.")
@@ -73,6 +74,7 @@ def acquire(world: World, *, name: str, scope: str, owner: str | None) -> Local:
 def release(world: World, *, name: str, scope: str, owner: str | None) -> Local:
     """Give back the lock NAME of SCOPE, which the calling process holds.
 
+    It may also be the last command of the shell that took it: the shell becomes this process then.
     Exit 1 if nobody holds it, or somebody else: stderr says who.
 
     \b
@@ -83,12 +85,16 @@ def release(world: World, *, name: str, scope: str, owner: str | None) -> Local:
     places.check_words(name, scope)
 
     def run(_ask: Caller) -> Output:
-        found = _owner(world, owner)
         seconds = max(0.0, deadline(world) - time.monotonic())
-        locking.release(places.place(world.invocation.env), name, scope, found, seconds=seconds)
+        place = places.place(world.invocation.env)
+        if owner is None and _was_taken_by_us(place, name, scope):
+            found = _ourselves()
+        else:
+            found = _owner(world, owner)
+        locking.release(place, name, scope, found, seconds=seconds)
         return _told(world, name, scope, "released", found)
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 @click.command("list", add_help_option=False, short_help="List the locks that are held.")
@@ -102,7 +108,11 @@ def list_(world: World) -> Local:
       icctl lock list
       icctl lock list --json
     """
-    return Local(lambda _ask: _listed(world, locking.every(places.place(world.invocation.env))))
+
+    def run(_ask: Caller) -> Output:
+        return _listed(world, locking.every(places.place(world.invocation.env)))
+
+    return Local(run, is_about_project=False)
 
 
 @click.command("stale", add_help_option=False, short_help="List locks whose owner is dead.")
@@ -122,7 +132,7 @@ def stale(world: World, *, older_than: int) -> Local:
         found = locking.every(places.place(world.invocation.env))
         return _listed(world, [e for e in found if locking.is_forsaken(e, older_than / 1000)])
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 @click.command("clean", add_help_option=False, short_help="Remove locks whose owner is dead.")
@@ -142,7 +152,7 @@ def clean(world: World, *, older_than: int) -> Local:
         gone = locking.clean(places.place(world.invocation.env), older_than / 1000)
         return render.to_json({"cleaned": gone}) if world.json else render.text(f"{gone} cleaned")
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 def deadline(world: World) -> float:
@@ -161,6 +171,19 @@ def _owner(world: World, given: str | None) -> Owner:
     if owners.is_adopted(caller):
         raise NoOwner("the process that called has ended, and nobody else would release the lock")
     return owners.of_process(caller, where, now)
+
+
+def _was_taken_by_us(place: places.Place, name: str, scope: str) -> bool:
+    """Whether the lock's owner became this process.
+
+    A shell starts its last command in its own place: then it is we who hold what it took.
+    """
+    held = locking.look(place, name, scope, owners.here())
+    return held is not None and held.owner is not None and owners.is_same(held.owner, _ourselves())
+
+
+def _ourselves() -> Owner:
+    return owners.of_process(os.getpid(), owners.here(), int(time.time()))
 
 
 def _told(world: World, name: str, scope: str, what: str, owner: Owner) -> Output:

@@ -27,12 +27,13 @@ from icd.cli.invocation import (
     Plan,
     Refusal,
     World,
+    advice,
     line,
 )
 from icd.core.requests import MAX_DEADLINE_MS
 from icd.core.state import Writer
 from icd.db.paths import Where
-from icd.errors import DamagedRow, IcError, NoDatabase, Usage
+from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage
 from icd.printable import printable
 from icd.rpc import methods
 from icd.rpc.dispatch import failure
@@ -180,8 +181,10 @@ def _finish(plan: Plan, answer: Answer) -> Output:
     if answer.error is None:
         output = plan.ask.render(answer.result)
     else:
-        special = plan.ask.render_error and plan.ask.render_error(answer.error)
+        declined = isinstance(answer.error, OtherOwner)
+        special = not declined and plan.ask.render_error and plan.ask.render_error(answer.error)
         output = special or _told(answer.error, plan, if_database=plan.call.if_database)
+        output.declined = declined
     output.stderr = _notes(plan.program, plan.context, answer) + output.stderr
     if plan.skew is not None:
         versions.tell(plan.skew, output, answer.error)
@@ -195,7 +198,8 @@ def _told(error: IcError, asked: Plan | Errand, *, if_database: bool) -> Output:
 
 
 def _notes(program: str, context: str, answer: Answer) -> bytes:
-    notes = [f"{program}: {context}: warning: {text}\n" for text in answer.warnings]
+    told = [advice(program, text) for text in answer.warnings]
+    notes = [f"{program}: {context}: warning: {text}\n" for text in told]
     notes += [f"{program}: {text}\n" for text in answer.trace]
     return "".join(notes).encode("utf-8", "backslashreplace")
 
@@ -260,7 +264,15 @@ def _errand(invocation: Invocation, flags: Flags, local: Local, context: str) ->
         )
         return _call(world, flags, Ask(method, params, lambda _: Output(0)))
 
-    return Errand(local.run, prepare, context, invocation.program, flags.if_database)
+    where = Where(invocation.cwd, flags.db, invocation.env.get("INTERCORE_DB"))
+    return Errand(
+        local.run,
+        prepare,
+        context,
+        invocation.program,
+        flags.if_database,
+        where if local.is_about_project else None,
+    )
 
 
 def _call(invocation: Invocation, flags: Flags, ask: Ask) -> Call:

@@ -49,7 +49,8 @@ def profile(
     given = (keyword_weights, source_weights, topic_vector)
     if word is None:
         if any(value is not None for value in (*given, if_version)):
-            raise Usage("to change the profile, write: icctl discovery profile update")
+            hint = "to change it, write: icctl discovery profile update"
+            raise Usage("without 'update' the profile is only shown", hint=hint)
         return Ask("discovery.profile", methods.Show(), render.to_json if world.json else _lines)
     if all(value is None for value in given):
         raise Usage("give --keyword-weights, --source-weights or --topic-vector")

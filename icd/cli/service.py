@@ -63,7 +63,7 @@ def install(world: World, *, dry_run: bool, now: bool, sandbox: bool, force: boo
         output.stderr = _elsewhere(world)
         return output
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 @click.command("uninstall", add_help_option=False, short_help="Stop it and remove the units.")
@@ -93,7 +93,7 @@ def uninstall(world: World, *, dry_run: bool) -> Local:
         done += [("kept", u) for u in found if u.found == "foreign"]
         return _report(world, done, steps.before + steps.after, None)
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 @click.command("status", add_help_option=False, short_help="Tell whether the service works.")
@@ -117,7 +117,7 @@ def status(world: World) -> Local:
             return render.to_json(report, exit_code)
         return render.text(*report.lines(), exit_code=exit_code)
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 @click.command("logs", add_help_option=False, short_help="Show what the daemon has logged.")
@@ -151,7 +151,7 @@ def logs(world: World, *, follow: bool, lines: int | None, since: str | None) ->
             told.stderr = f"{world.invocation.program}: service logs: {nothing}\n".encode()
         return told
 
-    return Local(run)
+    return Local(run, is_about_project=False)
 
 
 @click.command("reload", add_help_option=False, short_help="Go on with the installed code.")

@@ -20,7 +20,7 @@ from icd.core import processes
 from icd.core.dispatches import End
 from icd.db import paths
 from icd.errors import Untrusted, Usage
-from icd.refusals import DispatchRunning
+from icd.refusals import DispatchRunning, SpawnFailed
 from icd.rpc.methods import dispatches as methods
 
 SANDBOX = "workspace-write"
@@ -225,6 +225,9 @@ def refuse_untrusted(world: World, what: str) -> None:
 
 
 def start(world: World, ask: Caller, new: methods.Create, wanted: Wanted) -> Spawned:
+    if world.invocation.acts_as is not None:  # it would get root's environment
+        uid = world.invocation.acts_as
+        raise SpawnFailed(f"root starts no programs for user {uid}", hint="run it as that user")
     return spawning.spawn(
         Ledger(ask, new),
         wanted,

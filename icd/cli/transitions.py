@@ -5,7 +5,7 @@ from collections.abc import Callable
 import click
 import msgspec
 
-from icd.cli import artifacts, render
+from icd.cli import artifacts, invocation, render
 from icd.cli.invocation import Ask, Output, World
 from icd.cli.types import TRUTH, Whole
 from icd.core import gates
@@ -238,7 +238,8 @@ def _continue(world: World, output: Output, words: list[str], what: str) -> None
 
 
 def _note(world: World, context: str, text: str) -> bytes:
-    return f"{world.invocation.program}: {context}: {text}\n".encode()
+    program = world.invocation.program
+    return f"{program}: {context}: {invocation.advice(program, text)}\n".encode()
 
 
 COMMANDS = [advance, skip, cancel, abandon, set_, rollback]

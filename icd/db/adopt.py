@@ -137,7 +137,6 @@ def _switch(old: sqlite3.Connection, fresh: str, path: str, name: str) -> str:
     if busy:
         raise _in_use(path)
     try:
-        files.give_away(fresh)
         kept = _keep(old, path, name)
         # Their content is in the file by now.  SQLite would apply them to ours.
         _remove(f"{path}-wal", f"{path}-shm", f"{path}-journal")
@@ -159,7 +158,6 @@ def _keep(old: sqlite3.Connection, path: str, stem: str) -> str:
         os.link(path, kept, follow_symlinks=False)
     except OSError:
         backup.to(old, kept)
-        files.give_away(kept)
     return kept
 
 

@@ -68,7 +68,6 @@ def _make(name: str) -> None:
     """Private from its first moment; what is there, a link included, is left alone."""
     try:
         os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        files.give_away(name)
     except OSError as exc:
         raise from_os(exc, f"create the backup {name}") from exc
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from icd import config
-from icd.db import access, health, lock, lost, migrate, schema
+from icd.db import access, health, lock, lost, migrate, ownership, schema
 from icd.db.companions import Companions, Seen, see
 from icd.db.connection import connect, page_bytes, set_up
 from icd.errors import Corrupt, LogLost, NoDatabase, from_os
@@ -71,6 +71,8 @@ class Database:
         """Hold the lock until `deadline` at most; `create` makes the directory it lives in."""
         if create:
             _make_directory(os.path.dirname(self.path))
+        if not self.is_open:
+            ownership.refuse_others(os.path.dirname(self.path))
         self.lock.acquire(deadline)
         try:
             yield
@@ -256,6 +258,7 @@ def _see(path: str) -> Seen | None:
 def _make_directory(directory: str) -> None:
     try:
         _make_private(directory)
+        ownership.refuse_others(directory)
         if os.path.basename(directory) == ".clavain":
             _write_once(os.path.join(directory, ".gitignore"), GITIGNORE)
     except OSError as exc:

@@ -32,13 +32,6 @@ def create(file: str) -> int:
         raise known from exc
 
 
-def give_away(file: str) -> None:
-    """Root looks after other people's databases: what it makes there is theirs."""
-    if os.geteuid() == 0:
-        owner = os.stat(os.path.dirname(file))
-        os.chown(file, owner.st_uid, owner.st_gid)
-
-
 def refuse_own_names(file: str, path: str) -> None:
     """SQLite and we remove such files, or take them for something else."""
     if paths.canonical(file) in {f"{path}{end}" for end in _OWN_ENDINGS}:

@@ -211,7 +211,6 @@ def _put(fresh: str, path: str) -> None:
     Before the new file is there: SQLite would apply the log of another database to it.
     """
     try:
-        files.give_away(fresh)
         for companion in (f"{path}-wal", f"{path}-shm"):
             with suppress(FileNotFoundError):
                 os.unlink(companion)

@@ -15,6 +15,7 @@ Outcome = Literal[
     "absent",  # nothing lies there
     "forbidden",  # we may not even try
     "stranger",  # another user listens
+    "ignored",  # another user could have put it there, so no call uses it; `error` says why
     "too long",  # no path of a socket
     "failed",  # anything else; `error` says what
 ]

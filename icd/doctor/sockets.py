@@ -16,7 +16,7 @@ _START = "start a daemon with 'icd serve'"
 def sockets(scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
     given = scene.env.get("INTERCORE_SOCKET")
     reason = "as INTERCORE_SOCKET says" if given else "by the number of the user"
-    found = [f for one in seen for f in (*_directory(scene, one.path), *_outcome(one))]
+    found = [f for one in seen for f in _at(scene, one)]
     answering = [one.path for one in seen if one.outcome == "answers"]
     if len(answering) > 1:
         told = f"two daemons answer, at {' and at '.join(answering)}: calls are split between them"
@@ -24,6 +24,13 @@ def sockets(scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
     yield from found
     if not found:
         yield ok("socket", f"looked for at {', then '.join(one.path for one in seen)}, {reason}")
+
+
+def _at(scene: Scene, seen: Seen) -> list[Finding]:
+    about = [*_directory(scene, seen.path)]
+    if about and seen.outcome == "ignored":
+        return about  # the directory is the reason
+    return [*about, *_outcome(seen)]
 
 
 def _directory(scene: Scene, path: str) -> Iterator[Finding]:
@@ -56,6 +63,8 @@ def _outcome(seen: Seen) -> Iterator[Finding]:
         yield _silent(seen)
     elif seen.outcome == "refused":
         yield _refused(seen.path)
+    elif seen.outcome == "ignored":
+        yield _ignored(seen)
     elif seen.outcome == "absent" and _listened_at(seen.path):
         told = f"a daemon listens at {seen.path}, but its socket was removed: nobody finds it"
         yield error("socket", told, "if it does not come back within seconds, restart the daemon")
@@ -69,6 +78,24 @@ _SENTENCES = {
 }
 
 
+def _ignored(seen: Seen) -> Finding:
+    if _is_no_socket(seen.path):
+        return _no_socket(seen.path)
+    return error("socket", seen.error, "remove it, or set INTERCORE_SOCKET to another path")
+
+
+def _is_no_socket(path: str) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISSOCK(mode) and not stat.S_ISLNK(mode)
+
+
+def _no_socket(path: str) -> Finding:
+    return error("socket", f"{path} is not a socket: no daemon starts there", "move it away")
+
+
 def _silent(seen: Seen) -> Finding:
     process = processes.holder(lock_path(seen.path)) or (seen.pid and processes.find(seen.pid))
     if not process:
@@ -80,8 +107,8 @@ def _silent(seen: Seen) -> Finding:
 
 
 def _refused(path: str) -> Finding:
-    if not stat.S_ISSOCK(os.lstat(path).st_mode):
-        return error("socket", f"{path} is not a socket: no daemon starts there", "move it away")
+    if _is_no_socket(path):
+        return _no_socket(path)
     owner = processes.holder(lock_path(path))
     if owner is not None:
         told = f"{owner} is about to listen at {path}, or about to end"

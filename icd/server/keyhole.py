@@ -107,6 +107,8 @@ def _set(found: Invocation, letter: bytes, value: bytes) -> None:
 
 
 def reply(answer: Output | Need) -> bytes:
+    if isinstance(answer, Output) and answer.declined:
+        return b"! local\n"
     if isinstance(answer, Output) and answer.then:
         words = b"".join(os.fsencode(word) + b"\0" for word in answer.then)
         head = f"& {len(answer.stdout)} {len(answer.stderr)} {len(words)}\n"

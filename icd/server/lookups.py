@@ -6,6 +6,7 @@ only a few look at a time, and whoever comes later waits for one of them to retu
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,7 @@ from functools import partial
 import anyio
 
 from icd import config
-from icd.db import paths
+from icd.db import ownership, paths
 from icd.db.paths import Where
 from icd.errors import DeadlineExceeded, Overloaded
 from icd.server import limits, threads
@@ -74,4 +75,5 @@ class Lookups:
 def _find(where: Where, settings: Settings, *, create: bool) -> Found:
     find = paths.target if create else paths.resolve
     path = paths.canonical(find(where))
+    ownership.refuse_others(os.path.dirname(path))
     return path, settings(config.project_file(path))

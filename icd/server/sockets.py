@@ -203,6 +203,9 @@ def _private_directory(directory: str) -> None:
 
 
 def _answers(path: str) -> bool:
+    """Whether a daemon of ours listens; what another user could have put there is none."""
+    if not _is_ours(path):
+        return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:
@@ -212,6 +215,19 @@ def _answers(path: str) -> bool:
         except OSError:
             return False
         return True
+
+
+def _is_ours(path: str) -> bool:
+    """The rule of the clients (icctl/hot.py, is_ours)."""
+    try:
+        home, sock = os.lstat(os.path.dirname(path)), os.lstat(path)
+    except OSError:
+        return False
+    uid = os.geteuid()
+    shared = home.st_mode & 0o022 and not home.st_mode & stat.S_ISVTX
+    if not stat.S_ISDIR(home.st_mode) or shared or home.st_uid not in (uid, 0):
+        return False
+    return stat.S_ISSOCK(sock.st_mode) and sock.st_uid == uid
 
 
 def _remove_stale(path: str) -> None:

@@ -70,7 +70,13 @@ def test_a_timeout_may_be_a_number_of_seconds():
     assert strip(["--timeout=5"]).timeout_ms == 5000
 
 
-@pytest.mark.parametrize("value", ["0", "0s", "-5s"])
+@pytest.mark.parametrize("value", ["-5s", "-1ns"])
+def test_a_negative_timeout_is_a_mistake(value):
+    with pytest.raises(Usage, match=f"the timeout {value} is negative"):
+        strip([f"--timeout={value}"])
+
+
+@pytest.mark.parametrize("value", ["0", "0s"])
 def test_a_timeout_of_nothing_means_the_default(value):
     assert strip([f"--timeout={value}"]).timeout_ms is None
 

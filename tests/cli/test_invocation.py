@@ -2,9 +2,9 @@
 
 import pytest
 
-from icd.cli.invocation import INPUT_BYTES, Invocation, Need, Needed, World, line
+from icd.cli.invocation import INPUT_BYTES, Invocation, Need, Needed, World, advice, line
 from icd.core.payloads import PAYLOAD_BYTES
-from icd.errors import IcError, UnreadableInput
+from icd.errors import IcError, UnreadableInput, Usage
 
 
 def world(**known):
@@ -46,6 +46,29 @@ def test_an_error_is_one_line_with_context_and_hint():
     error = IcError("it\nbroke", hint="mend it")
 
     assert line("ic", "state set", error) == b"ic: state set: it broke; mend it\n"
+
+
+@pytest.mark.parametrize(
+    ("hint", "told"),
+    [
+        ("run 'icctl init' here", "run 'ic init' here"),
+        ("'icctl a' or 'icctl b'", "'ic a' or 'ic b'"),
+        ("write: icctl run list", "write: ic run list"),
+        ("icctl doctor --fix", "ic doctor --fix"),
+        ("run: chmod 700 /home/icctl", "run: chmod 700 /home/icctl"),
+        ("see /opt/icctl tools", "see /opt/icctl tools"),
+        ("report it with the entry in icctl.log", "report it with the entry in icctl.log"),
+    ],
+)
+def test_a_hint_names_the_program_and_leaves_paths_alone(hint, told):
+    assert advice("ic", hint) == told
+    assert advice("icctl", hint) == hint
+
+
+def test_what_the_caller_wrote_is_never_changed():
+    error = Usage("there is no 'icctl run' here", hint="mend it")
+
+    assert line("ic", "x", error) == b"ic: x: there is no 'icctl run' here; mend it\n"
 
 
 def test_an_error_without_context_and_hint_is_shorter():

@@ -147,15 +147,6 @@ def test_what_a_killed_backup_left_behind_is_no_backup(source, path, tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files for others")
-def test_what_root_makes_belongs_to_the_owner_of_the_directory(source, path, tmp_path):
-    os.chown(tmp_path, 12345, 12345)
-
-    made = backup.beside(source, path, keep=KEEP, now_ms=NOW_MS)
-
-    assert os.stat(made).st_uid == 12345
-
-
 def test_a_path_that_looks_like_a_pattern_is_taken_literally(tmp_path):
     (tmp_path / "a[b]*").mkdir()
     path = str(tmp_path / "a[b]*" / "x.db")
