@@ -8,6 +8,7 @@ Invariants
       POSIX drops all our locks on a file when any descriptor of it is closed.
 """
 
+import math
 import os
 import sqlite3
 import time
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 
 from icd import config
 from icd.db import access, health, lock, migrate
+from icd.db.bounds import Connection
 from icd.db.connection import connect, page_bytes, set_up
 from icd.errors import Corrupt, NoDatabase, from_os
 
@@ -46,8 +48,9 @@ class Database:
         self.lock = lock.FileLock(path + ".lock", wait)
         self.careful = careful  # a host that keeps it open looks for damage first
         self.reopened = 0
+        self.stop_at = math.inf  # statements that open it are stopped then, monotonic
         self.foreign = 0  # how often we noticed that the file holds what we did not write
-        self._conn: sqlite3.Connection | None = None
+        self._conn: Connection | None = None
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
         self._companions: dict[str, tuple[int, int] | None] = {}
         self._data_version = -1
@@ -69,7 +72,7 @@ class Database:
         finally:
             self.lock.release()
 
-    def connection(self, *, create: bool = False) -> sqlite3.Connection:
+    def connection(self, *, create: bool = False) -> Connection:
         """The connection to the file that the path names now, migrated and ready."""
         if self._conn is not None:
             self._look_again(self._conn)
@@ -116,13 +119,14 @@ class Database:
         self._conn = None
         self.identity = None
 
-    def _open(self, *, create: bool) -> sqlite3.Connection:
+    def _open(self, *, create: bool) -> Connection:
         if identity(self.path) is None:
             if not create:
                 raise NoDatabase(f"no database at {self.path}")
             _make_file(self.path)
         access.refuse_read_only(self.path)
         conn = connect(self.path)
+        conn.bounds.stop_at = self.stop_at
         try:
             current = migrate.is_current(conn)
             self._refuse_stump(conn)
@@ -131,12 +135,15 @@ class Database:
             set_up(conn, self.settings)
             if not current:
                 keep, now_ms = self.settings.backups_kept, time.time_ns() // 1_000_000
-                migrate.migrate(conn, self.path, keep=keep, now_ms=now_ms)
+                migrate.migrate(
+                    conn, self.path, keep=keep, now_ms=now_ms, deadline=self.stop_at
+                )
             if self.careful and os.path.getsize(self.path) <= CAREFUL_BYTES:
                 health.refuse_damage(conn, deadline=time.monotonic() + CAREFUL_SECONDS)
         except BaseException:
             conn.close()
             raise
+        conn.bounds.end()
         self.identity, self._size = _glance(self.path)
         self._companions = {name: identity(name) for name in self._companion_names()}
         self._data_version = -1
