@@ -135,9 +135,7 @@ class Database:
             set_up(conn, self.settings)
             if not current:
                 keep, now_ms = self.settings.backups_kept, time.time_ns() // 1_000_000
-                migrate.migrate(
-                    conn, self.path, keep=keep, now_ms=now_ms, deadline=self.stop_at
-                )
+                migrate.migrate(conn, self.path, keep=keep, now_ms=now_ms, deadline=self.stop_at)
             if self.careful and os.path.getsize(self.path) <= CAREFUL_BYTES:
                 health.refuse_damage(conn, deadline=time.monotonic() + CAREFUL_SECONDS)
         except BaseException:

@@ -22,7 +22,7 @@ from icd.core.debounce import Recent
 from icd.db import lock
 from icd.db.database import Database
 from icd.errors import Locked, NoDatabase, Overloaded
-from icd.rpc.dispatch import failure, run_batch
+from icd.rpc.dispatch import STATEMENT_GRACE_SECONDS, failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 from icd.rpc.methods.mirror import LOOK
 from icd.server import limits, upkeep
@@ -158,6 +158,7 @@ class Store:
             calls = self._waiting.calls()
             creates = any(call.method.creates for call in calls)
             first = min(call.deadline for call in calls)
+            self.database.stop_at = max(call.deadline for call in calls) + STATEMENT_GRACE_SECONDS
             try:
                 with self._watch.hop():
                     return await Lane.open(partial(self._connect, first, create=creates))
