@@ -46,6 +46,8 @@ BATCH_SECONDS = 0.005
 BATCH_CHARACTERS = 1024 * 1024
 # A statement that was begun in time and is about to end may do so; the caller still listens.
 STATEMENT_GRACE_SECONDS = 0.1
+# What the daemon asks for itself may wait for its turn, but others do not wait for it any longer.
+BACKGROUND_SECONDS = 0.5
 
 _ENVELOPE = frozenset(Params.__struct_fields__)
 
@@ -325,7 +327,10 @@ class _Batch:
         bounds = self._conn.bounds
         # What is written to a file of the caller's is not kept in memory.
         room = math.inf if call.method.local else RESULT_CHARACTERS
-        bounds.begin(call.deadline + STATEMENT_GRACE_SECONDS, room, self._clock.monotonic)
+        stop_at = call.deadline + STATEMENT_GRACE_SECONDS
+        if call.background:
+            stop_at = min(stop_at, call.ran_at + BACKGROUND_SECONDS)
+        bounds.begin(stop_at, room, self._clock.monotonic)
         try:
             if call.verbose:
                 return self._run_traced(ctx, call)

@@ -97,3 +97,12 @@ QUIET_SECONDS = 1.0
 # often.
 RELOAD_PAUSE_SECONDS = 1.0
 RELOAD_ATTEMPTS = 5
+# Descriptors of one open database: the file, its log, the log's index, and the lock.
+STORE_DESCRIPTORS = 4
+# When fewer than this are free, a database that is not used is closed before another is opened: a
+# few connections, and what is opened for a moment, must still find some.
+SPARE_DESCRIPTORS = 24
+# A database that is closed for that may have to wait for its lock this long; then another is tried.
+ROOM_SECONDS = 1.0
+# What strangers can make the daemon log is logged this often, with the number of those left out.
+STRANGERS_SECONDS = 60.0

@@ -23,8 +23,8 @@ from icd.server import limits
 # Others may hold the lock; upkeep can wait for the next quiet moment.
 PATIENCE_SECONDS = 0.5
 CLOSING_SECONDS = 2.0
-# What is not done by then is left for the next quiet moment: somebody may be about to ask.
-WORK_SECONDS = 1.0
+# What takes longer than this is left for the next quiet moment: somebody may be about to ask.
+WORK_SECONDS = 0.25
 REQUESTS_AT_ONCE = 1000
 # Where events are to be forgotten, a quiet database is looked at this often.
 RETENTION_MS = 3600 * 1000
@@ -59,10 +59,9 @@ class Upkeep:
 
     def look(self, *, close: bool) -> float | None:
         """See to the database, and close it if told to; the seconds until there is more to do."""
-        stop_at = time.monotonic() + PATIENCE_SECONDS + WORK_SECONDS
-        self._database.stop_at = stop_at
         try:
             with self._database.hold(time.monotonic() + PATIENCE_SECONDS):
+                self._database.stop_at = stop_at = time.monotonic() + WORK_SECONDS
                 now_ms = self._clock.now_ms()
                 conn = self._database.connection()
                 done = None  # it took too long: nobody knows, and the next look may do better

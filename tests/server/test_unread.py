@@ -2,7 +2,6 @@
 
 import json
 import resource
-import select
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from icd.server import limits
-from tests.processes import PATIENCE, Daemon, read_all, read_line, running, until
+from tests.processes import Daemon, icctl, read_all, running, until
 
 MEGABYTE = 1_000_000
 PEERS = 8
@@ -123,3 +122,69 @@ def test_whoever_reads_gets_everything_in_order(
     assert [reply["id"] for reply in found] == list(range(24))
     letters = [reply["result"]["events"][0]["payload"][0][0] for reply in found]
     assert letters == [chr(97 + number % 12) for number in range(24)]
+
+
+def test_whoever_waits_for_room_does_not_hold_up_a_reload(daemon: Daemon, events: Path) -> None:
+    """Lines that were not begun are answered by the next daemon, an array is ended by this one."""
+    with daemon.connect() as piped, daemon.connect() as batched:
+        piped.sendall(lines(events, 24))
+        batched.sendall(array(events, 24))
+        settled(daemon)
+
+        reloaded = icctl("service", "reload", cwd=events, env={"INTERCORE_SOCKET": daemon.socket})
+        said = []
+        for sock in (piped, batched):
+            sock.shutdown(socket.SHUT_WR)
+            said.append(read_all(sock))
+
+    assert reloaded.returncode == 0, reloaded.stderr
+    first = [json.loads(line) for line in said[0].splitlines()]
+    assert [reply["id"] for reply in first if "result" in reply] == list(range(24))
+    second = json.loads(said[1])
+    assert [reply["id"] for reply in second] == list(range(24))
+    assert {reply["error"]["data"]["name"] for reply in second if "error" in reply} <= {"overloaded"}
+
+
+def test_a_peer_that_reads_stays_when_those_that_do_not_are_dropped(
+    daemon: Daemon, events: Path
+) -> None:
+    request = json.dumps(tail(events, 0, limit=100)).encode() + b"\n"
+    with ExitStack() as stack:
+        unread = [stack.enter_context(daemon.connect()) for _ in range(PEERS)]
+        for sock in unread:
+            sock.sendall(request)
+        settled(daemon)
+
+        with daemon.connect() as reader:
+            reader.sendall(request)
+            reader.shutdown(socket.SHUT_WR)
+            whole = len(read_all(reader))
+        sizes = [len(read_all(sock)) for sock in unread if not sock.shutdown(socket.SHUT_WR)]
+
+    assert whole > 8 * MEGABYTE
+    assert sum(size < whole for size in sizes) >= PEERS - limits.UNREAD_BYTES // whole - 1
+    assert sizes[-1] == whole
+
+
+def test_when_memory_runs_out_the_other_sessions_are_served(initialized: Path) -> None:
+    daemon = Daemon()
+    try:
+        daemon.start()
+        for number in range(12):
+            daemon.call(
+                "events.record", cwd=str(initialized), source="mine", type="t",
+                payload=[chr(97 + number) * (MEGABYTE // 10)] * 10,
+            )  # fmt: skip
+        used = int(Path(f"/proc/{daemon.pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        room = used + 20 * MEGABYTE
+        resource.prlimit(daemon.pid, resource.RLIMIT_AS, (room, room))
+
+        for _ in range(10):
+            with ExitStack() as stack:
+                for _ in range(PEERS):
+                    stack.enter_context(daemon.connect()).sendall(array(initialized, limit=100))
+                settled(daemon)
+            for _ in range(PEERS):
+                assert daemon.call("state.incr", cwd=str(initialized), key="k", scope_id="s")
+    finally:
+        daemon.close()
