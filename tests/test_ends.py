@@ -108,7 +108,9 @@ def test_neighbours_of_what_does_not_end_are_served_and_a_reload_is_not_refused(
     assert reloaded.returncode == 0, reloaded.stderr
 
 
-def test_what_is_large_and_not_read_at_once_is_not_refused(daemon: Daemon, initialized: Path) -> None:
+def test_what_is_large_and_not_read_at_once_is_not_refused(
+    daemon: Daemon, initialized: Path
+) -> None:
     """A legitimate table, far larger than an answer may be."""
     payload = json.dumps(["x" * 100_000] * 10)
     with closing(sqlite3.connect(initialized / ".clavain" / "intercore.db")) as conn:

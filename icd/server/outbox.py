@@ -113,3 +113,16 @@ class Outbox:
         self._counted = size
         while Outbox.held > limits.UNREAD_BYTES and len(Outbox._unread) > 1:
             next(iter(Outbox._unread)).give_up()
+
+
+def cut_off(transport: asyncio.Transport) -> None:
+    """End a connection at once, also if its transport is in the middle of something.
+
+    When memory runs out in a write, asyncio has begun to wait for room in the socket and knows of
+    nothing to send: it would close the descriptor and go on watching its number, so that the next
+    connection of that number would never be heard.
+    """
+    loop, fd = asyncio.get_running_loop(), transport.get_extra_info("socket").fileno()
+    transport.abort()
+    if fd >= 0:
+        loop.remove_writer(fd)

@@ -31,7 +31,7 @@ from icd.server.desk import Desk, goes_on, off_the_loop, waits_for_reload
 from icd.server.handover import Connection
 from icd.server.inbox import Inbox
 from icd.server.logs import log
-from icd.server.outbox import Outbox
+from icd.server.outbox import Outbox, cut_off
 from icd.server.streams import CLOSED, RELOADING, STOPPING, Outlet
 
 
@@ -355,13 +355,4 @@ class Session(asyncio.Protocol):
         self._patience = loop.call_later(limits.FAREWELL_SECONDS, self._abort)
 
     def _abort(self) -> None:
-        """Also if the transport is in the middle of something.
-
-        When memory runs out in a write, asyncio has begun to wait for room in the socket and knows
-        of nothing to send: it would close the descriptor and go on watching its number, so that the
-        next connection of that number would never be heard.
-        """
-        loop, fd = asyncio.get_running_loop(), self._transport.get_extra_info("socket").fileno()
-        self._transport.abort()
-        if fd >= 0:
-            loop.remove_writer(fd)
+        cut_off(self._transport)

@@ -1,5 +1,6 @@
 """Peers that ask for much and read nothing cost a bounded amount."""
 
+import asyncio
 import json
 import resource
 import socket
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from icd.server import limits
+from icd.server.outbox import cut_off
 from tests.processes import Daemon, icctl, read_all, running, until
 
 MEGABYTE = 1_000_000
@@ -103,7 +105,9 @@ def test_what_eight_peers_do_not_read_is_bounded(
         later = answered_within(daemon, events)
         most = rss(daemon)
 
-    print(f"{request_of.__name__} limit={limit}: {most / 1e6:.0f} MB, {soonest:.3f} s, {later:.3f} s")
+    print(
+        f"{request_of.__name__} limit={limit}: {most / 1e6:.0f} MB, {soonest:.3f} s, {later:.3f} s"
+    )
     assert most < MOST_RSS
     assert later < 0.1
     assert limit > 1 or soonest < 0.1  # eight replies of eight megabytes take their time
@@ -142,7 +146,9 @@ def test_whoever_waits_for_room_does_not_hold_up_a_reload(daemon: Daemon, events
     assert [reply["id"] for reply in first if "result" in reply] == list(range(24))
     second = json.loads(said[1])
     assert [reply["id"] for reply in second] == list(range(24))
-    assert {reply["error"]["data"]["name"] for reply in second if "error" in reply} <= {"overloaded"}
+    assert {reply["error"]["data"]["name"] for reply in second if "error" in reply} <= {
+        "overloaded"
+    }
 
 
 def test_a_peer_that_reads_stays_when_those_that_do_not_are_dropped(
@@ -175,16 +181,40 @@ def test_when_memory_runs_out_the_other_sessions_are_served(initialized: Path) -
                 "events.record", cwd=str(initialized), source="mine", type="t",
                 payload=[chr(97 + number) * (MEGABYTE // 10)] * 10,
             )  # fmt: skip
-        used = int(Path(f"/proc/{daemon.pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        used = (
+            int(Path(f"/proc/{daemon.pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        )
         room = used + 20 * MEGABYTE
         resource.prlimit(daemon.pid, resource.RLIMIT_AS, (room, room))
 
-        for _ in range(10):
+        for _ in range(3):
             with ExitStack() as stack:
                 for _ in range(PEERS):
-                    stack.enter_context(daemon.connect()).sendall(array(initialized, limit=100))
+                    sock = stack.enter_context(daemon.connect())
+                    sock.sendall(array(initialized, 8, limit=100))
                 settled(daemon)
             for _ in range(PEERS):
                 assert daemon.call("state.incr", cwd=str(initialized), key="k", scope_id="s")
     finally:
         daemon.close()
+
+
+def test_an_aborted_connection_is_no_longer_watched_by_the_event_loop() -> None:
+    """As asyncio leaves it when memory runs out in a write: it waits for room, and has no data."""
+
+    async def main() -> list[int]:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
+        fd = ours.fileno()
+        loop._add_writer(fd, lambda: None)  # type: ignore[attr-defined]
+
+        cut_off(transport)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+        theirs.close()
+        return [key.fd for key in loop._selector.get_map().values() if key.fd == fd]  # type: ignore[attr-defined]
+
+    assert asyncio.run(main()) == []

@@ -91,7 +91,9 @@ def test_after_large_answers_the_rest_of_the_same_peer_is_put_off(waiting: Waiti
 
     waiting.hand_out([Answer(size=1), Answer(size=limits.PIECE_CHARACTERS), None])
 
-    assert [[answer.later for answer in answers] for answers in told] == [[False, False, True, True]]
+    assert [[answer.later for answer in answers] for answers in told] == [
+        [False, False, True, True]
+    ]
     assert len(waiting) == 1
 
 
