@@ -405,7 +405,7 @@ def test_a_slow_daemon_is_left_at_the_deadline(stage: str, tmp_path: Path) -> No
 def test_the_outcome_of_a_read_that_was_left_at_the_deadline_is_not_unknown(
     words: list[str], tmp_path: Path
 ) -> None:
-    with scripted(tmp_path, lambda connection: _hear_out(connection)):
+    with scripted(tmp_path, _hear_out):
         done = icctl(*words, "--timeout=200ms", cwd=tmp_path, env=through(tmp_path))
 
     assert (done.returncode, done.stdout) == (2, b"")
@@ -425,7 +425,7 @@ def test_the_outcome_of_a_read_that_was_left_at_the_deadline_is_not_unknown(
     ],
 )
 def test_what_is_more_than_a_read_has_an_unknown_outcome(words: list[str], tmp_path: Path) -> None:
-    with scripted(tmp_path, lambda connection: _hear_out(connection)):
+    with scripted(tmp_path, _hear_out):
         done = icctl(*words, "--timeout=200ms", cwd=tmp_path, env=through(tmp_path))
 
     assert done.returncode == 2

@@ -21,7 +21,7 @@ class Outbox:
     """`drop` ends the connection, because too much waits to be read."""
 
     held = 0  # bytes that peers have not read, of all outboxes together
-    _unread: "ClassVar[dict[Outbox, None]]" = {}  # those that have some, the oldest first
+    _unread: ClassVar["dict[Outbox, None]"] = {}  # those that have some, the oldest first
 
     def __init__(self, drop: Callable[[], None]) -> None:
         self._drop = drop
