@@ -28,11 +28,14 @@ from icd.db.database import Database
 from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overloaded
 from icd.rpc.dispatch import failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
+from icd.rpc.methods import daemon
 
 if TYPE_CHECKING:
     from icd.doctor.scene import Sight
 
 LOG = ".local/state/intercore/icctl.log"
+# Beyond this the log is put aside, in the place of the one that was put aside before.
+LOG_BYTES = 1024 * 1024
 FAILURES = (2, 3)
 # Databases in which events were recorded, with what holds there: their hooks are still to run.
 Owed = dict[str, config.Settings]
@@ -90,6 +93,16 @@ def execute(request: hot.Request, limit: float, owed: Owed) -> Output:
         if not request.deliver(output.stdout, output.stderr):
             return Output(0)
         request = following(request, output.then)
+
+
+def changes_nothing(request: hot.Request) -> bool:
+    """Whether the command only asks, so that its outcome cannot be unknown."""
+    planned = plan(_invocation(request, 0.0))
+    if isinstance(planned, Output):
+        return True  # there is nothing to be carried out
+    if not isinstance(planned, Plan) or isinstance(planned.call.params, daemon.Reload):
+        return False
+    return not (planned.call.method.writes or planned.call.method.whole)
 
 
 def _carry_out(
@@ -219,6 +232,9 @@ def _record(error: IcError, home: str | None) -> None:
         with open(path, "a", encoding="utf-8", opener=_private) as log:
             log.write(f"--- {error.message}\n")
             traceback.print_exception(error.__cause__, file=log)
+            log.flush()
+            if log.tell() > LOG_BYTES:
+                os.replace(path, f"{path}.1")
     except OSError:
         error.hint = "this is a bug in intercore, and its log could not be written"
 

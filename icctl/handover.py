@@ -56,7 +56,9 @@ class Handover:
 
     def resume(self, argv: list[str]) -> int:
         if self.reason in ENDINGS:
-            raise hot.GiveUp(ENDINGS[self.reason], self.limit)
+            sent = hot.Request(argv, self.program, [])
+            sent.inputs = self.inputs
+            raise hot.GiveUp(ENDINGS[self.reason], self.limit, sent)
         request = hot.Request(argv, self.program, hot.world())
         request.door = self.door
         request.began = self.deadline - self.limit

@@ -197,7 +197,7 @@ def insist(
         except Expired as exc:
             if absent and not unknown:
                 raise GiveUp("no daemon") from None
-            raise GiveUp("unknown" if unknown or exc.args[0] else "late", limit) from None
+            raise GiveUp("unknown" if unknown or exc.args[0] else "late", limit, request) from None
         else:
             if answer is None or isinstance(answer, int):
                 return request.run_here(limit) if answer is None else answer

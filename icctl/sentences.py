@@ -1,6 +1,7 @@
 """What the client itself has to say; loaded only when there is something."""
 
 import posix
+from typing import Any
 
 from icctl.failures import note
 from icctl.hot import Request, plain, say, sockets, timeout_ms, world
@@ -20,6 +21,10 @@ SENTENCES = {
         "unknown_outcome: the daemon did not answer within {:g} s",
         "ask again: read the state before you repeat a write",
     ),
+    "no reply": (
+        "deadline_exceeded: the daemon did not answer within {:g} s",
+        "nothing was changed; try again, or give more time with --timeout",
+    ),
     "nonsense": (
         "unknown_outcome: what listens at {socket} speaks another protocol than icctl {version}",
         "if it is icd, upgrade the older of the two, and read the state before you repeat a write",
@@ -38,16 +43,25 @@ USAGE = {"mode", "shell"}
 FOR_THE_DOCTOR = {"no daemon", "late", "unknown", "nonsense", "long path", "no socket"}
 
 
-def tell(program: str, argv: list[str], name: str, *details: object) -> int:
+def tell(program: str, argv: list[str], name: str, *details: Any) -> int:
     """Say it on stderr; the exit status is returned."""
-    happened, hint = SENTENCES[name]
     verb, status = context(argv), 3 if name in USAGE else 2
     if verb == "doctor" and name in FOR_THE_DOCTOR:
         return Request(argv, program, world()).run_here(timeout_ms(argv) / 1000)
+    if name == "unknown" and _only_reads(*details[1:]):
+        name = "no reply"
+    happened, hint = SENTENCES[name]
     told = happened.format(*details, socket=_listening(), version=__version__)
     say(f"{program}: {verb}: {told}; {hint}\n")
     note(verb)
     return status
+
+
+def _only_reads(sent: Request) -> bool:
+    """Of a request that was sent, which is not always the first one."""
+    from icctl.here import only_reads  # this takes a while, and the caller has waited for longer
+
+    return only_reads(sent)
 
 
 def _listening() -> str:

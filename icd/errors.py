@@ -275,6 +275,13 @@ class OtherOwner(IcError):
     hint = "run icctl as that user, or use a daemon of that user"
 
 
+class ReplyTooLarge(IcError):
+    """What was asked for is there; it is too much to be answered at once."""
+
+    code, name = -32034, "reply_too_large"
+    hint = "ask for less at once, such as with --limit, or for one row by its name"
+
+
 # --- time, contention and the daemon --------------------------------------------------------
 
 
@@ -284,7 +291,7 @@ class Locked(IcError):
 
 
 class DeadlineExceeded(IcError):
-    """Nothing was executed."""
+    """Nothing was executed, or what was begun was rolled back."""
 
     code, name, retryable = -32041, "deadline_exceeded", True
     hint = "try again, or give more time with --timeout"
@@ -377,6 +384,9 @@ _SQLITE: dict[int, tuple[type[IcError], str]] = {
     sqlite3.SQLITE_PERM: (PermissionRefused, "the database may not be accessed"),
     sqlite3.SQLITE_CANTOPEN: (PermissionRefused, "the database cannot be opened"),
     sqlite3.SQLITE_IOERR: (InputOutput, "the disk reported an error"),
+    # Only a clock stops a statement; see icd/db/bounds.py.
+    sqlite3.SQLITE_INTERRUPT: (DeadlineExceeded, "the deadline passed; nothing was changed"),
+    sqlite3.SQLITE_TOOBIG: (ReplyTooLarge, "a value in the database is too long to be read"),
     # The index of the log is made before anything is written, and needs room like anything else.
     sqlite3.SQLITE_IOERR_SHMSIZE: (DiskFull, "disk full, cannot make room for the database's log"),
 }

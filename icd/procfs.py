@@ -1,5 +1,6 @@
 """What the kernel tells about processes, in /proc; what it does not show is never an error."""
 
+import math
 import os
 from functools import lru_cache
 
@@ -65,6 +66,14 @@ def openers(device: int, inode: int) -> list[int]:
     """Other processes that have this file open, of those that we may look at."""
     others = [int(name) for name in _names("/proc") if name.isdigit() and int(name) != os.getpid()]
     return [pid for pid in others if _has_open(pid, device, inode)]
+
+
+def descriptors() -> float:
+    """How many this process has open; looking takes one, and if there is none it is all of them."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return math.inf
 
 
 def _has_open(pid: int, device: int, inode: int) -> bool:

@@ -1,5 +1,6 @@
 """The two doors, `icctl` in C and in Python, side by side: what they send, what they make of it."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -387,6 +388,73 @@ def test_a_slow_daemon_is_left_at_the_deadline(stage: str, tmp_path: Path) -> No
         b"icctl: state set: unknown_outcome: the daemon did not answer within 0.2 s;"
         b" ask again: read the state before you repeat a write\n"
     )
+
+
+@pytest.mark.usefixtures("door")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["state", "get", "k", "s"],
+        ["state", "list", "k", "--json"],
+        ["events", "tail", "--all"],
+        ["status"],
+        ["statusline"],
+        ["no-such-command"],
+    ],
+)
+def test_the_outcome_of_a_read_that_was_left_at_the_deadline_is_not_unknown(
+    words: list[str], tmp_path: Path
+) -> None:
+    with scripted(tmp_path, _hear_out):
+        done = icctl(*words, "--timeout=200ms", cwd=tmp_path, env=through(tmp_path))
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.endswith(
+        b": deadline_exceeded: the daemon did not answer within 0.2 s;"
+        b" nothing was changed; try again, or give more time with --timeout\n"
+    )
+
+
+@pytest.mark.usefixtures("door")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["db", "vacuum"],
+        ["events", "tail", "--all", "--consumer=c"],
+        ["sentinel", "check", "a", "b", "--interval=1"],
+    ],
+)
+def test_what_is_more_than_a_read_has_an_unknown_outcome(words: list[str], tmp_path: Path) -> None:
+    with scripted(tmp_path, _hear_out):
+        done = icctl(*words, "--timeout=200ms", cwd=tmp_path, env=through(tmp_path))
+
+    assert done.returncode == 2
+    assert b": unknown_outcome: the daemon did not answer within 0.2 s;" in done.stderr
+
+
+@pytest.mark.usefixtures("door")
+def test_a_write_that_follows_a_read_has_an_unknown_outcome(tmp_path: Path) -> None:
+    """What a consumer has read is acknowledged by a request of its own."""
+    words = b"state\0incr\0k\0s\0--timeout=200ms\0"
+
+    def follow(connection: socket.socket) -> None:
+        connection.sendall(b"& 3 0 %d\n{}\n" % len(words) + words)
+        _hear_out(connection)
+
+    with scripted(tmp_path, follow, _hear_out):
+        done = icctl("events", "tail", "--all", "--timeout=200ms", cwd=tmp_path,
+                     env=through(tmp_path))  # fmt: skip
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as second:
+            second.connect(str(tmp_path / "s"))  # unless the client itself came twice
+            second.sendall(b"ic1 1\0ax\0")
+
+    assert done.stdout == b"{}\n"
+    assert b"unknown_outcome" in done.stderr
+
+
+def _hear_out(connection: socket.socket) -> None:
+    while connection.recv(65_536):
+        pass
 
 
 @pytest.mark.usefixtures("door")

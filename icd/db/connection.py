@@ -1,12 +1,13 @@
 """One SQLite connection, set up the same way wherever it is opened."""
 
+import math
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from icd.config import Settings
-from icd.db import access
+from icd.db import access, bounds
+from icd.db.bounds import Bounds, Connection
 from icd.errors import DeadlineExceeded, Unhealthy
 
 MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
@@ -14,8 +15,6 @@ MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
 # because the dispatcher asks again until the call's deadline.
 BUSY_TIMEOUT_MS = 50
 CACHE_KIB = 8192
-# Steps of SQLite's machine between two looks at the clock: some ten microseconds.
-STEPS_BETWEEN_LOOKS = 1000
 # Far above what intercore stores and asks, far below what could exhaust memory or time.
 _LIMITS = (
     (sqlite3.SQLITE_LIMIT_LENGTH, 16 * 1024 * 1024),  # a value or a row; payloads are 1 MiB
@@ -30,7 +29,7 @@ _LIMITS = (
 )
 
 
-def connect(path: str) -> sqlite3.Connection:
+def connect(path: str) -> Connection:
     """Open an existing file.  The caller holds the lock: even a reader may checkpoint at close."""
     if sqlite3.sqlite_version_info < MINIMUM:
         raise Unhealthy(
@@ -39,7 +38,11 @@ def connect(path: str) -> sqlite3.Connection:
         )
     access.refuse_companions(path)
     conn = sqlite3.connect(
-        f"file:{_uri(path)}?mode=rw", uri=True, isolation_level=None, cached_statements=256
+        f"file:{_uri(path)}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        cached_statements=256,
+        factory=Connection,
     )
     # First, or opening could fail on a busy database at once.
     conn.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
@@ -47,11 +50,12 @@ def connect(path: str) -> sqlite3.Connection:
     return conn
 
 
-def connect_to_read(path: str, *, immutable: bool = False) -> sqlite3.Connection:
+def connect_to_read(path: str, *, immutable: bool = False) -> Connection:
     """Open a file that must stay as it is; `immutable`: nobody writes it, and it has no log."""
     access.refuse_companions(path)
     words = "mode=ro&immutable=1" if immutable else "mode=ro"
-    conn = sqlite3.connect(f"file:{_uri(path)}?{words}", uri=True, isolation_level=None)
+    uri = f"file:{_uri(path)}?{words}"
+    conn = sqlite3.connect(uri, uri=True, isolation_level=None, factory=Connection)
     _shrink_surface(conn)
     return conn
 
@@ -86,25 +90,44 @@ def transaction(conn: sqlite3.Connection) -> Iterator[None]:
     conn.execute("BEGIN IMMEDIATE")
     try:
         yield
-        conn.execute("COMMIT")
+        _finish(conn, "COMMIT")
     except BaseException:
         if conn.in_transaction:  # a full disk has already rolled back for us
-            conn.execute("ROLLBACK")
+            _finish(conn, "ROLLBACK")
         raise
 
 
 @contextmanager
 def until(conn: sqlite3.Connection, deadline: float) -> Iterator[None]:
     """Stop the statements of the block at the deadline; what they had begun is rolled back."""
-    conn.set_progress_handler(lambda: time.monotonic() >= deadline, STEPS_BETWEEN_LOOKS)
+    held = conn.bounds if isinstance(conn, Connection) else bounds.put_on(conn)
+    with _bounded(held, min(deadline, held.stop_at)):
+        if held.is_over():
+            raise DeadlineExceeded("the deadline passed; nothing was changed")
+        try:
+            yield
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            raise DeadlineExceeded("the deadline passed; nothing was changed") from exc
+
+
+def _finish(conn: sqlite3.Connection, statement: str) -> None:
+    """End a transaction, which nothing may stop; see icd/db/bounds.py."""
+    if isinstance(conn, Connection):
+        with _bounded(conn.bounds, math.inf):
+            conn.execute(statement)
+    else:
+        conn.execute(statement)
+
+
+@contextmanager
+def _bounded(held: Bounds, stop_at: float) -> Iterator[None]:
+    before, held.stop_at = held.stop_at, stop_at
     try:
         yield
-    except sqlite3.OperationalError as exc:
-        if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-            raise
-        raise DeadlineExceeded("the deadline passed; nothing was changed") from exc
     finally:
-        conn.set_progress_handler(None, 0)
+        held.stop_at = before
 
 
 def journal_mode(conn: sqlite3.Connection) -> str:

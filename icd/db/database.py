@@ -12,6 +12,7 @@ Invariants
       POSIX drops all our locks on a file when any descriptor of it is closed.
 """
 
+import math
 import os
 import sqlite3
 import time
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 
 from icd import config
 from icd.db import access, health, lock, lost, migrate, ownership, schema
+from icd.db.bounds import Connection
 from icd.db.companions import Companions, Seen, see
 from icd.db.connection import connect, page_bytes, set_up
 from icd.errors import Corrupt, LogLost, NoDatabase, from_os
@@ -51,10 +53,11 @@ class Database:
         self.lock = lock.FileLock(path + ".lock", wait)
         self.careful = careful  # a host that keeps it open looks for damage first
         self.reopened = 0
-        self.notes: list[str] = []  # what whoever made the file is to be told
+        self.stop_at = math.inf  # statements that open it are stopped then, monotonic
+        self.notes: list[str] = []  # what the caller that made the file is to be told
         self.foreign = 0  # how often we noticed that the file holds what we did not write
         self.incidents: list[str] = []  # what happened to its files, for the log of the host
-        self._conn: sqlite3.Connection | None = None
+        self._conn: Connection | None = None
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
         self._companions: Companions | None = None
         self._main: Seen | None = None  # the open file, when the lock was last released
@@ -80,7 +83,7 @@ class Database:
             self._remember()
             self.lock.release()
 
-    def connection(self, *, create: bool = False) -> sqlite3.Connection:
+    def connection(self, *, create: bool = False) -> Connection:
         """The connection to the file that the path names now, migrated and ready."""
         if self._conn is not None:
             self._look_again(self._conn)
@@ -194,7 +197,7 @@ class Database:
         self.identity = None
         self._companions = None
 
-    def _open(self, *, create: bool) -> sqlite3.Connection:
+    def _open(self, *, create: bool) -> Connection:
         if identity(self.path) is None:
             if not create:
                 raise NoDatabase(f"no database at {self.path}")
@@ -204,6 +207,7 @@ class Database:
         access.refuse_read_only(self.path)
         expected = lost.expect(self.lock, self.path)
         conn = connect(self.path)
+        conn.bounds.stop_at = self.stop_at
         try:
             self._judge(conn, create=create)
             if self.careful and os.path.getsize(self.path) <= CAREFUL_BYTES:
@@ -214,6 +218,7 @@ class Database:
         except BaseException:
             conn.close()
             raise
+        conn.bounds.end()
         self.identity = identity(self.path)
         self._companions, self._main = companions, _see(self.path)
         lost.note(self.lock, self.path, "open", companions.known)
@@ -232,7 +237,7 @@ class Database:
         set_up(conn, self.settings)
         if not current:
             keep, now_ms = self.settings.backups_kept, time.time_ns() // 1_000_000
-            migrate.migrate(conn, self.path, keep=keep, now_ms=now_ms)
+            migrate.migrate(conn, self.path, keep=keep, now_ms=now_ms, deadline=self.stop_at)
 
     def _refuse_stump(self, conn: sqlite3.Connection) -> None:
         """SQLite sees by itself that pages are missing, but not if others have it open."""

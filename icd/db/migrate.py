@@ -4,6 +4,7 @@
 An existing database is backed up first.  A newer one is refused and left untouched.
 """
 
+import math
 import os
 import sqlite3
 
@@ -33,12 +34,17 @@ def version(conn: sqlite3.Connection) -> int:
     return _pragma(conn, "user_version")
 
 
-def migrate(conn: sqlite3.Connection, path: str, *, keep: int, now_ms: int) -> None:
-    """Upgrade in place, or fill a database that is still empty; `keep` backups stay."""
+def migrate(
+    conn: sqlite3.Connection, path: str, *, keep: int, now_ms: int, deadline: float = math.inf
+) -> None:
+    """Upgrade in place, or fill a database that is still empty; `keep` backups stay.
+
+    What is not done at the deadline is not done at all.
+    """
     from icd.db import backup  # most calls open a database that is current
 
     if not _is_empty(conn):
-        backup.beside(conn, path, keep=keep, now_ms=now_ms)
+        backup.beside(conn, path, keep=keep, now_ms=now_ms, deadline=deadline)
     with transaction(conn):
         apply(conn, path, now_ms=now_ms)
         finish(conn, path)

@@ -7,9 +7,14 @@ Promises
     - a failing call never fails its neighbours: each runs in a savepoint of its own, and if the
       shared transaction is lost (a full disk takes all of it), every other call runs again alone;
     - a call whose deadline has passed is answered, not executed;
+    - every statement ends: what runs STATEMENT_GRACE_SECONDS after the deadline of its call is
+      stopped there and undone, and the calls beside it are answered all the same;
+    - what is read has a size: a call that reads too much is told so, and a batch that has read
+      enough is committed;
     - the lock is held from before the database is looked at until after the commit.
 """
 
+import math
 import os
 import sqlite3
 import time
@@ -20,6 +25,7 @@ import msgspec
 from icd.core import requests
 from icd.core.debounce import Recent
 from icd.db import access, paths
+from icd.db.bounds import RESULT_CHARACTERS, Connection
 from icd.db.database import Database
 from icd.errors import (
     Corrupt,
@@ -29,6 +35,7 @@ from icd.errors import (
     Locked,
     LogLost,
     NoDatabase,
+    Overloaded,
     from_os,
     from_sqlite,
 )
@@ -36,6 +43,12 @@ from icd.rpc.method import Answer, Call, Clock, Context, Params, Whole
 
 # After this much work the batch is committed, so that those who wait outside get their turn.
 BATCH_SECONDS = 0.005
+# And after it has read this much, in characters: all of it is in memory until it is handed out.
+BATCH_CHARACTERS = 1024 * 1024
+# A statement that was begun in time and is about to end may do so; the caller still listens.
+STATEMENT_GRACE_SECONDS = 0.1
+# What the daemon asks for itself may wait for its turn, but others do not wait for it any longer.
+BACKGROUND_SECONDS = 0.5
 
 _ENVELOPE = frozenset(Params.__struct_fields__)
 
@@ -69,6 +82,7 @@ def _run_some(
     if not waiting:
         return answers
     creates = any(calls[i].method.creates for i in waiting)
+    database.stop_at = max(calls[i].deadline for i in waiting) + STATEMENT_GRACE_SECONDS
     try:
         with database.hold(min(calls[i].deadline for i in waiting), create=creates):
             try:
@@ -104,8 +118,13 @@ def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = No
     known: IcError | None = None
     if isinstance(exc, IcError):
         return exc.with_traceback(None)  # nobody reads it, and it would keep the whole batch
+    if isinstance(exc, MemoryError):  # nor may what it was too much for be kept
+        return Overloaded("there is not enough memory to answer")
     if isinstance(exc, sqlite3.Error):
-        known = (access.cause(exc, path) if path else None) or from_sqlite(exc)
+        known = from_sqlite(exc)
+        if isinstance(known, DeadlineExceeded):
+            return known
+        known = (access.cause(exc, path) if path else None) or known
     elif isinstance(exc, OSError):
         known = from_os(exc, "use the database")
     if known is None:
@@ -162,7 +181,7 @@ def _run_whole(database: Database, call: Call, *, clock: Clock, recent: Recent |
 
 def _connection(
     database: Database, calls: list[Call], answers: list[Answer | None], recent: Recent | None
-) -> sqlite3.Connection | None:
+) -> Connection | None:
     """Open the database if need be, and turn away whoever does not mean it."""
     waiting = [call for call, answer in zip(calls, answers, strict=True) if answer is None]
     creates = any(call.method.creates for call in waiting)
@@ -219,7 +238,7 @@ class _Batch:
     """Calls sharing a connection while the lock is held."""
 
     def __init__(
-        self, conn: sqlite3.Connection, database: Database, clock: Clock, recent: Recent | None
+        self, conn: Connection, database: Database, clock: Clock, recent: Recent | None
     ) -> None:
         self._conn = conn
         self._database = database
@@ -244,11 +263,13 @@ class _Batch:
             writes = any(call.method.writes for call in calls)
             self._begin(write=writes, deadline=min(call.deadline for call in calls))
             stop_at = time.monotonic() + BATCH_SECONDS
+            read = 0
             for i, call in enumerate(calls):
-                answers[i] = self._in_savepoint(call)
+                answers[i] = answer = self._in_savepoint(call)
                 if not self._conn.in_transaction:
-                    return self._again_alone(calls, keep=(i, answers[i]))
-                if time.monotonic() > stop_at:
+                    return self._again_alone(calls, keep=(i, answer))
+                read += answer.size
+                if read > BATCH_CHARACTERS or time.monotonic() > stop_at:
                     break
             self._conn.execute("COMMIT")
         except Exception:  # noqa: BLE001 -- whoever is to blame will hear it alone
@@ -260,7 +281,14 @@ class _Batch:
         self, calls: list[Call], keep: tuple[int, Answer | None] = (-1, None)
     ) -> list[Answer | None]:
         self._roll_back()
-        return [keep[1] if i == keep[0] else self._in_time(call) for i, call in enumerate(calls)]
+        answers: list[Answer | None] = [None] * len(calls)
+        read = 0
+        for i, call in enumerate(calls):
+            if read > BATCH_CHARACTERS and i != keep[0]:
+                continue
+            answers[i] = answer = keep[1] if i == keep[0] else self._in_time(call)
+            read += answer.size if answer else 0
+        return answers
 
     def _in_time(self, call: Call) -> Answer:
         return self.alone(call) if self._clock.monotonic() < call.deadline else _too_late()
@@ -309,9 +337,20 @@ class _Batch:
             settings=self._database.settings,
             progress=call.progress,
         )
-        if not call.verbose:
-            return Answer(result=_execute(ctx, call), warnings=ctx.warnings)
-        return self._run_traced(ctx, call)
+        bounds = self._conn.bounds
+        # What is written to a file of the caller's is not kept in memory.
+        room = math.inf if call.method.local else RESULT_CHARACTERS
+        stop_at = call.deadline + STATEMENT_GRACE_SECONDS
+        if call.background:
+            stop_at = min(stop_at, call.ran_at + BACKGROUND_SECONDS)
+        bounds.begin(stop_at, room, self._clock.monotonic)
+        try:
+            if call.verbose:
+                return self._run_traced(ctx, call)
+            result = _execute(ctx, call)
+            return Answer(result=result, warnings=ctx.warnings, size=bounds.taken)
+        finally:
+            bounds.end()  # before the transaction ends, which nothing may stop
 
     def _run_traced(self, ctx: Context, call: Call) -> Answer:
         """Note what is done, for a person who wants to see it; also when it fails."""
@@ -326,7 +365,8 @@ class _Batch:
             call.trace = [f"lock: waited {self._database.lock.waited_ms:.3f} ms"]
             call.trace += [f"sql: {' '.join(text.split())[:500]}" for text in statements]
             call.trace.append(f"time: {took:.3f} ms")
-        return Answer(result=result, warnings=ctx.warnings, trace=call.trace)
+        size = self._conn.bounds.taken
+        return Answer(result=result, warnings=ctx.warnings, trace=call.trace, size=size)
 
     def _roll_back(self) -> None:
         if self._conn.in_transaction:

@@ -152,6 +152,8 @@ class Call(msgspec.Struct, gc=False):
     background: bool = False
     # The caller has an answer for a missing database, too: it is not counted as a failure.
     optional: bool = False
+    # The peer has others that are answered first: it may be left for later while they are large.
+    may_wait: bool = False
     trace: list[str] = []
     ran_at: float = 0.0  # when its method was begun, monotonic; 0 until then
     progress: Progress | None = None
@@ -163,6 +165,7 @@ class Call(msgspec.Struct, gc=False):
 
 class Answer(msgspec.Struct):
     """What came of a call.  `moved`: the caller's database is another one by now; ask there.
+    `later`: it was not executed, because its peer has enough to read; see `Call.may_wait`.
 
     Seen by the garbage collector: an error knows the frames that it passed, and these the answer.
     """
@@ -172,3 +175,5 @@ class Answer(msgspec.Struct):
     warnings: Sequence[str] = ()
     trace: Sequence[str] = ()
     moved: bool = False
+    later: bool = False
+    size: int = 0  # characters that were read for it

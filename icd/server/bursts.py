@@ -2,10 +2,13 @@
 
 The calls of a burst enter the lane together and in order, so a pipelining client shares commits
 with itself; the replies come back in the same order.
+
+A peer that does not read costs a bounded amount: when the replies become large, they are sent, and
+what is left of the burst is carried out once the peer has read them.
 """
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -13,7 +16,7 @@ from msgspec import UNSET
 
 from icd.cli.invocation import Invocation, Need, Output
 from icd.core.requests import MAX_DEADLINE_MS
-from icd.errors import IcError, InvalidParams, InvalidRequest
+from icd.errors import IcError, InvalidParams, InvalidRequest, Overloaded
 from icd.rpc import methods
 from icd.rpc.method import Answer, Call, Method, Params
 from icd.rpc.methods import daemon
@@ -21,13 +24,16 @@ from icd.server import jsonrpc, limits
 from icd.server.desk import Desk, off_the_loop
 from icd.server.jsonrpc import Id, Request
 
+# Waits until the peer has read what it was sent.
+Room = Callable[[], Awaitable[None]]
+
 ALONE = "send it outside a batch, and with an id"
 
 
 class _Slot:
     """One request's place in the burst.  A notification gets no reply, whatever happens."""
 
-    __slots__ = ("call", "id", "later", "reply", "silent")
+    __slots__ = ("call", "id", "is_settled", "later", "ran", "reply", "silent")
 
     def __init__(self, request_id: Id, *, silent: bool) -> None:
         self.id = request_id
@@ -35,8 +41,15 @@ class _Slot:
         self.call: Call | None = None
         self.later: Callable[[], Coroutine[Any, Any, Call | Answer]] | None = None
         self.reply = b""
+        self.is_settled = False
+        self.ran = False  # it may have had an effect
 
     def settle(self, answer: Answer) -> None:
+        if answer.later:
+            return
+        self.ran = self.call is not None or self.later is not None
+        self.is_settled = True
+        self.call = None
         if self.silent:
             return
         if answer.error is None:
@@ -45,55 +58,138 @@ class _Slot:
             self.reply = jsonrpc.failure(self.id, answer.error)
 
 
+class _Line:
+    """The requests of one line, whose replies are sent as they come: one of them, or an array."""
+
+    def __init__(self, text: bytes, slots: list[_Slot], *, batch: bool) -> None:
+        self.text = text
+        self.slots = slots
+        self._batch = batch
+        self._sent = 0
+        self._is_open = False  # an array that was begun
+
+    @property
+    def is_begun(self) -> bool:
+        return self._sent > 0 or any(slot.ran for slot in self.slots)
+
+    @property
+    def is_sent(self) -> bool:
+        return self._sent == len(self.slots)
+
+    def take(self) -> list[bytes]:
+        """What can be sent now, and was not sent yet."""
+        parts: list[bytes] = []
+        while self._sent < len(self.slots) and self.slots[self._sent].is_settled:
+            slot = self.slots[self._sent]
+            self._sent += 1
+            if slot.reply:
+                parts += self._framed(slot.reply)
+            slot.reply = b""
+        if self._is_open and self.is_sent:
+            self._is_open = False
+            parts.append(b"]\n")
+        return parts
+
+    def _framed(self, reply: bytes) -> tuple[bytes, bytes]:
+        if not self._batch:
+            return reply, b"\n"
+        before, self._is_open = b"," if self._is_open else b"[", True
+        return before, reply
+
+
 class Burst:
     """Lines, the calls they ask for, and their replies."""
 
     def __init__(self, desk: Desk, lines: list[bytes]) -> None:
         self._desk = desk
-        self._groups: list[tuple[bool, list[_Slot]]] = []
+        self._lines: list[_Line] = []
         for line in lines:
             decoded = jsonrpc.decode_line(line)
             items = decoded if isinstance(decoded, list) else [decoded]
             batch = isinstance(decoded, list)
             slots = [_prepare(desk, item, len(line), batch=batch) for item in items]
-            self._groups.append((batch, slots))
-        self._slots = [slot for _, slots in self._groups for slot in slots]
+            self._lines.append(_Line(line, slots, batch=batch))
+        self._slots = [slot for line in self._lines for slot in line.slots]
 
     @property
     def takes_time(self) -> bool:
         return any(slot.later is not None for slot in self._slots)
 
+    @property
+    def is_done(self) -> bool:
+        return all(slot.is_settled for slot in self._slots)
+
     def run(self, deliver: Callable[[bytes], None]) -> None:
-        """Answer everything at once; for bursts in which nothing takes time."""
+        """Answer everything at once, or as much as a peer can read at once; `run_rest` goes on.
+
+        For bursts in which nothing takes time.
+        """
         waiting = [slot for slot in self._slots if slot.call is not None]
         if not waiting:
-            deliver(self._replies())
+            deliver(self._ready())
             return
+        for slot in waiting[1:]:
+            assert slot.call is not None
+            slot.call.may_wait = True
 
         def settle(answers: list[Answer]) -> None:
             for slot, answer in zip(waiting, answers, strict=True):
                 slot.settle(answer)
-            deliver(self._replies())
+            deliver(self._ready())
 
         self._desk.run([slot.call for slot in waiting if slot.call is not None], settle)
 
-    async def run_in_order(self, write: Callable[[bytes], None]) -> None:
+    async def run_rest(self, write: Callable[[bytes], None], room: Room) -> None:
+        """Whenever the peer has read what it was sent, answer some of what is left."""
+        while not self.is_done:
+            since = time.monotonic()
+            await room()
+            self._desk.begin()
+            waiting = [slot for slot in self._slots if slot.call is not None]
+            calls = [slot.call for slot in waiting if slot.call is not None]
+            for number, call in enumerate(calls):
+                call.deadline += time.monotonic() - since  # the peer's own time
+                call.may_wait = number > 0
+            for slot, answer in zip(waiting, await self._desk.ask(calls), strict=True):
+                slot.settle(answer)
+            write(self._ready())
+
+    async def run_in_order(self, write: Callable[[bytes], None], room: Room) -> None:
         """One request after the other: what came first must be seen by what came later.
 
-        Each line is answered when it is done: the next one may be a stream.
+        Each is answered when it is done: the next one may be a stream.
         """
-        for batch, slots in self._groups:
-            for slot in slots:
-                self._desk.begin()
-                if slot.later is not None:
-                    await _catch_up(slot, slot.later)
-                if slot.call is not None:
-                    (answer,) = await self._desk.ask([slot.call])
-                    slot.settle(answer)
-            write(_joined(slots, batch=batch))
+        for slot in self._slots:
+            await room()
+            self._desk.begin()
+            if slot.later is not None:
+                await _catch_up(slot, slot.later)
+            if slot.call is not None:
+                (answer,) = await self._desk.ask([slot.call])
+                slot.settle(answer)
+            write(self._ready())
 
-    def _replies(self) -> bytes:
-        return b"".join(_joined(slots, batch=batch) for batch, slots in self._groups)
+    def give_up(self) -> tuple[bytes, list[bytes]]:
+        """Carry out nothing more: the last replies, and the lines that another daemon can answer.
+
+        A line of which something was carried out, or that comes before such a line, is not left.
+        """
+        begun = max((i for i, line in enumerate(self._lines, 1) if line.is_begun), default=0)
+        left = self._lines[begun:]
+        del self._lines[begun:]
+        for slot in (slot for line in self._lines for slot in line.slots):
+            if not slot.is_settled:
+                slot.settle(Answer(error=Overloaded("the daemon is being reloaded")))
+        return self._ready(), [line.text for line in left]
+
+    def _ready(self) -> bytes:
+        """What can be sent now; no reply overtakes another."""
+        parts: list[bytes] = []
+        for line in self._lines:
+            parts += line.take()
+            if not line.is_sent:
+                break
+        return b"".join(parts)
 
 
 async def _catch_up(slot: _Slot, later: Callable[[], Coroutine[Any, Any, Call | Answer]]) -> None:
@@ -105,13 +201,6 @@ async def _catch_up(slot: _Slot, later: Callable[[], Coroutine[Any, Any, Call | 
         slot.call = found
     else:
         slot.settle(found)
-
-
-def _joined(slots: list[_Slot], *, batch: bool) -> bytes:
-    replies = [slot.reply for slot in slots if slot.reply]
-    if not replies:
-        return b""
-    return b"[" + b",".join(replies) + b"]\n" if batch else replies[0] + b"\n"
 
 
 def _prepare(desk: Desk, item: Request | IcError, size: int, *, batch: bool) -> _Slot:

@@ -199,14 +199,19 @@ class Desk:
         deliver: Callable[[list[Answer]], None],
         answers: list[Answer],
     ) -> None:
+        later = False
         for call, answer in zip(calls, answers, strict=True):
+            later |= answer.later
             if answer.error is not None:
                 self._complain(call, answer.error)
         try:
             deliver(answers)
         except Exception:  # noqa: BLE001 -- we are called by a lane, which must go on
+            self.failed()  # first: there may be no memory for a line in the log
             log.exception("an answer could not be delivered")
-            self.failed()
+        if later:  # they are asked for again
+            calls = [call for call, answer in zip(calls, answers, strict=True) if not answer.later]
+            answers = [answer for answer in answers if not answer.later]
         self._about.count_all(calls, answers, self._began)
 
     def _complain(self, call: Call, error: IcError) -> None:

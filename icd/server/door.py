@@ -94,11 +94,11 @@ class Door:
             await anyio.sleep(LOOK_SECONDS)
 
     async def _begin(self, connection: socket.socket, pid: int, left: Connection | None) -> None:
-        session = Session(self._desk(pid), self._tasks, self._left, left)
         try:
+            session = Session(self._desk(pid), self._tasks, self._left, left)
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(lambda: session, connection)
-        except OSError:  # it has left already
+        except (OSError, MemoryError):  # it has left already, or there is no room for it
             connection.close()
             return
         finally:

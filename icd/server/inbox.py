@@ -43,6 +43,11 @@ class Inbox:
         self._fresh, self.is_keyhole = is_keyhole is None, bool(is_keyhole)
         self._buffer += unread
 
+    def put_back(self, lines: list[bytes]) -> None:
+        """Lines that were taken and that nothing was done about: they are next."""
+        if lines:
+            self._buffer[:0] = b"\n".join([*lines, b""])
+
     def next(self) -> Message | None:
         """The next complete message, if there is one; what is incomplete must be within limits."""
         if not self._buffer:

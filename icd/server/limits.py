@@ -10,9 +10,16 @@ PARTIAL_SECONDS = 30.0
 PARTIAL_BYTES = 64 * 1024 * 1024
 # Fields of a keyhole frame; more arguments than that do not fit into a message anyway.
 FIELDS = 500_000
-# Requests that are answered in one go, lines of a burst or items of a batch: each may be answered
-# by a megabyte.
+# Requests that are answered in one go, lines of a burst or items of a batch.
 REQUESTS = 128
+# When the answers to requests of one go hold more than this, they are sent, and the rest is carried
+# out when the peer has read them.
+PIECE_CHARACTERS = 1024 * 1024
+# A reply is given to the kernel in parts of this size; what does not fit is kept once, as it is.
+PART_BYTES = 64 * 1024
+# Replies that were not read, of all peers together; beyond it the peers that have not read for the
+# longest time are dropped.  With what is being computed, the daemon stays below 200 MB.
+UNREAD_BYTES = 32 * 1024 * 1024
 # Calls in one batch; time usually ends a batch first.
 BATCH_CALLS = 512
 # Calls that may wait for one database before new ones are told that it is overloaded.
@@ -96,3 +103,12 @@ QUIET_SECONDS = 1.0
 # often.
 RELOAD_PAUSE_SECONDS = 1.0
 RELOAD_ATTEMPTS = 5
+# Descriptors of one open database: the file, its log, the log's index, and the lock.
+STORE_DESCRIPTORS = 4
+# When fewer than this are free, a database that is not used is closed before another is opened: a
+# few connections, and what is opened for a moment, must still find some.
+SPARE_DESCRIPTORS = 24
+# A database that is closed for that may have to wait for its lock this long; then another is tried.
+ROOM_SECONDS = 1.0
+# What strangers can make the daemon log is logged this often, with the number of those left out.
+STRANGERS_SECONDS = 60.0

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 
 import anyio
 
-from icd.server.logs import log
+from icd.server import limits
+from icd.server.logs import Rarely, log
 
 _SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 0.05
@@ -29,6 +30,7 @@ class Listener:
         self._admitted = admitted
         self._reserve = -1
         self._complained = False
+        self._strangers = Rarely(limits.STRANGERS_SECONDS)
         self._scope = anyio.CancelScope()
 
     def stop(self) -> None:
@@ -73,7 +75,7 @@ class Listener:
         connection.settimeout(0)
         pid, uid = peer(connection)
         if uid != os.geteuid():
-            log.warning("refused another user", extra={"uid": uid, "pid": pid})
+            self._strangers.warning("refused another user", uid=uid, pid=pid)
             connection.close()
             return
         self._admitted(connection, pid)

@@ -1,9 +1,11 @@
 """The daemon's log: text for a person at a terminal, one JSON object per line otherwise."""
 
 import logging
+import math
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import IO
 
 import msgspec
@@ -26,6 +28,26 @@ def set_up(stream: IO[str] | None = None) -> None:
     log.setLevel(level if known else "INFO")
     if not known:
         log.warning("IC_LOG_LEVEL is not a level, using INFO", extra={"given": level})
+
+
+class Rarely:
+    """A line that others can cause as often as they like: one in a while, and how many were not."""
+
+    def __init__(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._next = -math.inf
+        self._left_out = 0
+
+    def warning(self, text: str, **facts: object) -> None:
+        now = self._monotonic()
+        if now < self._next:
+            self._left_out += 1
+            return
+        if self._left_out:
+            facts["left_out"] = self._left_out
+        self._next, self._left_out = now + self._seconds, 0
+        log.warning(text, extra=facts)
 
 
 def one_line(text: str, limit: int) -> str:

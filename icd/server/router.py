@@ -4,13 +4,14 @@ What was found is remembered, and checked again by the lane at every use.
 """
 
 import os
+import resource
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
 import anyio
 from anyio.abc import TaskGroup
 
-from icd import config
+from icd import config, procfs
 from icd.db.paths import Where
 from icd.errors import Overloaded
 from icd.rpc.dispatch import failure
@@ -20,6 +21,7 @@ from icd.server import limits
 from icd.server.ears import Ear
 from icd.server.feed import Feed
 from icd.server.inquiries import inquiry
+from icd.server.logs import log
 from icd.server.lookups import Lookups
 from icd.server.searches import Searches
 from icd.server.store import Store
@@ -52,6 +54,7 @@ class Router:
         self._known: dict[Where, str] = {}
         self._feeds: dict[Store, Feed] = {}
         self._closing = False
+        self._opening = anyio.Lock()
 
     def submit(self, calls: list[Call], deliver: Deliver) -> None:
         """Have the calls answered; `deliver` is called once, with the answers in their order."""
@@ -195,11 +198,31 @@ class Router:
             self._known.clear()
         self._known[where] = path
         if path not in self.stores:
+            await self._make_room()
+        if path not in self.stores:
             self.stores[path] = Store(path, settings, self._clock, self._forget)
             for opened in self._opened:
                 opened(self.stores[path], settings)
             self._tasks.start_soon(self.stores[path].run)
         return self.stores[path]
+
+    async def _make_room(self) -> None:
+        """While descriptors are short, close the database that was not used for the longest time.
+
+        If all are in use, whoever opens the next one is told that descriptors are short.
+        """
+        async with self._opening:
+            while self._is_short() and (idle := [s for s in self.stores.values() if s.is_idle]):
+                store = min(idle, key=lambda store: store.used_at)
+                log.info("too few descriptors, closing a database", extra={"path": store.path})
+                with anyio.move_on_after(limits.ROOM_SECONDS):  # its lock may be held by others
+                    await store.stop()
+
+    def _is_short(self) -> bool:
+        soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        opening = sum(not store.database.is_open for store in self.stores.values())
+        needed = limits.SPARE_DESCRIPTORS + limits.STORE_DESCRIPTORS * (opening + 1)
+        return soft != resource.RLIM_INFINITY and procfs.descriptors() + needed > soft
 
     def _forget(self, store: Store) -> None:
         if self.stores.get(store.path) is store:

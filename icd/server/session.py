@@ -6,14 +6,16 @@ which decides how many hooks a second one daemon can serve (docs/adr/0002).
 Invariants
     - one message of a peer is answered at a time; what it sends meanwhile waits, up to a limit
       beyond which we stop reading;
-    - a peer that does not read its replies is not read from either;
+    - a peer that does not read its replies is not read from either, and nothing more is carried out
+      for it;
     - whatever goes wrong here ends this session and nothing else.
 """
 
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import cast
 
 import anyio
@@ -24,12 +26,17 @@ from icd.cli.main import plan, resume
 from icd.errors import DeadlineExceeded, IcError
 from icd.rpc.method import DEFAULT_DEADLINE_MS
 from icd.server import jsonrpc, keyhole, limits
-from icd.server.bursts import Burst
+from icd.server.bursts import Burst, Room
 from icd.server.desk import Desk, goes_on, off_the_loop, waits_for_reload
 from icd.server.handover import Connection
 from icd.server.inbox import Inbox
 from icd.server.logs import log
+from icd.server.outbox import Outbox, cut_off
 from icd.server.streams import CLOSED, RELOADING, STOPPING, Outlet
+
+
+class _GivenUp(Exception):
+    """What is left of a burst is not carried out here."""
 
 
 class Session(asyncio.Protocol):
@@ -50,11 +57,11 @@ class Session(asyncio.Protocol):
         self._left = left
         self._inbox = Inbox()
         self._busy = False
-        self._unread = False
         self._closing = False
         self._suspended = False
         self._conversation = conversation
-        self._written: list[bytes] = []  # ends with what the peer has not read
+        self._outbox = Outbox(self._abort)
+        self._gap: anyio.Event | None = None  # set when a burst that waits for its peer may go on
         self._again = b""  # the frame under way, if another daemon can carry it out as well
         self._patience: asyncio.TimerHandle | None = None
 
@@ -62,12 +69,13 @@ class Session(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._outbox.connect(self._transport)
         if self._conversation is not None:
             self._take_up(self._conversation)
 
     def data_received(self, data: bytes) -> None:
         self._inbox.feed(data)
-        if not (self._busy or self._unread or self._suspended):
+        if not (self._busy or self._outbox.is_unread or self._suspended):
             self._next()
         elif len(self._inbox) > limits.AHEAD_BYTES:
             self._transport.pause_reading()
@@ -82,13 +90,16 @@ class Session(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        self._unread = True
+        self._outbox.pause()
         self._outlet.pause()
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._unread = False
+        self._outbox.resume()
+        if self._outbox.is_unread:
+            return
         self._outlet.resume()
+        self._wake()
         self._read_on()
         # Soon, not now: asyncio would end a connection twice that is closed in here.
         asyncio.get_running_loop().call_soon(self._go_on)
@@ -98,6 +109,8 @@ class Session(asyncio.Protocol):
         self._outlet.end(CLOSED)
         self._stop_waiting()
         self._inbox.close()
+        self._outbox.close()
+        self._wake()
         self.ended.set()
         self._left(self)
 
@@ -114,6 +127,7 @@ class Session(asyncio.Protocol):
     def suspend(self) -> None:
         """Begin nothing new: somebody else may have to answer it."""
         self._suspended = True
+        self._wake()
         self._stop_waiting()
         self._transport.pause_reading()
 
@@ -143,11 +157,10 @@ class Session(asyncio.Protocol):
     def conversation(self) -> Connection:
         """All that somebody else needs to go on with it, once we let go."""
         fd = os.dup(self._transport.get_extra_info("socket").fileno())
-        size = self._transport.get_write_buffer_size()
         return Connection(
             fd,
             self._inbox.framing,
-            unsent=b"".join(self._written)[-size:] if size else b"",
+            unsent=self._outbox.unsent,
             unread=self._inbox.unread,
             again=self._again,
             shown=self._outlet.shown,
@@ -197,9 +210,9 @@ class Session(asyncio.Protocol):
             return
         burst = Burst(self._desk, message)
         if burst.takes_time:
-            self._tasks.start_soon(self._handle_slowly, burst)
+            self._tasks.start_soon(self._handle_in_parts, burst, burst.run_in_order)
         else:
-            burst.run(self._reply)
+            burst.run(partial(self._reply_to, burst))
 
     def _handle_frame(self, frame: bytes) -> None:
         try:
@@ -238,12 +251,38 @@ class Session(asyncio.Protocol):
         except Exception:  # noqa: BLE001 -- the last line of defence
             self._fail()
 
-    async def _handle_slowly(self, burst: Burst) -> None:
+    def _reply_to(self, burst: Burst, data: bytes) -> None:
+        if burst.is_done:
+            self._reply(data)
+        else:
+            self._write(data)
+            self._tasks.start_soon(self._handle_in_parts, burst, burst.run_rest)
+
+    async def _handle_in_parts(
+        self, burst: Burst, run: Callable[[Callable[[bytes], None], Room], Awaitable[None]]
+    ) -> None:
         try:
-            await burst.run_in_order(self._write)
+            await run(self._write, self._room)
             self._reply(b"")
+        except _GivenUp:
+            data, lines = burst.give_up()
+            self._inbox.put_back(lines)
+            self._reply(data)
         except Exception:  # noqa: BLE001 -- the last line of defence
             self._fail()
+
+    async def _room(self) -> None:
+        """Wait until the peer has read what it was sent; not while another daemon may take over."""
+        while self._outbox.is_unread:
+            if self._suspended or self._transport.is_closing():
+                raise _GivenUp
+            self._gap = anyio.Event()
+            await self._gap.wait()
+
+    def _wake(self) -> None:
+        if self._gap is not None:
+            self._gap.set()
+            self._gap = None
 
     async def _handle_large(self, invocation: Invocation, frame: bytes) -> None:
         try:
@@ -255,16 +294,10 @@ class Session(asyncio.Protocol):
         self._reply(keyhole.reply(output))
 
     def _write(self, data: bytes) -> None:
-        """Unless the peer is gone.  What it has not read yet is remembered, for `conversation`."""
-        if not self._transport.is_closing():
-            self._transport.write(data)
-            size = self._transport.get_write_buffer_size()
-            if size:
-                self._written.append(data)
-                if len(self._written) > limits.WRITES:
-                    self._written = [b"".join(self._written)[-size:]]
-            elif self._written:
-                self._written.clear()
+        """Unless the peer is gone."""
+        self._outbox.write(data)
+        if self._outbox.is_unread:
+            self._outlet.pause()
 
     def _reply(self, data: bytes) -> None:
         """Write the reply and go on, unless the peer is gone."""
@@ -281,12 +314,13 @@ class Session(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """While busy, too, or the end of a stream's peer would not be seen."""
-        stays = self._closing or self._suspended or self._unread
+        stays = self._closing or self._suspended or self._outbox.is_unread
         if self._busy and not stays and len(self._inbox) <= limits.AHEAD_BYTES:
             self._transport.resume_reading()
 
     def _go_on(self) -> None:
-        if not (self._busy or self._unread or self._suspended or self._transport.is_closing()):
+        waits = self._busy or self._outbox.is_unread or self._suspended
+        if not (waits or self._transport.is_closing()):
             if not self._closing and not self._transport.is_reading():
                 self._transport.resume_reading()
             self._next()
@@ -310,8 +344,8 @@ class Session(asyncio.Protocol):
         self._transport.close()
 
     def _fail(self) -> None:
+        self._abort()  # first: there may be no memory for a line in the log
         log.exception("a session failed")
-        self._abort()
 
     def _drop(self) -> None:
         """A peer that does not read: it may find out why, but not keep us waiting for ever."""
@@ -321,4 +355,4 @@ class Session(asyncio.Protocol):
         self._patience = loop.call_later(limits.FAREWELL_SECONDS, self._abort)
 
     def _abort(self) -> None:
-        self._transport.abort()
+        cut_off(self._transport)

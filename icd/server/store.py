@@ -22,7 +22,7 @@ from icd.core.debounce import Recent
 from icd.db import lock
 from icd.db.database import Database
 from icd.errors import Locked, NoDatabase, Overloaded
-from icd.rpc.dispatch import failure, run_batch
+from icd.rpc.dispatch import STATEMENT_GRACE_SECONDS, failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 from icd.rpc.methods.mirror import LOOK
 from icd.server import limits, upkeep
@@ -59,7 +59,7 @@ class Store:
         self._watch = Watch(path, self._settle_overdue)
         self._needs: list[Callable[[], bool]] = []
         self._notice: tuple[str, Callable[[], object]] | None = None
-        self._used_at = time.monotonic()
+        self.used_at = time.monotonic()  # by others than the daemon itself
         self._looked_at = 0.0
         self._wake = anyio.Event()
         self._stopping = False
@@ -93,6 +93,12 @@ class Store:
     def is_needed(self) -> bool:
         """Somebody follows it, or files have to be kept up to date, although nobody asks."""
         return self.changes.is_watched or any(is_needed() for is_needed in self._needs)
+
+    @property
+    def is_idle(self) -> bool:
+        """Open, and nobody would notice if it were closed and opened again."""
+        at_rest = not (self.waiting or self.is_working or self._stopping)
+        return at_rest and self.database.is_open and not self.is_needed
 
     def keep_while(self, is_needed: Callable[[], bool]) -> None:
         """Have the database stay open as long as this is so."""
@@ -163,6 +169,7 @@ class Store:
             calls = self._waiting.calls()
             creates = any(call.method.creates for call in calls)
             first = min(call.deadline for call in calls)
+            self.database.stop_at = max(call.deadline for call in calls) + STATEMENT_GRACE_SECONDS
             try:
                 with self._watch.hop():
                     return await Lane.open(partial(self._connect, first, create=creates))
@@ -223,7 +230,7 @@ class Store:
         """Run what is waiting; whether anybody but the daemon itself had asked."""
         calls = self._waiting.take(limits.BATCH_CALLS)
         asked = sum(not call.background for call in calls)
-        self._used_at = time.monotonic()
+        self.used_at = time.monotonic()
         self._upkeep.used |= asked > 0
         work = partial(run_batch, self.database, calls, clock=self._clock, recent=self._recent)
         try:
@@ -272,7 +279,7 @@ class Store:
 
     async def _look_after(self, lane: Lane) -> float:
         """See to the database while nobody asks; how long to rest until the next look."""
-        idle = time.monotonic() - self._used_at
+        idle = time.monotonic() - self.used_at
         close = idle >= self._settings.close_idle_seconds and not self.is_needed
         foreign = self.database.foreign
         try:
@@ -281,10 +288,10 @@ class Store:
             log.exception("upkeep failed", extra={"path": self.path})
             return limits.REST_SECONDS
         if self.database.foreign != foreign:
-            self._used_at = time.monotonic()
+            self.used_at = time.monotonic()
             self.changes.after([], self.database.foreign)
         now = time.monotonic()
-        return upkeep.rest(self._settings, now=now, idle=now - self._used_at, due=due)
+        return upkeep.rest(self._settings, now=now, idle=now - self.used_at, due=due)
 
     async def _close(self, lane: Lane) -> None:
         self._forget(self)

@@ -7,21 +7,24 @@ write to it.  Only after use is there more to do: prune, empty the log, count.
 import os
 import sqlite3
 import time
+from contextlib import suppress
 
 from msgspec import Struct
 
 from icd.config import Settings
 from icd.core import counts, cursors, dismissals, requests, retention, state
 from icd.core.debounce import Recent
-from icd.db.connection import transaction
+from icd.db.connection import transaction, until
 from icd.db.database import Database
-from icd.errors import Locked, LogLost, NoDatabase
+from icd.errors import DeadlineExceeded, Locked, LogLost, NoDatabase
 from icd.rpc.method import Clock
 from icd.server import limits
 
 # Others may hold the lock; upkeep can wait for the next quiet moment.
 PATIENCE_SECONDS = 0.5
 CLOSING_SECONDS = 2.0
+# What takes longer than this is left for the next quiet moment: somebody may be about to ask.
+WORK_SECONDS = 0.25
 REQUESTS_AT_ONCE = 1000
 # Where events are to be forgotten, a quiet database is looked at this often.
 RETENTION_MS = 3600 * 1000
@@ -58,18 +61,21 @@ class Upkeep:
         """See to the database, and close it if told to; the seconds until there is more to do."""
         try:
             with self._database.hold(time.monotonic() + PATIENCE_SECONDS):
+                self._database.stop_at = stop_at = time.monotonic() + WORK_SECONDS
                 now_ms = self._clock.now_ms()
                 conn = self._connection()
-                done = self._see_to(conn, now_ms)
-                self._note(conn, now_ms)
-                if close and done:
+                done = None  # it took too long: nobody knows, and the next look may do better
+                with suppress(DeadlineExceeded), until(conn, stop_at):
+                    done = self._see_to(conn, now_ms)
+                    self._note(conn, now_ms)
+                if close and done is not False:
                     self._database.close()
         except NoDatabase:
             self._database.close()
             return None
         except (Locked, LogLost):
             return None
-        if not done:
+        if done is False:
             return 0.0
         return None if self._next_ms is None else max(0, self._next_ms - now_ms) / 1000
 

@@ -7,13 +7,19 @@ from icd.db.paths import Where
 from icd.errors import Locked
 from icd.rpc import methods
 from icd.rpc.method import Answer, Call
+from icd.server import limits
 from icd.server.waiting import Waiting
 
 LIST = methods.find("state.list")
+INCR = methods.find("state.incr")
 
 
-def call(deadline: float) -> Call:
-    return Call(LIST, LIST.params(key="k"), Where("/"), Writer(), deadline)
+def call(deadline: float, **options: bool) -> Call:
+    return Call(LIST, LIST.params(key="k"), Where("/"), Writer(), deadline, **options)
+
+
+def write(deadline: float) -> Call:
+    return Call(INCR, INCR.params(key="k", scope_id="s"), Where("/"), Writer(), deadline)
 
 
 @pytest.fixture
@@ -58,13 +64,48 @@ def test_only_those_whose_time_is_over_are_refused(waiting: Waiting) -> None:
 def test_whoever_is_overdue_hears_whether_its_call_may_have_run(waiting: Waiting) -> None:
     heard: list[str] = []
     for deadline in (1, 2, 9):
-        waiting.add([call(deadline)], lambda answers: heard.append(answers[0].error.name))
+        waiting.add([write(deadline)], lambda answers: heard.append(answers[0].error.name))
     waiting.take(1)
 
     waiting.settle(overdue=3)
 
     assert heard == ["unknown_outcome", "deadline_exceeded"]
     assert waiting.unanswered == 2
+
+
+def test_the_outcome_of_a_read_is_never_unknown(waiting: Waiting) -> None:
+    heard: list[str] = []
+    waiting.add([call(1)], lambda answers: heard.append(answers[0].error.name))
+    waiting.take(1)
+
+    waiting.settle(overdue=3)
+
+    assert heard == ["deadline_exceeded"]
+
+
+def test_after_large_answers_the_rest_of_the_same_peer_is_put_off(waiting: Waiting) -> None:
+    told: list[list[Answer]] = []
+    waiting.add([call(9), *(call(9, may_wait=True) for _ in range(3))], told.append)
+    waiting.add([call(9)], told.append)
+    waiting.take(3)
+
+    waiting.hand_out([Answer(size=1), Answer(size=limits.PIECE_CHARACTERS), None])
+
+    assert [[answer.later for answer in answers] for answers in told] == [
+        [False, False, True, True]
+    ]
+    assert len(waiting) == 1
+
+
+def test_what_cannot_be_put_off_is_answered_however_large_the_others_are(waiting: Waiting) -> None:
+    told: list[list[Answer]] = []
+    waiting.add([call(9), call(9)], told.append)
+    waiting.take(2)
+
+    waiting.hand_out([Answer(size=2 * limits.PIECE_CHARACTERS), None])
+
+    assert told == []
+    assert len(waiting) == 1
 
 
 def test_an_answer_that_comes_after_all_is_not_delivered_twice(waiting: Waiting) -> None:

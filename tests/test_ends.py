@@ -1,0 +1,149 @@
+"""Every call ends, in both hosts: whatever it reads, and however it is asked."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icctl import direct
+from icd.rpc.dispatch import BACKGROUND_SECONDS
+from tests.processes import Daemon, icctl, read_line, running
+
+DIRECT = {"INTERCORE_MODE": "direct"}
+TIMEOUT = 0.5
+# Each is put in the place of the table `state`, as a view.
+ENDLESS = {
+    "rows": "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
+    "count": (
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+        " SELECT count(*) AS i FROM n"
+    ),
+    "sorted": (
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000000000)"
+        " SELECT i FROM n ORDER BY random()"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    with running() as found:
+        yield found
+
+
+@pytest.fixture(params=[*ENDLESS])
+def endless(request: pytest.FixtureRequest, initialized: Path) -> Path:
+    with closing(sqlite3.connect(initialized / ".clavain" / "intercore.db")) as conn:
+        columns = [row[1] for row in conn.execute("PRAGMA table_info(state)")]
+        conn.execute("ALTER TABLE state RENAME TO kept")
+        shown = ", ".join(f"i AS {name}" for name in columns)
+        conn.execute(f"CREATE VIEW state AS SELECT {shown} FROM ({ENDLESS[request.param]})")
+        conn.commit()
+    return initialized
+
+
+def rss(daemon: Daemon) -> int:
+    status = Path(f"/proc/{daemon.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.parametrize("host", ["daemon", "direct"])
+def test_a_read_that_does_not_end_is_ended(daemon: Daemon, endless: Path, host: str) -> None:
+    env = DIRECT if host == "direct" else {"INTERCORE_SOCKET": daemon.socket}
+    icctl("version", cwd=endless, env=env)  # what is loaded for the first time takes longer
+
+    began = time.monotonic()
+    done = icctl("state", "list", "k", f"--timeout={TIMEOUT:g}s", cwd=endless, env=env)
+    took = time.monotonic() - began
+
+    assert done.returncode == 2
+    assert b"unknown_outcome" not in done.stderr
+    assert b"deadline" in done.stderr or b"characters" in done.stderr or b"untrusted" in done.stderr
+    assert took < TIMEOUT + 1 + (1.0 if host == "direct" else 0)  # starting Python is not a call
+    assert rss(daemon) < 200_000_000
+
+
+def test_neighbours_of_what_does_not_end_are_served_and_a_reload_is_not_refused(
+    endless: Path, initialized: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    asked = {"cwd": str(endless), "deadline_ms": 500}
+    event = asked | {"source": "mine", "type": "t"}
+    lines = [
+        ("state.list", asked | {"key": "k"}),
+        ("events.record", event | {"deadline_ms": 9000}),
+        ("events.record", event | {"deadline_ms": 9000}),
+    ]
+    with running() as daemon, daemon.connect() as sock:
+        daemon.call("db.init", cwd=str(other))
+        for number, (method, params) in enumerate(lines):
+            request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            sock.sendall(json.dumps(request).encode() + b"\n")
+
+        began = time.monotonic()
+        daemon.call("state.incr", cwd=str(other), key="k", scope_id="s")
+        elsewhere = time.monotonic() - began
+        replies: list[Any] = []
+        buffered = b""
+        while len(replies) < len(lines):
+            buffered += read_line(sock)
+            replies = [json.loads(line) for line in buffered.splitlines()]
+        took = time.monotonic() - began
+        reloaded = icctl(
+            "service", "reload", cwd=initialized, env={"INTERCORE_SOCKET": daemon.socket}
+        )
+
+    by_id = {reply["id"]: reply for reply in replies}
+    assert by_id[0]["error"]["data"]["name"] in {"deadline_exceeded", "reply_too_large"}
+    assert [by_id[number]["result"]["seq"] for number in (1, 2)] == [1, 2]
+    assert took < 0.5 + 1 + 2 * BACKGROUND_SECONDS  # the daemon looks at the same rows for itself
+    assert elsewhere < 0.25
+    assert reloaded.returncode == 0, reloaded.stderr
+
+
+def test_what_is_large_and_not_read_at_once_is_not_refused(
+    daemon: Daemon, initialized: Path
+) -> None:
+    """A legitimate table, far larger than an answer may be."""
+    payload = json.dumps(["x" * 100_000] * 10)
+    with closing(sqlite3.connect(initialized / ".clavain" / "intercore.db")) as conn:
+        daemon.call("state.set", cwd=str(initialized), key="k", scope_id="0", payload=[])
+        names = [row[1] for row in conn.execute("PRAGMA table_info(state)")]
+        rest = ", ".join(name for name in names if name not in {"scope_id", "payload"})
+        conn.execute(
+            f"INSERT INTO state (scope_id, payload, {rest})"
+            " WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 40)"
+            f" SELECT i, ?, {rest} FROM n, state WHERE scope_id = '0'",
+            (payload,),
+        )
+        conn.commit()
+
+    for number, host in enumerate((DIRECT, {"INTERCORE_SOCKET": daemon.socket})):
+        done = icctl("state", "list", "k", cwd=initialized, env=host)
+        assert done.stdout.count(b"\n") == 41
+        done = icctl("export", f"dump-{number}.jsonl", cwd=initialized, env=host)
+        assert done.returncode == 0, done.stderr
+    assert rss(daemon) < 200_000_000
+
+
+def test_the_log_of_a_client_is_put_aside_when_it_has_grown(initialized: Path) -> None:
+    log = initialized / direct.LOG
+    with closing(sqlite3.connect(initialized / ".clavain" / "intercore.db")) as conn:
+        conn.execute("DROP TABLE state")
+    log.parent.mkdir(parents=True)
+    log.write_text("x" * direct.LOG_BYTES)
+
+    for _ in range(2):
+        done = icctl("state", "get", "k", "s", cwd=initialized, env=DIRECT)
+
+    aside = log.with_name("icctl.log.1")
+    assert b"reference" in done.stderr
+    assert aside.stat().st_size > direct.LOG_BYTES
+    assert 0 < log.stat().st_size < 100_000
