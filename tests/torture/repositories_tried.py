@@ -1,0 +1,371 @@
+"""A stranger's repository is cloned, and used as one uses any other: nothing outside of it changes.
+
+For each repository of the catalogue, through a daemon and without one, as its owner and as root
+in a directory of another user:
+
+    - no file outside of its own `.clavain` changes, and none appears;
+    - no program starts, and no process of the user's is signalled;
+    - every call ends within its deadline plus a second;
+    - the daemon stays below 200 MB, rests afterwards, and answers another project within 50 ms;
+    - nothing is an internal error, every refusal has a name and a hint, and nothing that a terminal
+      would obey is printed as it is.
+
+What is found is collected: `python -m tests.torture.repositories_tried [NAME…]` tells all of it.
+"""
+
+import contextlib
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from icd import procfs
+from icd.cli.invocation import Plan
+from tests.torture import commands_tried, hosts_tried, users_home
+from tests.torture.code import Code
+from tests.torture.commands_tried import ALWAYS, CHANGES, PATIENT, SIGNALS
+from tests.torture.hosts_tried import DEADLINE, GRACE, KILL_AFTER, MEMORY_KB, Clients, Said, Served
+from tests.torture.repositories import catalogue
+from tests.torture.repositories.clone import Clone, Victim
+from tests.torture.suite import Broken, Run
+from tests.torture.users_home import Home
+
+STRANGER = 12345  # no process and no file of ours has this uid
+EXITS = {0, 1, 2, 3}
+READS_EACH = 3  # of the commands that read, in the short form
+LEFT_SECONDS = 1.0  # for what was started and ends by itself
+# What a terminal obeys, or what turns the direction of a text; tabs and newlines are our own.
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class Finding(NamedTuple):
+    repository: str
+    how: str  # the host, and as whom
+    what: str  # of which kind
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.repository} [{self.how}] {self.what}: {self.detail}"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a repository is tried."""
+
+    host: str  # "daemon" or "direct"
+    as_root: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.host}, {'root elsewhere' if self.as_root else 'owner'}"
+
+
+WAYS = [Way("daemon"), Way("direct")]
+ROOTS_WAYS = [Way("daemon", as_root=True), Way("direct", as_root=True)]
+
+
+class Trial:
+    """A home, a daemon and clients, for as many repositories as one likes."""
+
+    def __init__(self, directory: Path, code: Code, seed: int) -> None:
+        self._directory = directory
+        self._code = code
+        self._seed = seed
+        self._homes = 0
+        self.findings: list[Finding] = []
+        self.clients = Clients(code)
+        self._served: Served | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._homes += 1
+        self.home = Home(self._directory / f"home{self._homes}", self._code)
+        self.victim = subprocess.Popen(["sleep", "36000"])
+
+    @property
+    def served(self) -> Served:
+        if self._served is None or not self._served.is_well():
+            self._served = Served(self._code, self.home.path, self.home.other)
+            hosts_tried.wait_until_quiet(self.home.other / ".clavain" / "intercore.db")
+        return self._served
+
+    def close(self) -> None:
+        self.clients.close()
+        self._end()
+
+    def _end(self) -> None:
+        if self._served is not None:
+            self._served.close()
+            self._served = None
+        self.victim.kill()
+        self.victim.wait()
+
+    def _start_over(self) -> None:
+        """What one repository has spoilt is not held against the next."""
+        self._end()
+        self._begin()
+
+    # --- one repository, one way ---
+
+    def attempt(self, name: str, way: Way, argvs: list[list[str]]) -> list[Finding]:
+        found = self._once(name, way, argvs)
+        again = [one for one in found if one.what in MEASURED]
+        if again:  # a loaded machine is no failure
+            found = [one for one in found if one.what not in MEASURED]
+            found += [one for one in self._once(name, way, argvs) if one.what in MEASURED]
+        self.findings += found
+        return found
+
+    def _once(self, name: str, way: Way, argvs: list[list[str]]) -> list[Finding]:
+        found: list[Finding] = []
+
+        def tell(what: str, detail: str) -> None:
+            found.append(Finding(name, str(way), what, detail[:600]))
+
+        if way.host == "daemon":
+            self.served.forget_peak()
+        clone = self._clone(name, way)
+        before = self.home.seen(clone.root)
+        with self._watched(way, tell):
+            for argv, said in self._calls(clone, way, argvs):
+                _judge(argv, said, tell)
+            if way.host == "daemon":
+                self._ask_typed(clone, argvs, tell)
+        self._judge_processes(way, tell)
+        for change in users_home.difference(before, self.home.seen(clone.root)):
+            tell("ran" if str(self.home.ran) in change else "changed", change)
+        self._judge_logs(way, tell)
+        if {one.what for one in found} & SPOILING:
+            self._start_over()
+        else:
+            self.home.forget(clone.root)
+        return found
+
+    def _clone(self, name: str, way: Way) -> Clone:
+        root = Path(tempfile.mkdtemp(dir=self.home.work)) / "clone"
+        rng = random.Random(f"{self._seed} {name}")
+        clone = Clone(root, self.home.path, rng, self._identity())
+        catalogue.make(name, clone)
+        (root / "beside.txt").write_text("beside\n")
+        if way.as_root:
+            _give_away(root)
+        return clone
+
+    def _identity(self) -> Victim:
+        pid = self.victim.pid
+        found = procfs.stat(pid)
+        return Victim(pid, found.start if found else 0, procfs.boot(), procfs.namespace())
+
+    def _calls(self, clone: Clone, way: Way, argvs: list[list[str]]) -> Iterator[tuple[list[str], Said]]:
+        created = "run00001"
+        env = {"HOME": str(self.home.path), "INTERCORE_LOCK_DIR": f"{clone.clavain}/locks"}
+        if way.host == "daemon":
+            env |= {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": self.served.daemon.socket}
+        else:
+            env |= {"INTERCORE_MODE": "direct"}
+        for argv in argvs:
+            words = [word.format(created=created) if word == "{created}" else word for word in argv]
+            words.append(f"--timeout={DEADLINE:.0f}s")
+            said = self.clients.run(words, clone.root, env, _patience(argv) + KILL_AFTER)
+            if argv[:2] == ["run", "create"] and said.exit == 0:
+                created = said.out.decode("ascii", "replace").strip() or created
+            yield argv, said
+
+    def _ask_typed(self, clone: Clone, argvs: list[list[str]], tell: "Tell") -> None:
+        """The same calls as JSON-RPC: a refusal has a name and a hint."""
+        for argv in argvs:
+            planned = commands_tried.planned_as(tuple(argv))
+            if not isinstance(planned, Plan) or planned.call.method.writes or argv[0] == "wait":
+                continue
+            given = json.loads(_encoded(planned.call.params))
+            given |= {"cwd": str(clone.root), "deadline_ms": int(DEADLINE * 1000)}
+            try:
+                answer = self.served.daemon.respond(planned.call.method.name, **given)
+            except (OSError, ValueError) as exc:
+                tell("died", f"{planned.call.method.name} was not answered: {exc!r}")
+                return
+            error = answer.get("error")
+            if error and not (error["message"] and error["data"]["name"] and error["data"]["hint"]):
+                if error["data"]["exit"] == 2:
+                    tell("unhelpful", f"{planned.call.method.name}: {json.dumps(error)}")
+
+    # --- what may not be ---
+
+    @contextlib.contextmanager
+    def _watched(self, way: Way, tell: "Tell") -> Iterator[None]:
+        if way.host != "daemon":
+            yield
+            return
+        served = self.served
+        with served.watched() as waited:
+            yield
+        if not served.is_well():
+            tell("died", served.daemon.log.read_text()[-500:])
+            return
+        if len(waited) > 2 and _median(waited) > served.limit and served.remeasured() > served.limit:
+            tell("slow neighbour", f"{_median(waited) * 1000:.0f} ms, else {served.baseline * 1000:.0f}")
+        if served.peak_kb() > MEMORY_KB:
+            tell("memory", f"{served.peak_kb() / 1024:.0f} MB")
+        if served.is_busy() if max(waited, default=0) > served.limit else False:
+            tell("busy", "the daemon computes though nobody waits")
+
+    def _judge_processes(self, way: Way, tell: "Tell") -> None:
+        left = self.clients.settle(LEFT_SECONDS)
+        if way.host == "daemon" and self.served.is_well():
+            left += self.served.children()
+        for words in left:
+            tell("ran", f"a process is left: {words}")
+        state = procfs.stat(self.victim.pid)
+        if self.victim.poll() is not None or state is None or state.is_stopped:
+            tell("signalled", f"a process of the user's ended: {self.victim.returncode}")
+
+    def _judge_logs(self, way: Way, tell: "Tell") -> None:
+        logs = self.home.own()
+        if way.host == "daemon" and self._served is not None:
+            logs.append(self._served.daemon.log)
+        for log in logs:
+            text = log.read_text("utf-8", "replace")
+            if "Traceback" in text or "internal error" in text:
+                tell("internal", f"{log.name}: …{text[-500:]}")
+            if log.stat().st_size > users_home.OWN_BYTES:
+                tell("changed", f"{log} grew to {log.stat().st_size} bytes")
+
+
+MEASURED = {"late", "slow neighbour", "busy"}
+# After these, the home, the daemon or the victim is no longer what the next repository needs.
+SPOILING = {"changed", "ran", "signalled", "died", "memory", "slow neighbour", "busy", "internal"}
+Tell = "Callable[[str, str], None]"
+
+
+def _judge(argv: list[str], said: Said, tell: "Tell") -> None:
+    shown = " ".join(argv)
+    if said.exit is None or said.seconds > _patience(argv) + GRACE:
+        tell("late", f"{shown}: {said.seconds:.1f} s")
+    if said.exit is not None and said.exit not in EXITS:
+        tell("died", f"{shown}: exit {said.exit}: {said.err[-400:]!r}")
+    if b"internal error" in said.err or b"Traceback" in said.out + said.err:
+        tell("internal", f"{shown}: {said.err[-400:]!r}")
+    elif said.exit == 2 and not re.fullmatch(rb"(.*\n)*icctl: [^\n]+; [^\n]+\n", said.err):  # noqa: PLR2004
+        tell("unhelpful", f"{shown}: {said.err[-400:]!r}")
+    for text in (said.out, said.err):
+        if raw := _obeyed(text):
+            tell("escape", f"{shown}: {raw!r}")
+
+
+def _obeyed(text: bytes) -> str:
+    """The first line that does something to a terminal; a line of JSON is for programs."""
+    whole = text.decode("utf-8", "replace")
+    if not OBEYED.search(whole):
+        return ""
+    for line in whole.split("\n"):
+        if CONTROL.search(line) or (OBEYED.search(line) and not _is_json(line)):
+            return line[:200]
+    return ""
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _patience(argv: list[str]) -> float:
+    return next(
+        (seconds for name, seconds in PATIENT.items() if " ".join(argv).startswith(name)), DEADLINE
+    )
+
+
+def _median(samples: list[float]) -> float:
+    return sorted(samples)[len(samples) // 2]
+
+
+def _encoded(params: object) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(params)
+
+
+def _give_away(root: Path) -> None:
+    """To another user, with all that is in it but what is also somewhere else."""
+    for directory, directories, files in os.walk(root):
+        for name in (*directories, *files):
+            path = os.path.join(directory, name)
+            if os.lstat(path).st_nlink == 1 or os.path.isdir(path):
+                os.lchown(path, STRANGER, STRANGER)
+    os.lchown(root, STRANGER, STRANGER)
+
+
+# --- all of them ---
+
+
+def lines_for(number: int, name: str) -> list[list[str]]:
+    """A handful for each repository, and every command for some: in turns, none left out."""
+    reads = [list(read.argv) for read in commands_tried.reads()]
+    turn = [reads[(number * READS_EACH + i) % len(reads)] for i in range(READS_EACH)]
+    first = number % len(ALWAYS)
+    signals = SIGNALS if "dispatch" in name or "run that" in name else []
+    return [*ALWAYS[first:], *turn, *ALWAYS[:first], *CHANGES, *signals]
+
+
+def all_lines() -> list[list[str]]:
+    reads = [list(read.argv) for read in commands_tried.reads()]
+    return [*reads, *CHANGES, *SIGNALS]
+
+
+def ways(number: int) -> list[Way]:
+    """As root in the directory of another user: every third in the short form."""
+    return [*WAYS, *(ROOTS_WAYS if os.geteuid() == 0 and number % 3 == 0 else [])]
+
+
+def raise_if(findings: list[Finding]) -> None:
+    if findings:
+        told = "\n".join(f"  {one}" for one in findings[:40])
+        raise Broken(f"{len(findings)} things that a stranger can do:\n{told}")
+
+
+def run(run: Run, names: list[str] | None = None) -> None:
+    """The short form once; then every command in every repository, new ones too, until it is over."""
+    trial = Trial(run.directory / "repositories", run.code, run.seed)
+    chosen = catalogue.every(run.seed) if names is None else names
+    try:
+        for number, name in enumerate(chosen):
+            for way in ways(number):
+                trial.attempt(name, way, lines_for(number, name))
+            run.figures["repositories"] += 1
+        raise_if(trial.findings)
+        while not run.is_over:
+            name = catalogue.composed(run.rng)
+            if run.rng.random() < 0.5:  # noqa: PLR2004
+                name = run.rng.choice(list(catalogue.PRIMITIVES))
+            for way in (*WAYS, *(ROOTS_WAYS if os.geteuid() == 0 else [])):
+                lines = all_lines()
+                run.rng.shuffle(lines)
+                raise_if(trial.attempt(name, way, lines))
+            run.figures["repositories in full"] += 1
+    finally:
+        trial.close()
+
+
+def _survey(names: list[str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="repositories-") as directory:
+        trial = Trial(Path(directory), Code(), 2026)
+        try:
+            for number, name in enumerate(names or catalogue.every(2026)):
+                for way in ways(number):
+                    for one in trial.attempt(name, way, lines_for(number, name)):
+                        print(one, flush=True)
+        finally:
+            trial.close()
+
+
+if __name__ == "__main__":
+    _survey(sys.argv[1:])
