@@ -20,7 +20,7 @@ WORDS = {
     "run_id": "run00001", "run": "run00001", "dispatch_id": "disp0001", "ids": "disp0001",
     "id_": "disc00000001", "key": "dispatch", "scope": "s1", "name": "stop", "consumer": "reader",
     "interval": "60", "older_than": "1d", "ttl": "1d", "guards": "n:s:1", "seq": "5", "shell": "bash",
-    "file": "-",
+    "file": "-", "score": "0.5", "rate": "0.1", "since": "1", "min_age": "1d",
 }  # fmt: skip
 # What a command wants beside what click calls required.
 MORE = {

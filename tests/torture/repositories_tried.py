@@ -21,6 +21,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +30,10 @@ from typing import NamedTuple
 from icd import procfs
 from icd.cli.invocation import Plan
 from tests.torture import commands_tried, hosts_tried, users_home
-from tests.torture.code import Code
+from tests.processes import DOORS
+from tests.torture.code import ROOT, Code
 from tests.torture.commands_tried import ALWAYS, CHANGES, PATIENT, SIGNALS
+from tests.torture.library_tried import Library
 from tests.torture.hosts_tried import DEADLINE, GRACE, KILL_AFTER, MEMORY_KB, Clients, Said, Served
 from tests.torture.repositories import catalogue
 from tests.torture.repositories.clone import Clone, Victim
@@ -39,8 +42,14 @@ from tests.torture.users_home import Home
 
 STRANGER = 12345  # no process and no file of ours has this uid
 EXITS = {0, 1, 2, 3}
+EACH = 25  # repositories for each that a shell with the library is started in
 READS_EACH = 3  # of the commands that read, in the short form
+# By processes of their own; the others differ from these in what is asked for only.
+PROCESSES = [["statusline"], ["run", "create", "--goal=g"], ["run", "advance", "{created}"]]
+ENOUGH = 2  # measurements to speak of a median
 LEFT_SECONDS = 1.0  # for what was started and ends by itself
+OF_A_KIND = 3  # findings of a repository are told, each with so many characters
+DETAIL = 400
 # What a terminal obeys, or what turns the direction of a text; tabs and newlines are our own.
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
@@ -60,15 +69,24 @@ class Finding(NamedTuple):
 class Way:
     """How a repository is tried."""
 
-    host: str  # "daemon" or "direct"
+    host: str  # "daemon", "direct", "library" or "programs"
     as_root: bool = False
 
     def __str__(self) -> str:
         return f"{self.host}, {'root elsewhere' if self.as_root else 'owner'}"
 
 
+    @property
+    def is_served(self) -> bool:
+        return self.host in ("daemon", "library")
+
+
 WAYS = [Way("daemon"), Way("direct")]
-ROOTS_WAYS = [Way("daemon", as_root=True), Way("direct", as_root=True)]
+DEAR = [Way("programs"), Way("library")]  # a process for each call, or for a few of them
+
+
+def of_root(ways: list[Way]) -> list[Way]:
+    return [Way(way.host, as_root=True) for way in ways]
 
 
 class Trial:
@@ -79,8 +97,10 @@ class Trial:
         self._code = code
         self._seed = seed
         self._homes = 0
+        self._read: dict[Path, int] = {}  # how much of each log
         self.findings: list[Finding] = []
         self.clients = Clients(code)
+        self._library = Library(code, directory / "library")
         self._served: Served | None = None
         self._begin()
 
@@ -127,22 +147,26 @@ class Trial:
         found: list[Finding] = []
 
         def tell(what: str, detail: str) -> None:
-            found.append(Finding(name, str(way), what, detail[:600]))
+            told = Finding(name, str(way), what, detail[:DETAIL])
+            if sum(one.what == what for one in found) < OF_A_KIND:
+                found.append(told)
 
-        if way.host == "daemon":
+        if way.is_served:
             self.served.forget_peak()
         clone = self._clone(name, way)
         before = self.home.seen(clone.root)
-        with self._watched(way, tell):
+        with self._watched(way, tell) as longest:
             for argv, said in self._calls(clone, way, argvs):
                 _judge(argv, said, tell)
-            if way.host == "daemon":
+                longest.append(said.seconds)
+            if way.is_served:
                 self._ask_typed(clone, argvs, tell)
         self._judge_processes(way, tell)
-        for change in users_home.difference(before, self.home.seen(clone.root)):
-            tell("ran" if str(self.home.ran) in change else "changed", change)
+        changes = users_home.difference(before, self.home.seen(clone.root))
+        for name_, how in changes.items():
+            tell("ran" if str(self.home.ran) in name_ else "changed", f"{name_} {how}")
         self._judge_logs(way, tell)
-        if {one.what for one in found} & SPOILING:
+        if {one.what for one in found} & SPOILING or not self.home.take_back(changes):
             self._start_over()
         else:
             self.home.forget(clone.root)
@@ -164,19 +188,41 @@ class Trial:
         return Victim(pid, found.start if found else 0, procfs.boot(), procfs.namespace())
 
     def _calls(self, clone: Clone, way: Way, argvs: list[list[str]]) -> Iterator[tuple[list[str], Said]]:
-        created = "run00001"
-        env = {"HOME": str(self.home.path), "INTERCORE_LOCK_DIR": f"{clone.clavain}/locks"}
-        if way.host == "daemon":
-            env |= {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": self.served.daemon.socket}
-        else:
-            env |= {"INTERCORE_MODE": "direct"}
+        if way.host == "library":
+            yield from self._library.run(clone.root, self._env(clone, way))
+            return
+        created, env = "run00001", self._env(clone, way)
+        run = self._start if way.host == "programs" else self.clients.run
+        if way.host == "programs":
+            argvs = PROCESSES
         for argv in argvs:
             words = [word.format(created=created) if word == "{created}" else word for word in argv]
             words.append(f"--timeout={DEADLINE:.0f}s")
-            said = self.clients.run(words, clone.root, env, _patience(argv) + KILL_AFTER)
+            said = run(words, clone.root, env, _patience(argv) + KILL_AFTER)
             if argv[:2] == ["run", "create"] and said.exit == 0:
                 created = said.out.decode("ascii", "replace").strip() or created
             yield argv, said
+
+    def _env(self, clone: Clone, way: Way) -> dict[str, str]:
+        env = {"HOME": str(self.home.path), "INTERCORE_LOCK_DIR": f"{clone.clavain}/locks"}
+        if way.is_served:
+            return env | {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": self.served.daemon.socket}
+        return env | {"INTERCORE_MODE": "direct"}
+
+    def _start(self, argv: list[str], cwd: Path, env: dict[str, str], limit: float) -> Said:
+        """A process of its own, as a shell starts it."""
+        native = DOORS / "native" / "icctl"
+        is_ours = self._code.root == ROOT and native.exists()
+        command = [str(native), *argv] if is_ours else self._code.client(*argv)
+        began = time.monotonic()
+        try:
+            done = subprocess.run(
+                command, cwd=cwd, env={**self._code.env, **env}, stdin=subprocess.DEVNULL,
+                capture_output=True, timeout=limit, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Said(None, limit, b"", b"")
+        return Said(done.returncode, time.monotonic() - began, done.stdout, done.stderr)
 
     def _ask_typed(self, clone: Clone, argvs: list[list[str]], tell: "Tell") -> None:
         """The same calls as JSON-RPC: a refusal has a name and a hint."""
@@ -199,26 +245,28 @@ class Trial:
     # --- what may not be ---
 
     @contextlib.contextmanager
-    def _watched(self, way: Way, tell: "Tell") -> Iterator[None]:
-        if way.host != "daemon":
-            yield
+    def _watched(self, way: Way, tell: "Tell") -> Iterator[list[float]]:
+        """What the daemon does meanwhile; its caller notes how long each call took."""
+        took: list[float] = []
+        if not way.is_served:
+            yield took
             return
         served = self.served
         with served.watched() as waited:
-            yield
+            yield took
         if not served.is_well():
             tell("died", served.daemon.log.read_text()[-500:])
             return
-        if len(waited) > 2 and _median(waited) > served.limit and served.remeasured() > served.limit:
-            tell("slow neighbour", f"{_median(waited) * 1000:.0f} ms, else {served.baseline * 1000:.0f}")
+        if len(waited) > ENOUGH and _median(waited) > served.limit < served.remeasured():
+            tell("slow neighbour", f"{_median(waited):.3f} s, else {served.baseline:.3f} s")
         if served.peak_kb() > MEMORY_KB:
             tell("memory", f"{served.peak_kb() / 1024:.0f} MB")
-        if served.is_busy() if max(waited, default=0) > served.limit else False:
+        if max(took) > DEADLINE / 2 and served.is_busy():
             tell("busy", "the daemon computes though nobody waits")
 
     def _judge_processes(self, way: Way, tell: "Tell") -> None:
         left = self.clients.settle(LEFT_SECONDS)
-        if way.host == "daemon" and self.served.is_well():
+        if way.is_served and self.served.is_well():
             left += self.served.children()
         for words in left:
             tell("ran", f"a process is left: {words}")
@@ -228,19 +276,20 @@ class Trial:
 
     def _judge_logs(self, way: Way, tell: "Tell") -> None:
         logs = self.home.own()
-        if way.host == "daemon" and self._served is not None:
+        if way.is_served and self._served is not None:
             logs.append(self._served.daemon.log)
         for log in logs:
             text = log.read_text("utf-8", "replace")
-            if "Traceback" in text or "internal error" in text:
-                tell("internal", f"{log.name}: …{text[-500:]}")
-            if log.stat().st_size > users_home.OWN_BYTES:
-                tell("changed", f"{log} grew to {log.stat().st_size} bytes")
+            new, self._read[log] = text[self._read.get(log, 0) :], len(text)
+            if "Traceback" in new or "internal error" in new:
+                tell("internal", f"{log.name}: …{new[-500:]}")
+            if len(text) > users_home.OWN_BYTES:
+                tell("changed", f"{log} grew to {len(text)} characters")
 
 
 MEASURED = {"late", "slow neighbour", "busy"}
 # After these, the home, the daemon or the victim is no longer what the next repository needs.
-SPOILING = {"changed", "ran", "signalled", "died", "memory", "slow neighbour", "busy", "internal"}
+SPOILING = {"signalled", "died", "memory", "slow neighbour", "busy"}
 Tell = "Callable[[str, str], None]"
 
 
@@ -322,8 +371,15 @@ def all_lines() -> list[list[str]]:
 
 
 def ways(number: int) -> list[Way]:
-    """As root in the directory of another user: every third in the short form."""
-    return [*WAYS, *(ROOTS_WAYS if os.geteuid() == 0 and number % 3 == 0 else [])]
+    """Of the short form: what is dear is done now and then, as root every third repository."""
+    chosen = [*WAYS, *(way for turn, way in enumerate(DEAR) if number % EACH == turn)]
+    is_roots_turn = os.geteuid() == 0 and number % 3 == 0
+    return [*chosen, *(of_root(WAYS) if is_roots_turn else [])]
+
+
+def all_ways() -> list[Way]:
+    chosen = [*WAYS, *DEAR]
+    return [*chosen, *(of_root(chosen) if os.geteuid() == 0 else [])]
 
 
 def raise_if(findings: list[Finding]) -> None:
@@ -346,7 +402,7 @@ def run(run: Run, names: list[str] | None = None) -> None:
             name = catalogue.composed(run.rng)
             if run.rng.random() < 0.5:  # noqa: PLR2004
                 name = run.rng.choice(list(catalogue.PRIMITIVES))
-            for way in (*WAYS, *(ROOTS_WAYS if os.geteuid() == 0 else [])):
+            for way in all_ways():
                 lines = all_lines()
                 run.rng.shuffle(lines)
                 raise_if(trial.attempt(name, way, lines))

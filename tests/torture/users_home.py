@@ -24,6 +24,7 @@ SETTINGS = "idle_seconds = 0.05\nclose_idle_seconds = 2.0\n"
 OWN = ".local/state/intercore"
 OWN_BYTES = 2_000_000
 
+APPEARED, GONE = "appeared", "is gone"
 Seen = dict[str, tuple[object, ...]]
 
 
@@ -74,13 +75,22 @@ class Home:
         return [path for path in (self.path / OWN).rglob("*") if path.is_file()]
 
     def forget(self, clone: Path) -> None:
-        for directory, _, _ in os.walk(clone):
-            os.chmod(directory, 0o700)  # noqa: S103
-        shutil.rmtree(clone)
+        """Moved away first: a daemon may be about to write in there."""
+        aside = clone.parent.with_name(f"{clone.parent.name}.gone")
+        clone.parent.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
-    def repair(self) -> None:
-        """What an attack has taken is put back, so that the next one finds it."""
-        self._write("precious.txt", "precious: precious.txt\n")
+    def take_back(self, changes: dict[str, str]) -> bool:
+        """Remove what appeared; False if more than that happened."""
+        if set(changes.values()) - {APPEARED}:
+            return False
+        for name in sorted(changes, reverse=True):
+            path = Path(name)
+            if path.is_dir() and not path.is_symlink():
+                path.rmdir()
+            else:
+                path.unlink()
+        return True
 
 
 def _tree(root: Path, skip: set[Path]) -> Seen:
@@ -116,12 +126,11 @@ def _hash(path: Path, size: int) -> str:
         return str(exc.errno)
 
 
-def difference(before: Seen, after: Seen) -> list[str]:
+def difference(before: Seen, after: Seen) -> dict[str, str]:
     """What changed, and how."""
-    told = []
+    found = {}
     for name in sorted(before.keys() | after):
         old, new = before.get(name, ("gone",)), after.get(name, ("gone",))
         if old != new:
-            how = "appeared" if old == ("gone",) else "is gone" if new == ("gone",) else "changed"
-            told.append(f"{name} {how}")
-    return told
+            found[name] = APPEARED if old == ("gone",) else GONE if new == ("gone",) else "changed"
+    return found

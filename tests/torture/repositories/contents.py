@@ -138,21 +138,20 @@ def starting(clone: Clone) -> None:
     """A run that is about to start agents, whose prompts and scripts are the clone's."""
     with clone.sql() as conn:
         conn.execute(
-            "UPDATE runs SET auto_spawn = 1, phases = NULL, phase = 'plan-reviewed',"
+            "UPDATE runs SET auto_spawn = 1, phases = NULL, phase = 'planned', token_budget = NULL,"
             " status = 'active', scope_id = NULL, project_dir = ?",
             (str(clone.root),),
         )
         conn.execute("DELETE FROM run_skips")
+        conn.execute("UPDATE run_artifacts SET phase = 'planned'")
         conn.execute("UPDATE run_agents SET dispatch_id = NULL, name = 'planted', status = 'active'")
-        conn.execute("UPDATE dispatches SET run_id = NULL")
-        conn.execute("UPDATE runs SET gates = '[]' WHERE gates IS NOT NULL")
 
 
 def starting_at_once(clone: Clone) -> None:
     """In every phase that a custom chain names, with gates that are always open."""
     with clone.sql() as conn:
         conn.execute(
-            "UPDATE runs SET auto_spawn = 1, phases = '[\"a\",\"executing\",\"executing2\",\"b\"]',"
+            "UPDATE runs SET auto_spawn = 1, phases = '[\"a\",\"executing\",\"b\"]',"
             " phase = 'a', status = 'active', scope_id = NULL, gates = NULL, token_budget = NULL,"
             " project_dir = ?",
             (str(clone.root),),

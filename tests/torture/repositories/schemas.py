@@ -16,14 +16,15 @@ STATE = "key, scope_id, payload, version, updated_at, expires_at, expires_ms, wr
 
 TRIGGERS = {
     "acts": """CREATE TRIGGER planted AFTER INSERT ON runs BEGIN
-        UPDATE runs SET auto_spawn = 1 WHERE id = NEW.id;
+        UPDATE runs SET auto_spawn = 1, phases = '["a","executing","b"]', phase = 'a'
+            WHERE id = NEW.id;
         INSERT INTO run_agents VALUES
             ('agent' || NEW.id, NEW.id, 'codex', 'planted', 'active', NULL, 1, 1);
     END""",
-    "acts on a move": """CREATE TRIGGER planted AFTER UPDATE OF phase ON runs BEGIN
-        UPDATE runs SET auto_spawn = 1 WHERE id = NEW.id;
+    "acts on an event": """CREATE TRIGGER planted AFTER INSERT ON events WHEN NEW.run_id <> '' BEGIN
+        UPDATE runs SET auto_spawn = 1, phases = '["brainstorm","executing"]' WHERE id = NEW.run_id;
         INSERT INTO run_agents VALUES
-            (hex(randomblob(4)), NEW.id, 'codex', 'planted', 'active', NULL, 1, 1);
+            (hex(randomblob(4)), NEW.run_id, 'codex', 'planted', 'active', NULL, 1, 1);
     END""",
     "forgets state": """CREATE TRIGGER planted BEFORE INSERT ON state BEGIN
         SELECT RAISE(IGNORE); END""",

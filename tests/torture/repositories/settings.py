@@ -8,7 +8,7 @@ from tests.torture.repositories.journals import place
 LIMIT = 65_536
 # What is mirrored: rows of keys that channels carry, in a database that is sound otherwise.
 ROWS = """INSERT OR REPLACE INTO state
-    SELECT k.value, 'others', '{"planted":true}', 7, strftime('%s', 'now'), NULL, NULL, NULL, 's'
+    SELECT k.value, 'others', '{"planted":true}', 7, 1900000000, NULL, NULL, NULL, 's'
     FROM json_each('["dispatch","bead","lane","coordination","pressure","budget","planted"]') AS k"""
 RETIRES = '[mirror.channels.dispatch]\nretention_seconds = 1\npath = "{path}"\n'
 
