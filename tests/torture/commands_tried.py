@@ -31,13 +31,13 @@ MORE = {
     "wait": ["--state", "dispatch", "s1"],
     "state set": ["--value=1"],
     "lease acquire": ["--owner=me"],
-    "sentinel check": [],
+    "trust": ["--list"],
 }
 # Also without changing anything a person would notice, though their methods may write.
 READS_TOO = {"events cursor list", "events cursor get"}
 LOCAL_READS = {
     "dispatch poll", "lock list", "lock stale", "compat status", "hooks list", "config show",
-    "config check", "db check", "doctor", "export",
+    "config check", "db check", "doctor", "export", "trust",
 }  # fmt: skip
 LOCAL_WRITES = {
     "dispatch retry", "dispatch auto-spawn", "dispatch kill", "lock acquire", "lock release",
@@ -47,10 +47,12 @@ LOCAL_WRITES = {
 # They go on until they are stopped: the first lines are enough.
 ENDLESS = {"state watch"}
 # What a hook or a person does next in a clone.
-CHANGES = [
+MOVES = [
     ["run", "create", "--goal=g"],
     ["run", "advance", "{created}"],
     ["run", "advance", "run00001"],
+]
+WRITES = [
     ["state", "set", "dispatch", "s9", "--value=1"],
     ["sentinel", "check", "n", "s", "--interval=60"],
     ["events", "record", "--source=ci", "--type=t"],
@@ -65,7 +67,28 @@ SIGNALS = [
 ]
 # In every repository, whatever else is tried there: a prompt shows it, a hook asks it, and a person
 # who wonders runs it.
-ALWAYS = [["statusline"], ["health"], ["run", "list"], ["db", "check"], ["state", "list", "dispatch"]]
+ALWAYS = [["health"], ["run", "list"], ["db", "check"], ["state", "list", "dispatch"]]
+# Which commands show what is in a table.
+SHOWN_BY = {
+    "cursors": ["events cursor list", "events cursor get"],
+    "discoveries": ["discovery list", "discovery status", "discovery rank"],
+    "dispatches": ["dispatch list", "dispatch status", "dispatch poll", "run snapshot"],
+    "embedding_sources": ["discovery search"],
+    "embeddings": ["discovery search"],
+    "events": ["events tail", "run events", "interspect query"],
+    "feedback_signals": ["discovery status"],
+    "hook_positions": ["hooks list"],
+    "interest_profile": ["discovery profile", "discovery rank"],
+    "leases": ["lease list"],
+    "migrations": ["version", "doctor"],
+    "run_agents": ["run agent list", "run snapshot"],
+    "run_artifacts": ["run artifact list", "run snapshot"],
+    "run_skips": ["run status", "run snapshot", "gate check"],
+    "runs": ["run list", "run status", "run snapshot", "run current"],
+    "sentinels": ["sentinel list"],
+    "state": ["state get", "state list", "compat check"],
+}
+DEADLINE = 1.0  # what every call is told, by --timeout
 # Has patience of its own, for machines that hang; `--timeout` is for what it asks.
 PATIENT = {"doctor": 10.0, "dispatch kill": 20.0, "run rollback": 20.0}
 
@@ -91,6 +114,12 @@ def reads() -> list[Read]:
     return found
 
 
+def about(repository: str) -> list[list[str]]:
+    """What shows the rows of the table that the name of a repository ends with."""
+    names = SHOWN_BY.get(repository.rsplit(maxsplit=1)[-1], [])
+    return [list(read.argv) for read in reads() if " ".join(read.argv).startswith(tuple(names))]
+
+
 def errands() -> set[str]:
     """The names of all commands that the caller's own process carries out."""
     every = commands.every().items()
@@ -106,7 +135,7 @@ def misunderstood() -> list[str]:
     found = []
     for name, command in commands.every().items():
         planned = planned_as((*name.split(), *_words(name, command)))
-        if isinstance(planned, Output) and planned.exit == 3 and name not in WRITES_BY_NAME:  # noqa: PLR2004
+        if isinstance(planned, Output) and planned.exit == 3 and name not in WRITES_BY_NAME:
             found.append(f"{name}: {planned.stderr.decode()}")
     return found
 
@@ -140,3 +169,9 @@ def _words(name: str, command: click.Command) -> list[str]:
         option = parameter.opts[0]
         found += [f"{option}={word}" if isinstance(parameter, click.Option) else word]
     return found + MORE.get(name, [])
+
+
+def patience(argv: list[str]) -> float:
+    """The seconds that a call may take by its deadline."""
+    words = " ".join(argv)
+    return next((given for name, given in PATIENT.items() if words.startswith(name)), DEADLINE)

@@ -23,6 +23,7 @@ import traceback
 
 PR_SET_CHILD_SUBREAPER = 36
 LOOK_SECONDS = 0.02
+SHOWN_BYTES = 1 << 20  # of what a command prints; what comes later is of the same kind
 
 
 def load() -> None:
@@ -91,7 +92,7 @@ def ends(pid: int, limit: float) -> bool:
 def read(fd: int) -> str:
     with open(fd, "rb") as file:
         file.seek(0)
-        return file.read().decode("latin-1")
+        return file.read(SHOWN_BYTES).decode("latin-1")
 
 
 def settle(seconds: float) -> list[str]:

@@ -19,7 +19,6 @@ from tests.torture.code import Code
 from tests.torture.suite import Broken
 
 FORKING = Path(__file__).with_name("forking.py")
-DEADLINE = 1.0  # what every call is told, by --timeout
 GRACE = 1.0  # beyond its deadline
 KILL_AFTER = 2.5  # what has not ended by then never does
 MEMORY_KB = 200 * 1024

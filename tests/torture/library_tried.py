@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.processes import DOORS
 from tests.torture.code import CLIENT, ROOT, Code
-from tests.torture.hosts_tried import DEADLINE, Said
+from tests.torture.commands_tried import DEADLINE
+from tests.torture.hosts_tried import Said
 
 # What a function is given; one that is not here is given `OTHERS`.
 ARGUMENTS: dict[str, list[str]] = {
@@ -90,7 +91,7 @@ class Library:
 
     def run(self, clone: Path, env: dict[str, str]) -> list[tuple[list[str], Said]]:
         """What each function came to."""
-        script = ["source \"$1\"", 'exec 6>"$2/status"']
+        script = ['source "$1"', 'exec 6>"$2/status"']
         for number, name in enumerate(self.names):
             words = " ".join([name, *(f"'{word}'" for word in ARGUMENTS.get(name, OTHERS))])
             line = f'{words} >"$2/{number}.out" 2>"$2/{number}.err"'
@@ -133,8 +134,8 @@ class Library:
             status, began, ended = lines[number].split()
             took = float(ended) - float(began) - PATIENCE.get(name, 0.0)
             found.append(([name], Said(int(status), max(0.0, took), out, err)))
-        for report in self._scratch.glob("asan*"):
-            found.append((["the native client"], Said(99, 0.0, b"", report.read_bytes())))
+        reports = self._scratch.glob("asan*")
+        found += [(["the native client"], Said(99, 0.0, b"", r.read_bytes())) for r in reports]
         return found
 
     def _printed(self, name: str) -> bytes:

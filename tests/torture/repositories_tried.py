@@ -13,368 +13,49 @@ in a directory of another user:
 What is found is collected: `python -m tests.torture.repositories_tried [NAME…]` tells all of it.
 """
 
-import contextlib
-import json
 import os
-import random
-import re
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from icd import procfs
-from icd.cli.invocation import Plan
-from tests.torture import commands_tried, hosts_tried, users_home
-from tests.processes import DOORS
-from tests.torture.code import ROOT, Code
-from tests.torture.commands_tried import ALWAYS, CHANGES, PATIENT, SIGNALS
-from tests.torture.library_tried import Library
-from tests.torture.hosts_tried import DEADLINE, GRACE, KILL_AFTER, MEMORY_KB, Clients, Said, Served
+from tests.torture import commands_tried
+from tests.torture.code import Code
+from tests.torture.commands_tried import ALWAYS, MOVES, SIGNALS, WRITES
 from tests.torture.repositories import catalogue
-from tests.torture.repositories.clone import Clone, Victim
-from tests.torture.suite import Broken, Run
-from tests.torture.users_home import Home
+from tests.torture.suite import SHORT_SEED, Broken, Run
+from tests.torture.trial import DEAR, WAYS, Finding, Trial, Way, of_root
 
-STRANGER = 12345  # no process and no file of ours has this uid
-EXITS = {0, 1, 2, 3}
-EACH = 25  # repositories for each that a shell with the library is started in
-READS_EACH = 3  # of the commands that read, in the short form
-# By processes of their own; the others differ from these in what is asked for only.
-PROCESSES = [["statusline"], ["run", "create", "--goal=g"], ["run", "advance", "{created}"]]
-ENOUGH = 2  # measurements to speak of a median
-LEFT_SECONDS = 1.0  # for what was started and ends by itself
-OF_A_KIND = 3  # findings of a repository are told, each with so many characters
-DETAIL = 400
-# What a terminal obeys, or what turns the direction of a text; tabs and newlines are our own.
-OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
-
-
-class Finding(NamedTuple):
-    repository: str
-    how: str  # the host, and as whom
-    what: str  # of which kind
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.repository} [{self.how}] {self.what}: {self.detail}"
-
-
-@dataclass(frozen=True)
-class Way:
-    """How a repository is tried."""
-
-    host: str  # "daemon", "direct", "library" or "programs"
-    as_root: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.host}, {'root elsewhere' if self.as_root else 'owner'}"
-
-
-    @property
-    def is_served(self) -> bool:
-        return self.host in ("daemon", "library")
-
-
-WAYS = [Way("daemon"), Way("direct")]
-DEAR = [Way("programs"), Way("library")]  # a process for each call, or for a few of them
-
-
-def of_root(ways: list[Way]) -> list[Way]:
-    return [Way(way.host, as_root=True) for way in ways]
-
-
-class Trial:
-    """A home, a daemon and clients, for as many repositories as one likes."""
-
-    def __init__(self, directory: Path, code: Code, seed: int) -> None:
-        self._directory = directory
-        self._code = code
-        self._seed = seed
-        self._homes = 0
-        self._read: dict[Path, int] = {}  # how much of each log
-        self.findings: list[Finding] = []
-        self.clients = Clients(code)
-        self._library = Library(code, directory / "library")
-        self._served: Served | None = None
-        self._begin()
-
-    def _begin(self) -> None:
-        self._homes += 1
-        self.home = Home(self._directory / f"home{self._homes}", self._code)
-        self.victim = subprocess.Popen(["sleep", "36000"])
-
-    @property
-    def served(self) -> Served:
-        if self._served is None or not self._served.is_well():
-            self._served = Served(self._code, self.home.path, self.home.other)
-            hosts_tried.wait_until_quiet(self.home.other / ".clavain" / "intercore.db")
-        return self._served
-
-    def close(self) -> None:
-        self.clients.close()
-        self._end()
-
-    def _end(self) -> None:
-        if self._served is not None:
-            self._served.close()
-            self._served = None
-        self.victim.kill()
-        self.victim.wait()
-
-    def _start_over(self) -> None:
-        """What one repository has spoilt is not held against the next."""
-        self._end()
-        self._begin()
-
-    # --- one repository, one way ---
-
-    def attempt(self, name: str, way: Way, argvs: list[list[str]]) -> list[Finding]:
-        found = self._once(name, way, argvs)
-        again = [one for one in found if one.what in MEASURED]
-        if again:  # a loaded machine is no failure
-            found = [one for one in found if one.what not in MEASURED]
-            found += [one for one in self._once(name, way, argvs) if one.what in MEASURED]
-        self.findings += found
-        return found
-
-    def _once(self, name: str, way: Way, argvs: list[list[str]]) -> list[Finding]:
-        found: list[Finding] = []
-
-        def tell(what: str, detail: str) -> None:
-            told = Finding(name, str(way), what, detail[:DETAIL])
-            if sum(one.what == what for one in found) < OF_A_KIND:
-                found.append(told)
-
-        if way.is_served:
-            self.served.forget_peak()
-        clone = self._clone(name, way)
-        before = self.home.seen(clone.root)
-        with self._watched(way, tell) as longest:
-            for argv, said in self._calls(clone, way, argvs):
-                _judge(argv, said, tell)
-                longest.append(said.seconds)
-            if way.is_served:
-                self._ask_typed(clone, argvs, tell)
-        self._judge_processes(way, tell)
-        changes = users_home.difference(before, self.home.seen(clone.root))
-        for name_, how in changes.items():
-            tell("ran" if str(self.home.ran) in name_ else "changed", f"{name_} {how}")
-        self._judge_logs(way, tell)
-        if {one.what for one in found} & SPOILING or not self.home.take_back(changes):
-            self._start_over()
-        else:
-            self.home.forget(clone.root)
-        return found
-
-    def _clone(self, name: str, way: Way) -> Clone:
-        root = Path(tempfile.mkdtemp(dir=self.home.work)) / "clone"
-        rng = random.Random(f"{self._seed} {name}")
-        clone = Clone(root, self.home.path, rng, self._identity())
-        catalogue.make(name, clone)
-        (root / "beside.txt").write_text("beside\n")
-        if way.as_root:
-            _give_away(root)
-        return clone
-
-    def _identity(self) -> Victim:
-        pid = self.victim.pid
-        found = procfs.stat(pid)
-        return Victim(pid, found.start if found else 0, procfs.boot(), procfs.namespace())
-
-    def _calls(self, clone: Clone, way: Way, argvs: list[list[str]]) -> Iterator[tuple[list[str], Said]]:
-        if way.host == "library":
-            yield from self._library.run(clone.root, self._env(clone, way))
-            return
-        created, env = "run00001", self._env(clone, way)
-        run = self._start if way.host == "programs" else self.clients.run
-        if way.host == "programs":
-            argvs = PROCESSES
-        for argv in argvs:
-            words = [word.format(created=created) if word == "{created}" else word for word in argv]
-            words.append(f"--timeout={DEADLINE:.0f}s")
-            said = run(words, clone.root, env, _patience(argv) + KILL_AFTER)
-            if argv[:2] == ["run", "create"] and said.exit == 0:
-                created = said.out.decode("ascii", "replace").strip() or created
-            yield argv, said
-
-    def _env(self, clone: Clone, way: Way) -> dict[str, str]:
-        env = {"HOME": str(self.home.path), "INTERCORE_LOCK_DIR": f"{clone.clavain}/locks"}
-        if way.is_served:
-            return env | {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": self.served.daemon.socket}
-        return env | {"INTERCORE_MODE": "direct"}
-
-    def _start(self, argv: list[str], cwd: Path, env: dict[str, str], limit: float) -> Said:
-        """A process of its own, as a shell starts it."""
-        native = DOORS / "native" / "icctl"
-        is_ours = self._code.root == ROOT and native.exists()
-        command = [str(native), *argv] if is_ours else self._code.client(*argv)
-        began = time.monotonic()
-        try:
-            done = subprocess.run(
-                command, cwd=cwd, env={**self._code.env, **env}, stdin=subprocess.DEVNULL,
-                capture_output=True, timeout=limit, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return Said(None, limit, b"", b"")
-        return Said(done.returncode, time.monotonic() - began, done.stdout, done.stderr)
-
-    def _ask_typed(self, clone: Clone, argvs: list[list[str]], tell: "Tell") -> None:
-        """The same calls as JSON-RPC: a refusal has a name and a hint."""
-        for argv in argvs:
-            planned = commands_tried.planned_as(tuple(argv))
-            if not isinstance(planned, Plan) or planned.call.method.writes or argv[0] == "wait":
-                continue
-            given = json.loads(_encoded(planned.call.params))
-            given |= {"cwd": str(clone.root), "deadline_ms": int(DEADLINE * 1000)}
-            try:
-                answer = self.served.daemon.respond(planned.call.method.name, **given)
-            except (OSError, ValueError) as exc:
-                tell("died", f"{planned.call.method.name} was not answered: {exc!r}")
-                return
-            error = answer.get("error")
-            if error and not (error["message"] and error["data"]["name"] and error["data"]["hint"]):
-                if error["data"]["exit"] == 2:
-                    tell("unhelpful", f"{planned.call.method.name}: {json.dumps(error)}")
-
-    # --- what may not be ---
-
-    @contextlib.contextmanager
-    def _watched(self, way: Way, tell: "Tell") -> Iterator[list[float]]:
-        """What the daemon does meanwhile; its caller notes how long each call took."""
-        took: list[float] = []
-        if not way.is_served:
-            yield took
-            return
-        served = self.served
-        with served.watched() as waited:
-            yield took
-        if not served.is_well():
-            tell("died", served.daemon.log.read_text()[-500:])
-            return
-        if len(waited) > ENOUGH and _median(waited) > served.limit < served.remeasured():
-            tell("slow neighbour", f"{_median(waited):.3f} s, else {served.baseline:.3f} s")
-        if served.peak_kb() > MEMORY_KB:
-            tell("memory", f"{served.peak_kb() / 1024:.0f} MB")
-        if max(took) > DEADLINE / 2 and served.is_busy():
-            tell("busy", "the daemon computes though nobody waits")
-
-    def _judge_processes(self, way: Way, tell: "Tell") -> None:
-        left = self.clients.settle(LEFT_SECONDS)
-        if way.is_served and self.served.is_well():
-            left += self.served.children()
-        for words in left:
-            tell("ran", f"a process is left: {words}")
-        state = procfs.stat(self.victim.pid)
-        if self.victim.poll() is not None or state is None or state.is_stopped:
-            tell("signalled", f"a process of the user's ended: {self.victim.returncode}")
-
-    def _judge_logs(self, way: Way, tell: "Tell") -> None:
-        logs = self.home.own()
-        if way.is_served and self._served is not None:
-            logs.append(self._served.daemon.log)
-        for log in logs:
-            text = log.read_text("utf-8", "replace")
-            new, self._read[log] = text[self._read.get(log, 0) :], len(text)
-            if "Traceback" in new or "internal error" in new:
-                tell("internal", f"{log.name}: …{new[-500:]}")
-            if len(text) > users_home.OWN_BYTES:
-                tell("changed", f"{log} grew to {len(text)} characters")
-
-
-MEASURED = {"late", "slow neighbour", "busy"}
-# After these, the home, the daemon or the victim is no longer what the next repository needs.
-SPOILING = {"signalled", "died", "memory", "slow neighbour", "busy"}
-Tell = "Callable[[str, str], None]"
-
-
-def _judge(argv: list[str], said: Said, tell: "Tell") -> None:
-    shown = " ".join(argv)
-    if said.exit is None or said.seconds > _patience(argv) + GRACE:
-        tell("late", f"{shown}: {said.seconds:.1f} s")
-    if said.exit is not None and said.exit not in EXITS:
-        tell("died", f"{shown}: exit {said.exit}: {said.err[-400:]!r}")
-    if b"internal error" in said.err or b"Traceback" in said.out + said.err:
-        tell("internal", f"{shown}: {said.err[-400:]!r}")
-    elif said.exit == 2 and not re.fullmatch(rb"(.*\n)*icctl: [^\n]+; [^\n]+\n", said.err):  # noqa: PLR2004
-        tell("unhelpful", f"{shown}: {said.err[-400:]!r}")
-    for text in (said.out, said.err):
-        if raw := _obeyed(text):
-            tell("escape", f"{shown}: {raw!r}")
-
-
-def _obeyed(text: bytes) -> str:
-    """The first line that does something to a terminal; a line of JSON is for programs."""
-    whole = text.decode("utf-8", "replace")
-    if not OBEYED.search(whole):
-        return ""
-    for line in whole.split("\n"):
-        if CONTROL.search(line) or (OBEYED.search(line) and not _is_json(line)):
-            return line[:200]
-    return ""
-
-
-def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _patience(argv: list[str]) -> float:
-    return next(
-        (seconds for name, seconds in PATIENT.items() if " ".join(argv).startswith(name)), DEADLINE
-    )
-
-
-def _median(samples: list[float]) -> float:
-    return sorted(samples)[len(samples) // 2]
-
-
-def _encoded(params: object) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode(params)
-
-
-def _give_away(root: Path) -> None:
-    """To another user, with all that is in it but what is also somewhere else."""
-    for directory, directories, files in os.walk(root):
-        for name in (*directories, *files):
-            path = os.path.join(directory, name)
-            if os.lstat(path).st_nlink == 1 or os.path.isdir(path):
-                os.lchown(path, STRANGER, STRANGER)
-    os.lchown(root, STRANGER, STRANGER)
-
-
-# --- all of them ---
+# Of the short form: how many commands that read, and of how many repositories one is tried through
+# both hosts, as root, and with processes of their own.
+READS_EACH, BOTH, ROOTS, EACH = 2, 4, 5, 40
+TOLD = 40  # findings at most
+DEADLY, DEADLY_TOO = {"journals"}, "user's process"  # these always through both hosts
 
 
 def lines_for(number: int, name: str) -> list[list[str]]:
-    """A handful for each repository, and every command for some: in turns, none left out."""
+    """A handful for each repository: in turns, so that no command that reads is left out."""
     reads = [list(read.argv) for read in commands_tried.reads()]
     turn = [reads[(number * READS_EACH + i) % len(reads)] for i in range(READS_EACH)]
-    first = number % len(ALWAYS)
+    usual = ALWAYS[number % len(ALWAYS)]
+    written = WRITES[number % len(WRITES)]
     signals = SIGNALS if "dispatch" in name or "run that" in name else []
-    return [*ALWAYS[first:], *turn, *ALWAYS[:first], *CHANGES, *signals]
+    chosen = [["statusline"], usual, *turn, *commands_tried.about(name)]
+    first = number % len(chosen)  # what comes first meets the repository as it was made
+    return [*chosen[first:], *chosen[:first], *MOVES, written, *signals]
 
 
 def all_lines() -> list[list[str]]:
     reads = [list(read.argv) for read in commands_tried.reads()]
-    return [*reads, *CHANGES, *SIGNALS]
+    return [*reads, *MOVES, *WRITES, *SIGNALS]
 
 
-def ways(number: int) -> list[Way]:
-    """Of the short form: what is dear is done now and then, as root every third repository."""
-    chosen = [*WAYS, *(way for turn, way in enumerate(DEAR) if number % EACH == turn)]
-    is_roots_turn = os.geteuid() == 0 and number % 3 == 0
-    return [*chosen, *(of_root(WAYS) if is_roots_turn else [])]
+def ways(number: int, name: str) -> list[Way]:
+    """Of the short form: one host or the other, as root now and then, and what is dear rarely."""
+    is_root, is_deadly = os.geteuid() == 0, catalogue.kind_of(name) in DEADLY or DEADLY_TOO in name
+    chosen = [*WAYS] if is_deadly or number % BOTH == 0 else [WAYS[number % 2]]
+    if is_root and (DEADLY_TOO in name or number % ROOTS == 0):
+        chosen += of_root([WAYS[number // ROOTS % 2]])
+    return [*chosen, *(way for turn, way in enumerate(DEAR) if number % EACH == turn)]
 
 
 def all_ways() -> list[Way]:
@@ -384,23 +65,24 @@ def all_ways() -> list[Way]:
 
 def raise_if(findings: list[Finding]) -> None:
     if findings:
-        told = "\n".join(f"  {one}" for one in findings[:40])
+        told = "\n".join(f"  {one}" for one in findings[:TOLD])
         raise Broken(f"{len(findings)} things that a stranger can do:\n{told}")
 
 
 def run(run: Run, names: list[str] | None = None) -> None:
     """The short form once; then every command in every repository, new ones too, until it is over."""
     trial = Trial(run.directory / "repositories", run.code, run.seed)
-    chosen = catalogue.every(run.seed) if names is None else names
+    every = catalogue.every(run.seed)
     try:
-        for number, name in enumerate(chosen):
-            for way in ways(number):
+        for name in every if names is None else names:
+            number = every.index(name)
+            for way in ways(number, name):
                 trial.attempt(name, way, lines_for(number, name))
             run.figures["repositories"] += 1
         raise_if(trial.findings)
         while not run.is_over:
             name = catalogue.composed(run.rng)
-            if run.rng.random() < 0.5:  # noqa: PLR2004
+            if run.rng.choice([True, False]):
                 name = run.rng.choice(list(catalogue.PRIMITIVES))
             for way in all_ways():
                 lines = all_lines()
@@ -413,10 +95,12 @@ def run(run: Run, names: list[str] | None = None) -> None:
 
 def _survey(names: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="repositories-") as directory:
-        trial = Trial(Path(directory), Code(), 2026)
+        trial = Trial(Path(directory), Code(), SHORT_SEED)
         try:
-            for number, name in enumerate(names or catalogue.every(2026)):
-                for way in ways(number):
+            every = catalogue.every(SHORT_SEED)
+            for name in names or every:
+                number = every.index(name)
+                for way in ways(number, name):
                     for one in trial.attempt(name, way, lines_for(number, name)):
                         print(one, flush=True)
         finally:

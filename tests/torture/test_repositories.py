@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.torture import commands_tried, library_tried, repositories_tried
-from tests.torture.code import ROOT, Change, Code, broken_by
+from tests.torture.code import ROOT, Change, broken_by
 from tests.torture.repositories import catalogue
 from tests.torture.repositories.clone import Clone, template
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
 DISTINCT = 200
-SHARDS = 6  # for as many processors as there may be
+SHARDS = 4  # for as many processors as there may be
 AGAIN = 7  # of so many repositories, one is made twice
 
 
@@ -63,7 +63,9 @@ def test_every_command_that_reads_is_understood_as_it_is_tried() -> None:
 def test_in_the_short_form_every_command_that_reads_has_its_turn() -> None:
     names = enumerate(catalogue.every(SHORT_SEED))
 
-    tried = {tuple(argv) for number, name in names for argv in repositories_tried.lines_for(number, name)}
+    tried = {
+        tuple(argv) for number, name in names for argv in repositories_tried.lines_for(number, name)
+    }
 
     assert {read.argv for read in commands_tried.reads()} <= tried
 

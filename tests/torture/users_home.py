@@ -23,6 +23,8 @@ SETTINGS = "idle_seconds = 0.05\nclose_idle_seconds = 2.0\n"
 # Where intercore keeps what it knows of its user; a log grows there, and no more than that.
 OWN = ".local/state/intercore"
 OWN_BYTES = 2_000_000
+# That the user was told of a project, once: a mark for each, which allows nothing.
+TOLD = ".local/share/intercore/told"
 
 APPEARED, GONE = "appeared", "is gone"
 Seen = dict[str, tuple[object, ...]]
@@ -60,7 +62,8 @@ class Home:
 
     def seen(self, *clones: Path) -> Seen:
         """All that is outside of the clones' own `.clavain`."""
-        found = _tree(self.path, skip={self.work, self.path / OWN, *self._changing()})
+        skip = {self.work, self.path / OWN, self.path / TOLD, *self._changing()}
+        found = _tree(self.path, skip)
         for clone in clones:
             found |= _tree(clone, skip={clone / ".clavain"})
         found[str(self.path / OWN / "kept")] = _described(self.path / OWN / "kept")

@@ -56,7 +56,7 @@ def composed(rng: random.Random) -> str:
 
 
 def kind_of(name: str) -> str:
-    first = name.split(AND)[0]
+    first = name.split(AND, maxsplit=1)[0]
     return next(kind for kind, found in KINDS.items() if first in found)
 
 

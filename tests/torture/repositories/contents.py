@@ -15,7 +15,8 @@ TABLES = [
 # Of colours, titles and clipboards; of C1; that turn the direction; and what breaks lines.
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\x1b]52;c;cHduZWQ=\x07\x9b2J\u202etxt\u2066\r\n\x08\x00"
 WORSE = 2**63 - 1
-BIG_BYTES = 40_000_000
+HUGE_BYTES = 40_000_000
+LARGE_BYTES = 12_000_000  # less than what we let SQLite read, and far more than we store
 MANY = 100_000
 # Words that the schema allows in a column: others would not be let in by its CHECK.
 FIXED = {"status", "id", "name", "run_id", "discovery_id", "hook", "source", "consumer"}
@@ -126,10 +127,10 @@ def many(table: str) -> Primitive:
     return stored(f"INSERT INTO {table} {numbers} {rows[table]} FROM n")
 
 
-def large(statement: str) -> Primitive:
+def large(statement: str, size: int = LARGE_BYTES) -> Primitive:
     def make(clone: Clone) -> None:
         with clone.sql() as conn:
-            conn.execute(statement, (json.dumps("x" * BIG_BYTES),))
+            conn.execute(statement, (json.dumps("x" * size),))
 
     return make
 
@@ -144,14 +145,16 @@ def starting(clone: Clone) -> None:
         )
         conn.execute("DELETE FROM run_skips")
         conn.execute("UPDATE run_artifacts SET phase = 'planned'")
-        conn.execute("UPDATE run_agents SET dispatch_id = NULL, name = 'planted', status = 'active'")
+        conn.execute(
+            "UPDATE run_agents SET dispatch_id = NULL, name = 'planted', status = 'active'"
+        )
 
 
 def starting_at_once(clone: Clone) -> None:
     """In every phase that a custom chain names, with gates that are always open."""
     with clone.sql() as conn:
         conn.execute(
-            "UPDATE runs SET auto_spawn = 1, phases = '[\"a\",\"executing\",\"b\"]',"
+            'UPDATE runs SET auto_spawn = 1, phases = \'["a","executing","b"]\','
             " phase = 'a', status = 'active', scope_id = NULL, gates = NULL, token_budget = NULL,"
             " project_dir = ?",
             (str(clone.root),),
@@ -220,7 +223,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "payload of names twice": payload('{"a":1,"a":2}'),
     "payload of nothing": payload(""),
     "payload that turns the direction": payload('{"a":"\u202eabc\u2066\x9b"}'),
-    "value that is huge, in state": large("UPDATE state SET payload = ?"),
+    "value that is huge, in state": large("UPDATE state SET payload = ?", HUGE_BYTES),
     "value that is huge, in events": large("UPDATE events SET payload = ?"),
     "value that is huge, in runs": large("UPDATE runs SET goal = ?"),
     "value that is huge, in dispatches": large("UPDATE dispatches SET verdict_summary = ?"),

@@ -37,9 +37,7 @@ def trailer(name: bytes, lock_page: int = LOCK_PAGE) -> bytes:
     return struct.pack(">I", lock_page) + name + struct.pack(">II", len(name), total) + MAGIC
 
 
-def header(
-    pages: int, records: int = 0, *, sector: int = SECTOR, page_size: int = PAGE
-) -> bytes:
+def header(pages: int, records: int = 0, *, sector: int = SECTOR, page_size: int = PAGE) -> bytes:
     found = MAGIC + struct.pack(">IIIII", records, NONCE, pages, sector, page_size)
     return found.ljust(sector, b"\0")
 

@@ -104,7 +104,9 @@ def overflow_loop(clone: Clone) -> None:
 def tree_loop(clone: Clone) -> None:
     """A page of the log of events that is its own child."""
     with clone.sql() as conn:
-        (root,) = conn.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'events'").fetchone()
+        (root,) = conn.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'events'"
+        ).fetchone()
     head = struct.pack(">BHHHBI", INTERIOR, 0, 0, PAGE, 0, root)
     patched((root - 1) * PAGE, head)(clone)
 

@@ -218,7 +218,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "tables by the thousand": many_tables,
     "table too few": with_sql("DROP TABLE leases"),
     "table of another case": with_sql("DROP TABLE leases", "CREATE TABLE LEASES (a)"),
-    "table of a look-alike": with_sql('CREATE TABLE "stаte" (key, scope_id, payload)'),
+    "table of a look-alike": with_sql('CREATE TABLE "st\u0430te" (key, scope_id, payload)'),
     "table named after a statement": with_sql('CREATE TABLE "x; DROP TABLE state; --" (a)'),
     "table named after a newline": with_sql('CREATE TABLE "a\nb\x1b[31m" (a)'),
     "column too many": with_sql("ALTER TABLE runs ADD COLUMN planted TEXT"),
