@@ -29,7 +29,7 @@ from tests.torture.trial import DEAR, WAYS, Finding, Trial, Way, of_root
 # both hosts, as root, and with processes of their own.
 READS_EACH, BOTH, ROOTS, EACH = 2, 4, 5, 40
 TOLD = 40  # findings at most
-DEADLY, DEADLY_TOO = {"journals"}, "user's process"  # these always through both hosts
+DEADLY, DEADLY_TOO = {"journals", "settings"}, "user's process"  # always through both hosts
 
 
 def lines_for(number: int, name: str) -> list[list[str]]:

@@ -227,6 +227,8 @@ class Trial:
             given |= {"cwd": str(clone.root), "deadline_ms": int(DEADLINE * 1000)}
             try:
                 answer = self.served.daemon.respond(planned.call.method.name, **given)
+            except RecursionError:
+                continue  # it is for a decoder of more depth
             except (OSError, ValueError) as exc:
                 tell("died", f"{planned.call.method.name} was not answered: {exc!r}")
                 return

@@ -11,6 +11,7 @@ from tests.torture.code import Code
 
 # Seconds ago that files in here were written last: what deletes by age would find them old.
 OLD = 40 * 86_400
+HOUR = 3600  # less than any channel keeps a file
 ENVELOPE = (
     '{{"version":"1.0.0","namespace":"n","type":"t","session_id":"s","timestamp":"2026-01-01T00:00:00Z",'
     '"source":"intercore","origin":"{origin}","payload":{{"mine":true}}}}\n'
@@ -43,21 +44,22 @@ class Home:
         for name in ("precious.txt", ".ssh/id_ed25519", "notes.md", f"{OWN}/kept"):
             self._write(name, f"precious: {name}\n")
         self._write(".config/intercore/config.toml", SETTINGS)
+        third = path / "third" / ".clavain" / "intercore.db"  # of a project that is not open now
         for channel in CHANNELS:
             for name in ("others", "s1", "loop"):
-                origin = self.other / ".clavain" / "intercore.db"
-                self._write(f".interband/{channel}/{name}.json", ENVELOPE.format(origin=origin))
+                envelope = ENVELOPE.format(origin=third)
+                self._write(f".interband/{channel}/{name}.json", envelope, age=HOUR)
         env = {"INTERCORE_MODE": "direct", "HOME": str(path)}
         for argv in (["init"], ["state", "set", "k", "s", '--value="mine"']):
             done = code.icctl(*argv, cwd=self.other, env=env)
             assert done.returncode == 0, done
         self._write("other/README.md", "mine\n")
 
-    def _write(self, name: str, text: str) -> None:
+    def _write(self, name: str, text: str, age: float = OLD) -> None:
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        then = time.time() - OLD
+        then = time.time() - age
         os.utime(path, (then, then))
 
     def seen(self, *clones: Path) -> Seen:
