@@ -141,7 +141,7 @@ def misunderstood() -> list[str]:
 
 
 WRITES_BY_NAME = {
-    "state delete", "sentinel reset", "events prune", "events cursor set", "run set",
+    "discovery decay", "state delete", "sentinel reset", "events prune", "events cursor set", "run set",
     "run rollback", "dispatch spawn", "dispatch record", "lease renew", "lease release",
     "discovery submit", "hold",
 }  # fmt: skip

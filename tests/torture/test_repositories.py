@@ -89,8 +89,8 @@ NO_PERMIT = (
 )
 BY_AGE = (
     "icd/server/copies.py",
-    "            there = directory.read(file)\n            if there is not None and interband.is_from(",
-    "            there = directory.read(file)\n            if there is not None or interband.is_from(",
+    "read(file)\n            if there is not None and interband.is_from(there.content, self._origin):",
+    "read(file)\n            if there and 0 < channel.retention_ms < now_ms - there.modified * 1000:",
 )
 NO_HANDLER = ("icd/db/bounds.py", "conn.set_progress_handler(found.is_over", "(found.is_over")
 # What guards against a stranger, taken away; by which repositories that must be noticed, and as
@@ -104,7 +104,12 @@ MUTATIONS: dict[str, tuple[list[Change], list[str], str]] = {
         [NO_TRUST, NO_SCRIPTS], ["run that starts agents at once"], "ran: .*dispatch.sh appeared"
     ),
     "files are swept, whoever wrote them": (
-        [NO_PERMIT, BY_AGE], ["settings that retire others' files"], "others.json is gone|s1.json is gone"
+        [NO_PERMIT, BY_AGE], ["settings that retire others' files"], "dispatch/s1.json is gone"
+    ),
+    "rows are mirrored without trust": (
+        [NO_PERMIT],
+        ["settings that retire others' files"],
+        "changed: .*interband",
     ),
     "statements are not stopped": (
         [NO_SCHEMA, NO_HANDLER], ["view of state that never ends"], "late|busy"
