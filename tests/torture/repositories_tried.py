@@ -15,8 +15,6 @@ What is found is collected: `python -m tests.torture.repositories_tried [NAME…
 
 import os
 import sys
-import tempfile
-from pathlib import Path
 
 from tests.torture import commands_tried
 from tests.torture.code import Code
@@ -71,7 +69,7 @@ def raise_if(findings: list[Finding]) -> None:
 
 def run(run: Run, names: list[str] | None = None) -> None:
     """The short form once; then every command in every repository, new ones too, until it is over."""
-    trial = Trial(run.directory / "repositories", run.code, run.seed)
+    trial = Trial(run.code, run.seed)
     every = catalogue.every(run.seed)
     try:
         for name in every if names is None else names:
@@ -94,17 +92,16 @@ def run(run: Run, names: list[str] | None = None) -> None:
 
 
 def _survey(names: list[str]) -> None:
-    with tempfile.TemporaryDirectory(prefix="repositories-") as directory:
-        trial = Trial(Path(directory), Code(), SHORT_SEED)
-        try:
-            every = catalogue.every(SHORT_SEED)
-            for name in names or every:
-                number = every.index(name)
-                for way in ways(number, name):
-                    for one in trial.attempt(name, way, lines_for(number, name)):
-                        print(one, flush=True)
-        finally:
-            trial.close()
+    every = catalogue.every(SHORT_SEED)
+    trial = Trial(Code(), SHORT_SEED)
+    try:
+        for name in names or every:
+            number = every.index(name)
+            for way in ways(number, name):
+                for one in trial.attempt(name, way, lines_for(number, name)):
+                    print(one, flush=True)
+    finally:
+        trial.close()
 
 
 if __name__ == "__main__":

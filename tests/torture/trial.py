@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import tempfile
 import time
@@ -31,6 +32,7 @@ from tests.torture.repositories import catalogue
 from tests.torture.repositories.clone import Clone, Victim
 from tests.torture.users_home import Home
 
+PASSABLE = 0o711  # for other users
 STRANGER = 12345  # no process and no file of ours has this uid
 # By processes of their own; the others differ from these in what is asked for only.
 PROCESSES = [["statusline"], ["run", "create", "--goal=g"], ["run", "advance", "{created}"]]
@@ -77,15 +79,17 @@ def of_root(ways: list[Way]) -> list[Way]:
 class Trial:
     """A home, a daemon and clients, for as many repositories as one likes."""
 
-    def __init__(self, directory: Path, code: Code, seed: int) -> None:
-        self._directory = directory
+    def __init__(self, code: Code, seed: int) -> None:
+        # Not where pytest keeps what it makes: others could not get to their own clones in there.
+        self._directory = Path(tempfile.mkdtemp(prefix="strangers-", dir="/tmp"))
+        self._directory.chmod(PASSABLE)
         self._code = code
         self._seed = seed
         self._homes = 0
         self._read: dict[Path, int] = {}  # how much of each log
         self.findings: list[Finding] = []
         self.clients = Clients(code)
-        self._library = Library(code, directory / "library")
+        self._library = Library(code, self._directory / "library")
         self._served: Served | None = None
         self._begin()
 
@@ -107,6 +111,7 @@ class Trial:
     def close(self) -> None:
         self.clients.close()
         self._end()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def _end(self) -> None:
         if self._served is not None:
@@ -161,7 +166,9 @@ class Trial:
         return found
 
     def _clone(self, name: str, way: Way) -> Clone:
-        root = Path(tempfile.mkdtemp(dir=self.home.work)) / "clone"
+        place = Path(tempfile.mkdtemp(dir=self.home.work))
+        place.chmod(PASSABLE)
+        root = place / "clone"
         rng = random.Random(f"{self._seed} {name}")
         clone = Clone(root, self.home.path, rng, self._identity(on_this_machine=way.as_root))
         catalogue.make(name, clone)
