@@ -25,7 +25,7 @@ from tests.torture.trial import DEAR, WAYS, Finding, Trial, Way, of_root
 
 # Of the short form: how many commands that read, and of how many repositories one is tried through
 # both hosts, as root, and with processes of their own.
-READS_EACH, BOTH, ROOTS, EACH = 2, 4, 5, 40
+READS_EACH, BOTH, ROOTS, EACH = 2, 6, 8, 80
 TOLD = 40  # findings at most
 DEADLY, DEADLY_TOO = {"journals", "settings"}, "user's process"  # always through both hosts
 

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -41,6 +42,7 @@ ENOUGH = 2  # measurements to speak of a median
 LEFT_SECONDS = 1.0  # for what was started and ends by itself
 OF_A_KIND = 3  # findings of a repository are told, each with so many characters
 DETAIL = 400
+RAISED = re.compile(r"(?m)^[\w.]+(?:Error|Exception|Interrupt)\b[^\n\"]*")
 
 
 class Finding(NamedTuple):
@@ -282,7 +284,8 @@ class Trial:
             text = log.read_text("utf-8", "replace")
             new, self._read[log] = text[self._read.get(log, 0) :], len(text)
             if "Traceback" in new or "internal error" in new:
-                tell("internal", f"{log.name}: …{new[-500:]}")
+                raised = RAISED.findall(new.replace("\\n", "\n"))
+                tell("traceback", f"{log.name}: {sorted(set(raised)) or new[-DETAIL:]}")
             if len(text) > users_home.OWN_BYTES:
                 tell("changed", f"{log} grew to {len(text)} characters")
 

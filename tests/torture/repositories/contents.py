@@ -214,7 +214,7 @@ PRIMITIVES: dict[str, Primitive] = {
         f"{what} in {table}": typed(table, value)
         for number, table in enumerate(TABLES)
         for turn, (what, value) in enumerate(VALUES.items())
-        if (number + turn) % 2 == 0
+        if (number + turn) % 3 == 0
     },
     "payload of no JSON": payload("no json \x1b[31m"),
     "payload of deep JSON": payload(DEEP),
