@@ -14,6 +14,7 @@ OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 # One line at last, with what to do behind a semicolon.
 HELPFUL = re.compile(rb"(.*\n)*(icctl|intercore): [^\n]+; [^\n]+\n")
+LISTING = {"config check"}  # tells what to correct, line by line
 SHOWN = 400
 
 Tell = Callable[[str, str], None]  # of which kind, and what was seen
@@ -27,7 +28,7 @@ def judge(argv: list[str], said: Said, tell: Tell) -> None:
         tell("died", f"{shown}: exit {said.exit}: {said.err[-SHOWN:]!r}")
     if b"internal error" in said.err or b"Traceback" in said.out + said.err:
         tell("internal", f"{shown}: {said.err[-SHOWN:]!r}")
-    elif said.exit == ERROR and not HELPFUL.fullmatch(said.err):
+    elif said.exit == ERROR and shown not in LISTING and not HELPFUL.fullmatch(said.err):
         tell("unhelpful", f"{shown}: {said.err[-SHOWN:]!r}")
     for text in (said.out, said.err):
         if raw := _obeyed(text):

@@ -88,6 +88,7 @@ class Trial:
         self._code = code
         self._seed = seed
         self._homes = 0
+        self._start_seconds = 0.0
         self._read: dict[Path, int] = {}  # how much of each log
         self.findings: list[Finding] = []
         self.clients = Clients(code)
@@ -161,7 +162,7 @@ class Trial:
         for name_, how in changes.items():
             tell("ran" if str(self.home.ran) in name_ else "changed", f"{name_} {how}")
         self._judge_logs(way, tell)
-        if {one.what for one in found} & SPOILING or not self.home.take_back(changes):
+        if {one.what for one in found} & SPOILING:
             self._start_over()
         else:
             self.home.forget(clone.root)
@@ -194,9 +195,10 @@ class Trial:
             yield from self._library.run(clone.root, self._env(clone, way))
             return
         created, env = "run00001", self._env(clone, way)
-        run = self._start if way.host == "programs" else self.clients.run
+        run = self.clients.run
         if way.host == "programs":
-            argvs = PROCESSES
+            argvs, run, self._start_seconds = PROCESSES, self._start, 0.0
+            self._start_seconds = self._start(["version"], clone.root, env, KILL_AFTER).seconds
         for argv in argvs:
             words = [word.format(created=created) if word == "{created}" else word for word in argv]
             words.append(f"--timeout={DEADLINE:.0f}s")
@@ -212,7 +214,7 @@ class Trial:
         return env | {"INTERCORE_MODE": "direct"}
 
     def _start(self, argv: list[str], cwd: Path, env: dict[str, str], limit: float) -> Said:
-        """A process of its own, as a shell starts it."""
+        """A process of its own, as a shell starts it; its start is the machine's own time."""
         native = DOORS / "native" / "icctl"
         is_ours = self._code.root == ROOT and native.exists()
         command = [str(native), *argv] if is_ours else self._code.client(*argv)
@@ -224,7 +226,8 @@ class Trial:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return Said(None, limit, b"", b"")
-        return Said(done.returncode, time.monotonic() - began, done.stdout, done.stderr)
+        seconds = time.monotonic() - began - self._start_seconds
+        return Said(done.returncode, max(0.0, seconds), done.stdout, done.stderr)
 
     def _ask_typed(self, clone: Clone, argvs: list[list[str]], tell: Tell) -> None:
         """The same calls as JSON-RPC: a refusal has a name and a hint."""
@@ -292,7 +295,7 @@ class Trial:
 
 MEASURED = {"late", "slow neighbour", "busy"}
 # After these, the home, the daemon or the victim is no longer what the next repository needs.
-SPOILING = {"signalled", "died", "memory", "slow neighbour", "busy"}
+SPOILING = {"changed", "ran", "signalled", "died", "memory", "slow neighbour", "busy"}
 
 
 def _is_unhelpful(error: dict[str, Any] | None) -> bool:

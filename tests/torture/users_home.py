@@ -85,18 +85,6 @@ class Home:
         clone.parent.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
 
-    def take_back(self, changes: dict[str, str]) -> bool:
-        """Remove what appeared; False if more than that happened."""
-        if set(changes.values()) - {APPEARED}:
-            return False
-        for name in sorted(changes, reverse=True):
-            path = Path(name)
-            if path.is_dir() and not path.is_symlink():
-                path.rmdir()
-            else:
-                path.unlink()
-        return True
-
 
 def _tree(root: Path, skip: set[Path]) -> Seen:
     found: Seen = {str(root): _described(root)}
