@@ -60,6 +60,7 @@ ENDING = {"intercore_check_or_die"}
 # What bash says of itself when a script is wrong.
 WRONG = (b"syntax error", b"unbound variable", b"bad substitution", b"command not found")
 SECONDS_EACH = 3 * DEADLINE
+STARTS = 3  # of Python in one function, at most: a client, its handover, an owner that is asked for
 # These end processes, and wait for that.
 PATIENCE = {"intercore_run_rollback": 20.0, "intercore_dispatch_kill": 20.0}
 
@@ -89,8 +90,8 @@ class Library:
         found.chmod(0o755)
         return found
 
-    def run(self, clone: Path, env: dict[str, str]) -> list[tuple[list[str], Said]]:
-        """What each function came to."""
+    def run(self, clone: Path, env: dict[str, str], start: float) -> list[tuple[list[str], Said]]:
+        """What each function came to; `start` is what a Python takes to start on this machine."""
         script = ['source "$1"', 'exec 6>"$2/status"']
         for number, name in enumerate(self.names):
             words = " ".join([name, *(f"'{word}'" for word in ARGUMENTS.get(name, OTHERS))])
@@ -102,7 +103,7 @@ class Library:
             "INTERCORE_TIMEOUT": f"{DEADLINE:.0f}s", "ASAN_OPTIONS": f"log_path={self._scratch}/asan",
         }  # fmt: skip
         ended = self._bash("\n".join(script), clone, world)
-        return self._told(ended)
+        return self._told(ended, start * STARTS)
 
     def _bash(self, script: str, clone: Path, env: dict[str, str]) -> float:
         """The seconds that it took, which are more than there are if it was killed."""
@@ -122,7 +123,7 @@ class Library:
             process.wait()
         return time.monotonic() - began
 
-    def _told(self, seconds: float) -> list[tuple[list[str], Said]]:
+    def _told(self, seconds: float, free: float) -> list[tuple[list[str], Said]]:
         found = []
         lines = (self._scratch / "status").read_text().splitlines()
         for number, name in enumerate(self.names):
@@ -132,7 +133,7 @@ class Library:
                 found.append(([name], Said(None, seconds, out, err)))
                 break
             status, began, ended = lines[number].split()
-            took = float(ended) - float(began) - PATIENCE.get(name, 0.0)
+            took = float(ended) - float(began) - PATIENCE.get(name, 0.0) - free
             found.append(([name], Said(int(status), max(0.0, took), out, err)))
         reports = self._scratch.glob("asan*")
         found += [(["the native client"], Said(99, 0.0, b"", r.read_bytes())) for r in reports]

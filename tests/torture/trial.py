@@ -191,14 +191,16 @@ class Trial:
     def _calls(
         self, clone: Clone, way: Way, argvs: list[list[str]]
     ) -> Iterator[tuple[list[str], Said]]:
+        created, env, run = "run00001", self._env(clone, way), self.clients.run
+        if Way(way.host) in DEAR:
+            self._start_seconds = 0.0
+            alone = ["version", "--no-daemon"]
+            self._start_seconds = self._start(alone, clone.root, env, KILL_AFTER).seconds
         if way.host == "library":
-            yield from self._library.run(clone.root, self._env(clone, way))
+            yield from self._library.run(clone.root, env, self._start_seconds)
             return
-        created, env = "run00001", self._env(clone, way)
-        run = self.clients.run
         if way.host == "programs":
-            argvs, run, self._start_seconds = PROCESSES, self._start, 0.0
-            self._start_seconds = self._start(["version"], clone.root, env, KILL_AFTER).seconds
+            argvs, run = PROCESSES, self._start
         for argv in argvs:
             words = [word.format(created=created) if word == "{created}" else word for word in argv]
             words.append(f"--timeout={DEADLINE:.0f}s")
