@@ -26,10 +26,8 @@ NEIGHBOUR_SECONDS = 0.05
 TIMES_BASELINE = 3  # on a machine that is slow all the while
 PINGS = 15
 BETWEEN_PINGS = 0.02
-BUSY_SHARE = 0.15  # of a processor: others may want it, too, and a ping takes less
-BUSY_SECONDS = 0.4
-LOOKS = 4
-TICKS = os.sysconf("SC_CLK_TCK")
+LOOKS = 20  # whether it computes
+BETWEEN_LOOKS = 0.02
 
 
 class Said(NamedTuple):
@@ -151,17 +149,26 @@ class Served:
         return int(found[1]) if found else 0
 
     def is_busy(self) -> bool:
-        """Whether it computes though nobody waits for it, and goes on with that."""
-        return all(self._computes() for _ in range(LOOKS))
+        """Whether a thread of it computes all the while, though nobody waits for it any more.
 
-    def _computes(self) -> bool:
-        before = self._cpu_seconds()
-        time.sleep(BUSY_SECONDS)
-        return self._cpu_seconds() - before > BUSY_SHARE * BUSY_SECONDS
+        It wants to run at every look, however little of the processors it gets.
+        """
+        time.sleep(GRACE)
+        running = self._running()
+        for _ in range(LOOKS):
+            if not running:
+                return False
+            time.sleep(BETWEEN_LOOKS)
+            running &= self._running()
+        return True
 
-    def _cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.daemon.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+    def _running(self) -> set[str]:
+        found = set()
+        for task in Path(f"/proc/{self.daemon.pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                if (task / "stat").read_text().rpartition(")")[2].split()[0] == "R":
+                    found.add(task.name)
+        return found
 
     def children(self) -> list[str]:
         """Programs that it has started."""
