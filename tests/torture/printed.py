@@ -16,6 +16,7 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 HELPFUL = re.compile(rb"(.*\n)*(icctl|intercore): [^\n]+; [^\n]+\n")
 LISTING = {"config check"}  # tells what to correct, line by line
 SHOWN = 400
+AROUND = 80
 
 Tell = Callable[[str, str], None]  # of which kind, and what was seen
 
@@ -36,13 +37,14 @@ def judge(argv: list[str], said: Said, tell: Tell) -> None:
 
 
 def _obeyed(text: bytes) -> str:
-    """The first line that does something to a terminal; a line of JSON is for programs."""
+    """The first place that does something to a terminal; a line of JSON is for programs."""
     whole = text.decode("utf-8", "replace")
     if not OBEYED.search(whole):
         return ""
     for line in whole.split("\n"):
-        if CONTROL.search(line) or (OBEYED.search(line) and not _is_json(line)):
-            return line[:200]
+        found = CONTROL.search(line) or (not _is_json(line) and OBEYED.search(line))
+        if found:
+            return line[max(0, found.start() - AROUND) : found.end() + AROUND]
     return ""
 
 

@@ -16,10 +16,11 @@ from tests.torture.repositories.clone import Clone, template
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
 DISTINCT = 200
-SHARDS = 4  # for as many processors as there may be
+SHARDS = 6  # for as many processors as there may be
 AGAIN = 7  # of so many repositories, one is made twice
 
 
+@pytest.mark.timeout(900)  # half a minute on a quiet machine
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_nothing_outside_of_a_strangers_repository_comes_to_harm(
     shard: int, tmp_path: Path
@@ -47,6 +48,18 @@ def test_every_kind_of_attack_is_in_the_catalogue() -> None:
     assert set(catalogue.ORDER) == set(catalogue.KINDS)
     assert all(len(found) > len(catalogue.KINDS) for found in catalogue.KINDS.values())
     assert len(catalogue.PRIMITIVES) == sum(map(len, catalogue.KINDS.values())), "a name twice"
+
+
+def test_what_an_earlier_version_did_is_told_of_repositories_that_there_are() -> None:
+    told = Path(catalogue.__file__).with_name("seen-0.4.0.txt").read_text("utf-8")
+    _, *sections = told.split("\n[")
+
+    names = {
+        line.split(": ")[0] for section in sections for line in section.splitlines()[1:] if line
+    }
+
+    assert names
+    assert names - set(catalogue.PRIMITIVES) == set()
 
 
 def test_every_command_of_the_callers_own_process_is_known_to_read_or_to_write() -> None:
