@@ -6,13 +6,22 @@ of everything; variables of the daemon in what it starts; payloads in what it lo
 
 An attempt that leaves a trace of its own, such as an event, is in `LEAVE_ROWS`: there, files only
 are compared.
+
+In the second half of its time, repositories of strangers are cloned and used: see
+tests/torture/repositories_tried.py.
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.torture import paths_tried, places_tried, secrets_tried, sizes_tried
+from tests.torture import (
+    paths_tried,
+    places_tried,
+    repositories_tried,
+    secrets_tried,
+    sizes_tried,
+)
 from tests.torture.suite import Broken, Run
 from tests.torture.target import SECRET, Attempt, Target, difference
 
@@ -44,7 +53,13 @@ LEAVE_ROWS = {
 NEEDS_ROOT = {"another user at the socket"}
 
 
-def run(run: Run, only: tuple[str, ...] = ()) -> None:
+def run(run: Run) -> None:
+    """Attempts, and then repositories; both are tried once whatever the time is."""
+    for each in (attempts, repositories_tried.run):
+        each(Run(run.directory, run.seconds / 2, run.seed, run.code, run.figures))
+
+
+def attempts(run: Run, only: tuple[str, ...] = ()) -> None:
     """Each attempt once, whatever the time; then again, in other ways, until it is over."""
     with _target(run) as target:
         while True:

@@ -14,7 +14,7 @@ def test_whoever_should_not_get_in_does_not(tmp_path: Path) -> None:
     run = Run(tmp_path, 0, SHORT_SEED)
     print(f"seed {run.seed}")
 
-    intruders.run(run)
+    intruders.attempts(run)
 
     if os.geteuid() != 0:
         pytest.skip("one attempt was left out: only root can become another user")
@@ -26,4 +26,4 @@ def test_a_daemon_that_lets_everybody_in_is_noticed(tmp_path: Path) -> None:
     code = broken(tmp_path, "icd/server/listener.py", "if uid != os.geteuid():", "if uid < 0:")
 
     with pytest.raises(Broken, match="another user was answered"):
-        intruders.run(Run(tmp_path, 0, 1, code=code), only=("another user at the socket",))
+        intruders.attempts(Run(tmp_path, 0, 1, code=code), only=("another user at the socket",))

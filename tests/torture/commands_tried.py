@@ -1,0 +1,177 @@
+"""Which command lines are tried in a stranger's repository: from the table of commands.
+
+A command that only reads, as its method says, is tried by itself.  A command of the caller's own
+process says nothing about itself: it stands in `LOCAL_READS` or in `LOCAL_WRITES`, and a test says
+so when a new one stands in neither.
+"""
+
+import functools
+import time
+from dataclasses import dataclass
+
+import click
+
+from icd.cli import commands
+from icd.cli.invocation import Errand, Invocation, Need, Output, Plan
+from icd.cli.main import plan
+
+# Rows that are in the databases of tests/data/databases; others are as good as none.
+WORDS = {
+    "run_id": "run00001", "run": "run00001", "dispatch_id": "disp0001", "ids": "disp0001",
+    "id_": "disc00000001", "key": "dispatch", "scope": "s1", "name": "stop", "consumer": "reader",
+    "interval": "60", "older_than": "1d", "ttl": "1d", "guards": "n:s:1", "seq": "5", "shell": "bash",
+    "file": "-", "score": "0.5", "rate": "0.1", "since": "1", "min_age": "1d",
+}  # fmt: skip
+# What a command wants beside what click calls required.
+MORE = {
+    "events tail": ["--all"],
+    "state list": ["dispatch"],
+    "run snapshot": ["run00001"],
+    "discovery search": ["--like=disc00000001"],
+    "wait": ["--state", "dispatch", "s1"],
+    "state set": ["--value=1"],
+    "lease acquire": ["--owner=me"],
+    "trust": ["--list"],
+}
+# Also without changing anything a person would notice, though their methods may write.
+READS_TOO = {"events cursor list", "events cursor get"}
+LOCAL_READS = {
+    "dispatch poll", "lock list", "lock stale", "compat status", "hooks list", "config show",
+    "config check", "db check", "doctor", "export", "trust",
+}  # fmt: skip
+LOCAL_WRITES = {
+    "dispatch retry", "dispatch auto-spawn", "dispatch kill", "lock acquire", "lock release",
+    "lock clean", "compat import", "compat cleanup", "hooks trust", "hooks untrust",
+    "service install", "service uninstall", "service status", "service logs", "restore", "import",
+}  # fmt: skip
+# They go on until they are stopped: the first lines are enough.
+ENDLESS = {"state watch"}
+# What a hook or a person does next in a clone.
+MOVES = [
+    ["run", "create", "--goal=g"],
+    ["run", "advance", "{created}"],
+    ["run", "advance", "run00001"],
+]
+WRITES = [
+    ["state", "set", "dispatch", "s9", "--value=1"],
+    ["sentinel", "check", "n", "s", "--interval=60"],
+    ["events", "record", "--source=ci", "--type=t"],
+]
+# What would signal a process, or start one, because of what a row says.
+SIGNALS = [
+    ["dispatch", "poll", "disp0001"],
+    ["dispatch", "wait", "disp0001"],
+    ["dispatch", "kill", "disp0001", "--if-running"],
+    ["run", "rollback", "run00001", "--to-phase=a"],
+    ["dispatch", "auto-spawn", "run00001"],
+]
+# In every repository, whatever else is tried there: a prompt shows it, a hook asks it, and a person
+# who wonders runs it.
+ALWAYS = [["health"], ["run", "list"], ["db", "check"], ["state", "list", "dispatch"]]
+# Which commands show what is in a table.
+SHOWN_BY = {
+    "cursors": ["events cursor list", "events cursor get"],
+    "discoveries": ["discovery list", "discovery status", "discovery rank"],
+    "dispatches": ["dispatch list", "dispatch status", "dispatch poll", "run snapshot"],
+    "embedding_sources": ["discovery search"],
+    "embeddings": ["discovery search"],
+    "events": ["events tail", "run events", "interspect query"],
+    "feedback_signals": ["discovery status"],
+    "hook_positions": ["hooks list"],
+    "interest_profile": ["discovery profile", "discovery rank"],
+    "leases": ["lease list"],
+    "migrations": ["version", "doctor"],
+    "run_agents": ["run agent list", "run snapshot"],
+    "run_artifacts": ["run artifact list", "run snapshot"],
+    "run_skips": ["run status", "run snapshot", "gate check"],
+    "runs": ["run list", "run status", "run snapshot", "run current"],
+    "sentinels": ["sentinel list"],
+    "state": ["state get", "state list", "compat check"],
+}
+DEADLINE = 1.0  # what every call is told, by --timeout
+# Has patience of its own, for machines that hang; `--timeout` is for what it asks.
+PATIENT = {"doctor": 10.0, "dispatch kill": 20.0, "run rollback": 20.0}
+
+
+@dataclass(frozen=True)
+class Read:
+    """A command line that only reads; `is_local`: only the caller's own process runs it."""
+
+    argv: tuple[str, ...]
+    is_local: bool = False
+
+
+@functools.cache
+def reads() -> list[Read]:
+    found = []
+    for name, command in commands.every().items():
+        argv = (*name.split(), *_words(name, command))
+        planned = planned_as(argv)
+        if isinstance(planned, Errand) and name in LOCAL_READS:
+            found.append(Read(argv, is_local=True))
+        elif isinstance(planned, Plan) and _only_reads(name, planned):
+            found.append(Read(argv))
+    return found
+
+
+def about(repository: str) -> list[list[str]]:
+    """What shows the rows of the table that the name of a repository ends with."""
+    names = SHOWN_BY.get(repository.rsplit(maxsplit=1)[-1], [])
+    return [list(read.argv) for read in reads() if " ".join(read.argv).startswith(tuple(names))]
+
+
+def errands() -> set[str]:
+    """The names of all commands that the caller's own process carries out."""
+    every = commands.every().items()
+    return {
+        name
+        for name, command in every
+        if isinstance(planned_as((*name.split(), *_words(name, command))), Errand)
+    }
+
+
+def misunderstood() -> list[str]:
+    """Commands that want more words than they get here, and are not known to write."""
+    found = []
+    for name, command in commands.every().items():
+        planned = planned_as((*name.split(), *_words(name, command)))
+        if isinstance(planned, Output) and planned.exit == 3 and name not in WRITES_BY_NAME:
+            found.append(f"{name}: {planned.stderr.decode()}")
+    return found
+
+
+WRITES_BY_NAME = {
+    "discovery decay", "state delete", "sentinel reset", "events prune", "events cursor set", "run set",
+    "run rollback", "dispatch spawn", "dispatch record", "lease renew", "lease release",
+    "discovery submit", "hold",
+}  # fmt: skip
+
+
+def _only_reads(name: str, planned: Plan) -> bool:
+    method = planned.call.method
+    is_asked = method.run is not None and not (method.creates or method.whole or method.local)
+    return is_asked and name not in ENDLESS and (not method.writes or name in READS_TOO)
+
+
+def planned_as(argv: tuple[str, ...]) -> Plan | Errand | Need | Output:
+    world = {"HOME": "/nonexistent"}
+    return plan(Invocation(list(argv), "/", time.monotonic() + 5, env=world))
+
+
+def _words(name: str, command: click.Command) -> list[str]:
+    found: list[str] = []
+    for parameter in command.params:
+        if not parameter.required:
+            continue
+        word = WORDS.get(str(parameter.name), "x")
+        if isinstance(parameter.type, click.Choice):
+            word = str(parameter.type.choices[0])
+        option = parameter.opts[0]
+        found += [f"{option}={word}" if isinstance(parameter, click.Option) else word]
+    return found + MORE.get(name, [])
+
+
+def patience(argv: list[str]) -> float:
+    """The seconds that a call may take by its deadline."""
+    words = " ".join(argv)
+    return next((given for name, given in PATIENT.items() if words.startswith(name)), DEADLINE)

@@ -1,0 +1,169 @@
+"""Strangers' repositories in their short form, and that what they do is noticed."""
+
+import hashlib
+import os
+import random
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.torture import commands_tried, library_tried, repositories_tried
+from tests.torture.code import ROOT, Change, broken_by
+from tests.torture.repositories import catalogue
+from tests.torture.repositories.clone import Clone, template
+from tests.torture.suite import SHORT_SEED, Broken, Run
+
+DISTINCT = 200
+SHARDS = 6  # for as many processors as there may be
+AGAIN = 7  # of so many repositories, one is made twice
+
+
+@pytest.mark.timeout(900)  # half a minute on a quiet machine
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_nothing_outside_of_a_strangers_repository_comes_to_harm(
+    shard: int, tmp_path: Path
+) -> None:
+    run = Run(tmp_path, 0, SHORT_SEED)
+    print(f"seed {run.seed}")
+
+    repositories_tried.run(run, catalogue.every(run.seed)[shard::SHARDS])
+
+    if os.geteuid() != 0:
+        pytest.skip("only half of it was tried: root alone can work in the directory of another")
+
+
+def test_the_catalogue_has_two_hundred_distinct_repositories(tmp_path: Path) -> None:
+    names = catalogue.every(SHORT_SEED)
+
+    digests = {name: _digest(name, tmp_path, SHORT_SEED) for name in names}
+
+    assert len(set(digests.values())) >= DISTINCT, f"{len(set(digests.values()))} distinct ones"
+    same = {name for name in names[::AGAIN] if _digest(name, tmp_path, SHORT_SEED) != digests[name]}
+    assert not same, "the same seed makes other repositories"
+
+
+def test_every_kind_of_attack_is_in_the_catalogue() -> None:
+    assert set(catalogue.ORDER) == set(catalogue.KINDS)
+    assert all(len(found) > len(catalogue.KINDS) for found in catalogue.KINDS.values())
+    assert len(catalogue.PRIMITIVES) == sum(map(len, catalogue.KINDS.values())), "a name twice"
+
+
+def test_what_an_earlier_version_did_is_told_of_repositories_that_there_are() -> None:
+    told = Path(catalogue.__file__).with_name("seen-0.4.0.txt").read_text("utf-8")
+    _, *sections = told.split("\n[")
+
+    names = {
+        line.split(": ")[0] for section in sections for line in section.splitlines()[1:] if line
+    }
+
+    assert names
+    assert names - set(catalogue.PRIMITIVES) == set()
+
+
+def test_every_command_of_the_callers_own_process_is_known_to_read_or_to_write() -> None:
+    known = commands_tried.LOCAL_READS | commands_tried.LOCAL_WRITES
+
+    assert commands_tried.errands() - known == set(), "say which of the two it is"
+
+
+def test_every_command_that_reads_is_understood_as_it_is_tried() -> None:
+    assert commands_tried.misunderstood() == [], "say in MORE what it wants, or that it writes"
+    assert len(commands_tried.reads()) >= len(commands_tried.LOCAL_READS)
+
+
+def test_in_the_short_form_every_command_that_reads_has_its_turn() -> None:
+    names = enumerate(catalogue.every(SHORT_SEED))
+
+    tried = {
+        tuple(argv) for number, name in names for argv in repositories_tried.lines_for(number, name)
+    }
+
+    assert {read.argv for read in commands_tried.reads()} <= tried
+
+
+def test_every_function_of_the_library_is_tried() -> None:
+    known = set(library_tried.functions(ROOT / "lib-intercore.sh"))
+
+    assert known >= set(library_tried.ARGUMENTS) | library_tried.ASKED_FOR, "a function is gone"
+
+
+# --- that the suite can fail ---
+
+NO_JOURNALS = ("icd/db/access.py", 'end == "-journal" and found.st_size', "not found.st_mode")
+NO_SCHEMA = ("icd/db/schema.py", "if digest(there) == DIGEST:", "if there:")
+NO_TRUST = ("icd/cli/auto_spawns.py", "            if due:\n", "            if not due:\n")
+NO_SCRIPTS = ("icd/agents/commands.py", "if script is None or trust.", "if script or trust.")
+NO_PERMIT = (
+    "icd/server/permits.py",
+    "return None if trust.allows(self.home, self.path) else Refusal.UNTRUSTED",
+    "return None",
+)
+BY_AGE = (
+    "icd/server/copies.py",
+    "read(file)\n            if there is not None and interband.is_from(there.content, self._origin):",
+    "read(file)\n            if there and 0 < channel.retention_ms < now_ms - there.modified * 1000:",
+)
+NO_HANDLER = ("icd/db/bounds.py", "conn.set_progress_handler(found.is_over", "(found.is_over")
+# What guards against a stranger, taken away; by which repositories that must be noticed, and as
+# what.  The places are those of the code as it is: what moves there is looked for here.
+MUTATIONS: dict[str, tuple[list[Change], list[str], str]] = {
+    "journals are not looked at": (
+        [NO_JOURNALS], ["journal that names absolute"], "changed: .*precious.txt is gone"
+    ),
+    "schemas are not compared": ([NO_SCHEMA], ["trigger that forbids"], "internal"),
+    "agents need no trust": (
+        [NO_TRUST, NO_SCRIPTS], ["run that starts agents at once"], "ran: .*dispatch.sh appeared"
+    ),
+    "files are swept, whoever wrote them": (
+        [NO_PERMIT, BY_AGE], ["settings that retire others' files"], "dispatch/s1.json is gone"
+    ),
+    "rows are mirrored without trust": (
+        [NO_PERMIT],
+        ["settings that retire others' files"],
+        "changed: .*interband",
+    ),
+    "statements are not stopped": (
+        [NO_SCHEMA, NO_HANDLER], ["view of state that never ends"], "late|busy"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_guard_that_is_taken_away_is_missed(name: str, tmp_path: Path) -> None:
+    changes, names, what = MUTATIONS[name]
+    code = broken_by(tmp_path, *changes)
+
+    with pytest.raises(Broken, match=what):
+        repositories_tried.run(Run(tmp_path, 0, SHORT_SEED, code=code), names)
+
+
+def _digest(name: str, directory: Path, seed: int) -> str:
+    """Of all that is in a repository; it always lies in the same place."""
+    home = directory / "home"
+    (home / "other" / ".clavain").mkdir(parents=True)
+    (home / "other" / ".clavain" / "intercore.db").write_bytes(template("ours-1005"))
+    (home / "precious.txt").write_text("precious\n")
+    root = home / "work" / "clone"
+    try:
+        catalogue.make(name, Clone(root, home, random.Random(f"{seed} {name}")))
+        return _content(root)
+    finally:
+        shutil.rmtree(home)
+
+
+def _content(root: Path) -> str:
+    found = hashlib.sha256()
+    for directory, directories, files in os.walk(root):
+        directories.sort()
+        for name in sorted((*directories, *files)):
+            path = Path(directory, name)
+            about = path.lstat()
+            found.update(f"{path} {about.st_mode} {about.st_nlink} {about.st_size}\n".encode())
+            if stat.S_ISLNK(about.st_mode):
+                found.update(os.fsencode(os.readlink(path)))
+            elif stat.S_ISREG(about.st_mode):
+                with path.open("rb") as file:  # the first megabyte: the rest of a huge one is zeros
+                    found.update(file.read(1 << 20))
+    return found.hexdigest()
