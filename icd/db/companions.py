@@ -16,7 +16,8 @@ would drop SQLite's own locks.
 
 import os
 import struct
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
+from zlib import crc32
 
 Identity = tuple[int, int]  # device and inode
 
@@ -32,6 +33,10 @@ _FRAMES_OF_PART = 4096
 _LOG_HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
 _LARGEST_PAGE = 65536
+# Of a database file so much is summed up, to tell a file that was overwritten from one that was
+# only touched: two milliseconds, after a checkpoint.
+SUM_BYTES = 4 * 1024 * 1024
+_CHUNK_BYTES = 256 * 1024
 
 
 class Index(NamedTuple):
@@ -118,11 +123,21 @@ def read_index(path: str) -> Index | None:
         os.close(fd)
 
 
+def sum_of(fd: int) -> int:
+    """A sum of the beginning of a file."""
+    found = at = 0
+    while at < SUM_BYTES and (chunk := os.pread(fd, _CHUNK_BYTES, at)):
+        found = crc32(chunk, found)
+        at += len(chunk)
+    return found
+
+
 class Companions:
     """The `-wal` and the `-shm` of the connection that this process has open."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.main = see(path)
         self.log = see(f"{path}-wal")
         self.index = see(f"{path}-shm")
         self._log_fd = _descriptor(self.log)
@@ -186,10 +201,21 @@ class Companions:
         if fd >= 0:
             os.ftruncate(fd, 0)
 
-    def log_content(self) -> bytes:
+    def main_sum(self) -> int | None:
+        """Of the database file that SQLite has open."""
+        fd = _descriptor(self.main)
+        return None if fd < 0 else sum_of(fd)
+
+    def copy_log(self, out: BinaryIO) -> None:
         """The open log, whatever its name leads to."""
+        fd, at = self._log(), 0
+        while fd >= 0 and (chunk := os.pread(fd, _CHUNK_BYTES, at)):
+            out.write(chunk)
+            at += len(chunk)
+
+    def has_log(self) -> bool:
         fd = self._log()
-        return b"" if fd < 0 else os.pread(fd, os.fstat(fd).st_size, 0)
+        return fd >= 0 and os.fstat(fd).st_size > 0
 
     def _log(self) -> int:
         self._log_fd = _descriptor(self.log, self._log_fd)

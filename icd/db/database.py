@@ -61,6 +61,7 @@ class Database:
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
         self._companions: Companions | None = None
         self._main: Seen | None = None  # the open file, when the lock was last released
+        self._main_sum: int | None = None
         self._data_version = -1
         self._schema_version = -1
         self._others_wrote = False
@@ -132,7 +133,9 @@ class Database:
         """Something about the files is not as we left it: another process, or a loss."""
         companions.lengthen_index()
         try:
-            if self._main is not None and lost.is_overwritten(companions, self._main, main):
+            if self._main is not None and lost.is_overwritten(
+                companions, self._main, main, self._main_sum
+            ):
                 lost.give_up(companions)
             elif not companions.are_named():
                 self.incidents += lost.recover(conn, companions)
@@ -160,9 +163,12 @@ class Database:
         if self._conn is None or companions is None:
             return
         main, index = see(self.path), companions.read()
-        if (main, index) != (self._main, companions.known):
-            self._main, companions.known = main, index
-            lost.note(self.lock, self.path, "open", index)
+        if (main, index) == (self._main, companions.known):
+            return
+        if main != self._main and self.careful:
+            self._main_sum = companions.main_sum()
+        self._main, companions.known = main, index
+        lost.note(self.lock, self.path, "open", index, self._main_sum)
 
     def _notice(self, conn: sqlite3.Connection) -> bool:
         """Whether another connection committed since we last looked; it is told once, later."""
@@ -189,10 +195,11 @@ class Database:
     def close(self) -> None:
         if self._conn is not None:
             index = self._companions.read() if self._companions else None
-            lost.note(self.lock, self.path, "closing", index)
+            main_sum = self._main_sum if see(self.path) == self._main else None
+            lost.note(self.lock, self.path, "closing", index, main_sum)
             self._conn.close()
             is_used = see(f"{self.path}-wal") is not None  # by another process
-            lost.note(self.lock, self.path, "open" if is_used else "closed", index)
+            lost.note(self.lock, self.path, "open" if is_used else "closed", index, main_sum)
         self._conn = None
         self.identity = None
         self._companions = None
@@ -221,7 +228,10 @@ class Database:
         conn.bounds.end()
         self.identity = identity(self.path)
         self._companions, self._main = companions, _see(self.path)
-        lost.note(self.lock, self.path, "open", companions.known)
+        self._main_sum = (
+            companions.main_sum() if self.careful else lost.known_sum(expected, self._main)
+        )
+        lost.note(self.lock, self.path, "open", companions.known, self._main_sum)
         self._data_version = -1
         return conn
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from icd.db import usage
-from icd.db.companions import Companions, Index, Seen, read_index, see
+from icd.db.companions import Companions, Index, Seen, read_index, see, sum_of
 from icd.db.lock import FileLock
 from icd.errors import LogLost, from_os
 
@@ -25,9 +25,15 @@ _STRANGE_LOG = (
 _IN_USE = "nothing was changed; make the call through the daemon, which recovers, or stop it first"
 
 
-def note(lock: FileLock, path: str, state: str, index: Index | None = None) -> None:
+def note(
+    lock: FileLock,
+    path: str,
+    state: str,
+    index: Index | None = None,
+    main_sum: int | None = None,
+) -> None:
     """Tell the next process which files we use, or that SQLite is about to remove them."""
-    lock.write_note(usage.note(path, state, index).encode())
+    lock.write_note(usage.note(path, state, index, main_sum).encode())
 
 
 def note_replacement(lock: FileLock, fresh: str) -> None:
@@ -106,12 +112,19 @@ def _has_gone_back(before: Index | None, now: Index | None) -> bool:
     return now.salt == before.salt and now.frames < before.frames
 
 
-def is_overwritten(companions: Companions, before: Seen, main: Seen) -> bool:
-    """Whether the open file changed, and no checkpoint of SQLite explains it."""
+def is_overwritten(
+    companions: Companions, before: Seen, main: Seen, before_sum: int | None
+) -> bool:
+    """Whether the open file changed, and no checkpoint of SQLite explains it.
+
+    Not one that was only touched.
+    """
     now = companions.read()
     if main == before or companions.known is None or now is None:
         return False
-    return now.checkpoints == companions.known.checkpoints
+    if now.checkpoints != companions.known.checkpoints:
+        return False
+    return main.size != before.size or before_sum is None or before_sum != companions.main_sum()
 
 
 def give_up(companions: Companions) -> None:
@@ -168,6 +181,13 @@ def _is_emptied(path: str) -> bool:
     return main is not None and not main.size
 
 
+def known_sum(expected: Expected, main: Seen | None) -> int | None:
+    """The sum that a host noted of a file that has not changed since."""
+    noted = expected.noted
+    same = noted is not None and main is not None and noted.modified_ns == main.modified_ns
+    return noted.main_sum if same and noted is not None and noted.main_sum >= 0 else None
+
+
 def _refuse_while_in_use(path: str, known: usage.Note | None, now: usage.Note) -> None:
     """A process that has other files open than those here must recover them, not we."""
     noted = known is not None and known.state != "closed"
@@ -183,9 +203,23 @@ def _refuse_overwritten(lock: FileLock, path: str, known: usage.Note, now: usage
     """The main file has changed, and no checkpoint of SQLite explains it."""
     if now.modified_ns == known.modified_ns or not known.is_unwritten(read_index(path)):
         return
+    if known.main_sum == _sum_of(path):
+        return  # it was only touched
     if usage.holder(path) is not None:
         raise LogLost(f"{path} was overwritten while it was in use", hint=_IN_USE)
     raise _told(lock, path, f"{path} was overwritten", _keep_file(f"{path}-wal"))
+
+
+def _sum_of(path: str) -> int:
+    """Only while this process has the database closed."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as exc:
+        raise from_os(exc, f"read {path}") from exc
+    try:
+        return sum_of(fd)
+    finally:
+        os.close(fd)
 
 
 def _refuse_strange_log(lock: FileLock, path: str) -> None:
@@ -244,14 +278,13 @@ def _keep_file(name: str) -> str:
 
 def _keep_content(companions: Companions) -> str:
     """The open log, by content: SQLite has it open, and its name may lead elsewhere."""
-    content = companions.log_content()
-    if not content:
+    if not companions.has_log():
         return ""
     kept = _free_name(f"{companions.path}-wal")
     try:
         fd = os.open(kept, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with open(fd, "wb") as file:
-            file.write(content)
+            companions.copy_log(file)
     except OSError as exc:
         raise from_os(exc, f"write {kept}") from exc
     return kept

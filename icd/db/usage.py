@@ -3,13 +3,14 @@
 It outlives its writer, so that the next process can tell a log that SQLite copied and removed from
 one that was removed, emptied or replaced with commits in it.
 
-    ic1 open <main> <wal> <shm> <modified> <salt> <salt> <frames> <copied> <attempted>
+    ic1 open <main> <wal> <shm> <modified> <salt> <salt> <frames> <copied> <attempted> <sum>
     ic1 closing …    SQLite may remove -wal and -shm
     ic1 closed …     it has
     ic1 lost …       writes were lost, and no caller has been told yet
 
 The first three are inodes, <modified> is the main file's time in nanoseconds, and the rest is how
-far the log, and SQLite's copying of it, had come at the last commit.  Version 0.4.0 and the sqlite3
+far the log, and SQLite's copying of it, had come at the last commit; <sum> is of the main file, or
+-1.  Version 0.4.0 and the sqlite3
 program write no note; a log that one of them copied left a newer main file behind, and is no loss.
 """
 
@@ -35,6 +36,7 @@ class Note(NamedTuple):
     frames: int = 0
     copied: int = 0
     attempted: int = 0
+    main_sum: int = -1
 
     def encode(self) -> bytes:
         return f"ic1 {' '.join(map(str, self))}".encode().ljust(NOTE_BYTES - 1) + b"\n"
@@ -54,7 +56,7 @@ class Note(NamedTuple):
 
 def decode(data: bytes) -> Note | None:
     words = data[:NOTE_BYTES].split()
-    if len(words) != 11 or words[0] != b"ic1" or words[1] not in _STATES:
+    if len(words) != 12 or words[0] != b"ic1" or words[1] not in _STATES:
         return None
     try:
         numbers = [int(word) for word in words[2:]]
@@ -63,15 +65,15 @@ def decode(data: bytes) -> Note | None:
     return Note(words[1].decode(), *numbers)
 
 
-def note(path: str, state: str, index: Index | None) -> Note:
-    """Of the files that are there now; what the index says, if it is known."""
+def note(path: str, state: str, index: Index | None, main_sum: int | None = None) -> Note:
+    """Of the files that are there now; what the index says and the sum is, if they are known."""
     main, wal, shm = see(path), see(f"{path}-wal"), see(f"{path}-shm")
     inodes = (_inode(main), _inode(wal), _inode(shm))
     modified_ns = main.modified_ns if main else 0
     if index is None:
         return Note(state, *inodes, modified_ns)
     log = (*index.salt, index.uncopied, index.copied, index.attempted)
-    return Note(state, *inodes, modified_ns, *log)
+    return Note(state, *inodes, modified_ns, *log, -1 if main_sum is None else main_sum)
 
 
 def _inode(seen: Seen | None) -> int:
