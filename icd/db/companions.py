@@ -85,6 +85,10 @@ def see(path: str) -> Seen | None:
         found = os.stat(path, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return _seen(found)
+
+
+def _seen(found: os.stat_result) -> Seen:
     return Seen((found.st_dev, found.st_ino), found.st_size, found.st_mtime_ns)
 
 
@@ -142,6 +146,9 @@ class Companions:
         self.index = see(f"{path}-shm")
         self._log_fd = _descriptor(self.log)
         self._index_fd = _descriptor(self.index)
+        self._main_fd = _descriptor(self.main)
+        self._raw = b""
+        self._parsed: Index | None = None
         self.known = self.read()  # when the lock was last released
 
     def read(self) -> Index | None:
@@ -149,21 +156,32 @@ class Companions:
         if self._index_fd < 0:
             return None
         try:
-            return parse(os.pread(self._index_fd, _READ_BYTES, 0))
+            raw = os.pread(self._index_fd, _READ_BYTES, 0)
         except OSError:
             return None
+        if raw != self._raw:
+            self._raw, self._parsed = raw, parse(raw)
+        return self._parsed
 
-    def are_sound(self) -> bool:
-        """Whether the names lead to what is open, and nothing of it is missing."""
-        log, index = see(f"{self.path}-wal"), see(f"{self.path}-shm")
-        if not self._are_ours(log, index):
-            return False
+    def open_main(self) -> Seen | None:
+        """The database file that SQLite has open, as it is now."""
+        try:
+            return _seen(os.fstat(self._main_fd))
+        except OSError:
+            return see(self.path)
+
+    def are_whole(self) -> bool:
+        """Whether nothing of what is open is missing, whatever its names lead to."""
         known = self.known
-        if known is None or log is None or index is None:
+        if known is None:
             return True  # nothing is known that could be missing
+        try:
+            log, index = os.fstat(self._log_fd), os.fstat(self._index_fd)
+        except OSError:
+            return False
         return (
-            log.size >= known.log_bytes
-            and index.size >= known.index_bytes
+            log.st_size >= known.log_bytes
+            and index.st_size >= known.index_bytes
             and not self._has_gone_back(known)
         )
 

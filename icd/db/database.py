@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from icd import config
-from icd.db import access, health, lock, lost, migrate, ownership, schema
+from icd.db import access, health, lock, lost, migrate, ownership, schema, usage
 from icd.db.bounds import Connection
 from icd.db.companions import Companions, Seen, see
 from icd.db.connection import connect, page_bytes, set_up
@@ -30,6 +30,9 @@ from icd.errors import Corrupt, LogLost, NoDatabase, from_os
 CAREFUL_SECONDS = 0.1
 # Nor is a larger one read: SQLite before 3.41 cannot be stopped while it walks through the pages.
 CAREFUL_BYTES = 64 * 1024 * 1024
+# The kernel's clock for files may stand still for so long: a directory that changed just before it
+# was looked at could change once more and look the same.
+SETTLED_NS = 50_000_000
 GITIGNORE = """\
 # written by intercore: the database is this machine's own
 intercore.db*
@@ -62,6 +65,7 @@ class Database:
         self._companions: Companions | None = None
         self._main: Seen | None = None  # the open file, when the lock was last released
         self._main_sum: int | None = None
+        self._directory: Seen | None = None  # while all names in it led to what is open
         self._data_version = -1
         self._schema_version = -1
         self._others_wrote = False
@@ -115,19 +119,35 @@ class Database:
 
     def _look_again(self, conn: sqlite3.Connection) -> None:
         """Close what is no longer what we opened, so that it is opened with all the care."""
-        main = _see(self.path)
         companions = self._companions
         assert companions is not None
+        if not self._is_untouched(companions):
+            self._look_closely(conn, companions)
+        if self._conn is not None and self._notice(conn) and not self._is_as_judged(conn):
+            self.close()
+
+    def _is_untouched(self, companions: Companions) -> bool:
+        """No name in the directory has changed, and the files that are open are as we left them."""
+        return (
+            self._directory is not None
+            and see(os.path.dirname(self.path)) == self._directory
+            and companions.open_main() == self._main
+            and companions.are_whole()
+        )
+
+    def _look_closely(self, conn: sqlite3.Connection, companions: Companions) -> None:
+        directory, main = see(os.path.dirname(self.path)), _see(self.path)
         if main is None or main.identity != self.identity:
             is_ours = lost.leave(self.lock, conn, companions)
             self._let_go(companions)
             self.reopened += 1
             if main is not None and not is_ours:
                 raise LogLost(f"{self.path} was replaced while it was in use")
-        elif not companions.are_sound() or main != self._main:
-            self._mend(conn, companions, main)
-        if self._conn is not None and self._notice(conn) and not self._is_as_judged(conn):
-            self.close()
+        else:
+            if not companions.are_named() or not companions.are_whole() or main != self._main:
+                self._mend(conn, companions, main)
+            is_settled = directory and time.time_ns() - directory.modified_ns > SETTLED_NS
+            self._directory = directory if is_settled else None
 
     def _mend(self, conn: sqlite3.Connection, companions: Companions, main: Seen) -> None:
         """Something about the files is not as we left it: another process, or a loss."""
@@ -162,13 +182,14 @@ class Database:
         companions = self._companions
         if self._conn is None or companions is None:
             return
-        main, index = see(self.path), companions.read()
+        main, index = companions.open_main(), companions.read()
         if (main, index) == (self._main, companions.known):
             return
         if main != self._main and self.careful:
             self._main_sum = companions.main_sum()
         self._main, companions.known = main, index
-        lost.note(self.lock, self.path, "open", index, self._main_sum)
+        files = (main, companions.log, companions.index)
+        self.lock.write_note(usage.note_of("open", files, index, self._main_sum).encode())
 
     def _notice(self, conn: sqlite3.Connection) -> bool:
         """Whether another connection committed since we last looked; it is told once, later."""

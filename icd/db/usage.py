@@ -67,7 +67,17 @@ def decode(data: bytes) -> Note | None:
 
 def note(path: str, state: str, index: Index | None, main_sum: int | None = None) -> Note:
     """Of the files that are there now; what the index says and the sum is, if they are known."""
-    main, wal, shm = see(path), see(f"{path}-wal"), see(f"{path}-shm")
+    files = (see(path), see(f"{path}-wal"), see(f"{path}-shm"))
+    return note_of(state, files, index, main_sum)
+
+
+def note_of(
+    state: str,
+    files: tuple[Seen | None, Seen | None, Seen | None],
+    index: Index | None,
+    main_sum: int | None,
+) -> Note:
+    main, wal, shm = files
     inodes = (_inode(main), _inode(wal), _inode(shm))
     modified_ns = main.modified_ns if main else 0
     if index is None:
