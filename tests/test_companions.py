@@ -19,7 +19,6 @@ from tests.companions import (
     DAMAGES,
     KEY,
     LOCKS,
-    LOG,
     MAIN,
     TELLING,
     WHOLE,
@@ -29,7 +28,7 @@ from tests.companions import (
     Story,
     Untrue,
 )
-from tests.processes import PATIENCE, Daemon, until
+from tests.processes import PATIENCE, Daemon
 from tests.torture import hosts
 from tests.torture.code import Code
 
@@ -115,15 +114,13 @@ CALLS = 4  # of each part of a story
 def begin(tellers: dict[str, Any], files: Files, before: tuple[str, ...], damage: Damage) -> Story:
     """Some writes, of which there are copies, and some more."""
     story = Story(files)
-    if DAEMON not in before:
-        files.path(MAIN).with_name("intercore.toml").write_text("idle_seconds = 0.05\n")
     if damage.tracked:
         story.write(before[0], tellers[before[0]])
         files.track()
     write(story, tellers, (DAEMON,))  # a log is there for as long as a daemon has it open
     files.keep()
     if DAEMON not in before:
-        until(lambda: not files.path(LOG).exists())
+        tellers[DAEMON].daemon.stop()
     write(story, tellers, before)
     if damage.loses_main:  # what is lost with it has to be in it
         assert not tellers[before[0]].ask("db.vacuum").error
