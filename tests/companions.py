@@ -156,7 +156,8 @@ class Damage:
     """What is done, and what is done after some calls more.
 
     `goes_on`: what is left is a database, so that a call that was told of it may be repeated;
-    `loses_main`: the file itself is another one, which a call that comes later cannot know.
+    `loses_main`: the file itself is another one, which a call that comes later cannot know;
+    `is_quiet`: nor can a process that has nothing open, since the lock and its note are gone, too.
     """
 
     strike: Act
@@ -164,6 +165,7 @@ class Damage:
     goes_on: bool = True
     loses_main: bool = False
     tracked: bool = False
+    is_quiet: bool = False
 
 
 def _names() -> dict[str, tuple[str, ...]]:
@@ -268,7 +270,10 @@ def _whole() -> dict[str, Damage]:
             Files.git_restore, loses_main=True, tracked=True
         ),
         "git cleans, and restores the database": Damage(
-            lambda f: (f.git_clean(), f.git_restore())[0], loses_main=True, tracked=True
+            lambda f: (f.git_clean(), f.git_restore())[0],
+            loses_main=True,
+            tracked=True,
+            is_quiet=True,
         ),
     }
 

@@ -244,9 +244,7 @@ def socket_unlinked(stage: Stage) -> Iterator[None]:
 
 
 # What opening a file can end with that is no longer, or not yet, what it was.
-STRANGE = frozenset(
-    {"no_database", "corrupt", "not_an_intercore_database", "io_error", "permission_denied", "told"}
-)
+STRANGE = frozenset(TELLING | {"permission_denied", "told"})
 # While files are away there is no database, and a project may be found further up.
 LOSING = frozenset(TELLING | {"told"})
 FAULTS: dict[str, Fault] = {
@@ -284,9 +282,7 @@ FAULTS: dict[str, Fault] = {
     "files moved away and back": Fault(damaged.moved, LOSING, may_lose=True),
     "directory moved away and back": Fault(damaged.directory_moved, LOSING, may_lose=True),
     "cleaned by git": Fault(damaged.cleaned, LOSING, may_lose=True),
-    "database overwritten in place": Fault(
-        broken("database overwritten"), STRANGE | LOSING, is_void=True
-    ),
+    "database overwritten in place": Fault(broken("database overwritten"), STRANGE, is_void=True),
 }
 
 

@@ -48,6 +48,14 @@ def test_a_commit_that_failed_and_is_acknowledged_is_noticed(tmp_path: Path) -> 
         faults.run(Run(tmp_path, 60, 1, code=code), only=("disk full", "disk failing"))
 
 
+def test_companions_that_are_not_compared_are_noticed(tmp_path: Path) -> None:
+    compared = "        elif not companions.are_sound() or main != self._main:\n"
+    code = broken(tmp_path, "icd/db/database.py", compared, "        elif main.size < 0:\n")
+
+    with pytest.raises(Broken, match="no call said so"):
+        faults.run(Run(tmp_path, 60, 1, code=code), only=("cleaned by git", "companions damaged"))
+
+
 @pytest.fixture
 def ledger() -> Ledger:
     """One write was acknowledged, and one increment."""
