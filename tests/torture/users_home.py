@@ -55,6 +55,8 @@ class Home:
             done = code.icctl(*argv, cwd=self.other, env=env)
             assert done.returncode == 0, done
         self._write("other/README.md", "mine\n")
+        third.parent.mkdir(parents=True)
+        shutil.copy(self.other / ".clavain" / "intercore.db", third)
 
     def _write(self, name: str, text: str, age: float = OLD) -> None:
         path = self.path / name

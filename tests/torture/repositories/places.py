@@ -32,6 +32,8 @@ def database(kind: str) -> Primitive:
         clone.database.unlink()
         if kind == "hard link to another database":
             os.link(clone.other, clone.database)
+        elif kind == "hard link to a closed database":
+            os.link(clone.third, clone.database)
         else:
             place(kind, clone, clone.database)
 
@@ -149,7 +151,7 @@ def dispatches(clone: Clone) -> None:
 
 PRIMITIVES: dict[str, Primitive] = {
     **{f".clavain is a {kind}": directory(kind) for kind in ("link to a directory", "dangling link", "loop", "pipe", "socket", "file", "link to another project's")},
-    **{f"database is a {kind}": database(kind) for kind in (*FILES, "hard link", "link to a password", "link to another database", "hard link to another database")},
+    **{f"database is a {kind}": database(kind) for kind in (*FILES, "hard link", "link to a password", "link to another database", "hard link to another database", "hard link to a closed database")},
     **{f"lock is a {kind}": beside(kind, ".lock") for kind in (*FILES, "hard link")},
     **{f"{end} is left as a link": beside("link", end) for end in LEFT},
     **{f"{end} is left as a dangling link": beside("dangling link", end) for end in LEFT[:3]},
