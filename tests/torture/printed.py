@@ -12,8 +12,9 @@ ERROR = 2
 # What a terminal obeys, or what turns the direction of a text; tabs and newlines are our own.
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
-# One line at last, with what to do behind a semicolon.
-HELPFUL = re.compile(rb"(.*\n)*(icctl|intercore): [^\n]+; [^\n]+\n")
+# One line at last, with what to do behind a semicolon; what the library finds out by itself is
+# about files that its caller named.
+HELPFUL = re.compile(rb"(.*\n)*(icctl: [^\n]+; [^\n]+|intercore: [^\n]+)\n")
 LISTING = {"config check"}  # tells what to correct, line by line
 SHOWN = 400
 AROUND = 80

@@ -142,8 +142,9 @@ def test_a_guard_that_is_taken_away_is_missed(name: str, tmp_path: Path) -> None
 def _digest(name: str, directory: Path, seed: int) -> str:
     """Of all that is in a repository; it always lies in the same place."""
     home = directory / "home"
-    (home / "other" / ".clavain").mkdir(parents=True)
-    (home / "other" / ".clavain" / "intercore.db").write_bytes(template("ours-1005"))
+    for project in ("other", "third"):
+        (home / project / ".clavain").mkdir(parents=True)
+        (home / project / ".clavain" / "intercore.db").write_bytes(template("ours-1005"))
     (home / "precious.txt").write_text("precious\n")
     root = home / "work" / "clone"
     try:

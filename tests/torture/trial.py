@@ -99,7 +99,7 @@ class Trial:
     def _begin(self) -> None:
         self._homes += 1
         self.home = Home(self._directory / f"home{self._homes}", self._code)
-        self.victim = subprocess.Popen(["sleep", "36000"])
+        self.victim = subprocess.Popen(["sleep", "36000"], stdout=subprocess.DEVNULL)
 
     @property
     def served(self) -> Served:

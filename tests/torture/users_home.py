@@ -27,6 +27,7 @@ OWN_BYTES = 2_000_000
 # That the user was told of a project, once: a mark for each, which allows nothing.
 TOLD = ".local/share/intercore/told"
 
+CONTENT = -1  # where the digest stands in what is known of a file
 APPEARED, GONE = "appeared", "is gone"
 Seen = dict[str, tuple[object, ...]]
 
@@ -54,6 +55,8 @@ class Home:
             done = code.icctl(*argv, cwd=self.other, env=env)
             assert done.returncode == 0, done
         self._write("other/README.md", "mine\n")
+        third.parent.mkdir(parents=True)
+        shutil.copy(self.other / ".clavain" / "intercore.db", third)
 
     def _write(self, name: str, text: str, age: float = OLD) -> None:
         path = self.path / name
@@ -68,13 +71,17 @@ class Home:
         found = _tree(self.path, skip)
         for clone in clones:
             found |= _tree(clone, skip={clone / ".clavain"})
+        log = self._beside("-wal")  # emptied now and then; what it holds was written by somebody
+        found[str(log)] = _described(log)[CONTENT:] if log.exists() and log.stat().st_size else ()
         found[str(self.path / OWN / "kept")] = _described(self.path / OWN / "kept")
         return found
 
     def _changing(self) -> set[Path]:
-        """What SQLite and our lock keep beside a database that is open."""
-        database = self.other / ".clavain" / "intercore.db"
-        return {database.with_name(f"intercore.db{end}") for end in ("-wal", "-shm", ".lock")}
+        """What changes beside a database that is only read."""
+        return {self._beside(end) for end in ("-wal", "-shm", ".lock")}
+
+    def _beside(self, end: str) -> Path:
+        return self.other / ".clavain" / f"intercore.db{end}"
 
     def own(self) -> list[Path]:
         return [path for path in (self.path / OWN).rglob("*") if path.is_file()]

@@ -63,6 +63,11 @@ class Clone:
         """The database of another project."""
         return self.home / "other" / ".clavain" / "intercore.db"
 
+    @property
+    def third(self) -> Path:
+        """The database of a project that nobody has open."""
+        return self.home / "third" / ".clavain" / "intercore.db"
+
     def beside(self, end: str) -> Path:
         """A file that is named after the database."""
         return self.database.with_name(f"intercore.db{end}")

@@ -4,8 +4,8 @@ import os
 import shutil
 from collections.abc import Callable
 
-from tests.torture.repositories.clone import Clone, Primitive
-from tests.torture.repositories.journals import place
+from tests.torture.repositories.clone import PAGE, Clone, Primitive
+from tests.torture.repositories.journals import header, place, trailer
 
 LEFT = [".unfinished", ".restore", ".adopt", ".backup", ".tmp", ".corrupt"]
 BACKUP = ".backup-20200101-000000"
@@ -32,6 +32,8 @@ def database(kind: str) -> Primitive:
         clone.database.unlink()
         if kind == "hard link to another database":
             os.link(clone.other, clone.database)
+        elif kind == "hard link to a closed database":
+            os.link(clone.third, clone.database)
         else:
             place(kind, clone, clone.database)
 
@@ -98,6 +100,46 @@ def deep(clone: Clone) -> None:
     shutil.copy(clone.database, path / ".clavain")
 
 
+def upgraded(kind: str, name: str = "ours-1003") -> Primitive:
+    """Before an upgrade a backup is written under this name."""
+
+    def make(clone: Clone) -> None:
+        clone.sound(name)
+        place(kind, clone, clone.beside(".unfinished"))
+
+    return make
+
+
+def upgraded_with_a_journal(clone: Clone) -> None:
+    """What is left of a backup has a journal of its own, which names a file of the user's."""
+    content = clone.sound("ours-1003")
+    clone.beside(".unfinished").write_bytes(content)
+    journal = header(len(content) // PAGE) + trailer(str(clone.precious).encode())
+    for end in (".unfinished-journal", ".restore-journal", ".adopt-journal"):
+        clone.beside(end).write_bytes(journal)
+
+
+def upgraded_with_backups(clone: Clone) -> None:
+    """More than are kept, and each leads elsewhere."""
+    clone.sound("ours-1003")
+    for number in range(10):
+        place("link", clone, clone.beside(f".backup-2020010{number}-000000"))
+    for number in range(10):
+        place("hard link", clone, clone.beside(f".backup-2020020{number}-000000"))
+
+
+def noted(content: Callable[[Clone], bytes], size: int = 0) -> Primitive:
+    """The lock is a file like any other: what stands in it was written by anybody."""
+
+    def make(clone: Clone) -> None:
+        clone.sound(wal=True)
+        clone.beside(".lock").write_bytes(content(clone))
+        if size:
+            os.truncate(clone.beside(".lock"), size)
+
+    return make
+
+
 def dispatches(clone: Clone) -> None:
     """Traces of agents that were never there: links and pipes where we read and write."""
     place_ = clone.clavain / "dispatches"
@@ -109,7 +151,7 @@ def dispatches(clone: Clone) -> None:
 
 PRIMITIVES: dict[str, Primitive] = {
     **{f".clavain is a {kind}": directory(kind) for kind in ("link to a directory", "dangling link", "loop", "pipe", "socket", "file", "link to another project's")},
-    **{f"database is a {kind}": database(kind) for kind in (*FILES, "hard link", "link to a password", "link to another database", "hard link to another database")},
+    **{f"database is a {kind}": database(kind) for kind in (*FILES, "hard link", "link to a password", "link to another database", "hard link to another database", "hard link to a closed database")},
     **{f"lock is a {kind}": beside(kind, ".lock") for kind in (*FILES, "hard link")},
     **{f"{end} is left as a link": beside("link", end) for end in LEFT},
     **{f"{end} is left as a dangling link": beside("dangling link", end) for end in LEFT[:3]},
@@ -119,6 +161,15 @@ PRIMITIVES: dict[str, Primitive] = {
     "database open to all": mode(".clavain/intercore.db", 0o666),
     "database closed to its owner": mode(".clavain/intercore.db", 0),
     "database read-only": mode(".clavain/intercore.db", 0o400),
+    **{f"upgrade whose backup is a {kind}": upgraded(kind) for kind in (*FILES, "hard link")},
+    "upgrade of the original's whose backup is a link": upgraded("link", "original-5"),
+    "upgrade whose backup has a journal": upgraded_with_a_journal,
+    "upgrade with too many backups": upgraded_with_backups,
+    "lock of garbage": noted(lambda clone: clone.rng.randbytes(3000)),
+    "lock of one byte": noted(lambda _: b"\xff"),
+    "lock of escapes": noted(lambda _: b"open \x1b[31m\x9b \x00 1 2 3\n"),
+    "lock of large numbers": noted(lambda _: b"open " + b"9" * 4000 + b" -1 -1 -1 -1\n"),
+    "lock that is huge": noted(lambda _: b"open 1 1 1 1 1 1 1\n", size=1 << 31),
     "traces of agents": dispatches,
     "databases in depth": deep,
     "git names another project": git(lambda clone: f"gitdir: {clone.home}/other/.git\n"),
