@@ -65,6 +65,7 @@ class Database:
         self._companions: Companions | None = None
         self._main: Seen | None = None  # the open file, when the lock was last released
         self._main_sum: int | None = None
+        self._placed = 0  # the inode of a file that a program of ours put there
         self._directory: Seen | None = None  # while all names in it led to what is open
         self._data_version = -1
         self._schema_version = -1
@@ -189,7 +190,9 @@ class Database:
             self._main_sum = companions.main_sum()
         self._main, companions.known = main, index
         files = (main, companions.log, companions.index)
-        self.lock.write_note(usage.note_of("open", files, index, self._main_sum).encode())
+        known_sum = -1 if self._main_sum is None else self._main_sum
+        noted = usage.note_of("open", files, index)
+        self.lock.write_note(noted._replace(main_sum=known_sum, placed=self._placed).encode())
 
     def _notice(self, conn: sqlite3.Connection) -> bool:
         """Whether another connection committed since we last looked; it is told once, later."""
@@ -231,6 +234,7 @@ class Database:
                 raise NoDatabase(f"no database at {self.path}")
             self.incidents += lost.keep_orphan(self.path)
             _make_file(self.path)
+            lost.note_replacement(self.lock, self.path)
             self.made()
         access.refuse_read_only(self.path)
         expected = lost.expect(self.lock, self.path)
@@ -252,6 +256,7 @@ class Database:
         self._main_sum = (
             companions.main_sum() if self.careful else lost.known_sum(expected, self._main)
         )
+        self._placed = lost.placed(self.lock)
         lost.note(self.lock, self.path, "open", companions.known, self._main_sum)
         self._data_version = -1
         return conn

@@ -33,12 +33,23 @@ def note(
     main_sum: int | None = None,
 ) -> None:
     """Tell the next process which files we use, or that SQLite is about to remove them."""
-    lock.write_note(usage.note(path, state, index, main_sum).encode())
+    before = usage.decode(lock.read_note())
+    placed = before.placed if before else 0
+    noted = usage.note(path, state, index)
+    known_sum = -1 if main_sum is None else main_sum
+    lock.write_note(noted._replace(main_sum=known_sum, placed=placed).encode())
 
 
 def note_replacement(lock: FileLock, fresh: str) -> None:
     """The file that is about to take the place of the database comes from us."""
-    lock.write_note(usage.note(fresh, "closed", None).encode())
+    noted = usage.note(fresh, "closed")
+    lock.write_note(noted._replace(placed=noted.main).encode())
+
+
+def placed(lock: FileLock) -> int:
+    """The inode of the file that a program of ours put there, if it was."""
+    known = usage.decode(lock.read_note())
+    return known.placed if known else 0
 
 
 # --- while it is open -----------------------------------------------------------------------
@@ -52,8 +63,8 @@ def leave(lock: FileLock, conn: sqlite3.Connection, companions: Companions) -> b
     companions.lengthen_index()
     if companions.is_cut() or not _copy_log(conn):
         _keep_content(companions)
-    known, main = usage.decode(lock.read_note()), see(companions.path)
-    return known is not None and main is not None and known.main == main.identity[1]
+    main = see(companions.path)
+    return main is not None and placed(lock) == main.identity[1]
 
 
 def put_away(companions: Companions) -> None:
@@ -157,7 +168,7 @@ class Expected(NamedTuple):
 def expect(lock: FileLock, path: str) -> Expected:
     """Look at the files before SQLite does; raise if it must not touch them."""
     known = usage.decode(lock.read_note())
-    now = usage.note(path, "open", None)
+    now = usage.note(path, "open")
     wal = see(f"{path}-wal")
     if known is not None and known.state == "lost":
         raise _told(lock, path, f"files of {path} were removed or changed")

@@ -4,14 +4,16 @@ It outlives its writer, so that the next process can tell a log that SQLite copi
 one that was removed, emptied or replaced with commits in it.
 
     ic1 open <main> <wal> <shm> <modified> <salt> <salt> <frames> <copied> <attempted> <sum>
+        <placed>
     ic1 closing …    SQLite may remove -wal and -shm
     ic1 closed …     it has
     ic1 lost …       writes were lost, and no caller has been told yet
 
 The first three are inodes, <modified> is the main file's time in nanoseconds, and the rest is how
 far the log, and SQLite's copying of it, had come at the last commit; <sum> is of the main file, or
--1.  Version 0.4.0 and the sqlite3
-program write no note; a log that one of them copied left a newer main file behind, and is no loss.
+-1; <placed> is the main file that a program of ours put there, as a restore does.  Version 0.4.0
+and the sqlite3 program write no note; a log that one of them copied left a newer main file behind,
+and is no loss.
 """
 
 import os
@@ -37,6 +39,7 @@ class Note(NamedTuple):
     copied: int = 0
     attempted: int = 0
     main_sum: int = -1
+    placed: int = 0
 
     def encode(self) -> bytes:
         return f"ic1 {' '.join(map(str, self))}".encode().ljust(NOTE_BYTES - 1) + b"\n"
@@ -56,7 +59,7 @@ class Note(NamedTuple):
 
 def decode(data: bytes) -> Note | None:
     words = data[:NOTE_BYTES].split()
-    if len(words) != 12 or words[0] != b"ic1" or words[1] not in _STATES:
+    if len(words) != 13 or words[0] != b"ic1" or words[1] not in _STATES:
         return None
     try:
         numbers = [int(word) for word in words[2:]]
@@ -65,17 +68,15 @@ def decode(data: bytes) -> Note | None:
     return Note(words[1].decode(), *numbers)
 
 
-def note(path: str, state: str, index: Index | None, main_sum: int | None = None) -> Note:
-    """Of the files that are there now; what the index says and the sum is, if they are known."""
-    files = (see(path), see(f"{path}-wal"), see(f"{path}-shm"))
-    return note_of(state, files, index, main_sum)
+def note(path: str, state: str, index: Index | None = None) -> Note:
+    """Of the files that are there now; what the index says, if it is known."""
+    return note_of(state, (see(path), see(f"{path}-wal"), see(f"{path}-shm")), index)
 
 
 def note_of(
     state: str,
     files: tuple[Seen | None, Seen | None, Seen | None],
-    index: Index | None,
-    main_sum: int | None,
+    index: Index | None = None,
 ) -> Note:
     main, wal, shm = files
     inodes = (_inode(main), _inode(wal), _inode(shm))
@@ -83,7 +84,7 @@ def note_of(
     if index is None:
         return Note(state, *inodes, modified_ns)
     log = (*index.salt, index.uncopied, index.copied, index.attempted)
-    return Note(state, *inodes, modified_ns, *log, -1 if main_sum is None else main_sum)
+    return Note(state, *inodes, modified_ns, *log)
 
 
 def _inode(seen: Seen | None) -> int:

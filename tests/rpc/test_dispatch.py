@@ -24,6 +24,7 @@ from icd.errors import (
     InputOutput,
     Internal,
     Locked,
+    LogLost,
     NoDatabase,
     NotAnInteger,
     PermissionRefused,
@@ -528,7 +529,9 @@ def test_a_database_that_was_replaced_is_asked_in_its_new_shape(batch, put, data
     conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     os.replace(copy, database.path)
+    (told,) = batch(put("3"))
 
+    assert isinstance(told.error, LogLost)
     assert value() == "1"
     assert database.reopened == 1
 
@@ -542,6 +545,8 @@ def test_a_database_that_was_replaced_forgets_what_was_debounced(
     batch(put("1"), recent=recent)
     conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     os.replace(copy, database.path)
+    (told,) = batch(put("1", debounce_ms=60_000), recent=recent)
+    assert isinstance(told.error, LogLost)
 
     (answer,) = batch(put("1", debounce_ms=60_000), recent=recent)
 
