@@ -46,6 +46,24 @@ def refuse_read_only(path: str) -> None:
         raise found
 
 
+def refuse_second_name(path: str) -> None:
+    """SQLite keeps a log for each name of a file: used by two, the file is damaged.
+
+    A restore or an adoption that was killed leaves a second name of its own.
+    """
+    found = os.lstat(path)
+    if found.st_nlink > 1 and found.st_nlink > 1 + len(_kept_names(path, found)):
+        hint = f"make it a file of its own: cp {path} {path}.copy && mv {path}.copy {path}"
+        raise BadPath(f"{path} has another name elsewhere, a hard link", hint=hint)
+
+
+def _kept_names(path: str, found: os.stat_result) -> list[str]:
+    directory, name = os.path.split(path)
+    kept = (f"{name}.damaged-", f"{name}.original-")
+    there = [each.path for each in os.scandir(directory) if each.name.startswith(kept)]
+    return [each for each in there if os.path.samestat(os.lstat(each), found)]
+
+
 def refuse_companions(path: str) -> None:
     """Look at what stands beside a database before SQLite does.
 

@@ -236,6 +236,7 @@ class Database:
             _make_file(self.path)
             lost.note_replacement(self.lock, self.path)
             self.made()
+        access.refuse_second_name(self.path)
         access.refuse_read_only(self.path)
         expected = lost.expect(self.lock, self.path)
         conn = connect(self.path)

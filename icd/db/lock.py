@@ -13,13 +13,14 @@ Invariants
 import fcntl
 import os
 import signal
+import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
 from icd import procfs
-from icd.errors import Locked, NoDatabase, from_os
+from icd.errors import BadPath, Locked, NoDatabase, from_os
 
 POLL_SECONDS = 0.0002
 POLL_SECONDS_LATER = 0.002
@@ -152,12 +153,19 @@ class FileLock:
         return Locked(f"the database is locked by {holder}, which is stopped", hint=hint)
 
     def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            fd = os.open(self.path, flags, 0o600)
         except FileNotFoundError as exc:
             raise NoDatabase(f"no database at {self.path.removesuffix('.lock')}") from exc
         except OSError as exc:
             raise from_os(exc, f"open the lock file {self.path}") from exc
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            os.close(fd)
+            what = "has another name" if stat.S_ISREG(found.st_mode) else "is not a regular file"
+            raise BadPath(f"{self.path} {what}", hint="move it away: it is made anew")
+        return fd
 
     def _is_current(self) -> bool:
         """Somebody may have replaced the file between our open and our lock."""

@@ -221,10 +221,17 @@ def _main_checkout(cwd: str) -> str | None:
 
 
 def _root_behind(directory: str, pointer: str) -> str | None:
+    """The main checkout, if it knows the worktree, too: a clone could name any other project."""
     try:
         gitdir = os.path.join(directory, _line(pointer).removeprefix("gitdir:").strip())
         common = os.path.join(gitdir, _line(os.path.join(gitdir, "commondir")).strip())
+        back = os.path.join(gitdir, _line(os.path.join(gitdir, "gitdir")).strip())
     except (OSError, ValueError):
+        return None
+    inside = os.path.join(os.path.realpath(common), "worktrees")
+    if os.path.dirname(os.path.realpath(gitdir)) != inside:
+        return None
+    if os.path.realpath(back) != os.path.realpath(pointer):
         return None
     return os.path.dirname(os.path.normpath(common))
 

@@ -425,6 +425,22 @@ def worktree(tmp_path, monkeypatch):
     return main, tree
 
 
+@pytest.mark.parametrize("with_a_way_back", [False, True])
+def test_a_clone_cannot_pass_for_a_worktree_of_another_project(
+    with_a_way_back, worktree, tmp_path, make
+):
+    """It brings a `.git` and a directory of git's that lead to the main checkout of another."""
+    main, _ = worktree
+    make(main / ".clavain" / "intercore.db")
+    clone = tmp_path / "clone"
+    make(clone / ".git", "gitdir: its-own")
+    make(clone / "its-own" / "commondir", str(main / ".git"))
+    if with_a_way_back:
+        make(clone / "its-own" / "gitdir", str(clone / ".git"))
+
+    assert paths.discover(str(clone)) is None
+
+
 def test_a_worktree_uses_the_database_of_the_main_checkout(worktree, make):
     main, tree = worktree
     (tree / "src").mkdir()

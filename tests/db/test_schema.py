@@ -11,7 +11,7 @@ from icd import config
 from icd.db import migrate, schema
 from icd.db.connection import connect, set_up
 from icd.db.database import Database
-from icd.errors import UntrustedDatabase
+from icd.errors import BadPath, UntrustedDatabase
 from tests.torture.repositories.clone import template
 from tests.torture.repositories.journals import header, trailer
 
@@ -190,3 +190,41 @@ def test_a_file_of_ours_has_little_room_for_surprises(path: Path) -> None:
         assert conn.getlimit(sqlite3.SQLITE_LIMIT_LENGTH) == 16 * 1024 * 1024
         with pytest.raises(sqlite3.DataError, match="too big"):
             conn.execute("SELECT length(zeroblob(20000000))").fetchone()
+
+
+# --- second names ---------------------------------------------------------------------------
+
+
+def test_a_database_that_is_a_hard_link_is_refused_and_the_other_file_left_alone(
+    path: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.db"
+    path.rename(other)
+    path.hardlink_to(other)
+    before = other.read_bytes()
+
+    with pytest.raises(BadPath, match="has another name elsewhere"):
+        use(path)
+
+    assert other.read_bytes() == before
+
+
+def test_the_second_name_of_a_restore_that_was_killed_is_no_obstacle(path: Path) -> None:
+    path.with_name("intercore.db.damaged-20260101-000000").hardlink_to(path)
+
+    use(path)
+
+
+def test_a_lock_that_is_a_hard_link_is_refused_and_nothing_written_to_it(
+    path: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    lock = path.with_name("intercore.db.lock")
+    lock.unlink()
+    lock.hardlink_to(mine)
+
+    with pytest.raises(BadPath, match="has another name"):
+        use(path)
+
+    assert mine.read_text() == "mine"
