@@ -119,16 +119,24 @@ class FileLock:
             self._fd = -1
 
     def read_note(self) -> bytes:
-        """What a holder left in the file for the next; while the lock is held."""
+        """What a holder left in this very file for the next; while the lock is held.
+
+        A copy of the file, as a clone or a backup has it, speaks of other files.
+        """
         try:
-            return os.pread(self._fd, NOTE_BYTES, 0)
+            mark, _, note = os.pread(self._fd, NOTE_BYTES, 0).partition(b" ")
         except OSError:
             return b""
+        return note if mark == self._mark() else b""
 
     def write_note(self, note: bytes) -> None:
         """A disk that is full keeps the note that is there: it only helps to tell what is lost."""
+        text = b"%s %s" % (self._mark(), note)
         with suppress(OSError):
-            os.pwrite(self._fd, note, 0)
+            os.pwrite(self._fd, text[: NOTE_BYTES - 1].ljust(NOTE_BYTES - 1) + b"\n", 0)
+
+    def _mark(self) -> bytes:
+        return b"%d" % os.fstat(self._fd).st_ino
 
     def holder(self) -> str:
         """Who holds it, as /proc/locks tells; for people, so never an error."""

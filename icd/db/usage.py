@@ -20,7 +20,6 @@ import os
 from typing import NamedTuple
 
 from icd.db.companions import Index, Seen, see
-from icd.db.lock import NOTE_BYTES
 
 # From here on SQLite keeps its shared locks on the main file.
 _SHARED_FIRST = 0x40000002
@@ -42,7 +41,7 @@ class Note(NamedTuple):
     placed: int = 0
 
     def encode(self) -> bytes:
-        return f"ic1 {' '.join(map(str, self))}".encode().ljust(NOTE_BYTES - 1) + b"\n"
+        return f"ic1 {' '.join(map(str, self))}".encode()
 
     def is_kept(self, index: Index | None) -> bool:
         """Whether a log still has all that was noted of it."""
@@ -58,7 +57,7 @@ class Note(NamedTuple):
 
 
 def decode(data: bytes) -> Note | None:
-    words = data[:NOTE_BYTES].split()
+    words = data.split()
     if len(words) != 13 or words[0] != b"ic1" or words[1] not in _STATES:
         return None
     try:
