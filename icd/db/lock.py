@@ -125,14 +125,14 @@ class FileLock:
         """
         try:
             mark, _, note = os.pread(self._fd, NOTE_BYTES, 0).partition(b" ")
+            return note if mark == self._mark() else b""
         except OSError:
             return b""
-        return note if mark == self._mark() else b""
 
     def write_note(self, note: bytes) -> None:
         """A disk that is full keeps the note that is there: it only helps to tell what is lost."""
-        text = b"%s %s" % (self._mark(), note)
         with suppress(OSError):
+            text = b"%s %s" % (self._mark(), note)
             os.pwrite(self._fd, text[: NOTE_BYTES - 1].ljust(NOTE_BYTES - 1) + b"\n", 0)
 
     def _mark(self) -> bytes:
