@@ -6,8 +6,8 @@ says ok, and the next process sees nothing of it.  A log that was cut is worse: 
 at its checksums again, and a checkpoint would copy what is no longer there into the database.
 
 So before every batch the three files are compared with those that are open.  The index says how
-long the log must be, and how much of it has reached the database; an index with an empty header is
-rebuilt by SQLite from the log, checksum by checksum.
+long the log must be, with which checksum its last frame ends, and how much of it has reached the
+database; an index with an empty header is rebuilt by SQLite from the log, checksum by checksum.
 
 Everything here runs under the database's lock.  Descriptors belong to SQLite: they are found by
 their identity, looked at again before they are written to, and never closed, because closing one
@@ -22,7 +22,8 @@ from zlib import crc32
 Identity = tuple[int, int]  # device and inode
 
 # SQLite's wal-index: two copies of a header of 48 bytes, then what checkpoints have done.
-_HEADER = struct.Struct("=IIIBBHIIIIII8x")
+_HEADER = struct.Struct("=IIIBBHII2I8s8x")
+_SALT = struct.Struct(">II")  # as the log has it
 _CHECKPOINT = struct.Struct("=I28xI")
 _HEADERS_BYTES = 96
 _READ_BYTES = 136
@@ -31,7 +32,9 @@ _PART_BYTES = 32768
 _FRAMES_OF_FIRST_PART = 4062
 _FRAMES_OF_PART = 4096
 _LOG_HEADER_BYTES = 32
+_LOG_SALT = slice(16, 24)
 _FRAME_HEADER_BYTES = 24
+_FRAME = struct.Struct(">8x8s2I")  # of each frame: the log's salt, and the sum of all up to here
 _LARGEST_PAGE = 65536
 # Of a database file so much is summed up, to tell a file that was overwritten from one that was
 # only touched: two milliseconds, after a checkpoint.
@@ -47,6 +50,7 @@ class Index(NamedTuple):
     page_bytes: int
     copied: int
     attempted: int
+    last_sum: tuple[int, int] = (0, 0)  # of the last frame, and of all before it
 
     @property
     def uncopied(self) -> int:
@@ -59,6 +63,23 @@ class Index(NamedTuple):
         if not self.frames:
             return 0
         return _LOG_HEADER_BYTES + self.frames * (_FRAME_HEADER_BYTES + self.page_bytes)
+
+    def fits(self, log_fd: int) -> bool:
+        """Whether the log is the one that this index is about, and has its last frame."""
+        if not self.frames:
+            return self._follows(os.pread(log_fd, _LOG_HEADER_BYTES, 0))
+        last = os.pread(log_fd, _FRAME.size, self.log_bytes - self.page_bytes - _FRAME.size)
+        if len(last) < _FRAME.size or os.fstat(log_fd).st_size < self.log_bytes:
+            return False
+        salt, *last_sum = _FRAME.unpack(last)
+        return salt == _SALT.pack(*self.salt) and tuple(last_sum) == self.last_sum
+
+    def _follows(self, header: bytes) -> bool:
+        """SQLite begins a log anew by counting the first half of its salt, here at first."""
+        if len(header) < _LOG_HEADER_BYTES:
+            return True
+        first, second = _SALT.unpack(header[_LOG_SALT])
+        return (first, second) == self.salt or (first + 1) % 2**32 == self.salt[0]
 
     @property
     def index_bytes(self) -> int:
@@ -96,21 +117,21 @@ def parse(data: bytes) -> Index | None:
     """None: not a valid index; SQLite rebuilds such a one from the log."""
     if len(data) < _READ_BYTES or data[:48] != data[48:96]:
         return None
-    _version, _, _change, is_init, _, page, frames, _pages, _, _, salt1, salt2 = _HEADER.unpack(
-        data[:48]
-    )
+    _, _, _, is_init, _, page, frames, _pages, *last_sum, salt = _HEADER.unpack(data[:48])
     if not is_init:
         return None
     copied, attempted = _CHECKPOINT.unpack(data[96:132])
     page_bytes = _LARGEST_PAGE if page == 1 else page & 0xFE00
-    return Index((salt1, salt2), frames, page_bytes, copied, attempted)
+    first, second = _SALT.unpack(salt)
+    sums = (last_sum[0], last_sum[1])
+    return Index((first, second), frames, page_bytes, copied, attempted, sums)
 
 
 def read_index(path: str) -> Index | None:
     """The index that a process left or keeps; only while this process has the database closed.
 
-    One that was cut still has its header, and no longer what the header speaks of: without the
-    header, SQLite makes it anew.
+    One that was cut, or whose log was, still has its header, and no longer what the header speaks
+    of: without the header, SQLite makes it anew.
     """
     try:
         fd = os.open(f"{path}-shm", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -118,11 +139,24 @@ def read_index(path: str) -> Index | None:
         return None
     try:
         found = parse(os.pread(fd, _READ_BYTES, 0))
-        if found is not None and os.fstat(fd).st_size < found.index_bytes:
+        is_cut = found is not None and os.fstat(fd).st_size < found.index_bytes
+        if is_cut or (found is not None and not _fits(found, f"{path}-wal")):
             os.pwrite(fd, b"\0" * _HEADERS_BYTES, 0)
         return found
     except OSError:
         return None
+    finally:
+        os.close(fd)
+
+
+def _fits(index: Index, log: str) -> bool:
+    """Whether an index is about the log of that name; without one, SQLite makes both anew."""
+    try:
+        fd = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        return index.fits(fd)
     finally:
         os.close(fd)
 
@@ -183,6 +217,7 @@ class Companions:
             log.st_size >= known.log_bytes
             and index.st_size >= known.index_bytes
             and not self._has_gone_back(known)
+            and not self.has_wrong_log()
         )
 
     def are_named(self) -> bool:
@@ -192,11 +227,15 @@ class Companions:
     def _are_ours(self, log: Seen | None, index: Seen | None) -> bool:
         return _is_same(log, self.log) and _is_same(index, self.index)
 
-    def is_cut(self) -> bool:
-        """Whether the open log is shorter than the index says."""
-        index = self.read()
+    def has_wrong_log(self) -> bool:
+        """Whether the open log was cut, or overwritten: the index is about another one.
+
+        Looked at twice: a program that does not know our lock may begin a log anew in between.
+        """
         fd = self._log()
-        return index is not None and fd >= 0 and os.fstat(fd).st_size < index.log_bytes
+        return fd >= 0 and all(
+            index is not None and not index.fits(fd) for index in (self.read(), self.read())
+        )
 
     def lengthen_index(self) -> None:
         """Give an index that was cut its size back: to read what is mapped would be a SIGBUS."""

@@ -61,7 +61,7 @@ def leave(lock: FileLock, conn: sqlite3.Connection, companions: Companions) -> b
     Whether one of our own programs did it, such as `restore`: it noted the file that is there now.
     """
     companions.lengthen_index()
-    if companions.is_cut() or not _copy_log(conn):
+    if companions.has_wrong_log() or not _copy_log(conn):
         _keep_content(companions)
     main = see(companions.path)
     return main is not None and placed(lock) == main.identity[1]
@@ -84,7 +84,7 @@ def recover(conn: sqlite3.Connection, companions: Companions) -> list[str]:
     ours, and SQLite cannot merge the two.
     """
     path = companions.path
-    cut = companions.is_cut()
+    cut = companions.has_wrong_log()
     if cut:
         companions.rebuild_index()
     copied = _copy_log(conn)
@@ -101,13 +101,14 @@ def recover(conn: sqlite3.Connection, companions: Companions) -> list[str]:
 
 def mend(conn: sqlite3.Connection, companions: Companions) -> None:
     """The files are those that are open: have SQLite read again what does not fit together."""
-    before, now = companions.known, companions.read()
-    if not companions.is_cut() and not _has_gone_back(before, now):
+    before, claimed = companions.known, companions.read()
+    if not companions.has_wrong_log() and not _has_gone_back(before, claimed):
         return  # other processes went on with it
     companions.rebuild_index()
     conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if is_shorter(before, companions.read()):
-        raise LogLost(f"the log of {companions.path} was cut while it was in use")
+    now = companions.read()
+    if is_shorter(before, now) or is_shorter(claimed, now):
+        raise LogLost(f"the log of {companions.path} was cut or changed while it was in use")
 
 
 def is_shorter(before: Index | None, now: Index | None) -> bool:
