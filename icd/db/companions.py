@@ -16,10 +16,15 @@ would drop SQLite's own locks.
 
 import os
 import struct
-from typing import BinaryIO, NamedTuple
+from collections.abc import Callable
+from typing import BinaryIO, NamedTuple, TypeVar
 from zlib import crc32
 
+T = TypeVar("T")
+
 Identity = tuple[int, int]  # device and inode
+Salt = tuple[int, int]  # of a log: its frames have it, too
+NO_SALT = (0, 0)  # of a log that nothing was written to
 
 # SQLite's wal-index: two copies of a header of 48 bytes, then what checkpoints have done.
 _HEADER = struct.Struct("=IIIBBHII2I8s8x")
@@ -40,12 +45,16 @@ _LARGEST_PAGE = 65536
 # only touched: two milliseconds, after a checkpoint.
 SUM_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
+# Each time that SQLite begins a log anew in the same file, it counts the first half of its salt;
+# that of another file, or of the first frame after the log was emptied, is random.  Nobody begins
+# it anew more often between two looks.
+_MOST_RESTARTS = 65536
 
 
 class Index(NamedTuple):
     """What the wal-index says of the log; `copied` frames have reached the database."""
 
-    salt: tuple[int, int]
+    salt: Salt
     frames: int
     page_bytes: int
     copied: int
@@ -67,19 +76,13 @@ class Index(NamedTuple):
     def fits(self, log_fd: int) -> bool:
         """Whether the log is the one that this index is about, and has its last frame."""
         if not self.frames:
-            return self._follows(os.pread(log_fd, _LOG_HEADER_BYTES, 0))
+            found = read_salt(log_fd)  # of the frames that were there before it was begun anew
+            return found == NO_SALT or is_later(found, self.salt)
         last = os.pread(log_fd, _FRAME.size, self.log_bytes - self.page_bytes - _FRAME.size)
         if len(last) < _FRAME.size or os.fstat(log_fd).st_size < self.log_bytes:
             return False
         salt, *last_sum = _FRAME.unpack(last)
         return salt == _SALT.pack(*self.salt) and tuple(last_sum) == self.last_sum
-
-    def _follows(self, header: bytes) -> bool:
-        """SQLite begins a log anew by counting the first half of its salt, here at first."""
-        if len(header) < _LOG_HEADER_BYTES:
-            return True
-        first, second = _SALT.unpack(header[_LOG_SALT])
-        return (first, second) == self.salt or (first + 1) % 2**32 == self.salt[0]
 
     @property
     def index_bytes(self) -> int:
@@ -91,6 +94,25 @@ class Index(NamedTuple):
     def checkpoints(self) -> tuple[object, ...]:
         """Changes whenever SQLite writes to the database file."""
         return self.salt, self.copied, self.attempted
+
+
+def read_salt(log_fd: int) -> Salt:
+    """Of an open log."""
+    header = os.pread(log_fd, _LOG_HEADER_BYTES, 0)
+    if len(header) < _LOG_HEADER_BYTES:
+        return NO_SALT
+    first, second = _SALT.unpack(header[_LOG_SALT])
+    return first, second
+
+
+def is_later(before: Salt, now: Salt) -> bool:
+    """Whether it is the salt of the same log, or of one that SQLite began anew in its place."""
+    return now == before or 0 < (now[0] - before[0]) % 2**32 <= _MOST_RESTARTS
+
+
+def is_other(known: Salt, found: Salt) -> bool:
+    """Whether a log is another one than was known, such as an old copy."""
+    return NO_SALT not in (known, found) and not is_later(known, found)
 
 
 class Seen(NamedTuple):
@@ -151,12 +173,21 @@ def read_index(path: str) -> Index | None:
 
 def _fits(index: Index, log: str) -> bool:
     """Whether an index is about the log of that name; without one, SQLite makes both anew."""
+    return _with_log(log, index.fits, otherwise=True)
+
+
+def salt_of(log: str) -> Salt:
+    return _with_log(log, read_salt, otherwise=NO_SALT)
+
+
+def _with_log(log: str, use: Callable[[int], T], *, otherwise: T) -> T:
+    """Log files are never locked, so that opening and closing one is harmless."""
     try:
         fd = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return True
+        return otherwise
     try:
-        return index.fits(fd)
+        return use(fd)
     finally:
         os.close(fd)
 
@@ -237,6 +268,11 @@ class Companions:
             index is not None and not index.fits(fd) for index in (self.read(), self.read())
         )
 
+    def log_salt(self) -> Salt:
+        """Of the open log."""
+        fd = self._log()
+        return NO_SALT if fd < 0 else read_salt(fd)
+
     def lengthen_index(self) -> None:
         """Give an index that was cut its size back: to read what is mapped would be a SIGBUS."""
         fd = self._index()
@@ -285,7 +321,14 @@ class Companions:
     def _has_gone_back(self, known: Index) -> bool:
         """An old copy was written over the index: SQLite would overwrite later frames."""
         index = self.read()
-        return index is not None and index.salt == known.salt and index.frames < known.frames
+        return index is not None and has_gone_back(known, index)
+
+
+def has_gone_back(before: Index, now: Index) -> bool:
+    """Whether an index knows less than it did, or is about another log."""
+    if now.salt == before.salt:
+        return now.frames < before.frames
+    return bool(before.frames) and is_other(before.salt, now.salt)
 
 
 def _is_same(found: Seen | None, known: Seen | None) -> bool:

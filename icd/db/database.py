@@ -161,12 +161,12 @@ class Database:
             if self._main is not None and lost.is_overwritten(
                 companions, self._main, main, self._main_sum
             ):
-                lost.give_up(companions)
+                lost.give_up(companions, self.path)
             elif not companions.are_named():
                 self.incidents += lost.recover(conn, companions)
                 self._let_go(companions)
             else:
-                lost.mend(conn, companions)
+                lost.mend(self.lock, conn, companions, is_copied=main != self._main)
                 self._remember()
         except BaseException:
             self.close()
