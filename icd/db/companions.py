@@ -6,8 +6,8 @@ says ok, and the next process sees nothing of it.  A log that was cut is worse: 
 at its checksums again, and a checkpoint would copy what is no longer there into the database.
 
 So before every batch the three files are compared with those that are open.  The index says how
-long the log must be, and how much of it has reached the database; an index with an empty header is
-rebuilt by SQLite from the log, checksum by checksum.
+long the log must be, with which checksum its last frame ends, and how much of it has reached the
+database; an index with an empty header is rebuilt by SQLite from the log, checksum by checksum.
 
 Everything here runs under the database's lock.  Descriptors belong to SQLite: they are found by
 their identity, looked at again before they are written to, and never closed, because closing one
@@ -16,13 +16,19 @@ would drop SQLite's own locks.
 
 import os
 import struct
-from typing import BinaryIO, NamedTuple
+from collections.abc import Callable
+from typing import BinaryIO, NamedTuple, TypeVar
 from zlib import crc32
 
+T = TypeVar("T")
+
 Identity = tuple[int, int]  # device and inode
+Salt = tuple[int, int]  # of a log: its frames have it, too
+NO_SALT = (0, 0)  # of a log that nothing was written to
 
 # SQLite's wal-index: two copies of a header of 48 bytes, then what checkpoints have done.
-_HEADER = struct.Struct("=IIIBBHIIIIII8x")
+_HEADER = struct.Struct("=IIIBBHII2I8s8x")
+_SALT = struct.Struct(">II")  # as the log has it
 _CHECKPOINT = struct.Struct("=I28xI")
 _HEADERS_BYTES = 96
 _READ_BYTES = 136
@@ -31,22 +37,29 @@ _PART_BYTES = 32768
 _FRAMES_OF_FIRST_PART = 4062
 _FRAMES_OF_PART = 4096
 _LOG_HEADER_BYTES = 32
+_LOG_SALT = slice(16, 24)
 _FRAME_HEADER_BYTES = 24
+_FRAME = struct.Struct(">8x8s2I")  # of each frame: the log's salt, and the sum of all up to here
 _LARGEST_PAGE = 65536
 # Of a database file so much is summed up, to tell a file that was overwritten from one that was
 # only touched: two milliseconds, after a checkpoint.
 SUM_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
+# Each time that SQLite begins a log anew in the same file, it counts the first half of its salt;
+# that of another file, or of the first frame after the log was emptied, is random.  Nobody begins
+# it anew more often between two looks.
+_MOST_RESTARTS = 65536
 
 
 class Index(NamedTuple):
     """What the wal-index says of the log; `copied` frames have reached the database."""
 
-    salt: tuple[int, int]
+    salt: Salt
     frames: int
     page_bytes: int
     copied: int
     attempted: int
+    last_sum: tuple[int, int] = (0, 0)  # of the last frame, and of all before it
 
     @property
     def uncopied(self) -> int:
@@ -60,6 +73,17 @@ class Index(NamedTuple):
             return 0
         return _LOG_HEADER_BYTES + self.frames * (_FRAME_HEADER_BYTES + self.page_bytes)
 
+    def fits(self, log_fd: int) -> bool:
+        """Whether the log is the one that this index is about, and has its last frame."""
+        if not self.frames:
+            found = read_salt(log_fd)  # of the frames that were there before it was begun anew
+            return found == NO_SALT or is_later(found, self.salt)
+        last = os.pread(log_fd, _FRAME.size, self.log_bytes - self.page_bytes - _FRAME.size)
+        if len(last) < _FRAME.size or os.fstat(log_fd).st_size < self.log_bytes:
+            return False
+        salt, *last_sum = _FRAME.unpack(last)
+        return salt == _SALT.pack(*self.salt) and tuple(last_sum) == self.last_sum
+
     @property
     def index_bytes(self) -> int:
         """How long the index itself must be."""
@@ -70,6 +94,25 @@ class Index(NamedTuple):
     def checkpoints(self) -> tuple[object, ...]:
         """Changes whenever SQLite writes to the database file."""
         return self.salt, self.copied, self.attempted
+
+
+def read_salt(log_fd: int) -> Salt:
+    """Of an open log."""
+    header = os.pread(log_fd, _LOG_HEADER_BYTES, 0)
+    if len(header) < _LOG_HEADER_BYTES:
+        return NO_SALT
+    first, second = _SALT.unpack(header[_LOG_SALT])
+    return first, second
+
+
+def is_later(before: Salt, now: Salt) -> bool:
+    """Whether it is the salt of the same log, or of one that SQLite began anew in its place."""
+    return now == before or 0 < (now[0] - before[0]) % 2**32 <= _MOST_RESTARTS
+
+
+def is_other(known: Salt, found: Salt) -> bool:
+    """Whether a log is another one than was known, such as an old copy."""
+    return NO_SALT not in (known, found) and not is_later(known, found)
 
 
 class Seen(NamedTuple):
@@ -96,21 +139,21 @@ def parse(data: bytes) -> Index | None:
     """None: not a valid index; SQLite rebuilds such a one from the log."""
     if len(data) < _READ_BYTES or data[:48] != data[48:96]:
         return None
-    _version, _, _change, is_init, _, page, frames, _pages, _, _, salt1, salt2 = _HEADER.unpack(
-        data[:48]
-    )
+    _, _, _, is_init, _, page, frames, _pages, *last_sum, salt = _HEADER.unpack(data[:48])
     if not is_init:
         return None
     copied, attempted = _CHECKPOINT.unpack(data[96:132])
     page_bytes = _LARGEST_PAGE if page == 1 else page & 0xFE00
-    return Index((salt1, salt2), frames, page_bytes, copied, attempted)
+    first, second = _SALT.unpack(salt)
+    sums = (last_sum[0], last_sum[1])
+    return Index((first, second), frames, page_bytes, copied, attempted, sums)
 
 
 def read_index(path: str) -> Index | None:
     """The index that a process left or keeps; only while this process has the database closed.
 
-    One that was cut still has its header, and no longer what the header speaks of: without the
-    header, SQLite makes it anew.
+    One that was cut, or whose log was, still has its header, and no longer what the header speaks
+    of: without the header, SQLite makes it anew.
     """
     try:
         fd = os.open(f"{path}-shm", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -118,11 +161,33 @@ def read_index(path: str) -> Index | None:
         return None
     try:
         found = parse(os.pread(fd, _READ_BYTES, 0))
-        if found is not None and os.fstat(fd).st_size < found.index_bytes:
+        is_cut = found is not None and os.fstat(fd).st_size < found.index_bytes
+        if is_cut or (found is not None and not _fits(found, f"{path}-wal")):
             os.pwrite(fd, b"\0" * _HEADERS_BYTES, 0)
         return found
     except OSError:
         return None
+    finally:
+        os.close(fd)
+
+
+def _fits(index: Index, log: str) -> bool:
+    """Whether an index is about the log of that name; without one, SQLite makes both anew."""
+    return _with_log(log, index.fits, otherwise=True)
+
+
+def salt_of(log: str) -> Salt:
+    return _with_log(log, read_salt, otherwise=NO_SALT)
+
+
+def _with_log(log: str, use: Callable[[int], T], *, otherwise: T) -> T:
+    """Log files are never locked, so that opening and closing one is harmless."""
+    try:
+        fd = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return otherwise
+    try:
+        return use(fd)
     finally:
         os.close(fd)
 
@@ -183,6 +248,7 @@ class Companions:
             log.st_size >= known.log_bytes
             and index.st_size >= known.index_bytes
             and not self._has_gone_back(known)
+            and not self.has_wrong_log()
         )
 
     def are_named(self) -> bool:
@@ -192,11 +258,20 @@ class Companions:
     def _are_ours(self, log: Seen | None, index: Seen | None) -> bool:
         return _is_same(log, self.log) and _is_same(index, self.index)
 
-    def is_cut(self) -> bool:
-        """Whether the open log is shorter than the index says."""
-        index = self.read()
+    def has_wrong_log(self) -> bool:
+        """Whether the open log was cut, or overwritten: the index is about another one.
+
+        Looked at twice: a program that does not know our lock may begin a log anew in between.
+        """
         fd = self._log()
-        return index is not None and fd >= 0 and os.fstat(fd).st_size < index.log_bytes
+        return fd >= 0 and all(
+            index is not None and not index.fits(fd) for index in (self.read(), self.read())
+        )
+
+    def log_salt(self) -> Salt:
+        """Of the open log."""
+        fd = self._log()
+        return NO_SALT if fd < 0 else read_salt(fd)
 
     def lengthen_index(self) -> None:
         """Give an index that was cut its size back: to read what is mapped would be a SIGBUS."""
@@ -246,7 +321,14 @@ class Companions:
     def _has_gone_back(self, known: Index) -> bool:
         """An old copy was written over the index: SQLite would overwrite later frames."""
         index = self.read()
-        return index is not None and index.salt == known.salt and index.frames < known.frames
+        return index is not None and has_gone_back(known, index)
+
+
+def has_gone_back(before: Index, now: Index) -> bool:
+    """Whether an index knows less than it did, or is about another log."""
+    if now.salt == before.salt:
+        return now.frames < before.frames
+    return bool(before.frames) and is_other(before.salt, now.salt)
 
 
 def _is_same(found: Seen | None, known: Seen | None) -> bool:

@@ -91,8 +91,7 @@ class Database:
 
     def connection(self, *, create: bool = False) -> Connection:
         """The connection to the file that the path names now, migrated and ready."""
-        if self._conn is not None:
-            self._look_again(self._conn)
+        self.look()
         if self._conn is None:
             try:
                 self._conn = self._open(create=create)
@@ -103,6 +102,11 @@ class Database:
                 raise cause from exc
             self._notice(self._conn)
         return self._conn
+
+    def look(self) -> None:
+        """Compare the files of an open database with what is there; before it is closed, too."""
+        if self._conn is not None:
+            self._look_again(self._conn)
 
     def owe(self, told: LogLost) -> None:
         """The host found this out for itself: the next caller, here or elsewhere, is told."""
@@ -157,12 +161,12 @@ class Database:
             if self._main is not None and lost.is_overwritten(
                 companions, self._main, main, self._main_sum
             ):
-                lost.give_up(companions)
+                lost.give_up(companions, self.path)
             elif not companions.are_named():
                 self.incidents += lost.recover(conn, companions)
                 self._let_go(companions)
             else:
-                lost.mend(conn, companions)
+                lost.mend(self.lock, conn, companions, is_copied=main != self._main)
                 self._remember()
         except BaseException:
             self.close()

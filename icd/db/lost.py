@@ -11,10 +11,20 @@ import os
 import sqlite3
 import time
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from icd.db import usage
-from icd.db.companions import Companions, Index, Seen, read_index, see, sum_of
+from icd.db.companions import (
+    Companions,
+    Index,
+    Seen,
+    has_gone_back,
+    is_other,
+    read_index,
+    salt_of,
+    see,
+    sum_of,
+)
 from icd.db.lock import FileLock
 from icd.errors import LogLost, from_os
 
@@ -61,7 +71,7 @@ def leave(lock: FileLock, conn: sqlite3.Connection, companions: Companions) -> b
     Whether one of our own programs did it, such as `restore`: it noted the file that is there now.
     """
     companions.lengthen_index()
-    if companions.is_cut() or not _copy_log(conn):
+    if companions.has_wrong_log() or not _copy_log(conn):
         _keep_content(companions)
     main = see(companions.path)
     return main is not None and placed(lock) == main.identity[1]
@@ -84,7 +94,7 @@ def recover(conn: sqlite3.Connection, companions: Companions) -> list[str]:
     ours, and SQLite cannot merge the two.
     """
     path = companions.path
-    cut = companions.is_cut()
+    cut = companions.has_wrong_log()
     if cut:
         companions.rebuild_index()
     copied = _copy_log(conn)
@@ -99,15 +109,44 @@ def recover(conn: sqlite3.Connection, companions: Companions) -> list[str]:
     return [f"files of {path} were removed while it was in use; nothing is lost"]
 
 
-def mend(conn: sqlite3.Connection, companions: Companions) -> None:
-    """The files are those that are open: have SQLite read again what does not fit together."""
-    before, now = companions.known, companions.read()
-    if not companions.is_cut() and not _has_gone_back(before, now):
+def mend(
+    lock: FileLock, conn: sqlite3.Connection, companions: Companions, *, is_copied: bool
+) -> None:
+    """The files are those that are open: have SQLite read again what does not fit together.
+
+    `is_copied`: the main file has changed, so that another process may have begun a log anew.
+    """
+    if not is_copied and _has_other_log(lock, companions):
+        give_up(companions, f"the log of {companions.path}")
+    before, claimed = companions.known, companions.read()
+    if not companions.has_wrong_log() and not _is_behind(before, claimed, is_copied=is_copied):
         return  # other processes went on with it
     companions.rebuild_index()
     conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if is_shorter(before, companions.read()):
-        raise LogLost(f"the log of {companions.path} was cut while it was in use")
+    now = companions.read()
+    if is_shorter(before, now) or is_shorter(claimed, now):
+        raise LogLost(f"the log of {companions.path} was cut or changed while it was in use")
+
+
+def _has_other_log(lock: FileLock, companions: Companions) -> bool:
+    """Whether another log, such as an old copy, was written over what we, or others, left."""
+    known, salt = companions.known, companions.log_salt()
+    noted = usage.decode(lock.read_note())  # by the process that was here last
+    if noted is not None and not noted.is_about(companions.main, companions.log, companions.index):
+        noted = None
+    if known is None or not known.frames:  # it was begun anew, and others may have written to it
+        return noted is not None and noted.is_other(salt)
+    if noted is not None and noted.salt != known.salt and not noted.is_other(salt):
+        return False
+    return is_other(known.salt, salt)
+
+
+def _is_behind(before: Index | None, now: Index | None, *, is_copied: bool) -> bool:
+    if before is None or now is None:
+        return before is not None
+    if is_copied and now.salt != before.salt:
+        return False
+    return has_gone_back(before, now)
 
 
 def is_shorter(before: Index | None, now: Index | None) -> bool:
@@ -115,12 +154,6 @@ def is_shorter(before: Index | None, now: Index | None) -> bool:
     if before is None or not before.uncopied:
         return False
     return now is None or now.salt != before.salt or now.frames < before.frames
-
-
-def _has_gone_back(before: Index | None, now: Index | None) -> bool:
-    if before is None or now is None:
-        return before is not None
-    return now.salt == before.salt and now.frames < before.frames
 
 
 def is_overwritten(
@@ -138,12 +171,12 @@ def is_overwritten(
     return main.size != before.size or before_sum is None or before_sum != companions.main_sum()
 
 
-def give_up(companions: Companions) -> None:
-    """Another program wrote into the open file: our log does not belong to what it is now."""
+def give_up(companions: Companions, what: str) -> NoReturn:
+    """Another program wrote into an open file: the log does not belong to what the file is now."""
     kept = _keep_content(companions)
     companions.empty_log()
     where = f"; its log is kept as {kept}" if kept else ""
-    raise LogLost(f"{companions.path} was overwritten while it was in use{where}")
+    raise LogLost(f"{what} was overwritten while it was in use{where}")
 
 
 def _copy_log(conn: sqlite3.Connection) -> bool:
@@ -182,6 +215,7 @@ def expect(lock: FileLock, path: str) -> Expected:
         _refuse_while_in_use(path, known, now)
         if known is not None and known.state == "open" and known[1:4] == now[1:4]:
             _refuse_overwritten(lock, path, known, now)
+            _refuse_other_log(lock, path, known, now)
         if has_log and known is not None and known.state == "closed" and known.main == now.main:
             _refuse_strange_log(lock, path)
     return Expected(known, read_index(path))
@@ -219,6 +253,16 @@ def _refuse_overwritten(lock: FileLock, path: str, known: usage.Note, now: usage
     if usage.holder(path) is not None:
         raise LogLost(f"{path} was overwritten while it was in use", hint=_IN_USE)
     raise _told(lock, path, f"{path} was overwritten", _keep_file(f"{path}-wal"))
+
+
+def _refuse_other_log(lock: FileLock, path: str, known: usage.Note, now: usage.Note) -> None:
+    """The log has the content of another one, such as an old copy: it would undo later writes."""
+    is_copied = now.modified_ns != known.modified_ns  # and may have been begun anew by its program
+    if is_copied or not known.is_other(salt_of(f"{path}-wal")):
+        return
+    if usage.holder(path) is not None:
+        raise LogLost(f"the log of {path} was overwritten while it was in use", hint=_IN_USE)
+    raise _told(lock, path, f"the log of {path} was overwritten", _keep_file(f"{path}-wal"))
 
 
 def _sum_of(path: str) -> int:

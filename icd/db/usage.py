@@ -19,7 +19,7 @@ and is no loss.
 import os
 from typing import NamedTuple
 
-from icd.db.companions import Index, Seen, see
+from icd.db.companions import Index, Salt, Seen, is_other, see
 
 # From here on SQLite keeps its shared locks on the main file.
 _SHARED_FIRST = 0x40000002
@@ -40,20 +40,33 @@ class Note(NamedTuple):
     main_sum: int = -1
     placed: int = 0
 
+    @property
+    def salt(self) -> Salt:
+        return self.salt1, self.salt2
+
     def encode(self) -> bytes:
         return f"ic1 {' '.join(map(str, self))}".encode()
 
     def is_kept(self, index: Index | None) -> bool:
         """Whether a log still has all that was noted of it."""
-        if index is None or index.salt != (self.salt1, self.salt2):
+        if index is None or index.salt != self.salt:
             return not self.frames
         return index.frames >= self.frames
+
+    def is_about(self, main: Seen | None, wal: Seen | None, shm: Seen | None) -> bool:
+        """Whether it was written while these were in use."""
+        inodes = (_inode(main), _inode(wal), _inode(shm))
+        return self.state == "open" and inodes == (self.main, self.wal, self.shm)
+
+    def is_other(self, log_salt: Salt) -> bool:
+        """Whether a log is not the one that was noted, nor one that followed it."""
+        return bool(self.frames or self.copied) and is_other(self.salt, log_salt)
 
     def is_unwritten(self, index: Index | None) -> bool:
         """Whether SQLite has copied nothing to the main file since."""
         if index is None:
             return False
-        return index.checkpoints == ((self.salt1, self.salt2), self.copied, self.attempted)
+        return index.checkpoints == (self.salt, self.copied, self.attempted)
 
 
 def decode(data: bytes) -> Note | None:

@@ -135,7 +135,12 @@ def rest(settings: Settings, *, now: float, idle: float, due: float | None) -> f
 def close(database: Database) -> None:
     if database.is_open:
         with database.hold(time.monotonic() + CLOSING_SECONDS):
-            database.close()
+            try:
+                database.look()  # SQLite would copy a log that was overwritten
+            except LogLost as exc:
+                database.owe(exc)
+            finally:
+                database.close()
     database.lock.close()
 
 
