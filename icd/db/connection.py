@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from icd.config import Settings
 from icd.db import access, bounds
 from icd.db.bounds import Bounds, Connection
-from icd.errors import DeadlineExceeded, Unhealthy
+from icd.errors import Corrupt, DeadlineExceeded, Unhealthy
 
 MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
 # Everybody who uses intercore waits for our own lock; this is for programs that do not.  Short,
@@ -47,6 +47,7 @@ def connect(path: str) -> Connection:
     # First, or opening could fail on a busy database at once.
     conn.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     _shrink_surface(conn)
+    _refuse_unreadable(conn)
     return conn
 
 
@@ -57,7 +58,26 @@ def connect_to_read(path: str, *, immutable: bool = False) -> Connection:
     uri = f"file:{_uri(path)}?{words}"
     conn = sqlite3.connect(uri, uri=True, isolation_level=None, factory=Connection)
     _shrink_surface(conn)
+    _refuse_unreadable(conn)
     return conn
+
+
+def _refuse_unreadable(conn: sqlite3.Connection) -> None:
+    """Raise if the schema is damaged in a way of which SQLite tells nothing that can be mapped.
+
+    It quotes what it found in its message, which Python takes for UTF-8; and an unknown format has
+    the code of a mistake in our SQL.
+    """
+    try:
+        conn.execute("SELECT 1 FROM sqlite_schema LIMIT 0")
+    except UnicodeDecodeError as exc:
+        conn.close()
+        raise Corrupt("the database file is damaged: its schema cannot be read") from exc
+    except sqlite3.Error as exc:
+        if getattr(exc, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR:
+            conn.close()
+            raise Corrupt(f"the database file is damaged: {exc}") from exc
+        # What has a name is raised by the first statement that needs the schema.
 
 
 def _shrink_surface(conn: sqlite3.Connection) -> None:
@@ -107,7 +127,7 @@ def until(conn: sqlite3.Connection, deadline: float) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as exc:
-            if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            if getattr(exc, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
                 raise
             raise DeadlineExceeded("the deadline passed; nothing was changed") from exc
 

@@ -125,6 +125,29 @@ def test_a_trigger_in_an_old_database_is_refused_before_the_upgrade(
     assert not list(path.parent.glob("*.backup-*"))
 
 
+@pytest.mark.parametrize("version", [0, -1, 7, 1001, 1002, 1003, 1004])
+def test_a_version_that_does_not_fit_the_tables_is_refused_before_the_upgrade(
+    version: int, path: Path
+) -> None:
+    change(path, f"PRAGMA user_version = {version}")
+
+    with pytest.raises(UntrustedDatabase, match="version|table|index"):
+        use(path)
+
+    assert not list(path.parent.glob("*.backup-*"))
+
+
+def test_tables_of_the_original_that_no_version_of_it_had_end_the_upgrade(path: Path) -> None:
+    path.write_bytes(template("original-9"))
+    change(path, "DROP TABLE phase_events", "CREATE TABLE phase_events (x)")
+
+    with pytest.raises(UntrustedDatabase, match="no such column"):
+        use(path)
+
+    with closing(sqlite3.connect(path)) as conn:
+        assert migrate.version(conn) == 9
+
+
 def test_a_schema_that_changes_while_it_is_open_is_judged_again(path: Path) -> None:
     database = Database(str(path), config.DEFAULTS)
     with database.hold(time.monotonic() + 5):
