@@ -131,7 +131,7 @@ def test_a_version_that_does_not_fit_the_tables_is_refused_before_the_upgrade(
 ) -> None:
     change(path, f"PRAGMA user_version = {version}")
 
-    with pytest.raises(UntrustedDatabase, match="version|table|index"):
+    with pytest.raises(UntrustedDatabase, match=r"version|table|index"):
         use(path)
 
     assert not list(path.parent.glob("*.backup-*"))
