@@ -15,9 +15,12 @@ MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
 # because the dispatcher asks again until the call's deadline.
 BUSY_TIMEOUT_MS = 50
 CACHE_KIB = 8192
+# A value or a row: as long as the longest line that can be imported.  A daemon that answers with a
+# value holds several copies of it for a moment, so a larger one would cost too much memory.
+VALUE_BYTES = 8 * 1024 * 1024
 # Far above what intercore stores and asks, far below what could exhaust memory or time.
 _LIMITS = (
-    (sqlite3.SQLITE_LIMIT_LENGTH, 16 * 1024 * 1024),  # a value or a row; payloads are 1 MiB
+    (sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES),
     (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 256 * 1024),
     (sqlite3.SQLITE_LIMIT_COLUMN, 200),
     (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200),

@@ -12,6 +12,7 @@ from icd.db import migrate, schema
 from icd.db.connection import connect, set_up
 from icd.db.database import Database
 from icd.errors import UntrustedDatabase
+from icd.rpc.lines import LINE_BYTES
 from tests.torture.repositories.clone import template
 from tests.torture.repositories.journals import header, trailer
 
@@ -210,6 +211,6 @@ def test_a_file_of_ours_has_little_room_for_surprises(path: Path) -> None:
     with closing(conn):
         assert conn.execute("PRAGMA cell_size_check").fetchone() == (1,)
         assert conn.execute("PRAGMA trusted_schema").fetchone() == (0,)
-        assert conn.getlimit(sqlite3.SQLITE_LIMIT_LENGTH) == 16 * 1024 * 1024
+        assert conn.getlimit(sqlite3.SQLITE_LIMIT_LENGTH) == LINE_BYTES
         with pytest.raises(sqlite3.DataError, match="too big"):
-            conn.execute("SELECT length(zeroblob(20000000))").fetchone()
+            conn.execute("SELECT length(zeroblob(10000000))").fetchone()
