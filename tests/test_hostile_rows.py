@@ -23,7 +23,7 @@ from tests.processes import icctl, read_line
 
 # Commands by the tables that they read; the last ones read every table.
 RUNS = """
-run list; run list --json; run status run00001; run status run00001 --json; run events run00001
+run list --all-projects; run list --all-projects --json; run status run00001; run status run00001 --json; run events run00001; run list
 run tokens run00001; run budget run00001; run agent list run00001; run artifact list run00001
 run artifact list run00001 --json; run phase run00001; run current; run snapshot run00001
 run snapshot run00001 --json; gate check run00001; gate check run00001 --json
@@ -197,7 +197,11 @@ def test_the_schema_of_a_planted_database_is_ours(planted, template):
         (("state", "payload", 7), "state get dispatch s1", "state is damaged: payload is INTEGER"),
         (("sentinels", "name", NOT_UTF8), "sentinel list", "damaged: name is not UTF-8"),
         (("leases", "owner", None), "lease list", "leases is damaged: owner is NULL"),
-        (("runs", "updated_at", 2**63 - 1), "run list", "updated_at is 9223372036854775807, which"),
+        (
+            ("runs", "updated_at", 2**63 - 1),
+            "run list --all-projects",
+            "updated_at is 922337203685",
+        ),
         (("counters", "value", 2**63 - 1), "state set a b --value 1", "value is 92233720368547"),
     ],
 )
@@ -207,6 +211,28 @@ def test_a_damaged_row_is_named(planted, place, argv, problem):
     assert (type(error), output.exit, output.stdout) == (DamagedRow, 2, b"")
     assert problem in output.stderr.decode()
     assert "icctl db check" in output.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("statement", "argv", "problem"),
+    [
+        ("DELETE FROM counters", "state set a b --value 1", "row discoveries of table counters is"),
+        ("DELETE FROM counters WHERE name = 'leases'", "lease acquire a b --owner=me --ttl=5s",
+         "row leases of table counters is missing"),
+        ("UPDATE sqlite_sequence SET seq = 'x'", "events cursor list", "seq is TEXT, not INTEGER"),
+        (f"UPDATE sqlite_sequence SET seq = {2**63 - 1}", "db check", "seq is 9223372036854775807"),
+    ],
+)  # fmt: skip
+def test_what_only_one_row_can_say_is_missed(template, statement, argv, problem):
+    path = template / ".clavain" / "intercore.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        assert conn.execute(statement).rowcount
+
+    output, errors = run(path, *argv.split())
+
+    assert output.exit == 2
+    assert all(isinstance(error, DamagedRow) for error in errors)
+    assert problem in (output.stdout + output.stderr).decode()
 
 
 @pytest.mark.parametrize(
@@ -256,7 +282,7 @@ def test_a_payload_that_is_no_json_becomes_a_string(planted, daemon):
     [
         ("state", "scope_id", "state list dispatch"),
         ("sentinels", "scope_id", "sentinel list"),
-        ("runs", "phase", "run list"),
+        ("runs", "phase", "run list --all-projects"),
         ("run_agents", "name", "run agent list run00001"),
         ("leases", "owner", "lease list"),
         ("discoveries", "source", "discovery list"),

@@ -17,8 +17,8 @@ from icd.errors import (
 )
 
 _JOURNAL = (
-    "nothing was changed; if it came with the project, delete it; if another program left it, "
-    "open the database with that program, or with sqlite3, once"
+    "nothing was changed; move it away, and then run 'icctl db check': do not open the database "
+    "with another program, which would play it back"
 )
 COMPANIONS = ("-wal", "-shm", ".lock")
 SQLITES_OWN = ("-journal", "-wal", "-shm")
@@ -51,13 +51,17 @@ def refuse_second_name(path: str) -> None:
 
     A restore or an adoption that was killed leaves a second name of its own.
     """
-    found = os.lstat(path)
+    _refuse_second_name(path, path, os.lstat(path))
+
+
+def _refuse_second_name(file: str, path: str, found: os.stat_result) -> None:
     if found.st_nlink > 1 and found.st_nlink > 1 + len(_kept_names(path, found)):
-        hint = f"make it a file of its own: cp {path} {path}.copy && mv {path}.copy {path}"
-        raise BadPath(f"{path} has another name elsewhere, a hard link", hint=hint)
+        hint = f"make it a file of its own: cp {file} {file}.copy && mv {file}.copy {file}"
+        raise BadPath(f"{file} has another name elsewhere, a hard link", hint=hint)
 
 
 def _kept_names(path: str, found: os.stat_result) -> list[str]:
+    """The names that a restore or an adoption gives to what was there."""
     directory, name = os.path.split(path)
     kept = (f"{name}.damaged-", f"{name}.original-")
     there = [each.path for each in os.scandir(directory) if each.name.startswith(kept)]
@@ -79,6 +83,7 @@ def refuse_companions(path: str) -> None:
         if not stat.S_ISREG(found.st_mode):
             hint = "SQLite keeps a file there while the database is in use: move this one away"
             raise BadPath(f"{file} is not a regular file", hint=hint)
+        _refuse_second_name(file, path, found)
         if end == "-journal" and found.st_size:
             raise UntrustedDatabase(
                 f"{file} is a journal, which intercore never leaves", hint=_JOURNAL

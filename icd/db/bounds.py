@@ -76,3 +76,8 @@ def put_on(conn: sqlite3.Connection) -> Bounds:
     found = Bounds()
     conn.set_progress_handler(found.is_over, STEPS_BETWEEN_LOOKS)
     return found
+
+
+def look_on(conn: Connection) -> None:
+    """Look at the clock again, after another handler."""
+    conn.set_progress_handler(conn.bounds.is_over, STEPS_BETWEEN_LOOKS)

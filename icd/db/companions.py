@@ -91,6 +91,11 @@ class Index(NamedTuple):
         return _PART_BYTES * (1 + more)
 
     @property
+    def is_copying(self) -> bool:
+        """Whether a checkpoint is under way, or was cut off: the database file may change."""
+        return self.attempted != self.copied
+
+    @property
     def checkpoints(self) -> tuple[object, ...]:
         """Changes whenever SQLite writes to the database file."""
         return self.salt, self.copied, self.attempted
@@ -120,7 +125,7 @@ class Seen(NamedTuple):
 
     identity: Identity
     size: int
-    modified_ns: int
+    changed_ns: int  # the kernel's own time: programs can set the other one back
 
 
 def see(path: str) -> Seen | None:
@@ -132,7 +137,7 @@ def see(path: str) -> Seen | None:
 
 
 def _seen(found: os.stat_result) -> Seen:
-    return Seen((found.st_dev, found.st_ino), found.st_size, found.st_mtime_ns)
+    return Seen((found.st_dev, found.st_ino), found.st_size, found.st_ctime_ns)
 
 
 def parse(data: bytes) -> Index | None:
@@ -245,7 +250,9 @@ class Companions:
         except OSError:
             return False
         return (
-            log.st_size >= known.log_bytes
+            log.st_nlink > 0
+            and index.st_nlink > 0
+            and log.st_size >= known.log_bytes
             and index.st_size >= known.index_bytes
             and not self._has_gone_back(known)
             and not self.has_wrong_log()

@@ -8,16 +8,21 @@ from contextlib import contextmanager
 from icd.config import Settings
 from icd.db import access, bounds
 from icd.db.bounds import Bounds, Connection
-from icd.errors import DeadlineExceeded, Unhealthy
+from icd.errors import Corrupt, DeadlineExceeded, Unhealthy, UntrustedDatabase
 
 MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
 # Everybody who uses intercore waits for our own lock; this is for programs that do not.  Short,
 # because the dispatcher asks again until the call's deadline.
 BUSY_TIMEOUT_MS = 50
 CACHE_KIB = 8192
+# A value or a row: as long as the longest line that can be imported.  A daemon that answers with a
+# value holds several copies of it for a moment, so a larger one would cost too much memory.
+VALUE_BYTES = 8 * 1024 * 1024
+# Of SQLite's machine, to read a schema: enough for some hundred objects; ours has 50.
+SCHEMA_STEPS = 5_000
 # Far above what intercore stores and asks, far below what could exhaust memory or time.
 _LIMITS = (
-    (sqlite3.SQLITE_LIMIT_LENGTH, 16 * 1024 * 1024),  # a value or a row; payloads are 1 MiB
+    (sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES),
     (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 256 * 1024),
     (sqlite3.SQLITE_LIMIT_COLUMN, 200),
     (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200),
@@ -47,6 +52,7 @@ def connect(path: str) -> Connection:
     # First, or opening could fail on a busy database at once.
     conn.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     _shrink_surface(conn)
+    _refuse_unreadable(conn)
     return conn
 
 
@@ -57,7 +63,26 @@ def connect_to_read(path: str, *, immutable: bool = False) -> Connection:
     uri = f"file:{_uri(path)}?{words}"
     conn = sqlite3.connect(uri, uri=True, isolation_level=None, factory=Connection)
     _shrink_surface(conn)
+    _refuse_unreadable(conn)
     return conn
+
+
+def _refuse_unreadable(conn: sqlite3.Connection) -> None:
+    """Raise if the schema is damaged in a way of which SQLite tells nothing that can be mapped.
+
+    It quotes what it found in its message, which Python takes for UTF-8; and an unknown format has
+    the code of a mistake in our SQL.
+    """
+    try:
+        conn.execute("SELECT 1 FROM sqlite_schema LIMIT 0")
+    except UnicodeDecodeError as exc:
+        conn.close()
+        raise Corrupt("the database file is damaged: its schema cannot be read") from exc
+    except sqlite3.Error as exc:
+        if getattr(exc, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR:
+            conn.close()
+            raise Corrupt(f"the database file is damaged: {exc}") from exc
+        # What has a name is raised by the first statement that needs the schema.
 
 
 def _shrink_surface(conn: sqlite3.Connection) -> None:
@@ -71,6 +96,22 @@ def _shrink_surface(conn: sqlite3.Connection) -> None:
     conn.execute("PRAGMA cell_size_check = ON")
     # Reading through a memory map would turn a truncated file into a SIGBUS for every project.
     conn.execute("PRAGMA mmap_size = 0")
+
+
+def load_schema(conn: Connection, path: str) -> None:
+    """Have SQLite read the schema, as it does before any statement, and stop it in a huge one.
+
+    Parsed, each object takes kilobytes, and a file of 40 MB can hold a hundred thousand.
+    """
+    conn.set_progress_handler(lambda: True, SCHEMA_STEPS)
+    try:
+        conn.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
+    except sqlite3.OperationalError as exc:
+        if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        raise UntrustedDatabase(f"{path} is not as intercore made it: its schema is huge") from exc
+    finally:
+        bounds.look_on(conn)
 
 
 def set_up(conn: sqlite3.Connection, settings: Settings) -> None:
@@ -107,7 +148,7 @@ def until(conn: sqlite3.Connection, deadline: float) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as exc:
-            if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            if getattr(exc, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
                 raise
             raise DeadlineExceeded("the deadline passed; nothing was changed") from exc
 

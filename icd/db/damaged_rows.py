@@ -74,14 +74,37 @@ def blamed(exc: Exception, conn: sqlite3.Connection | None) -> DamagedRow | None
 
 def every(conn: sqlite3.Connection, *, deadline: float = inf) -> Iterator[DamagedRow]:
     """Each damaged row, by its first damaged column; `TimeoutError` at the deadline."""
-    for table in tables():
+    found = {"counters": _missing(conn), "sqlite_sequence": _sequences(conn)}  # a moment each
+    looks = [
+        *found.items(),
+        *((table.name, _of_table(conn, table, deadline)) for table in tables()),
+    ]
+    for name, rows in looks:
         try:
-            yield from _of_table(conn, table, deadline)
+            yield from rows
         except (sqlite3.DataError, MemoryError):
-            yield DamagedRow(f"a row of table {table.name} is too large to be read")
+            yield DamagedRow(f"a row of table {name} is too large to be read")
         except sqlite3.OperationalError as exc:
             if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR:
                 raise  # else the table, or a column of it, is not there: it has no rows of ours
+
+
+def _missing(conn: sqlite3.Connection) -> Iterator[DamagedRow]:
+    """The rows that our migrations put into the table of counters, and nothing removes."""
+    for name in counters():
+        if conn.execute("SELECT 1 FROM counters WHERE name = ?", (name,)).fetchone() is None:
+            yield DamagedRow(f"row {name} of table counters is missing")
+
+
+def _sequences(conn: sqlite3.Connection) -> Iterator[DamagedRow]:
+    """SQLite's own table of the last numbers: it has no types."""
+    select = "SELECT typeof(seq), CASE typeof(seq) WHEN 'integer' THEN seq END FROM sqlite_sequence"
+    for kind, seq in conn.execute(f"{select} WHERE name = 'events'"):
+        where = "row events of table sqlite_sequence is damaged"
+        if kind != "integer":
+            yield DamagedRow(f"{where}: seq is {kind.upper()}, not INTEGER")
+        elif abs(seq) > COUNT:
+            yield DamagedRow(f"{where}: seq is {seq}, which no clock and no counter reaches")
 
 
 def _of_table(conn: sqlite3.Connection, table: _Table, deadline: float) -> Iterator[DamagedRow]:
@@ -160,6 +183,13 @@ def tables() -> list[_Table]:
             "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%STRICT%'"
         ).fetchall()
         return [_table(conn, name, sql) for name, sql in rows]
+
+
+@cache
+def counters() -> list[str]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as conn:
+        migrate.apply(conn, "", now_ms=0)
+        return [name for (name,) in conn.execute("SELECT name FROM counters ORDER BY name")]
 
 
 def _table(conn: sqlite3.Connection, name: str, sql: str) -> _Table:

@@ -23,7 +23,7 @@ from icd import config
 from icd.db import access, health, lock, lost, migrate, ownership, schema, usage
 from icd.db.bounds import Connection
 from icd.db.companions import Companions, Seen, see
-from icd.db.connection import connect, page_bytes, set_up
+from icd.db.connection import connect, load_schema, page_bytes, set_up
 from icd.errors import Corrupt, LogLost, NoDatabase, from_os
 
 # Reading every page of a database takes this long at most when it is opened: somebody waits.
@@ -151,7 +151,7 @@ class Database:
         else:
             if not companions.are_named() or not companions.are_whole() or main != self._main:
                 self._mend(conn, companions, main)
-            is_settled = directory and time.time_ns() - directory.modified_ns > SETTLED_NS
+            is_settled = directory and time.time_ns() - directory.changed_ns > SETTLED_NS
             self._directory = directory if is_settled else None
 
     def _mend(self, conn: sqlite3.Connection, companions: Companions, main: Seen) -> None:
@@ -242,10 +242,12 @@ class Database:
             self.made()
         access.refuse_second_name(self.path)
         access.refuse_read_only(self.path)
+        access.refuse_companions(self.path)
         expected = lost.expect(self.lock, self.path)
         conn = connect(self.path)
         conn.bounds.stop_at = self.stop_at
         try:
+            load_schema(conn, self.path)
             self._judge(conn, create=create)
             if self.careful and os.path.getsize(self.path) <= CAREFUL_BYTES:
                 health.refuse_damage(conn, deadline=time.monotonic() + CAREFUL_SECONDS)

@@ -166,7 +166,7 @@ def is_overwritten(
     now = companions.read()
     if main == before or companions.known is None or now is None:
         return False
-    if now.checkpoints != companions.known.checkpoints:
+    if now.is_copying or now.checkpoints != companions.known.checkpoints:
         return False
     return main.size != before.size or before_sum is None or before_sum != companions.main_sum()
 
@@ -229,7 +229,7 @@ def _is_emptied(path: str) -> bool:
 def known_sum(expected: Expected, main: Seen | None) -> int | None:
     """The sum that a host noted of a file that has not changed since."""
     noted = expected.noted
-    same = noted is not None and main is not None and noted.modified_ns == main.modified_ns
+    same = noted is not None and main is not None and noted.changed_ns == main.changed_ns
     return noted.main_sum if same and noted is not None and noted.main_sum >= 0 else None
 
 
@@ -246,7 +246,7 @@ def _refuse_while_in_use(path: str, known: usage.Note | None, now: usage.Note) -
 
 def _refuse_overwritten(lock: FileLock, path: str, known: usage.Note, now: usage.Note) -> None:
     """The main file has changed, and no checkpoint of SQLite explains it."""
-    if now.modified_ns == known.modified_ns or not known.is_unwritten(read_index(path)):
+    if now.changed_ns == known.changed_ns or not known.is_unwritten(read_index(path)):
         return
     if known.main_sum == _sum_of(path):
         return  # it was only touched
@@ -257,7 +257,7 @@ def _refuse_overwritten(lock: FileLock, path: str, known: usage.Note, now: usage
 
 def _refuse_other_log(lock: FileLock, path: str, known: usage.Note, now: usage.Note) -> None:
     """The log has the content of another one, such as an old copy: it would undo later writes."""
-    is_copied = now.modified_ns != known.modified_ns  # and may have been begun anew by its program
+    is_copied = now.changed_ns != known.changed_ns  # and may have been begun anew by its program
     if is_copied or not known.is_other(salt_of(f"{path}-wal")):
         return
     if usage.holder(path) is not None:
@@ -290,7 +290,7 @@ def refuse_less(lock: FileLock, path: str, expected: Expected, companions: Compa
     if main is None or (known is not None and known.main != main.identity[1]):
         return
     noted = known is not None and known.state != "closed"
-    copied = known is not None and known.modified_ns != main.modified_ns
+    copied = known is not None and known.changed_ns != main.changed_ns
     less = noted and known is not None and not known.is_kept(now)
     if not copied and (less or is_shorter(expected.known, now)):
         raise _told(lock, path, f"the log of {path} was removed or changed")

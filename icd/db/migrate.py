@@ -14,7 +14,7 @@ from icd.db.connection import transaction
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
-LATEST = 1005
+FIRST, LATEST = 1001, 1005
 _ADOPT = (
     "run 'icctl init --adopt' to take over what it knows of it, and to keep the old file; "
     "else go on with the original program"
@@ -46,16 +46,25 @@ def migrate(
     if not _is_empty(conn):
         backup.beside(conn, path, keep=keep, now_ms=now_ms, deadline=deadline)
     with transaction(conn):
-        apply(conn, path, now_ms=now_ms)
-        finish(conn, path)
+        upgrade(conn, path, now_ms=now_ms)
 
 
-def finish(conn: sqlite3.Connection, path: str) -> None:
-    """Leave nothing but our own schema; a backup has the tables that nobody here knows."""
+def upgrade(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
+    """Leave nothing but our own schema; a backup has the tables that nobody here knows.
+
+    The caller has begun a transaction.
+    """
     from icd.db import schema
 
-    for table in schema.foreign_tables(conn):
-        conn.execute(f"DROP TABLE {_quoted(table)}")
+    try:
+        apply(conn, path, now_ms=now_ms)
+        for table in schema.foreign_tables(conn):
+            conn.execute(f"DROP TABLE {_quoted(table)}")
+    except sqlite3.OperationalError as exc:
+        if getattr(exc, "sqlite_errorcode", 0) != sqlite3.SQLITE_ERROR:
+            raise
+        # The statements fit every schema of ours and of the original: this one is neither.
+        raise schema.untrusted(path, [str(exc)]) from exc
     schema.refuse_strange(conn, path)
 
 
@@ -104,7 +113,7 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
             original_discoveries.set_aside(conn)
         for statement in statements(file):
             conn.execute(statement)
-        if takes_over and number == _FIRST:
+        if takes_over and number == FIRST:
             original.bring_over(conn)
         if number == _EVENTS:
             original.bring_events(conn)
@@ -120,12 +129,17 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     conn.execute(f"PRAGMA user_version = {LATEST}")
 
 
-_FIRST = 1001
 # A database that was taken over before there was a log still has the original's events, and one
 # from before there were runs or discoveries has its own.
 _EVENTS = 1002
 _RUNS = 1004
 _DISCOVERIES = 1005
+
+
+def is_set_aside(name: str) -> bool:
+    """Whether an upgrade moves a table or an index of that name out of the way."""
+    tables = (*original_runs.TABLES, *original_discoveries.TABLES)
+    return name in tables or name.startswith("sqlite_")
 
 
 def pending(start: int) -> list[tuple[int, str]]:

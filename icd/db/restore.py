@@ -114,8 +114,7 @@ def _upgrade(fresh: str, path: str, *, now_ms: int) -> None:
             schema.refuse_strange(conn, path)
         else:
             schema.refuse_active(conn, path)
-            migrate.apply(conn, path, now_ms=now_ms)
-            migrate.finish(conn, path)
+            migrate.upgrade(conn, path, now_ms=now_ms)
 
 
 def _go_on(fresh: str, given: list[tuple[int, str]]) -> None:

@@ -34,21 +34,32 @@ def refuse_strange(conn: sqlite3.Connection, path: str) -> None:
 def refuse_active(conn: sqlite3.Connection, path: str) -> None:
     """Raise if a database that is about to be upgraded has anything that acts by itself.
 
-    The objects of ours that its version has are there as we made them; other tables may be the
-    original's.
+    The objects of ours that its version has are there as we made them, and those of later versions
+    are not there; other tables may be the original's.
     """
     there = objects(conn)
     found = [f"{kind} {name!r}" for kind, name, _, sql in there if _acts(kind, sql)]
     if not found and migrate.is_ours(conn):
-        known = {(kind, name): sql for kind, name, _, sql in there}
-        found = [
-            f"{kind} {name!r}"
-            for kind, name, _, sql in expected(migrate.version(conn))
-            if known.get((kind, name), "") != sql
-        ]
+        found = _of_another_version(there, migrate.version(conn))
     found += [f"column {name!r}" for name in _generated(conn)] if not found else []
     if found:
         raise untrusted(path, found)
+
+
+def _of_another_version(there: list[Object], version: int) -> list[str]:
+    """What contradicts the version that a database of ours says it has."""
+    if not migrate.FIRST <= version <= migrate.LATEST:
+        return [f"version {version}"]
+    known = {(kind, name): sql for kind, name, _, sql in there}
+    ours = {(kind, name): sql for kind, name, _, sql in expected(version)}
+    changed = [name for name, sql in ours.items() if known.get(name, "") != sql]
+    every = _by_name(expected(migrate.LATEST))
+    later = [
+        (kind, name)
+        for kind, name in every
+        if (kind, name) in known and (kind, name) not in ours and not migrate.is_set_aside(name)
+    ]
+    return [f"{kind} {name!r}" for kind, name in (*changed, *later)]
 
 
 def foreign_tables(conn: sqlite3.Connection) -> list[str]:

@@ -3,13 +3,13 @@
 It outlives its writer, so that the next process can tell a log that SQLite copied and removed from
 one that was removed, emptied or replaced with commits in it.
 
-    ic1 open <main> <wal> <shm> <modified> <salt> <salt> <frames> <copied> <attempted> <sum>
+    ic1 open <main> <wal> <shm> <changed> <salt> <salt> <frames> <copied> <attempted> <sum>
         <placed>
     ic1 closing …    SQLite may remove -wal and -shm
     ic1 closed …     it has
     ic1 lost …       writes were lost, and no caller has been told yet
 
-The first three are inodes, <modified> is the main file's time in nanoseconds, and the rest is how
+The first three are inodes, <changed> is the main file's time in nanoseconds, and the rest is how
 far the log, and SQLite's copying of it, had come at the last commit; <sum> is of the main file, or
 -1; <placed> is the main file that a program of ours put there, as a restore does.  Version 0.4.0
 and the sqlite3 program write no note; a log that one of them copied left a newer main file behind,
@@ -31,7 +31,7 @@ class Note(NamedTuple):
     main: int
     wal: int
     shm: int
-    modified_ns: int
+    changed_ns: int
     salt1: int = 0
     salt2: int = 0
     frames: int = 0
@@ -64,7 +64,7 @@ class Note(NamedTuple):
 
     def is_unwritten(self, index: Index | None) -> bool:
         """Whether SQLite has copied nothing to the main file since."""
-        if index is None:
+        if index is None or index.is_copying:
             return False
         return index.checkpoints == (self.salt, self.copied, self.attempted)
 
@@ -92,11 +92,11 @@ def note_of(
 ) -> Note:
     main, wal, shm = files
     inodes = (_inode(main), _inode(wal), _inode(shm))
-    modified_ns = main.modified_ns if main else 0
+    changed_ns = main.changed_ns if main else 0
     if index is None:
-        return Note(state, *inodes, modified_ns)
+        return Note(state, *inodes, changed_ns)
     log = (*index.salt, index.uncopied, index.copied, index.attempted)
-    return Note(state, *inodes, modified_ns, *log)
+    return Note(state, *inodes, changed_ns, *log)
 
 
 def _inode(seen: Seen | None) -> int:
@@ -104,7 +104,7 @@ def _inode(seen: Seen | None) -> int:
 
 
 def holder(path: str) -> int | None:
-    """The process that has the database open, by SQLite's lock; 0: one that we cannot see.
+    """Another process that has the database open, by SQLite's lock; 0: one that we cannot see.
 
     As the kernel tells: opening the file to ask would drop SQLite's locks when it is closed again.
     """
@@ -119,6 +119,7 @@ def holder(path: str) -> int | None:
     device, inode = main.identity
     name = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
     for words in lines:
-        if "POSIX" in words and words[-3] == name and int(words[-2]) >= _SHARED_FIRST:
+        is_sqlites = "POSIX" in words and words[-3] == name and int(words[-2]) >= _SHARED_FIRST
+        if is_sqlites and int(words[-4]) != os.getpid():
             return max(0, int(words[-4]))
     return None

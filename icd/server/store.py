@@ -21,7 +21,7 @@ from icd.config import Settings
 from icd.core.debounce import Recent
 from icd.db import lock
 from icd.db.database import Database
-from icd.errors import Locked, NoDatabase, Overloaded
+from icd.errors import IcError, Internal, Locked, NoDatabase, Overloaded
 from icd.rpc.dispatch import STATEMENT_GRACE_SECONDS, failure, run_batch
 from icd.rpc.method import Answer, Call, Clock
 from icd.rpc.methods.mirror import LOOK
@@ -284,14 +284,21 @@ class Store:
         foreign = self.database.foreign
         try:
             due = await self._hop(lane, partial(self._upkeep.look, close=close))
-        except Exception:  # noqa: BLE001 -- the lane goes on without it
-            log.exception("upkeep failed", extra={"path": self.path})
+        except Exception as exc:  # noqa: BLE001 -- the lane goes on without it
+            self._tell_of_upkeep(exc)
             return limits.REST_SECONDS
         if self.database.foreign != foreign:
             self.used_at = time.monotonic()
             self.changes.after([], self.database.foreign)
         now = time.monotonic()
         return upkeep.rest(self._settings, now=now, idle=now - self.used_at, due=due)
+
+    def _tell_of_upkeep(self, exc: Exception) -> None:
+        """What is wrong with the file is one line; our own bugs come with all of where they are."""
+        if isinstance(exc, IcError) and not isinstance(exc, Internal):
+            log.warning("upkeep failed: %s", exc.message, extra={"path": self.path})
+        else:
+            log.error("upkeep failed", exc_info=exc, extra={"path": self.path})
 
     async def _close(self, lane: Lane) -> None:
         self._forget(self)

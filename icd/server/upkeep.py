@@ -16,7 +16,8 @@ from icd.core import counts, cursors, dismissals, requests, retention, state
 from icd.core.debounce import Recent
 from icd.db.connection import transaction, until
 from icd.db.database import Database
-from icd.errors import DeadlineExceeded, Locked, LogLost, NoDatabase
+from icd.errors import Corrupt, DeadlineExceeded, Locked, LogLost, NoDatabase
+from icd.rpc.dispatch import failure
 from icd.rpc.method import Clock
 from icd.server import limits
 
@@ -61,13 +62,8 @@ class Upkeep:
         """See to the database, and close it if told to; the seconds until there is more to do."""
         try:
             with self._database.hold(time.monotonic() + PATIENCE_SECONDS):
-                self._database.stop_at = stop_at = time.monotonic() + WORK_SECONDS
                 now_ms = self._clock.now_ms()
-                conn = self._connection()
-                done = None  # it took too long: nobody knows, and the next look may do better
-                with suppress(DeadlineExceeded), until(conn, stop_at):
-                    done = self._see_to(conn, now_ms)
-                    self._note(conn, now_ms)
+                done = self._work(now_ms)
                 if close and done is not False:
                     self._database.close()
         except NoDatabase:
@@ -78,6 +74,21 @@ class Upkeep:
         if done is False:
             return 0.0
         return None if self._next_ms is None else max(0, self._next_ms - now_ms) / 1000
+
+    def _work(self, now_ms: int) -> bool | None:
+        """Whether there is nothing left to do; None: it took too long, and nobody knows."""
+        self._database.stop_at = stop_at = time.monotonic() + WORK_SECONDS
+        conn, done = self._connection(), None
+        try:
+            with suppress(DeadlineExceeded), until(conn, stop_at):
+                done = self._see_to(conn, now_ms)
+                self._note(conn, now_ms)
+        except Exception as exc:  # noqa: BLE001 -- the error map
+            error = failure(exc, self._database.path, conn)
+            if isinstance(error, Corrupt):
+                self._database.close()  # whoever opens it again looks at all of it
+            raise error from error.__cause__
+        return done
 
     def _connection(self) -> sqlite3.Connection:
         try:

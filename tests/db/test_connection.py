@@ -10,7 +10,7 @@ import pytest
 
 from icd import config
 from icd.db import connection
-from icd.errors import DeadlineExceeded
+from icd.errors import Corrupt, DeadlineExceeded
 
 
 @pytest.fixture
@@ -110,8 +110,10 @@ def test_a_statement_is_stopped_at_the_deadline(conn):
 def test_other_errors_stay_what_they_are_and_the_deadline_ends_with_the_block(conn):
     with pytest.raises(sqlite3.OperationalError), connection.until(conn, math.inf):
         conn.execute("SELECT * FROM nothing")
-    with connection.until(conn, time.monotonic()):
+    with connection.until(conn, time.monotonic() + 60), connection.until(conn, math.inf):
         pass
+    with pytest.raises(DeadlineExceeded), connection.until(conn, time.monotonic()):
+        pytest.fail("the deadline has passed")
 
     counted = conn.execute(
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)"
@@ -119,6 +121,31 @@ def test_other_errors_stay_what_they_are_and_the_deadline_ends_with_the_block(co
     ).fetchone()
 
     assert counted == (100_000,)
+
+
+def spoil(path, at, content):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
+SCHEMA_FORMAT = 44  # where the header of a file has it
+
+
+@pytest.mark.parametrize("opening", [connection.connect, connection.connect_to_read])
+@pytest.mark.parametrize("damage", ["a word that is no text", "an unknown format"])
+def test_a_schema_that_sqlite_cannot_read_is_damage(path, opening, damage):
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("CREATE TABLE things (x)")
+    if damage == "an unknown format":
+        spoil(path, SCHEMA_FORMAT, b"\0\0\0\x63")
+    else:
+        with open(path, "rb") as file:
+            at = file.read().index(b"CREATE TABLE things")
+        spoil(path, at, b"CREATE \xffABLE")
+
+    with pytest.raises(Corrupt, match="the database file is damaged"):
+        opening(path)
 
 
 def test_what_is_opened_to_be_read_cannot_be_written(path):

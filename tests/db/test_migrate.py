@@ -11,7 +11,7 @@ import pytest
 from icd import __version__, config
 from icd.db import migrate
 from icd.db.connection import connect
-from icd.errors import IcError, NoDatabase, NotOurs, SchemaTooNew
+from icd.errors import IcError, NoDatabase, NotOurs, SchemaTooNew, UntrustedDatabase
 from tests.data import original
 
 ALL = len(migrate.pending(0))
@@ -291,7 +291,7 @@ def test_a_migration_that_fails_half_way_leaves_the_old_schema(path):
         conn.execute("CREATE TABLE requests (mine)")
         schema = conn.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
 
-        with pytest.raises(sqlite3.OperationalError, match="requests already exists"):
+        with pytest.raises(UntrustedDatabase, match="requests already exists"):
             migrate.migrate(conn, path, keep=5, now_ms=NOW_MS)
 
         after = conn.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
@@ -320,7 +320,7 @@ def test_a_migration_that_failed_can_be_tried_again(path):
     original.write(path, 9)
     with closing(connect(path)) as conn:
         conn.execute("CREATE TABLE counters (mine)")
-        with pytest.raises(sqlite3.OperationalError):
+        with pytest.raises(UntrustedDatabase):
             migrate.migrate(conn, path, keep=5, now_ms=NOW_MS)
         conn.execute("DROP TABLE counters")
 
@@ -334,7 +334,7 @@ def test_a_database_that_fails_to_migrate_is_closed_again(opened, path):
     with closing(sqlite3.connect(path, isolation_level=None)) as conn:
         conn.execute("CREATE TABLE counters (mine)")
 
-    with pytest.raises(sqlite3.OperationalError):
+    with pytest.raises(UntrustedDatabase):
         opened(path)
 
     with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as conn:

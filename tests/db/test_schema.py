@@ -12,6 +12,7 @@ from icd.db import migrate, schema
 from icd.db.connection import connect, set_up
 from icd.db.database import Database
 from icd.errors import BadPath, UntrustedDatabase
+from icd.rpc.lines import LINE_BYTES
 from tests.torture.repositories.clone import template
 from tests.torture.repositories.journals import header, trailer
 
@@ -125,6 +126,29 @@ def test_a_trigger_in_an_old_database_is_refused_before_the_upgrade(
     assert not list(path.parent.glob("*.backup-*"))
 
 
+@pytest.mark.parametrize("version", [0, -1, 7, 1001, 1002, 1003, 1004])
+def test_a_version_that_does_not_fit_the_tables_is_refused_before_the_upgrade(
+    version: int, path: Path
+) -> None:
+    change(path, f"PRAGMA user_version = {version}")
+
+    with pytest.raises(UntrustedDatabase, match=r"version|table|index"):
+        use(path)
+
+    assert not list(path.parent.glob("*.backup-*"))
+
+
+def test_tables_of_the_original_that_no_version_of_it_had_end_the_upgrade(path: Path) -> None:
+    path.write_bytes(template("original-9"))
+    change(path, "DROP TABLE phase_events", "CREATE TABLE phase_events (x)")
+
+    with pytest.raises(UntrustedDatabase, match="no such column"):
+        use(path)
+
+    with closing(sqlite3.connect(path)) as conn:
+        assert migrate.version(conn) == 9
+
+
 def test_a_schema_that_changes_while_it_is_open_is_judged_again(path: Path) -> None:
     database = Database(str(path), config.DEFAULTS)
     with database.hold(time.monotonic() + 5):
@@ -187,9 +211,9 @@ def test_a_file_of_ours_has_little_room_for_surprises(path: Path) -> None:
     with closing(conn):
         assert conn.execute("PRAGMA cell_size_check").fetchone() == (1,)
         assert conn.execute("PRAGMA trusted_schema").fetchone() == (0,)
-        assert conn.getlimit(sqlite3.SQLITE_LIMIT_LENGTH) == 16 * 1024 * 1024
+        assert conn.getlimit(sqlite3.SQLITE_LIMIT_LENGTH) == LINE_BYTES
         with pytest.raises(sqlite3.DataError, match="too big"):
-            conn.execute("SELECT length(zeroblob(20000000))").fetchone()
+            conn.execute("SELECT length(zeroblob(10000000))").fetchone()
 
 
 # --- second names ---------------------------------------------------------------------------
@@ -228,3 +252,30 @@ def test_a_lock_that_is_a_hard_link_is_refused_and_nothing_written_to_it(
         use(path)
 
     assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+def test_a_companion_that_is_a_hard_link_is_refused_and_the_other_file_left_alone(
+    end: str, path: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.bin"
+    mine.write_bytes(b"x" * 100_000)
+    path.with_name(path.name + end).hardlink_to(mine)
+
+    with pytest.raises(BadPath, match="has another name elsewhere"):
+        use(path)
+
+    assert mine.read_bytes() == b"x" * 100_000
+
+
+def test_a_huge_schema_is_refused_before_it_fills_the_memory(path: Path) -> None:
+    change(
+        path,
+        "PRAGMA writable_schema = ON",
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)"
+        " INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql)"
+        " SELECT 'table', 't' || i, 't' || i, 2, 'CREATE TABLE t' || i || ' (x)' FROM n",
+    )
+
+    with pytest.raises(UntrustedDatabase, match="its schema is huge"):
+        use(path)

@@ -14,6 +14,7 @@ from icd.core.counts import COUNTS
 from icd.core.debounce import Recent
 from icd.core.state import Writer
 from icd.db.database import Database
+from icd.errors import Corrupt, DamagedRow
 from icd.server import limits, upkeep
 from icd.server.upkeep import Upkeep, rest
 from tests.conftest import NOW_MS, FakeClock
@@ -271,3 +272,28 @@ def test_looking_does_not_wait_long_for_somebody_elses_lock(kept: Upkeep, databa
 
     other.lock.close()
     assert database.is_open
+
+
+def test_what_is_wrong_with_a_row_is_told_as_such(kept: Upkeep, database: Database) -> None:
+    elsewhere(database, "INSERT INTO sqlite_sequence (name, seq) VALUES ('events', 'x')")
+
+    with pytest.raises(DamagedRow, match="seq is TEXT"):
+        kept.look(close=False)
+
+    assert database.is_open
+
+
+def test_a_damaged_file_is_told_as_such_and_closed(kept: Upkeep, conn, database: Database) -> None:
+    """Whoever asks next opens it with all the care."""
+    roots = conn.execute("SELECT rootpage FROM sqlite_schema").fetchall()
+    (size,) = conn.execute("PRAGMA page_size").fetchone()
+    database.close()
+    with open(database.path, "r+b") as file:
+        for (root,) in roots:
+            file.seek((root - 1) * size)
+            file.write(b"\xff" * size)
+
+    with pytest.raises(Corrupt):
+        kept.look(close=False)
+
+    assert not database.is_open

@@ -16,7 +16,7 @@ TABLES = [
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\x1b]52;c;cHduZWQ=\x07\x9b2J\u202etxt\u2066\r\n\x08\x00"
 WORSE = 2**63 - 1
 HUGE_BYTES = 40_000_000
-LARGE_BYTES = 12_000_000  # less than what we let SQLite read, and far more than we store
+LARGE_BYTES = 8_000_000  # less than what we let SQLite read, and far more than we store
 MANY = 100_000
 # Words that the schema allows in a column: others would not be let in by its CHECK.
 FIXED = {"status", "id", "name", "run_id", "discovery_id", "hook", "source", "consumer"}
