@@ -76,6 +76,13 @@ def objection(home: str | None, path: str) -> str:
     return ""
 
 
+def was_trusted(home: str | None, path: str) -> bool:
+    """Whether a database of that path is, or was, trusted, whatever lies there now."""
+    path = canonical(path)
+    record = _read(home, path)
+    return record is not None and record.path == _text(path)
+
+
 def grant(home: str | None, path: str, *, scripts: Mapping[str, str] | None = None) -> Record:
     """Trust the database as it lies there, and scripts with the content of these digests.
 

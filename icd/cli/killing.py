@@ -5,6 +5,7 @@ import click
 from icd.agents.killing import Target
 from icd.cli import render
 from icd.cli.invocation import Caller, Local, Output, World, line
+from icd.cli.spawning import refuse_untrusted
 from icd.errors import IcError, NoDatabase
 from icd.refusals import DispatchOver
 from icd.rpc.methods import dispatches as methods
@@ -38,7 +39,7 @@ def kill(world: World, *, ids: tuple[str, ...], if_running: bool, quiet: bool) -
         began: list[Target] = []
         for dispatch_id in dict.fromkeys(ids):
             with _Told(world, output, DispatchOver if if_running else None):
-                began.append(_cancel(ask, dispatch_id))
+                began.append(_cancel(world, ask, dispatch_id))
         for target in began:
             with _Told(world, output):
                 target.finish()
@@ -76,10 +77,15 @@ class _Told:
         return True
 
 
-def _cancel(ask: Caller, dispatch_id: str) -> Target:
-    """The database decides who was first, the agent or whoever cancels it; then it is told."""
+def _cancel(world: World, ask: Caller, dispatch_id: str) -> Target:
+    """The database decides who was first, the agent or whoever cancels it; then it is told.
+
+    A row that names a process which lives may be a stranger's, who wants it ended.
+    """
     found: methods.Document = ask("dispatch.get", methods.Get(dispatch_id))
     target = Target(dispatch_id, found.subject.runner, found.subject.agent)
+    if target.is_alive:
+        refuse_untrusted(world, f"process {found.pid} of dispatch {dispatch_id} is not ended")
     if not found.is_over:
         target.check()
         found = ask("dispatch.cancel", methods.Cancel(dispatch_id, reason="killed"))

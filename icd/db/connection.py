@@ -52,7 +52,7 @@ def connect(path: str) -> Connection:
     # First, or opening could fail on a busy database at once.
     conn.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     _shrink_surface(conn)
-    _refuse_unreadable(conn)
+    _read_schema(conn, path)
     return conn
 
 
@@ -63,26 +63,35 @@ def connect_to_read(path: str, *, immutable: bool = False) -> Connection:
     uri = f"file:{_uri(path)}?{words}"
     conn = sqlite3.connect(uri, uri=True, isolation_level=None, factory=Connection)
     _shrink_surface(conn)
-    _refuse_unreadable(conn)
+    _read_schema(conn, path)
     return conn
 
 
-def _refuse_unreadable(conn: sqlite3.Connection) -> None:
-    """Raise if the schema is damaged in a way of which SQLite tells nothing that can be mapped.
+def _read_schema(conn: Connection, path: str) -> None:
+    """Have SQLite read the schema, as it does before any statement, and stop it in a huge one.
 
-    It quotes what it found in its message, which Python takes for UTF-8; and an unknown format has
-    the code of a mistake in our SQL.
+    Parsed, each object takes kilobytes, and a file of 40 MB can hold a hundred thousand.
+
+    Of some damage SQLite tells nothing that can be mapped: it quotes what it found in its message,
+    which Python takes for UTF-8; and an unknown format has the code of a mistake in our SQL.
     """
+    conn.set_progress_handler(lambda: True, SCHEMA_STEPS)
     try:
         conn.execute("SELECT 1 FROM sqlite_schema LIMIT 0")
     except UnicodeDecodeError as exc:
         conn.close()
         raise Corrupt("the database file is damaged: its schema cannot be read") from exc
     except sqlite3.Error as exc:
-        if getattr(exc, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR:
+        code = getattr(exc, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_INTERRUPT:
+            conn.close()
+            told = f"{path} is not as intercore made it: its schema is huge"
+            raise UntrustedDatabase(told) from exc
+        if code == sqlite3.SQLITE_ERROR:
             conn.close()
             raise Corrupt(f"the database file is damaged: {exc}") from exc
         # What has a name is raised by the first statement that needs the schema.
+    bounds.look_on(conn)
 
 
 def _shrink_surface(conn: sqlite3.Connection) -> None:
@@ -96,22 +105,6 @@ def _shrink_surface(conn: sqlite3.Connection) -> None:
     conn.execute("PRAGMA cell_size_check = ON")
     # Reading through a memory map would turn a truncated file into a SIGBUS for every project.
     conn.execute("PRAGMA mmap_size = 0")
-
-
-def load_schema(conn: Connection, path: str) -> None:
-    """Have SQLite read the schema, as it does before any statement, and stop it in a huge one.
-
-    Parsed, each object takes kilobytes, and a file of 40 MB can hold a hundred thousand.
-    """
-    conn.set_progress_handler(lambda: True, SCHEMA_STEPS)
-    try:
-        conn.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
-    except sqlite3.OperationalError as exc:
-        if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-            raise
-        raise UntrustedDatabase(f"{path} is not as intercore made it: its schema is huge") from exc
-    finally:
-        bounds.look_on(conn)
 
 
 def set_up(conn: sqlite3.Connection, settings: Settings) -> None:

@@ -23,7 +23,7 @@ from icd import config
 from icd.db import access, health, lock, lost, migrate, ownership, schema, usage
 from icd.db.bounds import Connection
 from icd.db.companions import Companions, Seen, see
-from icd.db.connection import connect, load_schema, page_bytes, set_up
+from icd.db.connection import connect, page_bytes, set_up
 from icd.errors import Corrupt, LogLost, NoDatabase, from_os
 
 # Reading every page of a database takes this long at most when it is opened: somebody waits.
@@ -247,7 +247,6 @@ class Database:
         conn = connect(self.path)
         conn.bounds.stop_at = self.stop_at
         try:
-            load_schema(conn, self.path)
             self._judge(conn, create=create)
             if self.careful and os.path.getsize(self.path) <= CAREFUL_BYTES:
                 health.refuse_damage(conn, deadline=time.monotonic() + CAREFUL_SECONDS)

@@ -58,8 +58,20 @@ def _none(cwd: str) -> NoDatabase:
         path = os.path.join(directory, DIRECTORY, FILE)
         if _is_file(path):
             hint = "restore a backup with 'icctl restore FILE', or start anew with 'icctl init'"
+            if os.path.getsize(path) and not _begins_like_one(path):
+                hint = f"move it away, and then {hint}"
+                return NoDatabase(f"{path} is no database", hint=hint)
             return NoDatabase(f"{path} is empty", hint=hint)
     return NoDatabase(f"no {DIRECTORY}/{FILE} in {cwd} or above it")
+
+
+def _begins_like_one(path: str) -> bool:
+    """As SQLite's files do; only of a file that is too small to be a database in use."""
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return True  # nobody can tell
 
 
 def _strangers(path: str, cwd: str) -> PermissionRefused:

@@ -255,7 +255,9 @@ class Store:
         told: Callable[[], object],
     ) -> None:
         for call, answer in zip(calls, answers, strict=True):
-            if call.is_command and answer and answer.error is None and not answer.moved:
+            # What a statusline says on stderr is read by no person.
+            heard = call.is_command and not call.method.name.startswith("statusline.")
+            if heard and answer and answer.error is None and not answer.moved:
                 answer.warnings = [*answer.warnings, sentence]
                 self._notice = None
                 told()

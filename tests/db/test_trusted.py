@@ -98,13 +98,22 @@ def test_what_is_restored_over_a_trusted_database_is_trusted(made, home, path, t
     assert trust.allows(home, path)
 
 
-def test_what_is_restored_where_nothing_was_is_trusted(made, home, path, tmp_path):
+def test_what_is_restored_where_a_trusted_database_was_is_trusted(made, home, path, tmp_path):
     file = backup_of(path, tmp_path)
     os.unlink(path)
 
     put_back(path, file)
 
     assert trust.allows(home, path)
+
+
+def test_a_backup_that_a_clone_ships_is_not_trusted_where_nothing_was(made, home, path, tmp_path):
+    file = backup_of(path, tmp_path)
+    elsewhere = tmp_path / "clone" / ".clavain" / "intercore.db"
+
+    put_back(str(elsewhere), file)
+
+    assert not trust.allows(home, str(elsewhere))
 
 
 def test_what_is_restored_over_a_damaged_database_of_ours_is_trusted(made, home, path, tmp_path):
