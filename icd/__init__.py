@@ -1,3 +1,3 @@
 """intercore: one small, always-warm database per project, served by one local daemon."""
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"

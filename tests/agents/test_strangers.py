@@ -159,6 +159,9 @@ def test_another_file_in_the_place_of_an_accepted_one_starts_nothing(clone, run_
         if how == "deleted and put back":
             clone.database.unlink()
         fresh.rename(clone.database)
+        icctl(
+            "health", cwd=clone.project, env=clone.env
+        )  # a daemon tells once that it was replaced
 
     done = clone.advance(run_id)
 

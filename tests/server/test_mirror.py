@@ -276,6 +276,8 @@ def test_a_replaced_database_is_mirrored_anew(put, band, daemon: Daemon, initial
     os.replace(other, initialized / ".clavain" / "intercore.db")
     mirrors.accept(daemon.home, initialized)
 
+    told = daemon.respond("state.list", cwd=str(initialized), key="k")
+    assert told["error"]["data"]["name"] == "log_lost"
     daemon.call("state.list", cwd=str(initialized), key="k")
 
     band.shows("interphase/bead", "new", {})
@@ -627,6 +629,8 @@ def test_a_file_that_takes_the_place_of_a_trusted_database_is_not_mirrored(
         icctl(*argv, "--db", str(other), cwd=tmp_path, env=DIRECT)
 
     os.replace(other, initialized / ".clavain" / "intercore.db")
+    told = daemon.respond("state.list", cwd=str(initialized), key="bead")
+    assert told["error"]["data"]["name"] == "log_lost"
     daemon.call("state.list", cwd=str(initialized), key="bead")
 
     until(lambda: mirror(daemon).get("untrusted"))
