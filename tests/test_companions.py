@@ -33,7 +33,7 @@ from tests.companions import (
 )
 from tests.processes import PATIENCE, Daemon
 from tests.torture import hosts
-from tests.torture.code import Code
+from tests.torture.code import Code, broken
 
 DEADLINE_MS = int(PATIENCE * 1000)
 
@@ -490,6 +490,43 @@ def test_a_daemon_that_stops_does_not_copy_an_old_log(
     call(story, tellers, (DIRECT,))
 
     conclude(story, tellers, "the log is overwritten with an old copy")
+
+
+# --- a log without a database ---------------------------------------------------------------
+
+
+def orphan(code: Code, directory: Path) -> None:
+    """Raise unless the log of a killed daemon whose database is gone is kept, byte by byte."""
+    project = directory / "project"
+    database = project / ".clavain" / "intercore.db"
+    (project / ".git").mkdir(parents=True)
+    direct = {"INTERCORE_MODE": "direct"}
+    assert code.icctl("init", cwd=project, env=direct).returncode == 0
+    with closing(code.daemon()) as daemon:
+        daemon.start()
+        daemon.call("state.set", cwd=str(project), key=KEY, scope_id="s", payload=1)
+        daemon.kill()
+    log = database.with_name(f"{database.name}-wal").read_bytes()
+    assert log
+    database.unlink()
+
+    made = code.icctl("init", cwd=project, env=direct)
+
+    assert made.returncode == 0, made
+    kept = [found.read_bytes() for found in database.parent.glob(f"{database.name}-wal.lost-*")]
+    if kept != [log]:
+        raise Untrue(f"{len(kept)} logs are kept, and not the one that was there")
+
+
+def test_the_log_of_a_database_that_is_gone_is_kept(tmp_path: Path) -> None:
+    orphan(Code(), tmp_path)
+
+
+def test_a_log_that_is_unlinked_in_place_of_kept_is_noticed(tmp_path: Path) -> None:
+    code = broken(tmp_path, "icd/db/lost.py", "os.rename(name, kept)", "os.unlink(name)")
+
+    with pytest.raises(Untrue, match="0 logs are kept"):
+        orphan(code, tmp_path)
 
 
 # --- the rule itself ------------------------------------------------------------------------

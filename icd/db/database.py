@@ -108,6 +108,14 @@ class Database:
         if self._conn is not None:
             self._look_again(self._conn)
 
+    def is_left_alone(self) -> bool:
+        """Whether the lock kept others out, or they must have used the files that we used.
+
+        If not, another process may have recovered these files before our last commit.
+        """
+        companions = self._companions
+        return companions is None or self.lock.is_current() or companions.are_named()
+
     def owe(self, told: LogLost) -> None:
         """The host found this out for itself: the next caller, here or elsewhere, is told."""
         self.incidents.append(told.message)

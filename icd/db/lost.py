@@ -196,6 +196,7 @@ class Expected(NamedTuple):
 
     noted: usage.Note | None
     known: Index | None
+    there: usage.Note  # the files themselves
 
 
 def expect(lock: FileLock, path: str) -> Expected:
@@ -218,7 +219,7 @@ def expect(lock: FileLock, path: str) -> Expected:
             _refuse_other_log(lock, path, known, now)
         if has_log and known is not None and known.state == "closed" and known.main == now.main:
             _refuse_strange_log(lock, path)
-    return Expected(known, read_index(path))
+    return Expected(known, read_index(path), now)
 
 
 def _is_emptied(path: str) -> bool:
@@ -235,11 +236,16 @@ def known_sum(expected: Expected, main: Seen | None) -> int | None:
 
 def _refuse_while_in_use(path: str, known: usage.Note | None, now: usage.Note) -> None:
     """A process that has other files open than those here must recover them, not we."""
-    noted = known is not None and known.state != "closed"
-    if (now.wal and now.shm) if not (noted and known) else now[1:4] == known[1:4]:
+    is_noted = known is not None and known.state != "closed"
+    if is_noted and known is not None and known[1:4] == now[1:4]:
         return
     pid = usage.holder(path)
-    if pid is not None:
+    if pid is None:
+        return
+    is_same = usage.has_open(pid, see(f"{path}-wal"), see(f"{path}-shm")) if pid else None
+    if is_same is None:
+        is_same = not is_noted and bool(now.wal and now.shm)
+    if not is_same:
         who = f"process {pid}" if pid else "a process"
         raise LogLost(f"files of {path} were removed while {who} uses it", hint=_IN_USE)
 
@@ -289,6 +295,8 @@ def refuse_less(lock: FileLock, path: str, expected: Expected, companions: Compa
     now, known, main = companions.read(), expected.noted, see(path)
     if main is None or (known is not None and known.main != main.identity[1]):
         return
+    if expected.there.wal and companions.log and companions.log.identity[1] != expected.there.wal:
+        raise LogLost(f"files of {path} were replaced while it was opened", hint=_IN_USE)
     noted = known is not None and known.state != "closed"
     copied = known is not None and known.modified_ns != main.modified_ns
     less = noted and known is not None and not known.is_kept(now)
