@@ -466,6 +466,21 @@ def test_an_old_log_that_is_longer_is_noticed_and_never_used(
     assert list(files.database.parent.glob("intercore.db-wal.lost-*"))
 
 
+def test_an_old_log_is_not_copied_when_its_name_is_removed_as_well(
+    tellers: dict[str, Any], files: Files, through: Through
+) -> None:
+    """The names are gone, and what is open is no longer what the daemon wrote."""
+    story = old_log(files, through)
+
+    story.damage(
+        "overwritten and removed",
+        lambda files: (files.overwrite_with_an_old_copy(LOG, INDEX), files.remove(LOG, INDEX))[0],
+    )
+    call(story, tellers, (DAEMON,))
+
+    conclude(story, tellers, "the log is overwritten with an old copy")
+
+
 def test_an_old_log_that_a_killed_daemon_finds_in_place_of_its_own_is_never_used(
     tellers: dict[str, Any], files: Files, through: Through
 ) -> None:

@@ -165,16 +165,17 @@ class Database:
     def _mend(self, conn: sqlite3.Connection, companions: Companions, main: Seen) -> None:
         """Something about the files is not as we left it: another process, or a loss."""
         companions.lengthen_index()
+        is_copied = main != self._main
         try:
             if self._main is not None and lost.is_overwritten(
                 companions, self._main, main, self._main_sum
             ):
                 lost.give_up(companions, self.path)
             elif not companions.are_named():
-                self.incidents += lost.recover(conn, companions)
+                self.incidents += lost.recover(self.lock, conn, companions, is_copied=is_copied)
                 self._let_go(companions)
             else:
-                lost.mend(self.lock, conn, companions, is_copied=main != self._main)
+                lost.mend(self.lock, conn, companions, is_copied=is_copied)
                 self._remember()
         except BaseException:
             self.close()

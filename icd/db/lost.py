@@ -71,7 +71,10 @@ def leave(lock: FileLock, conn: sqlite3.Connection, companions: Companions) -> b
     Whether one of our own programs did it, such as `restore`: it noted the file that is there now.
     """
     companions.lengthen_index()
-    if companions.has_wrong_log() or not _copy_log(conn):
+    if _has_other_log(lock, companions):
+        _keep_content(companions)
+        companions.empty_log()
+    elif companions.has_wrong_log() or not _copy_log(conn):
         _keep_content(companions)
     main = see(companions.path)
     return main is not None and placed(lock) == main.identity[1]
@@ -87,32 +90,35 @@ def put_away(companions: Companions) -> None:
             _unlink(f"{companions.path}-shm")
 
 
-def recover(conn: sqlite3.Connection, companions: Companions) -> list[str]:
+def recover(
+    lock: FileLock, conn: sqlite3.Connection, companions: Companions, *, is_copied: bool
+) -> list[str]:
     """Log or index have another name, or none: what is open still holds every commit of ours.
 
     Another program may have begun a log of its own under the name; its commits know nothing of
     ours, and SQLite cannot merge the two.
     """
-    path = companions.path
-    cut = companions.has_wrong_log()
-    if cut:
-        companions.rebuild_index()
+    path, told = companions.path, ""
+    try:
+        mend(lock, conn, companions, is_copied=is_copied)  # it may have been changed before
+    except LogLost as exc:
+        told = f"; {exc.message}"
     copied = _copy_log(conn)
     kept = [] if copied else [_keep_content(companions)]
     log = see(f"{path}-wal")
     if log and companions.log and log.identity != companions.log.identity and log.size:
         kept.append(_keep_file(f"{path}-wal"))
         _unlink(f"{path}-shm")
-    if cut or kept:
+    if told or kept:
         where = "".join(f"; a log is kept as {name}" for name in kept if name)
-        raise LogLost(f"files of {path} were removed while it was in use{where}")
+        raise LogLost(f"files of {path} were removed while it was in use{told}{where}")
     return [f"files of {path} were removed while it was in use; nothing is lost"]
 
 
 def mend(
     lock: FileLock, conn: sqlite3.Connection, companions: Companions, *, is_copied: bool
 ) -> None:
-    """The files are those that are open: have SQLite read again what does not fit together.
+    """Have SQLite read again what does not fit together of what is open.
 
     `is_copied`: the main file has changed, so that another process may have begun a log anew.
     """
