@@ -9,13 +9,16 @@ that was told before.
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 MAIN, LOG, INDEX, LOCK = "", "-wal", "-shm", ".lock"
 FILES = (MAIN, LOG, INDEX)
+# A process that closes a database removes its log and its index at any moment.
+_GONE = suppress(FileNotFoundError)
 
 # How a call may say that something is lost; anything else is a bug, or about something else.
 TELLING = frozenset(
@@ -63,32 +66,34 @@ class Files:
     def path(self, end: str) -> Path:
         return self.database.with_name(self.database.name + end)
 
-    def there(self, ends: Iterable[str]) -> list[str]:
-        return [end for end in ends if self.path(end).exists()]
-
     def keep(self) -> None:
         """Copies of now; they are old ones later."""
-        for end in self.there((*FILES, LOCK)):
-            shutil.copyfile(self.path(end), self.aside / f"old{end}")
+        for end in (*FILES, LOCK):
+            with _GONE:
+                shutil.copyfile(self.path(end), self.aside / f"old{end}")
 
     def remove(self, *ends: str) -> None:
-        for end in self.there(ends):
-            self.path(end).unlink()
+        for end in ends:
+            with _GONE:
+                self.path(end).unlink()
 
     def empty(self, *ends: str) -> None:
-        for end in self.there(ends):
-            os.truncate(self.path(end), 0)
+        for end in ends:
+            with _GONE:
+                os.truncate(self.path(end), 0)
 
     def halve(self, *ends: str) -> None:
-        for end in self.there(ends):
-            os.truncate(self.path(end), self.path(end).stat().st_size // 8192 * 4096)
+        for end in ends:
+            with _GONE:
+                os.truncate(self.path(end), self.path(end).stat().st_size // 8192 * 4096)
 
     def replace_by_a_copy(self, *ends: str) -> None:
         """Another file with the same content, as an editor or rsync leaves it."""
-        for end in self.there(ends):
-            fresh = self.aside / f"copy{end}"
-            shutil.copyfile(self.path(end), fresh)
-            os.replace(fresh, self.path(end))
+        for end in ends:
+            with _GONE:
+                fresh = self.aside / f"copy{end}"
+                shutil.copyfile(self.path(end), fresh)
+                os.replace(fresh, self.path(end))
 
     def replace_by_an_old_copy(self, *ends: str) -> None:
         for end in ends:
@@ -106,8 +111,9 @@ class Files:
         shutil.copyfile(file, self.database)
 
     def move_away(self, *ends: str) -> None:
-        for end in self.there(ends):
-            self.path(end).rename(self.aside / f"moved{end}")
+        for end in ends:
+            with _GONE:
+                self.path(end).rename(self.aside / f"moved{end}")
 
     def move_back(self, *ends: str) -> None:
         """Over what has taken its place meanwhile."""

@@ -6,6 +6,7 @@ database open, without one, with both in turn, and after a daemon was killed.
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -17,8 +18,10 @@ import pytest
 from tests.companions import (
     COMPANIONS,
     DAMAGES,
+    INDEX,
     KEY,
     LOCKS,
+    LOG,
     MAIN,
     TELLING,
     WHOLE,
@@ -30,7 +33,7 @@ from tests.companions import (
 )
 from tests.processes import PATIENCE, Daemon
 from tests.torture import hosts
-from tests.torture.code import Code
+from tests.torture.code import Code, broken
 
 DEADLINE_MS = int(PATIENCE * 1000)
 
@@ -147,6 +150,12 @@ def write(story: Story, tellers: dict[str, Any], turns: tuple[str, ...]) -> None
     for number in range(CALLS):
         where = turns[number % len(turns)]
         story.write(where, tellers[where])
+
+
+def acknowledged(story: Story, teller: Any, count: int = CALLS) -> None:
+    for _ in range(count):
+        said = story.write(DAEMON, teller)
+        assert not said.error, said
 
 
 def call(story: Story, tellers: dict[str, Any], turns: tuple[str, ...]) -> None:
@@ -395,6 +404,144 @@ def test_a_moved_database_that_came_back_has_all_its_writes(
         assert any("intercore.db-wal" in name.name for name in files.database.parent.iterdir())
     else:
         assert len(said.result) == CALLS
+
+
+# --- only touched ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["it goes on", "it is killed"])
+@pytest.mark.parametrize("next_one", [DAEMON, DIRECT])
+def test_a_database_that_is_touched_under_a_daemon_loses_nothing(
+    next_one: str, is_killed: bool, tellers: dict[str, Any], files: Files, through: Through
+) -> None:
+    """Its time is another one, and the commits are in the log still."""
+    story = Story(files)
+    acknowledged(story, through)
+    assert files.path(LOG).stat().st_size > 0
+
+    os.utime(files.database)
+    if is_killed:
+        through.daemon.kill()
+        through.ready()
+
+    assert not tellers[next_one].ask("state.list", key=KEY).error
+    assert not story.write(next_one, tellers[next_one]).error
+    for teller in tellers.values():
+        assert len(teller.ask("state.list", key=KEY).result) == CALLS + 1
+    assert tellers[DIRECT].ask("db.check").result["ok"]
+
+
+# --- old logs -------------------------------------------------------------------------------
+
+LONG = 12  # writes: a log that is longer than the one that follows it
+
+
+def old_log(files: Files, through: Through) -> Story:
+    """A copy of a long log, of which the database has all, and a short one in its place."""
+    story = Story(files)
+    acknowledged(story, through, LONG)
+    files.keep()
+    through.daemon.stop()
+    through.ready()
+    acknowledged(story, through)
+    old = files.aside / f"old{LOG}"
+    assert 0 < files.path(LOG).stat().st_size < old.stat().st_size
+    return story
+
+
+@pytest.mark.parametrize("ends", [(LOG,), (LOG, INDEX)], ids=["alone", "with its index"])
+@pytest.mark.parametrize("first", [DAEMON, DIRECT])
+def test_an_old_log_that_is_longer_is_noticed_and_never_used(
+    first: str, ends: tuple[str, ...], tellers: dict[str, Any], files: Files, through: Through
+) -> None:
+    """Every frame of it is valid: SQLite would read it over the newer database, and copy it."""
+    story = old_log(files, through)
+
+    story.damage("overwritten", lambda files: files.overwrite_with_an_old_copy(*ends))
+    call(story, tellers, (first, DAEMON))
+
+    conclude(story, tellers, "the log is overwritten with an old copy")
+    there = {row["scope_id"] for row in through.ask("state.list", key=KEY).result}
+    assert {f"w{number}" for number in range(LONG)} <= there  # they were in the database itself
+    assert list(files.database.parent.glob("intercore.db-wal.lost-*"))
+
+
+def test_an_old_log_is_not_copied_when_its_name_is_removed_as_well(
+    tellers: dict[str, Any], files: Files, through: Through
+) -> None:
+    """The names are gone, and what is open is no longer what the daemon wrote."""
+    story = old_log(files, through)
+
+    story.damage(
+        "overwritten and removed",
+        lambda files: (files.overwrite_with_an_old_copy(LOG, INDEX), files.remove(LOG, INDEX))[0],
+    )
+    call(story, tellers, (DAEMON,))
+
+    conclude(story, tellers, "the log is overwritten with an old copy")
+
+
+def test_an_old_log_that_a_killed_daemon_finds_in_place_of_its_own_is_never_used(
+    tellers: dict[str, Any], files: Files, through: Through
+) -> None:
+    story = old_log(files, through)
+
+    through.daemon.kill()
+    story.damage("overwritten", lambda files: files.overwrite_with_an_old_copy(LOG, INDEX))
+    call(story, tellers, (DIRECT,))
+
+    conclude(story, tellers, "the log is overwritten with an old copy")
+    assert list(files.database.parent.glob("intercore.db-wal.lost-*"))
+
+
+def test_a_daemon_that_stops_does_not_copy_an_old_log(
+    tellers: dict[str, Any], files: Files, through: Through
+) -> None:
+    """The last look is before the database is closed, and the next caller is told."""
+    story = old_log(files, through)
+
+    story.damage("overwritten", lambda files: files.overwrite_with_an_old_copy(LOG, INDEX))
+    through.daemon.stop()
+    call(story, tellers, (DIRECT,))
+
+    conclude(story, tellers, "the log is overwritten with an old copy")
+
+
+# --- a log without a database ---------------------------------------------------------------
+
+
+def orphan(code: Code, directory: Path) -> None:
+    """Raise unless the log of a killed daemon whose database is gone is kept, byte by byte."""
+    project = directory / "project"
+    database = project / ".clavain" / "intercore.db"
+    (project / ".git").mkdir(parents=True)
+    direct = {"INTERCORE_MODE": "direct"}
+    assert code.icctl("init", cwd=project, env=direct).returncode == 0
+    with closing(code.daemon()) as daemon:
+        daemon.start()
+        daemon.call("state.set", cwd=str(project), key=KEY, scope_id="s", payload=1)
+        daemon.kill()
+    log = database.with_name(f"{database.name}-wal").read_bytes()
+    assert log
+    database.unlink()
+
+    made = code.icctl("init", cwd=project, env=direct)
+
+    assert made.returncode == 0, made
+    kept = [found.read_bytes() for found in database.parent.glob(f"{database.name}-wal.lost-*")]
+    if kept != [log]:
+        raise Untrue(f"{len(kept)} logs are kept, and not the one that was there")
+
+
+def test_the_log_of_a_database_that_is_gone_is_kept(tmp_path: Path) -> None:
+    orphan(Code(), tmp_path)
+
+
+def test_a_log_that_is_unlinked_in_place_of_kept_is_noticed(tmp_path: Path) -> None:
+    code = broken(tmp_path, "icd/db/lost.py", "os.rename(name, kept)", "os.unlink(name)")
+
+    with pytest.raises(Untrue, match="0 logs are kept"):
+        orphan(code, tmp_path)
 
 
 # --- the rule itself ------------------------------------------------------------------------

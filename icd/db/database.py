@@ -108,6 +108,14 @@ class Database:
         if self._conn is not None:
             self._look_again(self._conn)
 
+    def is_left_alone(self) -> bool:
+        """Whether the lock kept others out, or they must have used the files that we used.
+
+        If not, another process may have recovered these files before our last commit.
+        """
+        companions = self._companions
+        return companions is None or self.lock.is_current() or companions.are_named()
+
     def owe(self, told: LogLost) -> None:
         """The host found this out for itself: the next caller, here or elsewhere, is told."""
         self.incidents.append(told.message)
@@ -157,16 +165,17 @@ class Database:
     def _mend(self, conn: sqlite3.Connection, companions: Companions, main: Seen) -> None:
         """Something about the files is not as we left it: another process, or a loss."""
         companions.lengthen_index()
+        is_copied = main != self._main
         try:
             if self._main is not None and lost.is_overwritten(
                 companions, self._main, main, self._main_sum
             ):
                 lost.give_up(companions, self.path)
             elif not companions.are_named():
-                self.incidents += lost.recover(conn, companions)
+                self.incidents += lost.recover(self.lock, conn, companions, is_copied=is_copied)
                 self._let_go(companions)
             else:
-                lost.mend(self.lock, conn, companions, is_copied=main != self._main)
+                lost.mend(self.lock, conn, companions, is_copied=is_copied)
                 self._remember()
         except BaseException:
             self.close()

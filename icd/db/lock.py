@@ -104,7 +104,7 @@ class FileLock:
                 self._fd = self._open()
             if not self._wait(self._fd, deadline):
                 raise self._locked()
-            if self._is_current():
+            if self.is_current():
                 self.waited_ms = (time.monotonic() - began) * 1000
                 return
             self.close()
@@ -175,7 +175,7 @@ class FileLock:
             raise BadPath(f"{self.path} {what}", hint="move it away: it is made anew")
         return fd
 
-    def _is_current(self) -> bool:
+    def is_current(self) -> bool:
         """Somebody may have replaced the file between our open and our lock."""
         try:
             there = os.stat(self.path, follow_symlinks=False)

@@ -71,7 +71,10 @@ def leave(lock: FileLock, conn: sqlite3.Connection, companions: Companions) -> b
     Whether one of our own programs did it, such as `restore`: it noted the file that is there now.
     """
     companions.lengthen_index()
-    if companions.has_wrong_log() or not _copy_log(conn):
+    if _has_other_log(lock, companions):
+        _keep_content(companions)
+        companions.empty_log()
+    elif companions.has_wrong_log() or not _copy_log(conn):
         _keep_content(companions)
     main = see(companions.path)
     return main is not None and placed(lock) == main.identity[1]
@@ -87,32 +90,35 @@ def put_away(companions: Companions) -> None:
             _unlink(f"{companions.path}-shm")
 
 
-def recover(conn: sqlite3.Connection, companions: Companions) -> list[str]:
+def recover(
+    lock: FileLock, conn: sqlite3.Connection, companions: Companions, *, is_copied: bool
+) -> list[str]:
     """Log or index have another name, or none: what is open still holds every commit of ours.
 
     Another program may have begun a log of its own under the name; its commits know nothing of
     ours, and SQLite cannot merge the two.
     """
-    path = companions.path
-    cut = companions.has_wrong_log()
-    if cut:
-        companions.rebuild_index()
+    path, told = companions.path, ""
+    try:
+        mend(lock, conn, companions, is_copied=is_copied)  # it may have been changed before
+    except LogLost as exc:
+        told = f"; {exc.message}"
     copied = _copy_log(conn)
     kept = [] if copied else [_keep_content(companions)]
     log = see(f"{path}-wal")
     if log and companions.log and log.identity != companions.log.identity and log.size:
         kept.append(_keep_file(f"{path}-wal"))
         _unlink(f"{path}-shm")
-    if cut or kept:
+    if told or kept:
         where = "".join(f"; a log is kept as {name}" for name in kept if name)
-        raise LogLost(f"files of {path} were removed while it was in use{where}")
+        raise LogLost(f"files of {path} were removed while it was in use{told}{where}")
     return [f"files of {path} were removed while it was in use; nothing is lost"]
 
 
 def mend(
     lock: FileLock, conn: sqlite3.Connection, companions: Companions, *, is_copied: bool
 ) -> None:
-    """The files are those that are open: have SQLite read again what does not fit together.
+    """Have SQLite read again what does not fit together of what is open.
 
     `is_copied`: the main file has changed, so that another process may have begun a log anew.
     """
@@ -196,6 +202,7 @@ class Expected(NamedTuple):
 
     noted: usage.Note | None
     known: Index | None
+    there: usage.Note  # the files themselves
 
 
 def expect(lock: FileLock, path: str) -> Expected:
@@ -218,7 +225,7 @@ def expect(lock: FileLock, path: str) -> Expected:
             _refuse_other_log(lock, path, known, now)
         if has_log and known is not None and known.state == "closed" and known.main == now.main:
             _refuse_strange_log(lock, path)
-    return Expected(known, read_index(path))
+    return Expected(known, read_index(path), now)
 
 
 def _is_emptied(path: str) -> bool:
@@ -235,11 +242,16 @@ def known_sum(expected: Expected, main: Seen | None) -> int | None:
 
 def _refuse_while_in_use(path: str, known: usage.Note | None, now: usage.Note) -> None:
     """A process that has other files open than those here must recover them, not we."""
-    noted = known is not None and known.state != "closed"
-    if (now.wal and now.shm) if not (noted and known) else now[1:4] == known[1:4]:
+    is_noted = known is not None and known.state != "closed"
+    if is_noted and known is not None and known[1:4] == now[1:4]:
         return
     pid = usage.holder(path)
-    if pid is not None:
+    if pid is None:
+        return
+    is_same = usage.has_open(pid, see(f"{path}-wal"), see(f"{path}-shm")) if pid else None
+    if is_same is None:
+        is_same = not is_noted and bool(now.wal and now.shm)
+    if not is_same:
         who = f"process {pid}" if pid else "a process"
         raise LogLost(f"files of {path} were removed while {who} uses it", hint=_IN_USE)
 
@@ -289,6 +301,8 @@ def refuse_less(lock: FileLock, path: str, expected: Expected, companions: Compa
     now, known, main = companions.read(), expected.noted, see(path)
     if main is None or (known is not None and known.main != main.identity[1]):
         return
+    if expected.there.wal and companions.log and companions.log.identity[1] != expected.there.wal:
+        raise LogLost(f"files of {path} were replaced while it was opened", hint=_IN_USE)
     noted = known is not None and known.state != "closed"
     copied = known is not None and known.changed_ns != main.changed_ns
     less = noted and known is not None and not known.is_kept(now)

@@ -17,6 +17,7 @@ and is no loss.
 """
 
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
 from icd.db.companions import Index, Salt, Seen, is_other, see
@@ -101,6 +102,20 @@ def note_of(
 
 def _inode(seen: Seen | None) -> int:
     return seen.identity[1] if seen else 0
+
+
+def has_open(pid: int, *files: Seen | None) -> bool | None:
+    """Whether a process has all of them open; None where the kernel does not tell us."""
+    identities = set()
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            for entry in entries:
+                with suppress(OSError):  # closed meanwhile
+                    found = entry.stat()
+                    identities.add((found.st_dev, found.st_ino))
+    except OSError:
+        return None
+    return all(seen is not None and seen.identity in identities for seen in files)
 
 
 def holder(path: str) -> int | None:

@@ -36,6 +36,7 @@ from icd.errors import (
     LogLost,
     NoDatabase,
     Overloaded,
+    UnknownOutcome,
     from_os,
     from_sqlite,
 )
@@ -87,6 +88,8 @@ def _run_some(
         with database.hold(min(calls[i].deadline for i in waiting), create=creates):
             try:
                 _run_locked(database, calls, answers, clock=clock, recent=recent)
+                if close and not database.is_left_alone():
+                    _doubt(calls, answers)
             except Exception as exc:  # noqa: BLE001 -- the error map
                 _answer_rest(answers, Answer(error=failure(exc, database.path)))
             finally:
@@ -103,6 +106,14 @@ def _run_some(
     except Exception as exc:  # noqa: BLE001 -- the error map
         _answer_rest(answers, Answer(error=failure(exc)))
     return answers
+
+
+def _doubt(calls: list[Call], answers: list[Answer | None]) -> None:
+    """What was committed is in files that have no name any more, and we are about to leave."""
+    for i, (call, answer) in enumerate(zip(calls, answers, strict=True)):
+        if answer is not None and answer.error is None and call.method.writes:
+            doubt = UnknownOutcome("unknown_outcome: files of the database were removed meanwhile")
+            answers[i] = Answer(error=doubt)
 
 
 def _answer_rest(answers: list[Answer | None], answer: Answer) -> None:

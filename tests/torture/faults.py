@@ -53,6 +53,7 @@ class Stage:
     daemon: Daemon
     is_small: bool
     ledger: Ledger = field(default_factory=Ledger)
+    heard: dict[str, object] = field(default_factory=dict)  # by the last look
 
     @property
     def files(self) -> Files:
@@ -88,6 +89,7 @@ class Stage:
             answer = self.respond("state.get", key="r", scope_id="-")
         except (OSError, ValueError):  # closed unread, for want of descriptors
             return False
+        self.heard = answer
         if "error" in answer:
             self.ledger.looked(str(answer["error"]["data"]["name"]), since=since)  # type: ignore[index]
         return "result" in answer
@@ -245,8 +247,9 @@ def socket_unlinked(stage: Stage) -> Iterator[None]:
 
 # What opening a file can end with that is no longer, or not yet, what it was.
 STRANGE = frozenset(TELLING | {"permission_denied", "told"})
-# While files are away there is no database, and a project may be found further up.
-LOSING = frozenset(TELLING | {"told"})
+# While files are away there is no database, and a project may be found further up.  A direct call
+# whose lock and log are removed while it runs does not know whether a daemon recovers its commit.
+LOSING = frozenset(TELLING | {"told", "unknown"})
 FAULTS: dict[str, Fault] = {
     "disk full": Fault(disk_full, frozenset({"disk_full", "told"})),
     # SQLite calls a file damaged that the disk does not give (SQLITE_IOERR_CORRUPTFS).
@@ -327,7 +330,10 @@ def _try(stage: Stage, name: str, clients: list[Client]) -> None:
         if fault.may_lose:
             _agree(stage)
     except AssertionError as exc:
-        raise Broken(f"after the fault {name!r}: {exc}; log:\n{_tail(stage.daemon)}") from exc
+        raise Broken(
+            f"after the fault {name!r}: {exc}; heard last: {stage.heard}; "
+            f"log:\n{_tail(stage.daemon)}"
+        ) from exc
     for client in clients:
         client.go_on()
 
