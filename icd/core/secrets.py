@@ -62,7 +62,10 @@ _ENDS = (
 # Tokens that say where a list goes on or which claim is the newest; they open nothing.
 _HARMLESS_ENDS = tuple(
     f"{what}token"
-    for what in ("page", "next", "sync", "continuation", "resume", "cursor", "fencing", "lease")
+    for what in (
+        *("page", "next", "sync", "continuation", "resume", "cursor", "fencing", "lease"),
+        "idempotency",
+    )
 )
 _KEY_PARTS = ("passw", "passphrase", "secret", "token", "key", "credential", "authoriz")
 _STAND_INS = ("redacted", "placeholder", "example", "changeme", "xxxx", "dummy")

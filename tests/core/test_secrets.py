@@ -85,6 +85,7 @@ TAKEN = {
     "empty": "",
     "prose": "the password is in the vault",
     "a bug": "fixed password=validation bug",
+    "a name in a program": "pk_customerorderhistoryitems and sk_buffallocationfunctionname",
     "see": "token: see docs",
     "none": "the secret: none of your business",
     "advice": "Password: required, token: optional",
@@ -195,6 +196,7 @@ MEMBERS_REFUSED = [
     {"token": "550e8400-e29b-41d4-a716-446655440000"},
 ]
 MEMBERS_TAKEN = [
+    ("idempotency_token", "run-8f3a2b1c"),
     {"password": None},
     {"password": ""},
     {"password": True},
