@@ -196,7 +196,7 @@ MEMBERS_REFUSED = [
     {"token": "550e8400-e29b-41d4-a716-446655440000"},
 ]
 MEMBERS_TAKEN = [
-    ("idempotency_token", "run-8f3a2b1c"),
+    {"idempotency_token": "run-8f3a2b1c"},
     {"password": None},
     {"password": ""},
     {"password": True},
