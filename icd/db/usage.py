@@ -127,14 +127,14 @@ def holder(path: str) -> int | None:
     if main is None:
         return None
     try:
-        with open("/proc/locks", encoding="ascii") as table:
+        with open("/proc/locks", "rb") as table:
             lines = [line.split() for line in table]
     except OSError:
         return None
     device, inode = main.identity
-    name = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
+    name = b"%02x:%02x:%d" % (os.major(device), os.minor(device), inode)
     for words in lines:
-        is_sqlites = "POSIX" in words and words[-3] == name and int(words[-2]) >= _SHARED_FIRST
+        is_sqlites = b"POSIX" in words and words[-3] == name and int(words[-2]) >= _SHARED_FIRST
         if is_sqlites and int(words[-4]) != os.getpid():
             return max(0, int(words[-4]))
     return None
