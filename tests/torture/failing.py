@@ -8,6 +8,7 @@ Nothing of this is in the code that people run: every failpoint is put around a 
 and a seam that is no longer there ends the daemon before it starts.
 """
 
+import functools
 import os
 import signal
 import sqlite3
@@ -91,6 +92,12 @@ class Connection(sqlite3.Connection):
         super().backup(target, pages=1, progress=look)
 
 
+@functools.cache
+def _failing(factory: type[sqlite3.Connection]) -> type[sqlite3.Connection]:
+    """The kind of connection that was asked for, with failpoints."""
+    return type("Failing", (Connection, factory), {})
+
+
 class _Row:
     """A cursor that was read already."""
 
@@ -145,11 +152,13 @@ def _fail_in_database() -> None:
     from icd.rpc.methods import database as methods
 
     connect = sqlite3.connect
-    sqlite3.connect = lambda *args, **options: connect(*args, **{"factory": Connection} | options)
+    sqlite3.connect = lambda *args, **options: connect(
+        *args, **options | {"factory": _failing(options.get("factory", sqlite3.Connection))}
+    )
     assert connection.sqlite3 is sqlite3
     assert database.connect is connection.connect
     _require(dispatch, 'execute("COMMIT")')
-    _require(connection, 'execute("COMMIT")')
+    _require(connection, '_finish(conn, "COMMIT")', "conn.execute(statement)")
     for step in ("_verify", "_name", "_rotate"):
         _wrap(backup, step, "backup")
     run = migrate.migrate
