@@ -17,6 +17,7 @@ would drop SQLite's own locks.
 import os
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import BinaryIO, NamedTuple, TypeVar
 from zlib import crc32
 
@@ -214,9 +215,9 @@ class Companions:
         self.main = see(path)
         self.log = see(f"{path}-wal")
         self.index = see(f"{path}-shm")
-        self._log_fd = _descriptor(self.log)
-        self._index_fd = _descriptor(self.index)
-        self._main_fd = _descriptor(self.main)
+        self._log_fd = _descriptor(f"{path}-wal", self.log)
+        self._index_fd = _descriptor(f"{path}-shm", self.index)
+        self._main_fd = _descriptor(path, self.main)
         self._raw = b""
         self._parsed: Index | None = None
         self.known = self.read()  # when the lock was last released
@@ -303,7 +304,7 @@ class Companions:
 
     def main_sum(self) -> int | None:
         """Of the database file that SQLite has open."""
-        fd = _descriptor(self.main)
+        fd = _descriptor(self.path, self.main, self._main_fd)
         return None if fd < 0 else sum_of(fd)
 
     def copy_log(self, out: BinaryIO) -> None:
@@ -318,11 +319,11 @@ class Companions:
         return fd >= 0 and os.fstat(fd).st_size > 0
 
     def _log(self) -> int:
-        self._log_fd = _descriptor(self.log, self._log_fd)
+        self._log_fd = _descriptor(f"{self.path}-wal", self.log, self._log_fd)
         return self._log_fd
 
     def _index(self) -> int:
-        self._index_fd = _descriptor(self.index, self._index_fd)
+        self._index_fd = _descriptor(f"{self.path}-shm", self.index, self._index_fd)
         return self._index_fd
 
     def _has_gone_back(self, known: Index) -> bool:
@@ -344,20 +345,31 @@ def _is_same(found: Seen | None, known: Seen | None) -> bool:
     return found.identity == known.identity
 
 
-def _descriptor(seen: Seen | None, first: int = -1) -> int:
+def _descriptor(name: str, seen: Seen | None, first: int = -1) -> int:
     """SQLite's own descriptor of a file in this process; -1 where the system does not tell.
 
     `first` is tried first: it is the one, unless another connection of this process had it.
+    Only descriptors of that name are looked at: one of another file system may hang.
     """
     if seen is None:
         return -1
     if _leads_to(first, seen):
         return first
-    try:
-        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
-    except OSError:
-        return -1
-    return next((fd for fd in numbers if _leads_to(fd, seen)), -1)
+    directory, base = os.path.split(name)
+    real = os.path.join(os.path.realpath(directory), base)
+    names = open_files("self")
+    return next((fd for fd, to in names.items() if to == real and _leads_to(fd, seen)), -1)
+
+
+def open_files(pid: int | str) -> dict[int, str]:
+    """The descriptors of a process and the names of their files, without a look at the files."""
+    directory = f"/proc/{pid}/fd"
+    found = {}
+    with suppress(OSError):
+        for number in os.listdir(directory):
+            with suppress(OSError):  # closed meanwhile, as that of the listing is
+                found[int(number)] = os.readlink(f"{directory}/{number}")
+    return found
 
 
 def _leads_to(fd: int, seen: Seen) -> bool:

@@ -248,7 +248,7 @@ def _refuse_while_in_use(path: str, known: usage.Note | None, now: usage.Note) -
     pid = usage.holder(path)
     if pid is None:
         return
-    is_same = usage.has_open(pid, see(f"{path}-wal"), see(f"{path}-shm")) if pid else None
+    is_same = usage.has_open(pid, f"{path}-wal", f"{path}-shm") if pid else None
     if is_same is None:
         is_same = not is_noted and bool(now.wal and now.shm)
     if not is_same:

@@ -17,10 +17,9 @@ and is no loss.
 """
 
 import os
-from contextlib import suppress
 from typing import NamedTuple
 
-from icd.db.companions import Index, Salt, Seen, is_other, see
+from icd.db.companions import Index, Salt, Seen, is_other, open_files, see
 
 # From here on SQLite keeps its shared locks on the main file.
 _SHARED_FIRST = 0x40000002
@@ -104,18 +103,13 @@ def _inode(seen: Seen | None) -> int:
     return seen.identity[1] if seen else 0
 
 
-def has_open(pid: int, *files: Seen | None) -> bool | None:
-    """Whether a process has all of them open; None where the kernel does not tell us."""
-    identities = set()
-    try:
-        with os.scandir(f"/proc/{pid}/fd") as entries:
-            for entry in entries:
-                with suppress(OSError):  # closed meanwhile
-                    found = entry.stat()
-                    identities.add((found.st_dev, found.st_ino))
-    except OSError:
-        return None
-    return all(seen is not None and seen.identity in identities for seen in files)
+def has_open(pid: int, *names: str) -> bool | None:
+    """Whether a process has the files of these names open; None where the kernel does not tell.
+
+    One that was removed or moved since has another name there.
+    """
+    found = open_files(pid)
+    return set(names) <= set(found.values()) if found else None
 
 
 def holder(path: str) -> int | None:
