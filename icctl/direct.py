@@ -85,7 +85,7 @@ def execute(request: hot.Request, limit: float, owed: Owed) -> Output:
             if acts_as is not None:
                 continue  # as another user, in another home
         output = _carry_out(request, planned, invocation.env.get("HOME"), owed)
-        if acts_as is not None and output.exit in FAILURES:
+        if acts_as is not None and (output.exit in FAILURES or output.stderr):
             told = f"{request.program}: this ran as user {acts_as}, who owns the project\n"
             output.stderr += told.encode()
         if not output.then:

@@ -141,12 +141,22 @@ def fine(done: "subprocess.CompletedProcess[bytes]") -> bytes:
     return done.stdout
 
 
+def begin(root: Root, **env: str) -> None:
+    """Make the owner's database; root cannot trust it for the owner, and says so."""
+    done = root("init", **env)
+    told = b"icctl: init: warning: the database is not trusted, so it starts no programs: "
+    why = b"trust is recorded in the home directory, and HOME is not set\n"
+    whose = b"icctl: this ran as user 12345, who owns the project\n"
+    assert (done.returncode, done.stderr) == (0, told + why + whose), done
+    assert not (root.project.parent / "home" / ".local").exists()
+
+
 def owners(directory: Path) -> set[tuple[str, int]]:
     return {(path.name, path.lstat().st_uid) for path in directory.rglob("*")}
 
 
 def test_whatever_root_makes_in_a_project_belongs_to_its_owner(root: Root, project: Path) -> None:
-    fine(root("init"))
+    begin(root)
     fine(root("state", "set", "k", "s", "--value=1"))
     made = fine(root("backup")).decode().strip()
     fine(root("restore", made))
@@ -166,7 +176,7 @@ def prepare(root: Root, project: Path, verb: str) -> list[str]:
         return ["init", "--adopt"]
     if verb == "init":
         return ["init"]
-    fine(root("init"))
+    begin(root)
     fine(root("state", "set", "k", "s", "--value=1"))
     if verb == "backup":
         return ["backup"]
@@ -210,7 +220,7 @@ def test_an_owner_who_swaps_files_for_links_gets_nothing_of_roots(
 def test_a_link_out_of_the_project_is_not_read_for_its_owner(
     root: Root, project: Path, secret: Path
 ) -> None:
-    fine(root("init"))
+    begin(root)
     (project / ".clavain" / "intercore.toml").symlink_to(secret)
 
     for words in (["state", "list", "k"], ["config", "check"], ["config", "show"], ["doctor"]):
@@ -261,7 +271,7 @@ def test_the_group_root_is_root(root: Root, project: Path) -> None:
 def test_roots_daemon_leaves_the_project_to_roots_client(root: Root, project: Path) -> None:
     with running() as daemon:
         env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
-        fine(root("init", **env))
+        begin(root, **env)
         fine(root("state", "set", "k", "s", "--value=1", **env))
         told = fine(root("statusline", **env))
         answer = daemon.respond("state.get", cwd=str(project), key="k", scope_id="s")
@@ -274,7 +284,7 @@ def test_roots_daemon_leaves_the_project_to_roots_client(root: Root, project: Pa
 
 
 def test_no_hook_of_either_user_runs(root: Root, project: Path) -> None:
-    fine(root("init"))
+    begin(root)
     ran = project / "ran"
     hooks = project / ".clavain" / "hooks"
     hooks.mkdir(mode=0o700)
@@ -297,7 +307,7 @@ def test_no_hook_of_either_user_runs(root: Root, project: Path) -> None:
 
 
 def test_root_starts_no_program_for_another_user(root: Root, project: Path) -> None:
-    fine(root("init"))
+    begin(root)
 
     done = root("dispatch", "spawn", "--", "touch", str(project / "ran"))
 
@@ -314,7 +324,7 @@ def test_locks_and_the_commands_under_them_stay_roots_own(root: Root, project: P
 def test_a_file_that_the_owner_may_not_write_is_refused_and_root_told_why(
     root: Root, project: Path
 ) -> None:
-    fine(root("init"))
+    begin(root)
     fine(root("state", "set", "k", "s", "--value=1"))
     target = project.parent / "home" / "mine.db"
 

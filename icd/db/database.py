@@ -199,7 +199,7 @@ class Database:
         main, index = companions.open_main(), companions.read()
         if (main, index) == (self._main, companions.known):
             return
-        if main != self._main and self.careful:
+        if main != self._main:
             self._main_sum = companions.main_sum()
         self._main, companions.known = main, index
         files = (main, companions.log, companions.index)
@@ -268,9 +268,9 @@ class Database:
         conn.bounds.end()
         self.identity = identity(self.path)
         self._companions, self._main = companions, _see(self.path)
-        self._main_sum = (
-            companions.main_sum() if self.careful else lost.known_sum(expected, self._main)
-        )
+        self._main_sum = None if self.careful else lost.known_sum(expected, self._main)
+        if self._main_sum is None:
+            self._main_sum = companions.main_sum()
         self._placed = lost.placed(self.lock)
         lost.note(self.lock, self.path, "open", companions.known, self._main_sum)
         self._data_version = -1

@@ -594,6 +594,7 @@ def test_a_worktree_shows_its_runs_and_those_of_the_main_checkout(
     (gitdir / "commondir").write_text("../..\n")
     worktree = tmp_path / "w"
     worktree.mkdir()
+    (gitdir / "gitdir").write_text(f"{worktree / '.git'}\n")
     (worktree / ".git").write_text(f"gitdir: {gitdir}\n")
     main, mine = created(), created(cwd=str(worktree))
 
