@@ -71,11 +71,17 @@ class Caller(Struct, frozen=True):
 
 
 class FakeClock(Clock):
+    """Both clocks move along, as on a machine that stays awake."""
+
     def __init__(self) -> None:
         self.wall_ms = MIDNIGHT_MS
+        self._started = time.monotonic()
 
     def now_ms(self) -> int:
         return self.wall_ms
+
+    def monotonic(self) -> float:
+        return self._started + (self.wall_ms - MIDNIGHT_MS) / 1000
 
 
 class Day:
@@ -114,7 +120,7 @@ class Day:
         assert found is not None, method
         if request and found.writes:
             params["request_id"] = os.urandom(8).hex()
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = self.clock.monotonic() + PATIENCE_SECONDS
         writer = Writer(pid=4000 + self.calls % 28_000, session=self.session or None)
         call = Call(found, found.params(**params), self._where, writer, deadline)
         if found.check is not None:
