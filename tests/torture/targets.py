@@ -197,10 +197,17 @@ def cursor(data: bytes) -> None:
 def words(data: bytes) -> None:
     """Durations, numbers and variables of the environment."""
     text = os.fsdecode(data)
-    for kind in (types.DURATION, types.AGE, types.SCORE, types.Whole(0, 2**62), types.TRUTH):
+    for kind in (
+        types.DURATION,
+        types.SPAN,
+        types.SCORE,
+        types.Whole(0, 2**62),
+        types.Seconds(0, 2**62),
+        types.TRUTH,
+    ):
         with contextlib.suppress(click.UsageError):
             kind.convert(text, None, None)
-    ours, clients = types.milliseconds(text), client.asked([f"--timeout={text}"])
+    ours, clients = types.duration_ms(text), client.asked([f"--timeout={text}"])
     if ours and clients:
         assert ours < clients * (1 + 1e-9) + 1, f"a client waits {clients} ms, not {ours}"
     environment = dict.fromkeys(config.VARIABLES.values(), text)
