@@ -270,8 +270,8 @@ def _is_file(path: str) -> bool:
 def _is_database_file(path: str) -> bool:
     """The original left empty databases behind by accident: they must not shadow a real one.
 
-    One that we may not look at is refused, and so is a link that leads nowhere: another one,
-    further up, would be the wrong one.
+    One that we may not look at is refused, and so is a link that leads nowhere or to itself:
+    another one, further up, would be the wrong one.
     """
     try:
         size = os.stat(path).st_size
@@ -282,9 +282,9 @@ def _is_database_file(path: str) -> bool:
             hint = f"check its owner and its mode: ls -ld {directory}"
             raise PermissionRefused(f"{directory} may not be entered", hint=hint) from exc
         return False
-    except FileNotFoundError:
+    except OSError:
         return os.path.islink(path) or os.path.islink(os.path.dirname(path))
-    except (OSError, ValueError):
+    except ValueError:
         return False
 
 
