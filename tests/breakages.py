@@ -310,13 +310,28 @@ def disk_full(place: Place) -> Iterator[World]:
         with disk_said_to_be_full(place) as world:
             yield world
         return
+    with small_disk(place), disk_filled(place) as world:
+        yield world
+
+
+@contextmanager
+def small_disk(place: Place) -> Iterator[None]:
+    """The directory is on a small filesystem, with room left."""
+    if not _can_mount(place):
+        pytest.skip("nothing can be mounted here")
     with _kept(place), _small_filesystem(place):
-        filler = place.directory / "filler"
-        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-            while file.write(b"x" * PAGE):
-                pass
-        yield World()
-        filler.unlink()
+        yield
+
+
+@contextmanager
+def disk_filled(place: Place) -> Iterator[World]:
+    """What is left of the small filesystem is used up, whoever has the database open."""
+    filler = place.directory / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while file.write(b"x" * PAGE):
+            pass
+    yield World()
+    filler.unlink()
 
 
 @contextmanager
@@ -477,16 +492,18 @@ def _mode(path: Path, mode: int) -> Iterator[None]:
 
 
 def _leave_log_behind(place: Place) -> None:
-    """A log with a commit in it, whose writer was killed."""
+    """A log with a commit in it, whose writer, one of our own programs, was killed."""
     code = (
-        "import os, sqlite3, sys\n"
-        "conn = sqlite3.connect(sys.argv[1])\n"
-        "conn.execute(\"REPLACE INTO counters VALUES ('left behind', 1)\")\n"
-        "conn.commit()\n"
+        "import os, sys, time\n"
+        "from icd.config import Settings\n"
+        "from icd.db.database import Database\n"
+        "database = Database(sys.argv[1], Settings())\n"
+        "with database.hold(time.monotonic() + 30):\n"
+        "    conn = database.connection()\n"
+        "    conn.execute(\"REPLACE INTO counters VALUES ('left behind', 1)\")\n"
         "os._exit(0)\n"
     )
-    with _locked(place):
-        subprocess.run([sys.executable, "-c", code, place.database], check=True)
+    subprocess.run([sys.executable, "-c", code, place.database], check=True)
 
 
 def _overwrite(path: Path, offset: int, data: bytes) -> None:

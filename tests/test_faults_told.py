@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.breakages import BREAKAGES, DIRECT, Place, World
+from tests.breakages import BREAKAGES, DIRECT, Place, World, disk_filled, small_disk
 from tests.processes import PATIENCE, Daemon, until
 
 PAGE = (Path(__file__).parents[1] / "docs" / "troubleshooting.md").read_text()
@@ -27,9 +27,12 @@ def documented(program: str) -> dict[str, str]:
 
 
 SENTENCES = documented("icctl")
+(LOST,) = re.findall("`(icctl: [^`]+ while it was in use[^`]*)`", PAGE)
 
 # A daemon has these files open already, and what is open may be used.
 GOES_ON = {"database read-only", "directory read-only", "log unreadable"}
+# Another file took the place of the one that is open: that is told first.
+REPLACED = {"database replaced by a text"}
 # A property of the process: a daemon that runs already does not get it.
 OF_THE_PROCESS = {
     "database of somebody else",
@@ -82,6 +85,7 @@ def test_every_fault_is_in_the_page() -> None:
         "runtime directory removed",
         "socket unlinked",
         "database replaced",
+        "database overwritten",
         "directory open to others",
         "clock ahead",
         "clock behind",
@@ -130,11 +134,19 @@ def test_a_fault_is_told_by_a_daemon_that_serves_others_and_recovers(
 def test_a_fault_that_strikes_a_database_in_use_is_told_and_gone_when_it_is_gone(
     fault: str, place: Place, other: Path
 ) -> None:
-    with running(World()) as daemon:
+    with contextlib.ExitStack() as stack:
+        strike = BREAKAGES[fault]
+        if fault == "disk full":  # to mount another disk would replace the file that is in use
+            stack.enter_context(small_disk(place))
+            strike = disk_filled
+        daemon = stack.enter_context(running(World()))
         env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
         assert World().icctl(*READ, cwd=place.project, env=env).stdout == b"1\n"
 
-        with BREAKAGES[fault](place):
+        with strike(place):
+            if fault in REPLACED:
+                first = World().icctl(*WRITE, cwd=place.project, env=env)
+                assert (first.returncode, says(LOST, first.stderr)) == (2, True), first
             told = World().icctl(*WRITE, cwd=place.project, env=env)
             meanwhile = World().icctl("state", "list", "k", cwd=other, env=env)
 
@@ -163,17 +175,24 @@ def test_health_tells_what_will_fail_at_the_next_opening(fault: str, place: Plac
         assert (told.returncode, says(sentence, told.stderr)) == (2, True), told
 
 
-def test_a_database_that_was_replaced_is_used_and_the_log_says_so(place: Place) -> None:
+@pytest.mark.parametrize("fault", ["database replaced", "database overwritten"])
+def test_a_database_that_was_replaced_is_told_once_and_used(fault: str, place: Place) -> None:
     with running(World()) as daemon:
         env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
         assert World().icctl(*READ, cwd=place.project, env=env).stdout == b"1\n"
 
-        with BREAKAGES["database replaced"](place):
+        with BREAKAGES[fault](place):
+            told = World().icctl(*WRITE, cwd=place.project, env=env)
             through = World().icctl(*READ, cwd=place.project, env=env)
             direct = World().icctl(*READ, cwd=place.project, env=DIRECT)
 
+        assert (told.returncode, told.stdout) == (2, b"")
+        assert says(LOST, told.stderr), told.stderr
         assert (through.returncode, direct.returncode) == (1, 1)
-        assert "database replaced, reopened" in daemon.log.read_text()
+        if fault == "database replaced":
+            assert "database replaced, reopened" in daemon.log.read_text()
+        back = World().icctl(*READ, cwd=place.project, env=env)  # another file once more
+        assert (back.returncode, b"while it was in use" in back.stderr) == (2, True), back
         assert World().icctl(*READ, cwd=place.project, env=env).stdout == b"1\n"
 
 

@@ -158,7 +158,10 @@ class Database:
                 raise LogLost(f"{self.path} was replaced while it was in use")
         else:
             if not companions.are_named() or not companions.are_whole() or main != self._main:
+                before = self._main
                 self._mend(conn, companions, main)
+                if before is not None and main.size < before.size:
+                    self.close()  # by a vacuum, or it was cut off: opening it tells which
             is_settled = directory and time.time_ns() - directory.changed_ns > SETTLED_NS
             self._directory = directory if is_settled else None
 
@@ -236,6 +239,8 @@ class Database:
             lost.note(self.lock, self.path, "closing", index, main_sum)
             self._conn.close()
             is_used = see(f"{self.path}-wal") is not None  # by another process
+            if see(self.path) != self._main:
+                main_sum = None  # SQLite has copied the log
             lost.note(self.lock, self.path, "open" if is_used else "closed", index, main_sum)
         self._conn = None
         self.identity = None
