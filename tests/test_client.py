@@ -130,7 +130,9 @@ def test_a_negative_timeout_is_a_usage_error(initialized: Path, daemon: Daemon) 
         done = icctl("health", "--timeout=-5s", cwd=initialized, env=env)
 
         assert (done.returncode, done.stdout) == (3, b"")
-        assert done.stderr == b"icctl: the timeout -5s is negative; write 500ms, 5s or 1m\n"
+        assert done.stderr == (
+            b"icctl: the timeout -5s is negative; write 500ms, 5s, 1m or seconds\n"
+        )
 
 
 def test_a_short_timeout_without_a_daemon_blames_no_daemon(initialized: Path) -> None:
@@ -158,8 +160,7 @@ def test_a_limit_on_the_size_of_files_is_named(limit: int, initialized: Path) ->
 
 
 def test_too_few_descriptors_are_named(initialized: Path) -> None:
-    if processes.door.name != "native":
-        pytest.skip("the shell that starts the Python client speaks first")
+    """By the native client; the shell that starts the Python one may speak first."""
     env = {**CLEAN, **DIRECT, "HOME": str(initialized)}
     command = ["bash", "-c", "ulimit -n 8; exec icctl health"]
 
@@ -167,10 +168,13 @@ def test_too_few_descriptors_are_named(initialized: Path) -> None:
         command, cwd=initialized, env=env, capture_output=True, timeout=PATIENCE, check=False
     )
 
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr == (
-        b"icctl: too few descriptors are left to open a file; raise 'ulimit -n'\n"
-    )
+    assert done.returncode
+    assert (done.stdout, bool(done.stderr)) == (b"", True)
+    if processes.door.name == "native":
+        assert done.returncode == 2
+        assert done.stderr == (
+            b"icctl: too few descriptors are left to open a file; raise 'ulimit -n'\n"
+        )
 
 
 def test_ping_and_status_tell_whether_there_is_a_daemon(initialized: Path, daemon: Daemon) -> None:
