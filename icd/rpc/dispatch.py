@@ -205,6 +205,8 @@ def _connection(
     except LogLost as exc:
         if all(call.background for call in waiting):
             database.owe(exc)
+        else:
+            database.incidents.append(exc.message)
         raise
     if recent is not None and (database.others_wrote() or database.reopened != reopened):
         recent.clear()

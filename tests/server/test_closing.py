@@ -270,7 +270,11 @@ def test_a_replaced_database_is_noticed_though_nobody_asks(daemon: Daemon, resti
     icctl("init", "--db", str(other), cwd=resting, env=DIRECT)
     os.replace(other, resting / ".clavain" / "intercore.db")
 
-    until(lambda: "database replaced, reopened" in daemon.log.read_text())
+    until(lambda: "was replaced while it was in use" in daemon.log.read_text())
 
     until(lambda: not [file for file in files(daemon) if file.endswith("(deleted)")])
+    until(lambda: not opened(daemon))
+    told = daemon.respond("state.list", cwd=str(resting), key="k")
+    assert told["error"]["data"]["name"] == "log_lost"
+    assert daemon.call("state.list", cwd=str(resting), key="k") == []
     assert len(opened(daemon)) == 1

@@ -298,10 +298,13 @@ def test_a_replaced_database_is_noticed(initialized: Path, daemon: Daemon) -> No
     assert done.returncode == 0
     os.replace(other / "new.db", old)
 
+    told = daemon.respond("state.list", **where, key="k")
     found = daemon.call("state.list", **where, key="k")
 
+    assert told["error"]["data"]["name"] == "log_lost"
+    assert f"{old} was replaced" in told["error"]["message"]
     assert found == []
-    assert "replaced" in daemon.log.read_text()
+    assert daemon.log.read_text().count("was replaced while it was in use") == 1
 
 
 def test_a_deleted_database_is_missed_and_a_new_one_found(

@@ -92,7 +92,9 @@ def test_a_database_that_was_replaced_is_searched_as_it_is_now(
     search(daemon, several)
 
     os.replace(other / ".clavain" / "intercore.db", several / ".clavain" / "intercore.db")
+    told = daemon.respond("discovery.search", cwd=str(several), embedding=EAST)
 
+    assert told["error"]["data"]["name"] == "log_lost"
     assert search(daemon, several) == ["e0", "e1", "e2", "e3", "e4"]
 
 
