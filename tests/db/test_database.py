@@ -371,3 +371,47 @@ def test_a_database_that_became_smaller_in_good_order_is_used(opened, path):
         found = payload(database.connection())
 
     assert (found, os.path.getsize(path) < before) == ("1", True)
+
+
+@pytest.mark.parametrize("careful", [False, True], ids=["direct", "daemon"])
+@pytest.mark.parametrize(
+    "touch",
+    [lambda path: os.chmod(path, 0o640), lambda path: os.chown(path, -1, -1), os.utime],
+    ids=["chmod", "chown", "utime"],
+)
+def test_a_database_whose_content_is_the_same_was_not_overwritten(opened, path, touch, careful):
+    opened(path, create=True).close()
+    database = Database(path, config.DEFAULTS, careful=careful)
+    try:
+        for checkpoints in (False, True, False):  # the sum of the file follows it
+            with database.hold(soon()):
+                put(database.connection(), '"kept"')
+                if checkpoints:
+                    database.connection().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            touch(path)
+
+            with database.hold(soon()):
+                assert payload(database.connection()) == '"kept"'
+        assert not database.reopened
+    finally:
+        database.close()
+        database.lock.close()
+
+
+def test_a_process_that_dies_leaves_its_writes_to_the_next_although_the_file_was_touched(
+    opened, path
+):
+    opened(path, create=True).close()
+    child = os.fork()
+    if not child:
+        try:
+            database = Database(path, config.DEFAULTS)
+            with database.hold(soon()):
+                put(database.connection(), '"kept"')
+        finally:
+            os._exit(0)  # as if it were killed
+    os.waitpid(child, 0)
+    assert os.path.getsize(f"{path}-wal")
+    os.chmod(path, 0o640)
+
+    assert payload(opened(path).connection()) == '"kept"'
