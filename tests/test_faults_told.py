@@ -189,8 +189,7 @@ def test_a_database_that_was_replaced_is_told_once_and_used(fault: str, place: P
         assert (told.returncode, told.stdout) == (2, b"")
         assert says(LOST, told.stderr), told.stderr
         assert (through.returncode, direct.returncode) == (1, 1)
-        if fault == "database replaced":
-            assert "database replaced, reopened" in daemon.log.read_text()
+        assert f"was {fault.split()[1]} while it was in use" in daemon.log.read_text()
         back = World().icctl(*READ, cwd=place.project, env=env)  # another file once more
         assert (back.returncode, b"while it was in use" in back.stderr) == (2, True), back
         assert World().icctl(*READ, cwd=place.project, env=env).stdout == b"1\n"

@@ -52,6 +52,7 @@ class Router:
         self._tasks = tasks
         self._opened = opened
         self._known: dict[Where, str] = {}
+        self._reopened: dict[str, int] = {}  # of stores that ended: how often files were replaced
         self._feeds: dict[Store, Feed] = {}
         self._closing = False
         self._opening = anyio.Lock()
@@ -201,6 +202,7 @@ class Router:
             await self._make_room()
         if path not in self.stores:
             self.stores[path] = Store(path, settings, self._clock, self._forget)
+            self.stores[path].database.reopened = self._reopened.pop(path, 0)
             for opened in self._opened:
                 opened(self.stores[path], settings)
             self._tasks.start_soon(self.stores[path].run)
@@ -227,5 +229,9 @@ class Router:
     def _forget(self, store: Store) -> None:
         if self.stores.get(store.path) is store:
             del self.stores[store.path]
+            if len(self._reopened) >= limits.KNOWN_PLACES:
+                self._reopened.clear()
+            if store.database.reopened:
+                self._reopened[store.path] = store.database.reopened
         self._feeds.pop(store, None)
         self._searches.forget(store.path)

@@ -76,13 +76,19 @@ def test_a_correction_of_some_seconds_is_nobodys_business(judged, database, clos
     assert judged() == []
 
 
-def test_an_older_schema_is_worth_a_note(judged, closed):
-    change(closed, "PRAGMA user_version = 1000")
+def test_an_older_schema_is_worth_a_note(judged, closed, tmp_path):
+    older = str(tmp_path / "older.db")
+    ((_, first), *_) = migrate.pending(0)
+    for statement in migrate.statements(first):
+        change(older, statement)
+    change(older, f"PRAGMA application_id = {migrate.APPLICATION_ID}")
+    change(older, f"PRAGMA user_version = {migrate.FIRST}")
+    os.replace(older, closed)
 
     ((check, severity, message),) = judged()
 
     assert (check, severity) == ("schema", "note")
-    assert message == f"the schema is v1000; the next use makes it v{migrate.LATEST}"
+    assert message == f"the schema is v{migrate.FIRST}; the next use makes it v{migrate.LATEST}"
 
 
 def test_a_database_of_the_original_is_worth_a_note(scene, tmp_path, told):
