@@ -29,6 +29,9 @@ LINES = b"""{"source_id":"1","title":"first","score":0.5,"embedding":[1,2]}
 """
 SECRET = b'{"note":"ghp_0123456789abcdefghijklmnopqrstuvwxyz"}'
 
+REPLACED = r"/\S+/intercore\.db was replaced while it was in use; this is told once; .*"
+NO_DATABASE = r"the file is not a SQLite database; .*"
+
 
 class Step(msgspec.Struct):
     """A command line; `typed` means that it becomes one call of a method on a database."""
@@ -449,7 +452,9 @@ SCRIPTS: dict[str, list[Step]] = {
         INIT,
         run("state set k s --value=1"),
         other("backup mine.bak"),
-        run("state get k s", 2, before=_spoil),
+        # Only who has it open can tell that it was replaced, once; then both say what it is now.
+        run("state get k s", 2, before=_spoil, hides=f"{REPLACED}|{NO_DATABASE}"),
+        run("state get k s", 2),
         other("db check", 2),
         run("db vacuum", 2),
         run("backup", 2),

@@ -2,19 +2,23 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
 from icctl import hot
 from icctl.durations import go_duration
 from icd.cli.types import duration_ms
-from icd.db import migrate
+from icd.db import migrate, usage
+from icd.db.lock import NOTE_BYTES
 from icd.server import sockets
 from tests import processes
 from tests.processes import BIN, CLEAN, PATIENCE, Daemon, icctl, running, until
@@ -454,28 +458,46 @@ def test_client_and_daemon_agree_on_durations(text: str) -> None:
     assert (go_duration(text) or 0) == max(exact or 0, 0)
 
 
+# Programs of ours, with a bug that no check of a database finds.
+BUGGY = """
+import sys
+from icd.core import state
+def get(*_args, **_options): raise ZeroDivisionError("a bug of ours")
+assert callable(state.get)
+state.get = get
+"""
+BUGGY_ICD = f"{BUGGY}\nfrom icd.__main__ import main\nmain()"
+BUGGY_ICCTL = f"{BUGGY}\nfrom icctl.hot import main\nsys.exit(main(sys.argv[1:], 'icctl'))"
+
+
 def test_a_bug_is_a_sentence_with_a_reference_and_the_traceback_is_in_the_log(
-    initialized: Path, daemon: Daemon
+    initialized: Path, tmp_path: Path
 ) -> None:
-    """A table that vanished is nobody's mistake but a bug's."""
-    import sqlite3
+    """Also where the native client hands over to the Python one, which it looks for beside it."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    python = programs / "icctl-python"
+    python.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -c {quote(BUGGY_ICCTL)} "$@"\n')
+    python.chmod(0o755)
+    if processes.door.name == "native":
+        shutil.copy(processes.door / "icctl", programs)
+    else:
+        (programs / "icctl").symlink_to(python)
+    program = programs / "icctl"
 
-    with sqlite3.connect(initialized / ".clavain" / "intercore.db") as conn:
-        conn.execute("DROP TABLE state")
-    conn.close()
-
-    directly = icctl("state", "get", "k", "s", cwd=initialized, env=DIRECT)
-    served = icctl("state", "get", "k", "s", cwd=initialized, env=through(daemon))
+    directly = icctl("state", "get", "k", "s", cwd=initialized, env=DIRECT, program=program)
+    with running(command=[sys.executable, "-c", BUGGY_ICD]) as daemon:
+        served = icctl("state", "get", "k", "s", cwd=initialized, env=through(daemon))
+        told = daemon.log.read_text()
 
     for done in (directly, served):
         assert done.returncode == 2
         assert b"Traceback" not in done.stderr
         assert b"internal error, reference " in done.stderr
-    reference = directly.stderr.split(b"reference ")[1][:8].decode()
     log = (initialized / ".local" / "state" / "intercore" / "icctl.log").read_text()
-    assert reference in log
-    assert "no such table: state" in log
-    assert served.stderr.split(b"reference ")[1][:8].decode() in daemon.log.read_text()
+    for done, text in ((directly, log), (served, told)):
+        assert done.stderr.split(b"reference ")[1][:8].decode() in text
+        assert "a bug of ours" in text
 
 
 @pytest.mark.parametrize("mode", ["daemon", "direct"])
@@ -577,7 +599,14 @@ def test_a_closed_descriptor_is_not_mistaken_for_a_file(closed: str, initialized
     )
 
     assert done.returncode == 0
-    assert (initialized / ".clavain" / "intercore.db.lock").read_bytes() == b""
+    # A note of which file it is and what was in use, filled up with blanks, and nothing else.
+    lock = initialized / ".clavain" / "intercore.db.lock"
+    mark, _, note = lock.read_bytes().partition(b" ")
+    assert int(mark) == lock.stat().st_ino
+    found = usage.decode(note)
+    assert found is not None
+    assert note.rstrip() == found.encode()
+    assert lock.stat().st_size == NOTE_BYTES
 
 
 def test_verbose_shows_what_a_failing_call_did(initialized: Path, daemon: Daemon) -> None:

@@ -602,6 +602,7 @@ def test_every_sentence_of_the_client_is_used() -> None:
     used = set(re.findall(r'GiveUp\(\s*"([^"]+)"', "".join(sources)))
     from icctl.handover import ENDINGS
 
+    used |= set(re.findall(r'name = "([^"]+)"', Path(sentences.__file__).read_text()))
     used |= set(ENDINGS.values()) | {"late", "unknown"}
     assert used == set(sentences.SENTENCES)
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from icd import __version__
 from icd.cli import units
-from tests.processes import CLEAN, PATIENCE, Daemon, door, icctl, running
+from tests.processes import CLEAN, PATIENCE, Daemon, door, icctl
 from tests.systemd import Systemd, real, real_is_possible
 
 # Recorded in docs/service.md, with what is left.
@@ -237,9 +238,10 @@ def test_a_unit_of_somebody_else_is_kept_unless_forced(service: Any, systemd: Sy
 
 
 def test_a_daemon_in_the_foreground_is_told_and_left_alone(service: Any, systemd: Systemd):
-    with running() as daemon:
-        systemd.socket.parent.mkdir()
-        systemd.socket.symlink_to(daemon.socket)
+    daemon = Daemon()
+    daemon.socket = str(systemd.socket)  # not a link to one: those are ignored
+    systemd.socket.parent.mkdir(mode=0o700)
+    with closing(daemon.start()):
         done = service("install")
 
         assert done.returncode == 2

@@ -23,7 +23,7 @@ PLACES = {
     ".clavain/intercore.db-journal": {"bad_path"},
     ".clavain/intercore.db-wal": {"bad_path"},
     ".clavain/intercore.db-shm": {"bad_path"},
-    ".clavain/intercore.db.lock": {None, "io_error"},
+    ".clavain/intercore.db.lock": {"bad_path", "io_error"},
     ".clavain/intercore.toml": {"misconfigured"},
     ".clavain/hooks": {None},
     ".clavain/hooks/on-event": {None},
