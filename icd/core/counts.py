@@ -7,22 +7,22 @@ import sqlite3
 
 # Tables that hold what users store; not those with which intercore keeps its own books.
 COUNTS = {
-    "state": "SELECT count(*) FROM state",
-    "sentinels": "SELECT count(*) FROM sentinels",
-    "requests": "SELECT count(*) FROM requests",
-    "events": "SELECT count(*) FROM events",
-    "cursors": "SELECT count(*) FROM cursors",
-    "runs": "SELECT count(*) FROM runs",
-    "run_skips": "SELECT count(*) FROM run_skips",
-    "run_agents": "SELECT count(*) FROM run_agents",
-    "run_artifacts": "SELECT count(*) FROM run_artifacts",
-    "dispatches": "SELECT count(*) FROM dispatches",
-    "leases": "SELECT count(*) FROM leases",
-    "discoveries": "SELECT count(*) FROM discoveries",
-    "embeddings": "SELECT count(*) FROM embeddings",
-    "embedding_sources": "SELECT count(*) FROM embedding_sources",
-    "feedback_signals": "SELECT count(*) FROM feedback_signals",
-    "interest_profile": "SELECT count(*) FROM interest_profile",
+    "state": "SELECT count(1) FROM state",
+    "sentinels": "SELECT count(1) FROM sentinels",
+    "requests": "SELECT count(1) FROM requests",
+    "events": "SELECT count(1) FROM events",
+    "cursors": "SELECT count(1) FROM cursors",
+    "runs": "SELECT count(1) FROM runs",
+    "run_skips": "SELECT count(1) FROM run_skips",
+    "run_agents": "SELECT count(1) FROM run_agents",
+    "run_artifacts": "SELECT count(1) FROM run_artifacts",
+    "dispatches": "SELECT count(1) FROM dispatches",
+    "leases": "SELECT count(1) FROM leases",
+    "discoveries": "SELECT count(1) FROM discoveries",
+    "embeddings": "SELECT count(1) FROM embeddings",
+    "embedding_sources": "SELECT count(1) FROM embedding_sources",
+    "feedback_signals": "SELECT count(1) FROM feedback_signals",
+    "interest_profile": "SELECT count(1) FROM interest_profile",
 }
 
 

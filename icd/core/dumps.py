@@ -54,17 +54,17 @@ from icd.db.rows import checked
 from icd.errors import SchemaTooNew, UnreadableInput
 
 _ROWS = """
-SELECT (SELECT count(*) FROM migrations)
-     + (SELECT count(*) FROM counters WHERE name NOT GLOB 'requests_*')
-     + (SELECT count(*) FROM state) + (SELECT count(*) FROM sentinels)
-     + (SELECT count(*) FROM requests) + (SELECT count(*) FROM events)
-     + (SELECT count(*) FROM cursors) + (SELECT count(*) FROM hook_positions)
-     + (SELECT count(*) FROM runs) + (SELECT count(*) FROM run_skips)
-     + (SELECT count(*) FROM run_agents) + (SELECT count(*) FROM run_artifacts)
-     + (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM leases)
-     + (SELECT count(*) FROM discoveries) + (SELECT count(*) FROM embedding_sources)
-     + (SELECT count(*) FROM embeddings) + (SELECT count(*) FROM feedback_signals)
-     + (SELECT count(*) FROM interest_profile)
+SELECT (SELECT count(1) FROM migrations)
+     + (SELECT count(1) FROM counters WHERE name NOT GLOB 'requests_*')
+     + (SELECT count(1) FROM state) + (SELECT count(1) FROM sentinels)
+     + (SELECT count(1) FROM requests) + (SELECT count(1) FROM events)
+     + (SELECT count(1) FROM cursors) + (SELECT count(1) FROM hook_positions)
+     + (SELECT count(1) FROM runs) + (SELECT count(1) FROM run_skips)
+     + (SELECT count(1) FROM run_agents) + (SELECT count(1) FROM run_artifacts)
+     + (SELECT count(1) FROM dispatches) + (SELECT count(1) FROM leases)
+     + (SELECT count(1) FROM discoveries) + (SELECT count(1) FROM embedding_sources)
+     + (SELECT count(1) FROM embeddings) + (SELECT count(1) FROM feedback_signals)
+     + (SELECT count(1) FROM interest_profile)
 """
 _COUNT = """
 INSERT INTO counters (name, value) VALUES (?, ?)

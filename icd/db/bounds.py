@@ -1,7 +1,9 @@
 """What every connection keeps to: a statement ends, and what a call reads has a size.
 
 Invariants
-    - a statement that runs at `stop_at` is stopped there, whatever it computes;
+    - a statement that runs at `stop_at` is stopped there, whatever it computes; but SQLite counts
+      a whole table or index in one step, in which it does not look, for `count(*)` without a
+      condition: all rows of a table are counted with `count(1)`;
     - rows are counted as they come: beyond `room` no further row of the same call is read;
     - a statement that ends a transaction is never stopped: SQLite looks at the clock once more when
       its work is done, and a COMMIT that took effect would be told as one that did not.

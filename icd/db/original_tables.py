@@ -178,7 +178,7 @@ def _left_columns(conn: sqlite3.Connection, table: str, names: list[str]) -> Ite
 
 def _count(conn: sqlite3.Connection, table: str) -> int | None:
     try:
-        count = f"SELECT count(*) FROM main.{_quoted(table)}"  # noqa: S608 -- quoted
+        count = f"SELECT count(1) FROM main.{_quoted(table)}"  # noqa: S608 -- quoted
         (rows,) = conn.execute(count).fetchone()
     except sqlite3.OperationalError as exc:  # of a module that we do not have
         if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR:
@@ -193,16 +193,16 @@ def _quoted(name: str) -> str:
 
 # Where the rows of each table are now.
 _TAKEN = """
-SELECT 'state', count(*) FROM state
-UNION ALL SELECT 'sentinels', count(*) FROM sentinels
-UNION ALL SELECT 'dispatches', count(*) FROM dispatches
-UNION ALL SELECT 'runs', count(*) FROM runs
-UNION ALL SELECT 'run_agents', count(*) FROM run_agents
-UNION ALL SELECT 'run_artifacts', count(*) FROM run_artifacts
-UNION ALL SELECT 'discoveries', count(*) FROM discoveries
-UNION ALL SELECT 'feedback_signals', count(*) FROM feedback_signals
-UNION ALL SELECT 'interest_profile', count(*) FROM interest_profile
-UNION ALL SELECT source || '_events', count(*) FROM events GROUP BY source
+SELECT 'state', count(1) FROM state
+UNION ALL SELECT 'sentinels', count(1) FROM sentinels
+UNION ALL SELECT 'dispatches', count(1) FROM dispatches
+UNION ALL SELECT 'runs', count(1) FROM runs
+UNION ALL SELECT 'run_agents', count(1) FROM run_agents
+UNION ALL SELECT 'run_artifacts', count(1) FROM run_artifacts
+UNION ALL SELECT 'discoveries', count(1) FROM discoveries
+UNION ALL SELECT 'feedback_signals', count(1) FROM feedback_signals
+UNION ALL SELECT 'interest_profile', count(1) FROM interest_profile
+UNION ALL SELECT source || '_events', count(1) FROM events GROUP BY source
 """
 
 

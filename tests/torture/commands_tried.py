@@ -80,6 +80,7 @@ SHOWN_BY = {
     "hook_positions": ["hooks list"],
     "interest_profile": ["discovery profile", "discovery rank"],
     "leases": ["lease list"],
+    "migrations": ["health"],
     "migrations": ["version", "doctor"],
     "run_agents": ["run agent list", "run snapshot"],
     "run_artifacts": ["run artifact list", "run snapshot"],

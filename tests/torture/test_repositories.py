@@ -105,7 +105,7 @@ BY_AGE = (
     "read(file)\n            if there is not None and interband.is_from(there.content, self._origin):",
     "read(file)\n            if there and 0 < channel.retention_ms < now_ms - there.modified * 1000:",
 )
-NO_HANDLER = ("icd/db/bounds.py", "conn.set_progress_handler(found.is_over", "(found.is_over")
+NO_STOP = ("icd/db/bounds.py", "return self.monotonic() >= self.stop_at", "return False")
 # What guards against a stranger, taken away; by which repositories that must be noticed, and as
 # what.  The places are those of the code as it is: what moves there is looked for here.
 MUTATIONS: dict[str, tuple[list[Change], list[str], str]] = {
@@ -125,7 +125,7 @@ MUTATIONS: dict[str, tuple[list[Change], list[str], str]] = {
         "changed: .*interband",
     ),
     "statements are not stopped": (
-        [NO_SCHEMA, NO_HANDLER], ["view of state that never ends"], "late|busy"
+        [NO_STOP], ["pages without end of migrations"], "late|busy"
     ),
 }  # fmt: skip
 

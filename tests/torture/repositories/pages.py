@@ -2,12 +2,17 @@
 
 import os
 import struct
+from itertools import pairwise
 
+from icd.db.database import CAREFUL_BYTES
 from tests.torture.repositories.clone import PAGE, Clone, Primitive
 
 FLIPS = 24
 HUGE_BYTES = 1 << 31
 INTERIOR, LEAF = 5, 13  # of a table
+# A tree without end: so many levels, on each of which one page names the same child this often.
+LEVELS, CHILDREN = 8, 200
+PAGES_AT = 28  # where the header says how many there are
 FIRST = 100  # where the first page's own header begins
 
 
@@ -111,6 +116,42 @@ def tree_loop(clone: Clone) -> None:
     patched((root - 1) * PAGE, head)(clone)
 
 
+def endless(table: str) -> Primitive:
+    """Our schema to the letter, and a table that no statement comes to the end of.
+
+    The file is too large for a daemon to look at all of its pages first.
+    """
+
+    def make(clone: Clone) -> None:
+        with clone.sql() as conn:
+            (root,) = conn.execute(
+                "SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)
+            ).fetchone()
+        content = bytearray(clone.database.read_bytes())
+        content[PAGES_AT : PAGES_AT + 4] = struct.pack(">I", CAREFUL_BYTES // PAGE + 1)
+        leaf = content[(root - 1) * PAGE : root * PAGE]
+        assert leaf[0] == LEAF, "it has more than one page"
+        assert leaf[3:5] != b"\0\0", "it has no rows"
+        first = len(content) // PAGE + 1
+        content += bytes(LEVELS * PAGE)
+        pages = [root, *range(first, first + LEVELS)]
+        for page, child in pairwise(pages):
+            content[(page - 1) * PAGE : page * PAGE] = interior(child)
+        content[-PAGE:] = leaf
+        clone.put(bytes(content))
+        os.truncate(clone.database, CAREFUL_BYTES + PAGE)
+
+    return make
+
+
+def interior(child: int) -> bytes:
+    cell = struct.pack(">IB", child, 1)
+    start = PAGE - len(cell) * CHILDREN
+    head = struct.pack(">BHHHBI", INTERIOR, 0, CHILDREN, start, 0, child)
+    places = struct.pack(f">{CHILDREN}H", *range(start, PAGE, len(cell)))
+    return (head + places).ljust(start, b"\0") + cell * CHILDREN
+
+
 def schema_loop(clone: Clone) -> None:
     """The first page, on which the schema stands, is its own child."""
     patched(FIRST, struct.pack(">BHHHBI", INTERIOR, 0, 0, PAGE, 0, 1))(clone)
@@ -163,6 +204,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "pages in a loop, of a value": overflow_loop,
     "pages in a loop, of a table": tree_loop,
     "pages in a loop, of the schema": schema_loop,
+    **{f"pages without end of {table}": endless(table) for table in ("runs", "migrations")},
     **{
         f"damage in {table}": on_page_of(table, 0, b"\xff" * 200)
         for table in ("runs", "state", "events", "counters", "migrations", "dispatches")
