@@ -31,6 +31,7 @@ ALONE: dict[str, tuple[str, str] | None] = {
     "database truncated": ("integrity", "damaged"),
     "database emptied": ("database", "(0 bytes)"),
     "page damaged": ("integrity", "damaged"),
+    "database overwritten": None,
     "schema from the future": ("schema", "it was written by intercore 99.0"),
     "database read-only": ("permissions", "may not read and write"),
     "directory read-only": ("permissions", "may not read and write"),
@@ -53,6 +54,7 @@ SERVED = ALONE | {
     "runtime directory removed": REMOVED,
     "socket unlinked": REMOVED,
     "database replaced": ("replaced", "was replaced or deleted under the daemon"),
+    "database overwritten": ("failures", "was overwritten while it was in use"),
 }
 # Nobody has to do anything about it: the exit status stays 0.
 HARMLESS = {"no Unix sockets", "database replaced"}
@@ -140,7 +142,7 @@ def test_the_doctor_names_the_cause_with_a_daemon(name: str, place: Place, daemo
     with BREAKAGES[name](place) as broken:
         if SERVED[name] == REMOVED:  # else it would have listened again before anybody looks
             os.kill(daemon.pid, signal.SIGSTOP)
-        elif name == "database replaced":
+        elif name in ("database replaced", "database overwritten"):
             told = daemon.respond("state.list", cwd=str(place.project), key="k")
             assert told["error"]["data"]["name"] == "log_lost"
             daemon.call("state.list", cwd=str(place.project), key="k")
