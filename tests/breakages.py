@@ -223,11 +223,15 @@ def page_damaged(place: Place) -> Iterator[World]:
 
 @contextmanager
 def overwritten(place: Place) -> Iterator[World]:
-    """As `cp` does it: the same file, and in it another database, which is empty."""
+    """As `cp` does it: the same file, and in it another database, without our rows."""
     with _kept(place), tempfile.TemporaryDirectory(dir=place.project) as elsewhere:
         (Path(elsewhere) / ".git").mkdir()
-        made = World().icctl("init", "--db=.clavain/intercore.db", cwd=Path(elsewhere), env=DIRECT)
-        assert made.returncode == 0, made
+        # With a row of its own: two that are empty, and made in the same second, are the same.
+        for argv in (["init"], ["state", "set", "another", "s", "--value=1"]):
+            made = World().icctl(
+                *argv, "--db=.clavain/intercore.db", cwd=Path(elsewhere), env=DIRECT
+            )
+            assert made.returncode == 0, made
         with _locked(place):
             shutil.copyfile(Path(elsewhere) / ".clavain" / "intercore.db", place.database)
         yield World()
