@@ -178,9 +178,13 @@ def is_overwritten(
 
 
 def give_up(companions: Companions, what: str) -> NoReturn:
-    """Another program wrote into an open file: the log does not belong to what the file is now."""
+    """Another program wrote into an open file: the log does not belong to what the file is now.
+
+    Where a third one has it open, SQLite copies nothing when we close it, and the log stays.
+    """
     kept = _keep_content(companions)
-    companions.empty_log()
+    if usage.holder(companions.path) is None:
+        companions.empty_log()
     where = f"; its log is kept as {kept}" if kept else ""
     raise LogLost(f"{what} was overwritten while it was in use{where}")
 
