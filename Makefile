@@ -79,7 +79,7 @@ test: $(INSTALLED) $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/.made $(DOOR
 	$(BIN)/python -m coverage report
 
 stress: $(INSTALLED)  ## The consumers' promise at its full size: 8 writers, 10,000 events each.
-	INTERCORE_STRESS=1 $(BIN)/python -m pytest tests/server/test_events.py -k restarted
+	INTERCORE_STRESS=1 $(BIN)/python -m pytest tests/server/subscriptions/test_events.py -k restarted
 
 SECONDS ?= 600
 torture: $(INSTALLED) $(DOORS)/.made  ## Try to break every promise: SECONDS=600, SEED=…, SUITES="crash watch".
@@ -97,7 +97,7 @@ lint: $(INSTALLED)
 check: lint test  ## Everything that must hold before a change lands.
 
 docs: $(INSTALLED)  ## Write the tables of the documentation that are made from the program.
-	$(BIN)/python -m tests.secrets_page
+	$(BIN)/python -m tests.support.secrets_page
 
 BENCH ?=
 bench: $(WHEEL_INSTALLED)  ## What calls cost, written to docs/performance.md; BENCH="search day" prints some.

@@ -839,7 +839,7 @@ _intercore_legacy_claim() {
 TEXT
 }
 
-# --- locks without a program: the rules are those of icd/locks/locking.py; only for subshells ---
+# --- locks without a program: the rules are those of icd/features/locks/locking.py; only for subshells ---
 
 _intercore_read_here() {
     _intercore_parse 2>/dev/null <<'TEXT'
@@ -934,7 +934,7 @@ _intercore_field() {
     if [[ $data =~ $pattern ]]; then printf -v "$1" '%s' "${BASH_REMATCH[1]}"; else printf -v "$1" ''; fi
 }
 
-# As `liveness` in icd/locks/owners.py: dead only if that is certain.
+# As `liveness` in icd/features/locks/owners.py: dead only if that is certain.
 _intercore_judge() {
     if [[ -z $boot || -z $pidns || $its_boot != "$boot" || $its_pidns != "$pidns" ]]; then
         [[ ${its_host%%.*} == "${host%%.*}" ]] || return 0

@@ -8,8 +8,8 @@ import os
 import pwd
 
 import icd
-from icd.cli.invocation import Errand, Plan
-from icd.db import ownership
+from icd.app.invocation import Errand, Plan
+from icd.db.files import ownership
 from icd.db.paths import Where, upward
 from icd.errors import OtherOwner
 

@@ -7,11 +7,12 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from icctl import hot
+from icctl import client
 from icctl.following import following
 from icd import __version__, config
-from icd.cli import commands
-from icd.cli.invocation import (
+from icd.app import commands
+from icd.app.dispatch import failure, run_batch
+from icd.app.invocation import (
     LOOK_AGAIN_SECONDS,
     Ask,
     Errand,
@@ -22,16 +23,15 @@ from icd.cli.invocation import (
     line,
     why_not,
 )
-from icd.cli.main import advance, plan, run_errand
+from icd.app.method import Answer, Call, Clock
+from icd.app.planner import advance, plan, run_errand
 from icd.db import paths
 from icd.db.database import Database
 from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overloaded
-from icd.rpc.dispatch import failure, run_batch
-from icd.rpc.method import Answer, Call, Clock
-from icd.rpc.methods import daemon
+from icd.features.daemon import methods as daemon
 
 if TYPE_CHECKING:
-    from icd.doctor.scene import Sight
+    from icd.admin.doctor.context import Sight
 
 LOG = ".local/state/intercore/icctl.log"
 # Beyond this the log is put aside, in the place of the one that was put aside before.
@@ -43,7 +43,7 @@ Owed = dict[str, config.Settings]
 MOVES = 3  # how often the database may move away while it is being opened
 
 
-def run_here(request: hot.Request, limit: float) -> int:
+def run_here(request: client.Request, limit: float) -> int:
     """Run a command line and print what it says; the exit status is returned."""
     owed: Owed = {}
     output = execute(request, limit, owed)
@@ -55,7 +55,7 @@ def run_here(request: hot.Request, limit: float) -> int:
             break
     if output.exit in FAILURES and not output.borrowed:
         from icctl.failures import note
-        from icctl.sentences import context
+        from icctl.messages import context
 
         note(context(request.argv, commands.SINGLES))
     if owed:
@@ -63,7 +63,7 @@ def run_here(request: hot.Request, limit: float) -> int:
     return output.exit
 
 
-def execute(request: hot.Request, limit: float, owed: Owed) -> Output:
+def execute(request: client.Request, limit: float, owed: Owed) -> Output:
     acts_as: int | None = None
     while True:
         invocation = _invocation(request, limit)
@@ -95,7 +95,7 @@ def execute(request: hot.Request, limit: float, owed: Owed) -> Output:
         request = following(request, output.then)
 
 
-def changes_nothing(request: hot.Request) -> bool:
+def changes_nothing(request: client.Request) -> bool:
     """Whether the command only asks, so that its outcome cannot be unknown."""
     planned = plan(_invocation(request, 0.0))
     if isinstance(planned, Output):
@@ -106,7 +106,7 @@ def changes_nothing(request: hot.Request) -> bool:
 
 
 def _carry_out(
-    request: hot.Request, planned: Plan | Errand, home: str | None, owed: Owed
+    request: client.Request, planned: Plan | Errand, home: str | None, owed: Owed
 ) -> Output:
     """Most commands are done after one answer; others print, and look again after a while."""
     if isinstance(planned, Errand):
@@ -182,12 +182,12 @@ def _run_hooks(owed: Owed, home: str | None) -> None:
     """Only where there are any: nobody else pays for it."""
     for path, settings in owed.items():
         if home and os.path.isdir(os.path.join(os.path.dirname(path), "hooks")):
-            from icctl.afterwards import run_hooks
+            from icctl.direct_hooks import run_hooks
 
             run_hooks(path, settings, home, lambda call: answer_here(call, home, {}))
 
 
-def _invocation(request: hot.Request, limit: float) -> Invocation:
+def _invocation(request: client.Request, limit: float) -> Invocation:
     found = Invocation(
         argv=request.argv,
         cwd=os.getcwd(),
@@ -213,7 +213,7 @@ def _invocation(request: hot.Request, limit: float) -> Invocation:
 
 
 def _sight() -> "Sight":
-    from icctl.sight import sight  # only the doctor pays for it
+    from icctl.probe import sight  # only the doctor pays for it
 
     return sight()
 

@@ -6,7 +6,7 @@ directory is the daemon's to make.  Nothing here may make a bad thing worse, so 
 
 import posix
 
-from icctl.hot import OTHERS_WRITE, S_IFDIR, S_IFMT, sockets, write
+from icctl.client import OTHERS_WRITE, S_IFDIR, S_IFMT, sockets, write
 
 NAME = "failures"
 S_IFREG = 0o100000  # the module `stat` has a price

@@ -6,7 +6,7 @@ SQLite says "disk full" or "disk I/O error" for both, and so does the kernel's E
 import os
 import resource
 
-from icd.db import ownership
+from icd.db.files import ownership
 from icd.db.paths import FILE, Where
 from icd.errors import DiskFull, IcError
 

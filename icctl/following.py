@@ -6,12 +6,12 @@ moving a cursor, is a request of its own, which the reply before it spells out.
 
 import sys
 
-from icctl import hot
+from icctl import client
 
 
-def go_on(reply: hot.Reply, out: bytes, err: bytes, size: bytes) -> hot.Answer:
+def go_on(reply: client.Reply, out: bytes, err: bytes, size: bytes) -> client.Answer:
     """Write the rest of a reply; the request that follows, or 0 if nobody reads any more."""
-    sizes = [hot.number(digits) for digits in (out, err, size)]
+    sizes = [client.number(digits) for digits in (out, err, size)]
     stdout, stderr, words = map(reply.take, sizes)
     if words[-1:] != b"\0":
         raise ValueError
@@ -21,7 +21,7 @@ def go_on(reply: hot.Reply, out: bytes, err: bytes, size: bytes) -> hot.Answer:
     return following(reply.request, words.decode(encoding, "surrogateescape").split("\0")[:-1])
 
 
-def following(request: hot.Request, argv: list[str]) -> hot.Request:
+def following(request: client.Request, argv: list[str]) -> client.Request:
     """Of the same caller, with other arguments."""
     found = type(request)(argv, request.program, request.world)
     found.door = request.door

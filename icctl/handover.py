@@ -17,7 +17,7 @@ import posix
 import sys
 import time
 
-from icctl import hot
+from icctl import client
 
 ENDINGS = {"e": "late", "u": "unknown", "w": "unwritable", "n": "nonsense", "b": "broken"}
 REASONS = {"-", "a", "l", *ENDINGS}
@@ -25,14 +25,14 @@ REASONS = {"-", "a", "l", *ENDINGS}
 
 def accept() -> "Handover | None":
     """What was handed over, if it is well-formed; nobody else shall find it."""
-    words = posix.environ.pop(hot.HANDOVER).split(b" ", 6)
-    posix.unsetenv(hot.HANDOVER)
+    words = posix.environ.pop(client.HANDOVER).split(b" ", 6)
+    posix.unsetenv(client.HANDOVER)
     try:
         encoding = sys.getfilesystemencoding()
         reason, request_id, limit, deadline, fd, door, program = (
             word.decode(encoding, "surrogateescape") for word in words
         )
-        limit_s = min(int(limit), hot.MAX_MS) / 1000
+        limit_s = min(int(limit), client.MAX_MS) / 1000
         latest = time.monotonic() + limit_s
         found = Handover(reason, request_id, limit_s, min(int(deadline) / 1000, latest), program)
         found.door = f"{door}, handed over to the python client".encode()
@@ -52,33 +52,33 @@ class Handover:
         self.deadline = deadline
         self.program = program
         self.door = b""
-        self.inputs: list[hot.Input] = []
+        self.inputs: list[client.Input] = []
 
     def resume(self, argv: list[str]) -> int:
         if self.reason in ENDINGS:
-            sent = hot.Request(argv, self.program, [])
+            sent = client.Request(argv, self.program, [])
             sent.inputs = self.inputs
-            raise hot.GiveUp(ENDINGS[self.reason], self.limit, sent)
-        request = hot.Request(argv, self.program, hot.world())
+            raise client.GiveUp(ENDINGS[self.reason], self.limit, sent)
+        request = client.Request(argv, self.program, client.world())
         request.door = self.door
         request.began = self.deadline - self.limit
         if self.reason == "-":
-            return hot.run(request)
+            return client.run(request)
         request.id = self.id
         request.inputs = self.inputs
-        alone = hot.chosen_mode() == b"daemon"
+        alone = client.chosen_mode() == b"daemon"
         unknown = self.reason == "l"
-        return hot.insist(request, self.limit, self.deadline, alone=alone, unknown=unknown)
+        return client.insist(request, self.limit, self.deadline, alone=alone, unknown=unknown)
 
 
-def read_inputs(fd: int) -> list[hot.Input]:
+def read_inputs(fd: int) -> list[client.Input]:
     parts = []
     while data := posix.read(fd, 1 << 20):
         parts.append(data)
     posix.close(fd)
     count, _, rest = b"".join(parts).partition(b"\0")
     *fields, rest = rest.split(b"\0", int(count))
-    inputs: list[hot.Input] = []
+    inputs: list[client.Input] = []
     for field in fields:
         kind, (size, _, path) = field[:1], field[1:].partition(b":")
         if kind == b"x":

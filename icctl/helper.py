@@ -21,7 +21,7 @@ import stat
 import time
 from typing import NoReturn
 
-from icctl import hot
+from icctl import client
 
 # A shell reads a pipe byte by byte, and a file in one go.
 INLINE_BYTES = 512
@@ -39,7 +39,7 @@ def serve(arguments: list[str], program: str) -> int:
         owner = int(word)
         shell = os.pidfd_open(owner)
     except (ValueError, OSError, OverflowError):
-        raise hot.GiveUp("shell") from None
+        raise client.GiveUp("shell") from None
     signal.pthread_sigmask(signal.SIG_BLOCK, DEADLY)  # until somebody would clear up
     helper = Helper(program, owner, settle())
     if not os.fork():
@@ -80,7 +80,7 @@ def settle() -> str:
                 os.rmdir(directory)
         else:
             return directory
-    raise hot.GiveUp("pipes")
+    raise client.GiveUp("pipes")
 
 
 def is_safe(place: str) -> bool:
@@ -90,7 +90,7 @@ def is_safe(place: str) -> bool:
     return place.startswith("/") and (found.st_uid == os.geteuid() or bool(sticky))
 
 
-class Kept(hot.Request):
+class Kept(client.Request):
     """A request whose answer is kept, not printed, and which the shell runs if we cannot."""
 
     door = b"python-helper"
@@ -107,25 +107,25 @@ class Kept(hot.Request):
         """The reason to hand over, or nothing if there is an answer."""
         self.deadline = time.monotonic() + limit
         try:
-            if hot.stays_here(self.argv):
+            if client.stays_here(self.argv):
                 return "-"
-            while not isinstance(answer := hot.ask(self, self.deadline), int):
+            while not isinstance(answer := client.ask(self, self.deadline), int):
                 if answer is None:
                     return "a"
-                if isinstance(answer, hot.Request):
+                if isinstance(answer, client.Request):
                     return "n"  # we did not say that we know how
                 if answer[0] != b"stdin" or not has_stdin:
                     return "-"  # the shell can read it
                 self.attach(answer, limit)
                 self.deadline = time.monotonic() + limit
             self.exit = answer
-        except hot.Lost:
+        except client.Lost:
             return "l"
-        except hot.Expired as exc:
+        except client.Expired as exc:
             return "u" if exc.args[0] else "e"
-        except hot.GiveUp as exc:
+        except client.GiveUp as exc:
             return "n" if exc.args[0] == "nonsense" else "-"
-        except (hot.Absent, OSError):
+        except (client.Absent, OSError):
             return "a"
         return ""
 
@@ -178,7 +178,7 @@ class Helper:
         enter(fields)
         has_stdin = self.take_stdin()
         kept = Kept(argv, self.program, world)
-        limit = hot.timeout_ms(argv) / 1000
+        limit = client.timeout_ms(argv) / 1000
         reason = kept.ask(limit, has_stdin=has_stdin)
         os.chdir("/")  # pin nobody's directory
         if not reason and self.keep(kept):

@@ -1,6 +1,6 @@
 """The way to `icctl.direct`, whose libraries may live where only `site` looks."""
 
-from icctl.hot import Request
+from icctl.client import Request
 
 
 def run(request: Request, limit: float) -> int:

@@ -5,7 +5,7 @@
    socket of somebody else, a lost reply, a deadline that passed, any sentence to be said -- is
    handed over to the Python client beside it, `icctl-python`, which goes on where this one stopped.
 
-   Promises, those of icctl/hot.py, which is the reference:
+   Promises, those of icctl/client.py, which is the reference:
    - stdin belongs to the hook: it is read only when the daemon asks for it;
    - one total deadline covers connecting, sending and receiving;
    - a request that may have been executed is only ever repeated under its own id;
@@ -215,7 +215,7 @@ static void attach(struct call *c)
 /* --- there --- */
 
 /* 0 if no other user can have put the socket there, else the errno.  The sentence about it is said
-   by the Python client, which looks at the same (icctl/hot.py, is_ours). */
+   by the Python client, which looks at the same (icctl/client.py, is_ours). */
 static int refuse_strange(const char *path)
 {
     char directory[sizeof ((struct sockaddr_un *)0)->sun_path];

@@ -2,7 +2,7 @@
 
 import posix
 
-from icctl.hot import OTHERS_WRITE, S_IFDIR, S_IFMT, S_IFSOCK, STICKY, say
+from icctl.client import OTHERS_WRITE, S_IFDIR, S_IFMT, S_IFSOCK, STICKY, say
 
 S_IFLNK = 0o120000
 # Those that were told: a call may try many times, and a person reads it once.
@@ -17,7 +17,7 @@ def tell(path: str, program: str) -> None:
 
 
 def reason(path: str) -> tuple[str, str]:
-    """What is ignored, and why; the same rules as `icctl.hot.is_ours`."""
+    """What is ignored, and why; the same rules as `icctl.client.is_ours`."""
     head, slash, _ = path.rpartition("/")
     directory = head or slash or "."
     try:

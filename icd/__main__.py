@@ -36,8 +36,8 @@ def serve(
     SIGHUP goes on with the code that is installed by then, without losing a call.
     The exit status is 78 for what a restart cannot cure.
     """
-    from icd.server import startups
-    from icd.server.serve import main as run
+    from icd.server import start_failures as startups
+    from icd.server.main import main as run
 
     _fill_standard_descriptors()
     try:
@@ -64,7 +64,7 @@ def serve(
 @click.argument("directory", metavar="DIR")
 def manual(directory: str) -> None:
     """Write the manual pages below DIR, such as ~/.local/share/man."""
-    from icd.cli.manual import pages
+    from icd.app.manual import pages
 
     try:
         for path, page in pages(main).items():

@@ -11,10 +11,16 @@ from pathlib import Path
 import pytest
 
 from icd import config
+from icd.app.method import Clock
 from icd.db.database import Database
-from icd.rpc.method import Clock
-from tests import processes
-from tests.processes import CLEAN, DOORS, icctl, running
+from tests.support import processes
+from tests.support.processes import CLEAN, DOORS, icctl, running
+
+pytest_plugins = [
+    "tests.support.store_fixtures",
+    "tests.support.call_fixtures",
+    "tests.support.command_fixtures",
+]
 
 NOW_MS = 1_800_000_000_000
 

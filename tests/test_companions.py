@@ -1,7 +1,7 @@
 """Files of a database that are removed, emptied, replaced or moved while they are in use.
 
 Whatever was acknowledged is there afterwards, or the first call after the damage says that it is
-not; `tests/companions.py` has the damages and the rule.  Tried through a daemon that has the
+not; `tests/support/companions.py` has the damages and the rule.  Tried through a daemon that has the
 database open, without one, with both in turn, and after a daemon was killed.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.companions import (
+from tests.support.companions import (
     COMPANIONS,
     DAMAGES,
     INDEX,
@@ -31,7 +31,7 @@ from tests.companions import (
     Story,
     Untrue,
 )
-from tests.processes import PATIENCE, Daemon
+from tests.support.processes import PATIENCE, Daemon
 from tests.torture import hosts
 from tests.torture.code import Code, broken
 
@@ -538,7 +538,7 @@ def test_the_log_of_a_database_that_is_gone_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_unlinked_in_place_of_kept_is_noticed(tmp_path: Path) -> None:
-    code = broken(tmp_path, "icd/db/lost.py", "os.rename(name, kept)", "os.unlink(name)")
+    code = broken(tmp_path, "icd/db/files/lost.py", "os.rename(name, kept)", "os.unlink(name)")
 
     with pytest.raises(Untrue, match="0 logs are kept"):
         orphan(code, tmp_path)

@@ -1,4 +1,4 @@
-"""Clients of every release are answered as they were; see tests/conversations.py."""
+"""Clients of every release are answered as they were; see tests/support/conversations.py."""
 
 import json
 import re
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from icd.rpc import methods
-from tests import conversations
-from tests.conversations import TRANSCRIPTS, ask_frame, ask_json, match_frame, match_json
-from tests.processes import Daemon
+from icd.app import methods
+from tests.support import conversations
+from tests.support.conversations import TRANSCRIPTS, ask_frame, ask_json, match_frame, match_json
+from tests.support.processes import Daemon
 
 NAMES = sorted(path.name for path in TRANSCRIPTS.iterdir())
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from icd.db import migrate, original
+from icd.db import migrate
+from icd.db.original import tables_v9 as original
 from tests.data import later
 from tests.data.databases import make
-from tests.databases import ABSENT, NAMES, expected, is_kept, load, read
-from tests.processes import Daemon, icctl, running
+from tests.support.databases import ABSENT, NAMES, expected, is_kept, load, read
+from tests.support.processes import Daemon, icctl, running
 
 LATER = f"original-{later.SCHEMA}"
 

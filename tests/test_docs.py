@@ -17,19 +17,20 @@ import pytest
 
 from icd import errors, refusals
 from icd.__main__ import main as icd
-from icd.cli import commands, flags
-from icd.cli.statusline import PREFIX, SHOW
+from icd.app import commands, flags, methods
+from icd.app.method import Method, Params
 from icd.config import CHANNELS, RETENTION_SECONDS, VARIABLES, Channel, Mirror, Settings
-from icd.core import gate_rules, gates
-from icd.core.gate_checks import CHECKS
-from icd.core.statusline import Statusline
 from icd.db import migrate
-from icd.legacy import patterns
-from icd.rpc import methods
-from icd.rpc.method import Method, Params
-from icd.server import limits, sockets
-from tests import rows, secrets_page
-from tests.processes import until
+from icd.features.compat.legacy import patterns
+from icd.features.gates import rules as gate_rules
+from icd.features.gates import store as gates
+from icd.features.gates.checks import CHECKS
+from icd.features.statusline.commands import PREFIX, SHOW
+from icd.features.statusline.store import Statusline
+from icd.server import limits
+from icd.server.net import socket_claim as sockets
+from tests.support import rows, secrets_page
+from tests.support.processes import until
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from icctl import direct
+from icd.app.dispatch import BACKGROUND_SECONDS
 from icd.db.database import CAREFUL_BYTES
-from icd.rpc.dispatch import BACKGROUND_SECONDS
-from tests.processes import Daemon, icctl, read_line, running
+from tests.support.processes import Daemon, icctl, read_line, running
 from tests.torture.code import broken
 
 DIRECT = {"INTERCORE_MODE": "direct"}
@@ -160,7 +160,9 @@ def test_what_is_large_and_not_read_at_once_is_not_refused(
 def test_the_log_of_a_client_is_put_aside_when_it_has_grown(
     initialized: Path, tmp_path: Path
 ) -> None:
-    code = broken(tmp_path, "icd/core/state.py", "(_GET, (key, scope_id, now_ms))", "(_GET, ())")
+    code = broken(
+        tmp_path, "icd/features/state/store.py", "(_GET, (key, scope_id, now_ms))", "(_GET, ())"
+    )
     log = initialized / direct.LOG
     log.parent.mkdir(parents=True)
     log.write_text("x" * direct.LOG_BYTES)

@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from icd.server.lane import Lane
-from tests import mounts
-from tests.processes import Daemon, icctl, running, until
+from icd.server.stores.db_thread import Lane
+from tests.support import mounts
+from tests.support.processes import Daemon, icctl, running, until
 
 # Runs the real daemon, and ends it at once if Python itself opens the database file: POSIX would
 # drop all of SQLite's locks when that descriptor is closed.
@@ -31,7 +31,7 @@ main()
 # The same daemon with the mistake: it looks into the file after each batch.
 NAIVE = """
 import sys
-import icd.server.store as store
+import icd.server.stores.store as store
 real = store.run_batch
 def run_batch(database, calls, **options):
     answers = real(database, calls, **options)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.breakages import BREAKAGES, DIRECT, HOUR, Place, World, preloaded
-from tests.processes import Daemon
+from tests.support.breakages import BREAKAGES, DIRECT, HOUR, Place, World, preloaded
+from tests.support.processes import Daemon
 
 GUARD = ("sentinel", "check", "guard", "s", "--interval=60")
 

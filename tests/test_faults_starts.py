@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import CLEAN, PATIENCE, Daemon, icctl, until
+from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, until
 
 STARTS = 50
 CYCLES = 200
@@ -23,9 +23,9 @@ WRITERS = 2
 # not.  Each line that this one reads is the path of a socket, on which a child of its own serves.
 NURSERY = """
 import os, signal, sys
-import icd.server.serve
+import icd.server.main
 from icd.__main__ import main
-from icd.rpc import methods
+from icd.app import methods
 methods.every()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them: they must not linger
 for line in sys.stdin:

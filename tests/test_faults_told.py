@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.breakages import BREAKAGES, DIRECT, Place, World, disk_filled, small_disk
-from tests.processes import PATIENCE, Daemon, until
+from tests.support.breakages import BREAKAGES, DIRECT, Place, World, disk_filled, small_disk
+from tests.support.processes import PATIENCE, Daemon, until
 
 PAGE = (Path(__file__).parents[1] / "docs" / "troubleshooting.md").read_text()
 READ = ("state", "get", "k", "s")

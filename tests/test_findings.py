@@ -17,18 +17,21 @@ from pathlib import Path
 import pytest
 
 from icd import config
-from icd.core import discoveries, events, feedback, reviews, tiers
-from icd.core.discoveries import Wanted
-from icd.core.state import Writer
-from icd.core.tiers import ONE
+from icd.app import methods
+from icd.app.dispatch import run_batch
+from icd.app.method import Call, Clock
 from icd.db.database import Database
 from icd.db.paths import Where
+from icd.features.discoveries import feedback, tiers
+from icd.features.discoveries import lifecycle as reviews
+from icd.features.discoveries import store as discoveries
+from icd.features.discoveries.store import Wanted
+from icd.features.discoveries.tiers import ONE
+from icd.features.events import store as events
 from icd.refusals import DiscoveryRefused
-from icd.rpc import methods
-from icd.rpc.dispatch import run_batch
-from icd.rpc.method import Call, Clock
-from tests.processes import Daemon, icctl, until
-from tests.submitted import DAY_MS, NOW_MS, submit, told, vector
+from icd.values.processes import Writer
+from tests.support.processes import Daemon, icctl, until
+from tests.support.submitted import DAY_MS, NOW_MS, submit, told, vector
 
 FORK = multiprocessing.get_context("fork")
 HALF = ONE // 2

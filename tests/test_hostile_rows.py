@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from icd import config
-from icd.cli.invocation import Errand, Invocation, Output
-from icd.cli.main import advance, plan, run_errand
+from icd.app.dispatch import run_batch
+from icd.app.invocation import Errand, Invocation, Output
+from icd.app.method import Clock
+from icd.app.planner import advance, plan, run_errand
 from icd.db.database import Database
 from icd.errors import DamagedRow, Internal
 from icd.printable import printable
-from icd.rpc.dispatch import run_batch
-from icd.rpc.method import Clock
-from tests import hostile_rows
-from tests.hostile_rows import BREAKS, COMMANDS, NOT_UTF8, NOW_MS, columns, make, plant
-from tests.processes import icctl, read_line
+from tests.support import hostile_rows
+from tests.support.hostile_rows import BREAKS, COMMANDS, NOT_UTF8, NOW_MS, columns, make, plant
+from tests.support.processes import icctl, read_line
 
 # Commands by the tables that they read; the last ones read every table.
 RUNS = """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from icd.db import migrate
-from tests.processes import Daemon, icctl
+from tests.support.processes import Daemon, icctl
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ROOT / ".venv" / "packages"

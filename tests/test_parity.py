@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from icd.cli.invocation import Invocation, Need, Plan
-from icd.cli.main import finish, plan
-from icd.rpc.method import Answer
-from tests.parity_table import SCRIPTS, Step
-from tests.processes import Daemon, icctl, read_line, running
+from icd.app.invocation import Invocation, Need, Plan
+from icd.app.method import Answer
+from icd.app.planner import finish, plan
+from tests.support.parity_table import SCRIPTS, Step
+from tests.support.processes import Daemon, icctl, read_line, running
 
 HOSTILE = {
     "COLUMNS": "40",

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from icd import procfs
-from tests.processes import until
+from tests.support.processes import until
 
 NAMED = """
 import sys

@@ -11,8 +11,8 @@ from typing import Self
 
 import pytest
 
-from icctl import hot
-from tests.processes import CLEAN, PATIENCE, WHEEL_BIN, Daemon, icctl
+from icctl import client
+from tests.support.processes import CLEAN, PATIENCE, WHEEL_BIN, Daemon, icctl
 
 FORK = multiprocessing.get_context("fork")
 PROCESSES, ROUNDS = 100, 50
@@ -210,7 +210,7 @@ def _enter(project: Path, env: dict[str, str]) -> None:
 
 
 def _icctl(*argv: str) -> int:
-    return hot.main(list(argv), "icctl")
+    return client.main(list(argv), "icctl")
 
 
 def _at_once(function, count: int) -> list[int]:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from icd.db import lock
-from tests import processes
-from tests.processes import Daemon, icctl, running
+from tests.support import processes
+from tests.support.processes import Daemon, icctl, running
 
 DIRECT = {"INTERCORE_MODE": "direct"}
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.breakages import STRANGER
 from tests.data import later
-from tests.processes import CLEAN, PATIENCE, running
+from tests.support.breakages import STRANGER
+from tests.support.processes import CLEAN, PATIENCE, running
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
@@ -24,7 +24,7 @@ SITE = Path(msgspec.__file__).parents[1]
 CODE = """
 import sys
 sys.path[:0] = sys.argv[1:3]
-from icctl.hot import main
+from icctl.client import main
 sys.exit(main(sys.argv[3:], "icctl"))
 """
 SECRET = b"root:$6$precious:\n"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.breakages import STRANGER
-from tests.processes import PATIENCE, Daemon, icctl, running
+from tests.support.breakages import STRANGER
+from tests.support.processes import PATIENCE, Daemon, icctl, running
 
 pytestmark = pytest.mark.usefixtures("door")
 
@@ -195,7 +195,7 @@ def test_a_daemon_starts_though_another_user_sits_at_the_other_place(
     monkeypatch: pytest.MonkeyPatch, full: Path
 ) -> None:
     """Whether a daemon answers is asked at both places, and a stranger is no daemon of ours."""
-    from icd.server import sockets
+    from icd.server.net import socket_claim as sockets
 
     monkeypatch.setattr(
         sockets, "candidates", lambda: [str(full.parent.parent / "icd.sock"), str(full)]

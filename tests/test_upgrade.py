@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from tests import installations
 from tests.data import later, original
 from tests.data.databases.make import HERE
-from tests.installations import Installation
-from tests.processes import CLEAN, Daemon, icctl, until
+from tests.support import installations
+from tests.support.installations import Installation
+from tests.support.processes import CLEAN, Daemon, icctl, until
 
 OLD, NEW = "0.4.0", "0.99.0"
 DIRECT = {"INTERCORE_MODE": "direct"}

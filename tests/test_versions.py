@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from icd import __version__
-from icd.cli import commands
-from tests import processes
-from tests.processes import CLEAN, PATIENCE, Daemon, icctl, read_all, running
-from tests.transcripts import FRAMES, replay
+from icd.app import commands
+from tests.support import processes
+from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, read_all, running
+from tests.support.transcripts import FRAMES, replay
 
 ROOT = Path(__file__).parent.parent
 OLDER, NEWER = "0.0.1", "99.0.0"

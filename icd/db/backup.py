@@ -14,8 +14,9 @@ import stat
 import time
 from contextlib import closing, suppress
 
-from icd.db import check, files
+from icd.db import check
 from icd.db.connection import connect_to_read, until
+from icd.db.files import private as files
 from icd.errors import (
     Corrupt,
     DeadlineExceeded,

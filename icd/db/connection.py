@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from icd.config import Settings
-from icd.db import access, bounds
+from icd.db import bounds
 from icd.db.bounds import Bounds, Connection
+from icd.db.files import permissions as access
 from icd.errors import Corrupt, DeadlineExceeded, Unhealthy, UntrustedDatabase
 
 MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING

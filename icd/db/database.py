@@ -20,10 +20,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from icd import config
-from icd.db import access, health, lock, lost, migrate, ownership, schema, usage
+from icd.db import health, lock, migrate, schema
 from icd.db.bounds import Connection
-from icd.db.companions import Companions, Seen, see
 from icd.db.connection import connect, page_bytes, set_up
+from icd.db.files import lost, ownership, usage
+from icd.db.files import permissions as access
+from icd.db.files.companions import Companions, Seen, see
 from icd.errors import Corrupt, LogLost, NoDatabase, from_os
 
 # Reading every page of a database takes this long at most when it is opened: somebody waits.

@@ -4,8 +4,9 @@ import os
 import sqlite3
 from contextlib import suppress
 
-from icd.db import access, check, migrate
+from icd.db import check, migrate
 from icd.db.connection import journal_mode, until
+from icd.db.files import permissions as access
 from icd.errors import Corrupt, DeadlineExceeded, DiskFull, Unhealthy
 
 FREE_BYTES_NEEDED = 10 * 1024 * 1024

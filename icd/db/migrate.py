@@ -9,8 +9,16 @@ import os
 import sqlite3
 
 from icd import __version__
-from icd.db import original, original_discoveries, original_runs
 from icd.db.connection import transaction
+from icd.db.original import (
+    discoveries as original_discoveries,
+)
+from icd.db.original import (
+    runs as original_runs,
+)
+from icd.db.original import (
+    tables_v9 as original,
+)
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"

@@ -20,9 +20,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 from icd import trust
-from icd.db import backup, check, files, lost, migrate, paths, schema
+from icd.db import backup, check, migrate, paths, schema
 from icd.db.connection import connect, connect_to_read, transaction
 from icd.db.database import Database, identity
+from icd.db.files import lost
+from icd.db.files import private as files
 from icd.errors import (
     BadPath,
     Corrupt,

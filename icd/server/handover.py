@@ -19,8 +19,8 @@ import msgspec
 
 from icd import __version__
 from icd.errors import Misconfigured
-from icd.server import threads
-from icd.server.sockets import Claim, Identity
+from icd.server.net.socket_claim import Claim, Identity
+from icd.server.workers import threads
 
 FORMAT = 1  # what the memfd holds; a daemon takes over from one that writes the same
 VARIABLE = "ICD_HANDOVER"

@@ -15,11 +15,12 @@ import anyio
 import msgspec
 
 from icd import __version__
+from icd.app.method import Answer
 from icd.errors import ReloadRefused
-from icd.rpc.method import Answer
-from icd.rpc.methods.daemon import Reloaded
-from icd.server import handover, limits, systemd, threads
+from icd.features.daemon.methods import Reloaded
+from icd.server import handover, limits, systemd
 from icd.server.logs import log
+from icd.server.workers import threads
 
 Deliver = Callable[[Answer], None]
 Done = subprocess.CompletedProcess[bytes]

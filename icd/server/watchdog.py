@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from icd.server import systemd
-from icd.server.lane import Lane
+from icd.server.stores.db_thread import Lane
 
 
 async def feed(status: Callable[[], str]) -> None:

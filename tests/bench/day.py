@@ -36,15 +36,15 @@ from typing import Any
 from msgspec import Raw, Struct, json
 
 from icd import config
-from icd.core.debounce import Recent
-from icd.core.state import Writer
+from icd.app import methods
+from icd.app.dispatch import run_batch
+from icd.app.method import Call, Clock
+from icd.app.write_cache import Recent
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.refusals import DuplicateDiscovery
-from icd.rpc import methods
-from icd.rpc.dispatch import run_batch
-from icd.rpc.method import Call, Clock
-from icd.server.upkeep import Upkeep
+from icd.server.stores.maintenance import Upkeep
+from icd.values.processes import Writer
 
 LIMIT_BYTES = 10 * 1024
 WARM_DAYS = 32  # longer than anything is kept that is forgotten by itself

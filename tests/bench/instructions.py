@@ -25,7 +25,7 @@ from msgspec import Struct
 from icctl.build import FLAGS, SOURCES
 from icd import __version__
 from tests.bench.table import Table
-from tests.processes import Daemon
+from tests.support.processes import Daemon
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "tests" / "data" / "instructions.json"

@@ -2,6 +2,7 @@
 
 import subprocess
 
+from icd.values.processes import Writer
 from tests.bench import setting as place
 from tests.bench.table import Table
 
@@ -126,7 +127,7 @@ def _expire(setting: place.Setting) -> None:
         for i in range(EXPIRED):
             place.state.set(
                 conn, "old", f"s{i}", "1",
-                ttl_ms=1, writer=place.state.Writer(), now_ms=now_ms - 10_000,
+                ttl_ms=1, writer=Writer(), now_ms=now_ms - 10_000,
             )  # fmt: skip
         conn.execute("COMMIT")
         database.close()

@@ -3,12 +3,13 @@
 import subprocess
 import time
 
-from icd.core import agents, artifacts, events
-from icd.core.events import Fact
-from icd.core.state import Writer
-from tests import rows
+from icd.features.events import store as events
+from icd.features.events.store import Fact
+from icd.features.runs import agents, artifacts
+from icd.values.processes import Writer
 from tests.bench import setting as place
 from tests.bench.table import Table
+from tests.support import rows
 
 RUNS = 50
 RUN = "run00001"

@@ -4,7 +4,10 @@ import itertools
 import random
 import time
 
-from icd.core import events, sentinels, state
+from icd.features.events import store as events
+from icd.features.sentinels import store as sentinels
+from icd.features.state import store as state
+from icd.values.processes import Writer
 from tests.bench import setting as place
 from tests.bench.table import Table
 
@@ -73,7 +76,7 @@ def grow(setting: place.Setting, rows: int) -> None:
 def _measure(database: place.Database, rows: int) -> dict[str, list[float]]:
     """Microseconds of each call, on rows picked at random but warm: the same few of them every time."""
     scopes = [f"s{i:07}" for i in random.Random(1).sample(range(rows), HOT)]
-    writer = state.Writer()
+    writer = Writer()
     with database.hold(time.monotonic() + 5):
         conn = database.connection()
         now_ms = time.time_ns() // 1_000_000

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from icd import config
-from icd.core import sentinels, state
 from icd.db.database import Database
+from icd.features.sentinels import store as sentinels
+from icd.features.state import store as state
+from icd.values.processes import Writer
 
 ROOT = Path(__file__).parents[2]
 BIN = ROOT / ".venv" / "wheel" / "bin"
@@ -58,7 +60,7 @@ def fill(setting: Setting, *, rows: int, guards: int) -> None:
     with database.hold(time.monotonic() + 5, create=True):
         conn = database.connection(create=True)
         conn.execute("BEGIN IMMEDIATE")
-        writer = state.Writer()
+        writer = Writer()
         for i in range(rows):
             state.set(conn, "bench", f"s{i}", '{"i":1}', writer=writer, now_ms=now_ms)
         for i in range(guards):

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests import mirrors
 from tests.bench import setting as place
 from tests.bench.table import Table
+from tests.support import mirrors
 
 RUNS = 150
 WRITES = 10_000

@@ -8,7 +8,7 @@ import time
 
 import anyio
 
-from icd.core import sentinels
+from icd.features.sentinels import store as sentinels
 from tests.bench import setting as place
 from tests.bench.table import Table
 

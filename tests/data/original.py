@@ -9,8 +9,9 @@ from v5 on are missing before.
 import sqlite3
 from contextlib import closing
 
-from icd.db import migrate, original_runs
-from icd.db import original as theirs
+from icd.db import migrate
+from icd.db.original import runs as original_runs
+from icd.db.original import tables_v9 as theirs
 
 NOW_S = 1_800_000_000
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from icd import config
-from icd.core import dumps
-from icd.core.dump_lines import Line
 from icd.db import migrate
 from icd.db.database import Database
+from icd.features.database import dump as dumps
+from icd.features.database.dump_lines import Line
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from icd.core import state
 from icd.db import check, migrate
 from icd.errors import DeadlineExceeded
-from tests.breakages import preloaded
+from icd.features.state import store as state
+from icd.values.processes import Writer
 from tests.data import original
-from tests.processes import CLEAN
+from tests.support.breakages import preloaded
+from tests.support.processes import CLEAN
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +28,7 @@ def path(opened, project):
     database = opened(path, create=True)
     for number in range(50):
         scope = str(number)
-        state.set(database.connection(), "k", scope, "1", writer=state.Writer(), now_ms=1)
+        state.set(database.connection(), "k", scope, "1", writer=Writer(), now_ms=1)
     database.close()
     return path
 

@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 from icd import config
-from icd.core import state
 from icd.db.database import Database
+from icd.features.state import store as state
+from icd.values.processes import Writer
 
 NOW_MS = 1_800_000_000_000
 # As SQLite begins: it says how far it wants to come, and then writes pages to the main file.  From
@@ -28,9 +29,7 @@ def test_a_checkpoint_that_is_under_way_is_not_taken_for_an_overwritten_file(
     path = tmp_path / ".clavain" / "intercore.db"
     database = Database(str(path), config.DEFAULTS)
     with database.hold(time.monotonic() + 5, create=True):
-        state.set(
-            database.connection(create=True), "k", "s", "1", writer=state.Writer(), now_ms=NOW_MS
-        )
+        state.set(database.connection(create=True), "k", "s", "1", writer=Writer(), now_ms=NOW_MS)
     log = path.with_name("intercore.db-wal").read_bytes()
 
     for _ in range(3):  # from the second look on, only the main file is another

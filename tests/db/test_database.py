@@ -9,9 +9,10 @@ from contextlib import closing
 import pytest
 
 from icd import config
-from icd.core import state
 from icd.db.database import GITIGNORE, Database
 from icd.errors import Corrupt, IcError, InputOutput, LogLost, NoDatabase, SchemaTooNew
+from icd.features.state import store as state
+from icd.values.processes import Writer
 
 NOW_MS = 1_800_000_000_000
 
@@ -21,7 +22,7 @@ def soon():
 
 
 def put(conn, payload="1", key="k"):
-    return state.set(conn, key, "s", payload, writer=state.Writer(), now_ms=NOW_MS)
+    return state.set(conn, key, "s", payload, writer=Writer(), now_ms=NOW_MS)
 
 
 def payload(conn, key="k"):

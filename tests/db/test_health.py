@@ -9,10 +9,11 @@ from contextlib import closing
 import pytest
 
 from icd import config
-from icd.core import state
 from icd.db import database, health, migrate
 from icd.db.database import Database
 from icd.errors import Corrupt, DiskFull, Unhealthy, from_sqlite
+from icd.features.state import store as state
+from icd.values.processes import Writer
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def path(opened, project):
     conn = database.connection()
     conn.execute("BEGIN")
     for number in range(500):
-        state.set(conn, "k", str(number), '"' + "x" * 100 + '"', writer=state.Writer(), now_ms=1)
+        state.set(conn, "k", str(number), '"' + "x" * 100 + '"', writer=Writer(), now_ms=1)
     conn.execute("COMMIT")
     database.close()
     return str(path)

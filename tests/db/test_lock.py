@@ -11,7 +11,7 @@ from icd import procfs
 from icd.db import lock
 from icd.db.lock import FileLock
 from icd.errors import InputOutput, Locked, NoDatabase
-from tests.processes import until
+from tests.support.processes import until
 
 # pytest-timeout's own timer is SIGALRM, which `lock.block` needs for itself.
 pytestmark = pytest.mark.timeout(60, method="thread")

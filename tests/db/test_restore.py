@@ -11,7 +11,6 @@ from contextlib import closing, suppress
 import pytest
 
 from icd import config
-from icd.core import leases, state
 from icd.db import backup, lock, migrate
 from icd.db.database import Database
 from icd.db.restore import restore
@@ -25,6 +24,9 @@ from icd.errors import (
     SchemaTooNew,
     SymlinkRefused,
 )
+from icd.features.leases import store as leases
+from icd.features.state import store as state
+from icd.values.processes import Writer
 from tests.data import original
 
 NOW_MS = 1_800_000_000_000
@@ -32,7 +34,7 @@ STAMP = "20270115-080000"
 
 
 def put(conn, payload):
-    state.set(conn, "k", "s", payload, writer=state.Writer(), now_ms=NOW_MS)
+    state.set(conn, "k", "s", payload, writer=Writer(), now_ms=NOW_MS)
 
 
 def payload(conn):
@@ -202,9 +204,7 @@ def test_a_backup_of_an_older_schema_is_upgraded_when_it_is_opened(database, tmp
 
 
 def claim(conn, owner):
-    lease, _ = leases.acquire(
-        conn, "n", owner, owner, ttl_ms=1, actor=state.Writer(), now_ms=NOW_MS
-    )
+    lease, _ = leases.acquire(conn, "n", owner, owner, ttl_ms=1, actor=Writer(), now_ms=NOW_MS)
     return lease.token
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from icd import config
+from icd.app.lines import LINE_BYTES
 from icd.db import migrate, schema
 from icd.db.connection import connect, set_up
 from icd.db.database import Database
 from icd.errors import BadPath, UntrustedDatabase
-from icd.rpc.lines import LINE_BYTES
 from tests.torture.repositories.clone import template
 from tests.torture.repositories.journals import header, trailer
 

@@ -9,11 +9,11 @@ import pytest
 
 from icd import config, trust
 from icd.db import backup, vacuum
-from icd.db.adopt import adopt
 from icd.db.database import Database
+from icd.db.original.adopt import adopt
 from icd.db.restore import restore
 from tests.data import later
-from tests.processes import icctl, running
+from tests.support.processes import icctl, running
 
 NOW_MS = 1_800_000_000_000
 

@@ -8,9 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from icd.core import state
 from icd.db import health, migrate, vacuum
 from icd.errors import DeadlineExceeded, DiskFull, Locked, from_sqlite
+from icd.features.state import store as state
+from icd.values.processes import Writer
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def database(opened, project):
     conn.execute("BEGIN")
     for number in range(2000):
         scope, value = str(number), '"' + "x" * 1000 + '"'
-        state.set(conn, "k", scope, value, writer=state.Writer(), now_ms=1)
+        state.set(conn, "k", scope, value, writer=Writer(), now_ms=1)
     conn.execute("COMMIT")
     conn.execute("DELETE FROM state WHERE scope_id != '7'")
     return found
@@ -45,7 +46,7 @@ def test_rows_and_marks_stay(database, conn):
 
 def test_a_deadline_that_passes_changes_nothing(database, conn):
     for number in range(300):
-        state.set(conn, "more", str(number), "1", writer=state.Writer(), now_ms=1)
+        state.set(conn, "more", str(number), "1", writer=Writer(), now_ms=1)
 
     with pytest.raises(DeadlineExceeded, match="nothing was changed"):
         vacuum.vacuum(conn, database.path, deadline=time.monotonic())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import (
+from tests.support.processes import (
     CLEAN,
     PATIENCE,
     Daemon,

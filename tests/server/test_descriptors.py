@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import Daemon
+from tests.support.processes import Daemon
 
 DESCRIPTORS = 96
 PROJECTS = 60

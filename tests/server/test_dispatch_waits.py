@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from icd.agents import looks
-from icd.core.processes import identify
-from icd.core.sightings import LOST
-from tests.dispatched import Sleeper, plant, sleepers
-from tests.processes import CLEAN, PATIENCE, Daemon, icctl, until
+from icd.features.dispatches.agent import looks
+from icd.features.dispatches.observation import LOST
+from icd.values.processes import identify
+from tests.server.subscriptions.test_watches import command
 from tests.server.test_reload import reload
-from tests.server.test_watches import command
+from tests.support.dispatched import Sleeper, plant, sleepers
+from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, until
 
 
 @pytest.fixture(params=["daemon", "direct"])

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
 
-from icd.rpc.methods.daemon import BUCKETS_MS
-from tests import processes
-from tests.processes import CLEAN, PATIENCE, Daemon, icctl, read_line, running, until
+from icd.features.daemon.methods import BUCKETS_MS
+from tests.support import processes
+from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, read_line, running, until
 
 SECRET = "Sesam-open-yourself"
 

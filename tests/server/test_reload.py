@@ -19,7 +19,7 @@ import pytest
 
 import icd
 from icd.server import limits
-from tests.processes import PATIENCE, Daemon, icctl, read_line, running, until
+from tests.support.processes import PATIENCE, Daemon, icctl, read_line, running, until
 
 CALLERS = 8
 CALLS = 125

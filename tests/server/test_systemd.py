@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import mirrors
-from tests.processes import PATIENCE, Daemon, icctl, read_line, running, until
+from tests.support import mirrors
+from tests.support.processes import PATIENCE, Daemon, icctl, read_line, running, until
 
 SERVE = [sys.executable, "-m", "icd", "serve"]
 # Starts its arguments as systemd would: the socket is descriptor 3, and meant for that process.

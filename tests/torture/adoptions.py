@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.data import later
-from tests.processes import PATIENCE
+from tests.support.processes import PATIENCE
 from tests.torture import failing
 from tests.torture.code import ROOT, Code
 from tests.torture.projects import copied

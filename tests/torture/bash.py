@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from tests.processes import PATIENCE, Daemon
+from tests.support.processes import PATIENCE, Daemon
 from tests.torture.code import CLIENT, Code
 from tests.torture.suite import Broken
 

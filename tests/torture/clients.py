@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
-from tests.processes import CLEAN, DOORS, PATIENCE
+from tests.support.processes import CLEAN, DOORS, PATIENCE
 from tests.torture.calls import Reply
 from tests.torture.code import Code
 from tests.torture.suite import Broken
@@ -29,9 +29,9 @@ IMPATIENT, IMPATIENCE_SECONDS = 0.01, 0.02
 # The client as it is, in a process that runs many commands: it prints into memory.
 WORKER = """
 import json, posix, sys
-from icctl import hot
+from icctl import client
 
-class Told(hot.Request):
+class Told(client.Request):
     def deliver(self, out, err):
         told[0] += out
         told[1] += err
@@ -42,8 +42,8 @@ for line in sys.stdin:
     posix.environ.update({b"INTERCORE_MODE": mode.encode(), b"INTERCORE_SOCKET": address.encode()})
     told, gave_up = [b"", b""], ""
     try:
-        code = hot.run(Told(argv, "icctl", hot.world()))
-    except hot.GiveUp as exc:
+        code = client.run(Told(argv, "icctl", client.world()))
+    except client.GiveUp as exc:
         code, gave_up = 2, exc.args[0]
     print(json.dumps([gave_up, code, told[0].decode(), told[1].decode()]), flush=True)
 """

@@ -10,11 +10,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes import CLEAN, PATIENCE, Daemon
+from tests.support.processes import CLEAN, PATIENCE, Daemon
 
 ROOT = Path(__file__).parents[2]
 # The Python client as it is, but from the directory that PYTHONPATH names.
-CLIENT = "import sys; from icctl.hot import main; sys.exit(main(sys.argv[1:], 'icctl'))"
+CLIENT = "import sys; from icctl.client import main; sys.exit(main(sys.argv[1:], 'icctl'))"
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import click
 
-from icd.cli import commands
-from icd.cli.invocation import Errand, Invocation, Need, Output, Plan
-from icd.cli.main import plan
+from icd.app import commands
+from icd.app.invocation import Errand, Invocation, Need, Output, Plan
+from icd.app.planner import plan
 
 # Rows that are in the databases of tests/data/databases; others are as good as none.
 WORDS = {

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from pathlib import Path
 
-from tests.processes import CLEAN, PATIENCE, Daemon, until
+from tests.support.processes import CLEAN, PATIENCE, Daemon, until
 from tests.torture import failing
 from tests.torture.adoptions import Adoptions
 from tests.torture.clients import NATIVE

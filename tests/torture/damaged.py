@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tests.companions import INDEX, LOCK, LOG, MAIN, Files
+from tests.support.companions import INDEX, LOCK, LOG, MAIN, Files
 
 if TYPE_CHECKING:
     from tests.torture.faults import Stage

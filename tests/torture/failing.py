@@ -147,9 +147,10 @@ def _around(point: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fail_in_database() -> None:
-    from icd.db import adopt, backup, connection, database, migrate
-    from icd.rpc import dispatch
-    from icd.rpc.methods import database as methods
+    from icd.app import dispatch
+    from icd.db import backup, connection, database, migrate
+    from icd.db.original import adopt
+    from icd.features.database import methods
 
     connect = sqlite3.connect
     sqlite3.connect = lambda *args, **options: connect(
@@ -181,8 +182,10 @@ def _fail_in_database() -> None:
 
 
 def _fail_in_server() -> None:
-    from icd.server import channel, handover, reload, upkeep
-    from icd.server.session import Session
+    from icd.server import handover, reload
+    from icd.server.net.session import Session
+    from icd.server.stores import maintenance as upkeep
+    from icd.server.workers.mirror import channel
 
     _wrap(Session, "_reply", "before_reply")
     _require(upkeep, f'execute("{_CHECKPOINT}')
@@ -225,7 +228,7 @@ def _require(module: Any, *words: str) -> None:
 def main() -> None:
     _fail_in_database()
     if sys.argv[1:2] == ["direct"]:
-        from icctl.hot import main as call
+        from icctl.client import main as call
 
         sys.exit(call(sys.argv[2:], "icctl"))
     _fail_in_server()

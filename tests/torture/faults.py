@@ -22,9 +22,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.breakages import BREAKAGES, DIRECT, ORDINARY, PAGE, Place, preloaded
-from tests.companions import TELLING, Files
-from tests.processes import PATIENCE, Daemon, until
+from tests.support.breakages import BREAKAGES, DIRECT, ORDINARY, PAGE, Place, preloaded
+from tests.support.companions import TELLING, Files
+from tests.support.processes import PATIENCE, Daemon, until
 from tests.torture import damaged
 from tests.torture.registers import Ledger
 from tests.torture.suite import Broken, Run

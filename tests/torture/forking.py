@@ -29,9 +29,8 @@ SHOWN_BYTES = 1 << 20  # of what a command prints; what comes later is of the sa
 def load() -> None:
     from importlib import import_module
 
-    from icctl import direct, hot  # noqa: F401
-    from icd.cli import commands
-    from icd.rpc import methods
+    from icctl import client, direct  # noqa: F401
+    from icd.app import commands, methods
 
     commands.every()
     methods.every()
@@ -67,7 +66,7 @@ def become(asked: dict, out: int, err: int) -> None:
         os.environ.update(asked["env"])
         posix.environ.clear()
         posix.environ.update({os.fsencode(k): os.fsencode(v) for k, v in asked["env"].items()})
-        from icctl.hot import main
+        from icctl.client import main
 
         status = main(asked["argv"], "icctl")
         sys.stdout.flush()

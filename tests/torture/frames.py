@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.processes import PATIENCE, Daemon, read_all
+from tests.support.processes import PATIENCE, Daemon, read_all
 
 
 class Reply(NamedTuple):

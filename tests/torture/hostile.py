@@ -22,7 +22,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.processes import DOORS, PATIENCE, Daemon
+from tests.support.processes import DOORS, PATIENCE, Daemon
 from tests.torture import fuzzer
 from tests.torture.bash import REPORT, Bash
 from tests.torture.code import ROOT, Code

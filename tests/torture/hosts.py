@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from tests.processes import PATIENCE, Daemon
+from tests.support.processes import PATIENCE, Daemon
 from tests.torture.code import Code
 from tests.torture.inside import WALL
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.processes import PATIENCE, Daemon, until
+from tests.support.processes import PATIENCE, Daemon, until
 from tests.torture.code import Code
 from tests.torture.suite import Broken
 

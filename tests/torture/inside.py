@@ -34,12 +34,12 @@ def keep_time(path: str) -> None:
 
 
 def answer(lines: object, run: "Callable[..., object]") -> None:
-    from icd.core.state import Writer
+    from icd.app.dispatch import failure
+    from icd.app.method import Call
     from icd.db.paths import Where
     from icd.errors import IcError
-    from icd.rpc.dispatch import failure
-    from icd.rpc.method import Call
-    from icd.server import jsonrpc
+    from icd.server.net import jsonrpc
+    from icd.values.processes import Writer
 
     for line in lines:
         request = jsonrpc.decode(line)
@@ -62,11 +62,11 @@ def answer(lines: object, run: "Callable[..., object]") -> None:
 
 def core() -> "Callable[..., object]":
     from icd import config
-    from icd.core.debounce import Recent
+    from icd.app.dispatch import run_batch
+    from icd.app.method import Clock
+    from icd.app.write_cache import Recent
     from icd.db import paths
     from icd.db.database import Database
-    from icd.rpc.dispatch import run_batch
-    from icd.rpc.method import Clock
 
     opened: list[tuple[Database, Recent]] = []
 

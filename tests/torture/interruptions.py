@@ -6,7 +6,7 @@ Or it pauses, wherever it is at the moment, and goes on as if nothing had been.
 import signal
 from collections.abc import Callable
 
-from tests.processes import Daemon
+from tests.support.processes import Daemon
 from tests.torture.suite import Broken
 
 WAYS = ("stop", "kill", "kill", "reload", "pause")

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.processes import DOORS
+from tests.support.processes import DOORS
 from tests.torture.code import CLIENT, ROOT, Code
 from tests.torture.commands_tried import DEADLINE
 from tests.torture.hosts_tried import Said

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.processes import PATIENCE, Daemon
+from tests.support.processes import PATIENCE, Daemon
 from tests.torture import clocks
 from tests.torture.clients import NATIVE, Client, LossyDoor, Native, Peer, Worker
 from tests.torture.clocks import CLOCK_SECONDS

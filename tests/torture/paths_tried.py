@@ -9,8 +9,7 @@ import os
 
 import click
 
-from icd.cli import commands
-from icd.rpc import methods
+from icd.app import commands, methods
 from tests.torture.suite import Broken
 from tests.torture.target import SECRET, Reply, Target, refused, unrevealing
 

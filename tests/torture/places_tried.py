@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.processes import PATIENCE, until
+from tests.support.processes import PATIENCE, until
 from tests.torture import frames
 from tests.torture.frames import Reply
 from tests.torture.suite import Broken

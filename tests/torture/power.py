@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.processes import Daemon
+from tests.support.processes import Daemon
 from tests.torture import upgrades
 from tests.torture.disk import Disk, Record, read
 from tests.torture.ledger import Ledger, Operation

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests import mirrors
-from tests.processes import PATIENCE, Daemon
+from tests.support import mirrors
+from tests.support.processes import PATIENCE, Daemon
 from tests.torture import failing
 from tests.torture.ledger import DIRECT, Ledger, Operation
 from tests.torture.suite import Broken

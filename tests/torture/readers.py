@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.processes import PATIENCE
+from tests.support.processes import PATIENCE
 from tests.torture.shown import Shown, in_order
 from tests.torture.stage import LOOK_SECONDS, PAUSE_SECONDS, Stage
 from tests.torture.suite import Broken

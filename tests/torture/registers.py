@@ -16,7 +16,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from tests.companions import OF_NOW, TELLING
+from tests.support.companions import OF_NOW, TELLING
 from tests.torture.suite import Broken
 
 # What a command said with exit status 2, as a sentence, counts: its name is not on stderr.

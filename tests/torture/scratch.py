@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from icd import config
-from icd.core.state import Writer
+from icd.app import methods
+from icd.app.dispatch import _Batch
+from icd.app.method import Answer, Call, Clock, Method, Params
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.errors import Internal
-from icd.rpc import methods
-from icd.rpc.dispatch import _Batch
-from icd.rpc.method import Answer, Call, Clock, Method, Params
+from icd.values.processes import Writer
 
 NOW_MS = 1_800_000_000_000
 LATER_SECONDS = 60.0

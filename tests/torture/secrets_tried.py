@@ -5,9 +5,9 @@ import os
 import shutil
 from pathlib import Path
 
-from icd.hooks.environment import PASSED_ON
-from tests import mirrors
-from tests.processes import until
+from icd.features.hooks.environment import PASSED_ON
+from tests.support import mirrors
+from tests.support.processes import until
 from tests.torture import frames
 from tests.torture.suite import Broken
 from tests.torture.target import Target

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
-from tests.processes import Daemon, until
+from tests.support.processes import Daemon, until
 from tests.torture import frames
 from tests.torture.suite import Broken, Run
 

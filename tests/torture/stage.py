@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.processes import PATIENCE, Daemon
+from tests.support.processes import PATIENCE, Daemon
 from tests.torture.clients import LossyDoor, Worker
 from tests.torture.interruptions import CALM_SECONDS, WAYS, interrupt
 from tests.torture.suite import Broken, Run

@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes import PATIENCE, Daemon
+from tests.support.processes import PATIENCE, Daemon
 from tests.torture import frames
 from tests.torture.frames import Reply
 from tests.torture.suite import Broken, Run

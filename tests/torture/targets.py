@@ -16,21 +16,26 @@ from collections.abc import Callable
 import click
 import msgspec
 
-from icctl import durations as client
-from icctl import helper, hot
+from icctl import client, durations, helper
 from icd import config
-from icd.agents import looks, traces
-from icd.cli import journal, types
-from icd.cli.invocation import Invocation, Output, Plan
-from icd.cli.main import advance, plan
-from icd.core import cursors, gate_rules, interband, payloads, phases, vectors, weights
-from icd.core.processes import Process
+from icd.admin.service import logs as journal
+from icd.app import methods, types
+from icd.app.invocation import Invocation, Output, Plan
+from icd.app.planner import advance, plan
 from icd.errors import IcError
-from icd.legacy import envelopes
-from icd.locks import owners
-from icd.rpc import methods
-from icd.server import jsonrpc, keyhole
-from icd.server.inbox import Inbox
+from icd.features.compat.legacy import envelopes
+from icd.features.discoveries import vectors, weights
+from icd.features.dispatches.agent import looks, traces
+from icd.features.events import cursor_store as cursors
+from icd.features.gates import rules as gate_rules
+from icd.features.locks import owners
+from icd.features.mirror import interband
+from icd.features.runs import phases
+from icd.server.net import argv_frame as keyhole
+from icd.server.net import jsonrpc
+from icd.server.net.framing import Inbox
+from icd.values import payloads
+from icd.values.processes import Process
 from tests.torture.scratch import Scratch
 
 # As a command line may end: 69 is a missing database, where the caller asked for that.
@@ -165,13 +170,13 @@ class Streaming(helper.Kept):
 def replies(data: bytes) -> None:
     for kind in (Streaming, helper.Kept):
         peer, later = Peer(data), time.monotonic() + 60
-        reply = hot.Reply(kind(["x"], "icctl", []), peer, later, sent=True)  # type: ignore[arg-type]
-        with contextlib.suppress(hot.GiveUp, hot.Lost, hot.Absent):
+        reply = client.Reply(kind(["x"], "icctl", []), peer, later, sent=True)  # type: ignore[arg-type]
+        with contextlib.suppress(client.GiveUp, client.Lost, client.Absent):
             answer = reply.read()
             if isinstance(answer, int):
                 assert 0 <= answer <= 255, f"exit status {answer}"
             elif isinstance(answer, tuple):
-                assert answer[1] <= hot.PART_BYTES, f"{answer[1]} bytes are asked for"
+                assert answer[1] <= client.PART_BYTES, f"{answer[1]} bytes are asked for"
 
 
 # --- what people and programs write ---
@@ -207,7 +212,7 @@ def words(data: bytes) -> None:
     ):
         with contextlib.suppress(click.UsageError):
             kind.convert(text, None, None)
-    ours, clients = types.duration_ms(text), client.asked([f"--timeout={text}"])
+    ours, clients = types.duration_ms(text), durations.asked([f"--timeout={text}"])
     if ours and clients:
         assert ours < clients * (1 + 1e-9) + 1, f"a client waits {clients} ms, not {ours}"
     environment = dict.fromkeys(config.VARIABLES.values(), text)

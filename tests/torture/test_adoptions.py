@@ -27,7 +27,7 @@ def test_an_original_that_is_out_of_its_place_meanwhile_is_noticed(tmp_path: Pat
     build = "            taken, left = _build(old, fresh, path, now_ms=now_ms, deadline=deadline)\n"
     away = '            os.rename(path, path + ".away")\n'
     back = '            os.rename(path + ".away", path)\n'
-    code = broken(tmp_path, "icd/db/adopt.py", build, away + build + back)
+    code = broken(tmp_path, "icd/db/original/adopt.py", build, away + build + back)
     rng = random.Random(SHORT_SEED)
     adoptions = Adoptions(tmp_path / "tried", code)
 

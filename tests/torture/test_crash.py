@@ -11,7 +11,7 @@ from tests.torture.suite import SHORT_SEED, Broken, Run
 
 SECONDS = 6
 COMMIT = '            self._conn.execute("COMMIT")\n'
-DISPATCH = "icd/rpc/dispatch.py"
+DISPATCH = "icd/app/dispatch.py"
 
 
 def test_what_was_acknowledged_survives_kill_at_every_failpoint(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_dropped_savepoint_is_noticed(tmp_path: Path) -> None:
 
 
 def test_an_operation_that_is_done_again_for_its_id_is_noticed(tmp_path: Path) -> None:
-    file = "icd/core/requests.py"
+    file = "icd/app/idempotency.py"
     code = broken(tmp_path, file, "    if row is None:\n", "    if row is None or row:\n")
     _also(code, file, '"INSERT INTO requests', '"INSERT OR REPLACE INTO requests')
 
@@ -57,7 +57,7 @@ def test_a_migration_in_several_transactions_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_failpoint_whose_seam_is_gone_does_not_start(tmp_path: Path) -> None:
-    code = broken(tmp_path, "icd/server/channel.py", "os.utime(", "os.utime (")
+    code = broken(tmp_path, "icd/server/workers/mirror/channel.py", "os.utime(", "os.utime (")
     daemon = code.daemon(
         env={"PYTHONPATH": f"{code.root}:{crash.ROOT}"}, module="tests.torture.failing"
     )

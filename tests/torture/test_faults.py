@@ -42,7 +42,7 @@ def test_a_commit_that_failed_and_is_acknowledged_is_noticed(tmp_path: Path) -> 
         "            except sqlite3.Error:\n"
         "                self._roll_back()\n"
     )
-    code = broken(tmp_path, "icd/rpc/dispatch.py", commit, careless)
+    code = broken(tmp_path, "icd/app/dispatch.py", commit, careless)
 
     with pytest.raises(Broken, match=r"acknowledged|unknown increments"):
         faults.run(Run(tmp_path, 60, 1, code=code), only=("disk full", "disk failing"))

@@ -55,25 +55,25 @@ def files(kind: str) -> list[Path]:
 MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     "a decoder lets an exception escape": (
         "decoders",
-        "icd/server/keyhole.py",
+        "icd/server/net/argv_frame.py",
         "if not digits.isdigit() or len(digits) > 15:",
         "if len(digits) > 15:",
     ),
     "a session dies of a line": (
         "socket",
-        "icd/server/jsonrpc.py",
+        "icd/server/net/jsonrpc.py",
         "        return method, decoder.decode(raw)\n    except (msgspec.DecodeError,",
         "        return method, decoder.decode(raw)\n    except (ZeroDivisionError,",
     ),
     "what is refused is written": (
         "socket",
-        "icd/rpc/dispatch.py",
+        "icd/app/dispatch.py",
         '            answer = self._run(call)\n            self._conn.execute("COMMIT")\n        except Exception as exc:  # noqa: BLE001 -- the error map\n            self._roll_back()',
         '            answer = self._run(call)\n            self._conn.execute("COMMIT")\n        except Exception as exc:  # noqa: BLE001 -- the error map\n            if self._conn.in_transaction:\n                self._conn.execute("COMMIT")',
     ),
     "a client does not expect bytes that are no text": (
         "commands",
-        "icctl/hot.py",
+        "icctl/client.py",
         '*(b"a" + word.encode(encoding, "surrogateescape") for word in argv),',
         '*(b"a" + word.encode(encoding) for word in argv),',
     ),

@@ -23,7 +23,7 @@ def test_whoever_should_not_get_in_does_not(tmp_path: Path) -> None:
 def test_a_daemon_that_lets_everybody_in_is_noticed(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
-    code = broken(tmp_path, "icd/server/listener.py", "if uid != os.geteuid():", "if uid < 0:")
+    code = broken(tmp_path, "icd/server/net/listener.py", "if uid != os.geteuid():", "if uid < 0:")
 
     with pytest.raises(Broken, match="another user was answered"):
         intruders.attempts(Run(tmp_path, 0, 1, code=code), only=("another user at the socket",))

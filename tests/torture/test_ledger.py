@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import running
+from tests.support.processes import running
 from tests.torture.ledger import Ledger
 from tests.torture.projects import read_answers
 from tests.torture.suite import Broken

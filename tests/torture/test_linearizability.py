@@ -16,12 +16,12 @@ BROKEN_SECONDS = 60
 # What is broken, where, and how it read before and reads then; several changes are one mutation.
 MUTATIONS = {
     "two write at once, and neither waits": [
-        ("icd/rpc/dispatch.py", '"BEGIN IMMEDIATE" if write else "BEGIN"', '"BEGIN"'),
+        ("icd/app/dispatch.py", '"BEGIN IMMEDIATE" if write else "BEGIN"', '"BEGIN"'),
         ("icd/db/lock.py", "if not self._wait(self._fd, deadline):", "if False:"),
     ],
     "the client executes again what may have been executed": [
         (
-            "icctl/hot.py",
+            "icctl/client.py",
             "        except Lost:\n            unknown = True\n",
             """        except Lost:
             request.id = posix.urandom(12).hex()
@@ -44,18 +44,18 @@ MUTATIONS = {
         )
     ],
     "a sentinel that grants twice": [
-        ("icd/core/sentinels.py", "WHERE once = 0 AND excluded.interval_ms > 0", "WHERE once = 1")
+        ("icd/features/sentinels/store.py", "WHERE once = 0 AND excluded.interval_ms > 0", "WHERE once = 1")
     ],
     "a lease is granted to another before it has ended": [
         (
-            "icd/core/leases.py",
+            "icd/features/leases/store.py",
             "return self.expires_ms > now_ms",
             "return self.expires_ms > now_ms + self.ttl_ms // 2",
         )
     ],
     "whoever takes over a lease gets the token of the holder before": [
         (
-            "icd/core/leases.py",
+            "icd/features/leases/store.py",
             "    (token,) = conn.execute(_NEXT).fetchone()\n",
             """    (token,) = conn.execute(_NEXT).fetchone()
     if before is not None and before.expires_ms:

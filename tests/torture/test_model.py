@@ -33,55 +33,55 @@ def test_every_noun_is_what_its_model_says_on_every_host(tmp_path: Path) -> None
 MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
     "expired rows are visible": (
         State,
-        "icd/core/state.py",
+        "icd/features/state/store.py",
         "WHERE key = ? AND scope_id = ? AND (expires_ms IS NULL OR expires_ms > ?)",
         "WHERE key = ? AND scope_id = ? AND (expires_ms IS NULL OR expires_ms > ? OR 1)",
     ),
     "a deleted row is still remembered": (
         State,
-        "icd/rpc/methods/state.py",
+        "icd/features/state/methods.py",
         "        ctx.recent.forget(p.key, p.scope_id)\n",
         "        pass\n",
     ),
     "a bad payload is written": (
         State,
-        "icd/rpc/methods/state.py",
+        "icd/features/state/methods.py",
         "    p.payload = Raw(payloads.check(bytes(p.payload)))\n",
         "    pass\n",
     ),
     "a clock that steps back is not noticed": (
         Sentinels,
-        "icd/core/sentinels.py",
+        "icd/features/sentinels/store.py",
         "fired_ms = min(row.fired_ms, now_ms)",
         "fired_ms = row.fired_ms",
     ),
     "a cursor goes back": (
         Log,
-        "icd/core/cursors.py",
+        "icd/features/events/cursor_store.py",
         "max(seq, found.seq if found else 0), now_ms",
         "seq, now_ms",
     ),
     "a lease is given to two": (
         Leases,
-        "icd/core/leases.py",
+        "icd/features/leases/store.py",
         "        if before.owner != owner:",
         "        if not owner:",
     ),
     "a closed gate lets runs through": (
         Runs,
-        "icd/core/transitions.py",
+        "icd/features/runs/transitions.py",
         'is_blocked = verdict.tier == "hard" and verdict.result == "fail"',
         "is_blocked = False",
     ),
     "the last end of a dispatch wins": (
         Dispatches,
-        "icd/core/dispatches.py",
+        "icd/features/dispatches/store.py",
         "    is_first = not was.is_over\n",
         "    is_first = True\n",
     ),
     "a dispatch that is over starts": (
         Dispatches,
-        "icd/core/dispatches.py",
+        "icd/features/dispatches/store.py",
         """    if was.is_over:
         raise DispatchOver(f"dispatch {dispatch_id} is already {was.status}")
     if was.status == "running":
@@ -91,37 +91,37 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
     ),
     "a look that is out of date overwrites what is known": (
         Dispatches,
-        "icd/core/sightings.py",
+        "icd/features/dispatches/observation.py",
         "if was.is_over or seen.version != was.version:",
         "if was.is_over:",
     ),
     "what did not end is pruned": (
         Dispatches,
-        "icd/core/dispatches.py",
+        "icd/features/dispatches/store.py",
         "WHERE created_ms <= ? AND status NOT IN ('spawned', 'running')\n",
         "WHERE created_ms <= ? AND status NOT IN ('running')\n",
     ),
     "a discovery is promoted below the threshold": (
         Discoveries,
-        "icd/core/reviews.py",
+        "icd/features/discoveries/lifecycle.py",
         "AND (:force OR relevance * decay >= :product)",
         "AND (:force OR relevance * decay >= :product / 2)",
     ),
     "what resembles a discovery is stored once more": (
         Discoveries,
-        "icd/core/submissions.py",
+        "icd/features/discoveries/submission.py",
         "if given.embedding is not None and threshold > 0:",
         "if given.embedding is not None and threshold > 1:",
     ),
     "a discovery that was dismissed is scored": (
         Discoveries,
-        "icd/core/reviews.py",
+        "icd/features/discoveries/lifecycle.py",
         "WHERE id = ? AND status NOT IN ('promoted', 'dismissed')\n",
         "WHERE id = ? AND status NOT IN ('promoted')\n",
     ),
     "a discovery decays twice in a day": (
         Discoveries,
-        "icd/core/reviews.py",
+        "icd/features/discoveries/lifecycle.py",
         "abs(:now_ms - decayed_ms) >= :every_ms",
         "abs(:now_ms - decayed_ms) >= 0 * :every_ms",
     ),

@@ -91,17 +91,29 @@ def test_every_function_of_the_library_is_tried() -> None:
 
 # --- that the suite can fail ---
 
-NO_JOURNALS = ("icd/db/access.py", 'end == "-journal" and found.st_size', "not found.st_mode")
+NO_JOURNALS = (
+    "icd/db/files/permissions.py",
+    'end == "-journal" and found.st_size',
+    "not found.st_mode",
+)
 NO_SCHEMA = ("icd/db/schema.py", "if digest(there) == DIGEST:", "if there:")
-NO_TRUST = ("icd/cli/auto_spawns.py", "            if due:\n", "            if not due:\n")
-NO_SCRIPTS = ("icd/agents/commands.py", "if script is None or trust.", "if script or trust.")
+NO_TRUST = (
+    "icd/features/dispatches/auto_spawn_commands.py",
+    "            if due:\n",
+    "            if not due:\n",
+)
+NO_SCRIPTS = (
+    "icd/features/dispatches/agent/commands.py",
+    "if script is None or trust.",
+    "if script or trust.",
+)
 NO_PERMIT = (
-    "icd/server/permits.py",
+    "icd/server/workers/mirror/permits.py",
     "return None if trust.allows(self.home, self.path) else Refusal.UNTRUSTED",
     "return None",
 )
 BY_AGE = (
-    "icd/server/copies.py",
+    "icd/server/workers/mirror/copies.py",
     "read(file)\n            if there is not None and interband.is_from(there.content, self._origin):",
     "read(file)\n            if there and 0 < channel.retention_ms < now_ms - there.modified * 1000:",
 )

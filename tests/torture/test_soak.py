@@ -23,7 +23,7 @@ def test_a_usual_day_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_descriptor_left_behind_by_each_connection_is_noticed(tmp_path: Path) -> None:
     admitted = "        self._admitted(connection, pid)\n"
     leak = f"        os.open(os.devnull, os.O_RDONLY)\n{admitted}"
-    code = broken(tmp_path, "icd/server/listener.py", admitted, leak)
+    code = broken(tmp_path, "icd/server/net/listener.py", admitted, leak)
 
     with pytest.raises(Broken, match="descriptors grew"):
         soak.run(Run(tmp_path, 2.5, 1, code=code))

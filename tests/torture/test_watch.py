@@ -19,7 +19,7 @@ BROKEN_SECONDS = 60
 MUTATIONS: dict[str, list[Change]] = {
     "a cursor moves before anything was delivered": [
         (
-            "icd/rpc/methods/events.py",
+            "icd/features/events/methods.py",
             "    return _batch(ctx, _from(p, cursor.seq if cursor else 0))\n",
             """    batch = _batch(ctx, _from(p, cursor.seq if cursor else 0))
     if batch.events:
@@ -30,7 +30,7 @@ MUTATIONS: dict[str, list[Change]] = {
     ],
     "a subscription goes on after an event that it has not seen": [
         (
-            "icd/server/feed.py",
+            "icd/server/subscriptions/event_fanout.py",
             "self._position = news.seq\n",
             "self._position = news.seq + 1\n",
         )
@@ -38,7 +38,7 @@ MUTATIONS: dict[str, list[Change]] = {
     # The lock is kept as long as the transaction is open: nobody waits for anybody in a circle.
     "an event is shown before it is committed": [
         (
-            "icd/rpc/dispatch.py",
+            "icd/app/dispatch.py",
             '                    break\n            self._conn.execute("COMMIT")\n',
             "                    break\n",
         ),
@@ -51,7 +51,7 @@ MUTATIONS: dict[str, list[Change]] = {
     def connection""",
         ),
         (
-            "icd/server/store.py",
+            "icd/server/stores/store.py",
             "        self._waiting.hand_out(answers)\n",
             """        self._waiting.hand_out(answers)
         def commit():

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from icd import procfs
-from icd.cli.invocation import Plan
-from tests.processes import DOORS
+from icd.app.invocation import Plan
+from tests.support.processes import DOORS
 from tests.torture import commands_tried, hosts_tried, printed, users_home
 from tests.torture.code import ROOT, Code
 from tests.torture.commands_tried import DEADLINE, patience

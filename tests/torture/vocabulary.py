@@ -2,10 +2,10 @@
 
 import msgspec
 
-from icd.cli import outline
+from icd.app import command_tree as outline
+from icd.app import methods
 from icd.config import Settings
-from icd.core.dump_lines import TABLES
-from icd.rpc import methods
+from icd.features.database.dump_lines import TABLES
 
 
 def words() -> set[bytes]:

@@ -19,7 +19,7 @@ import random
 import threading
 from collections.abc import Callable
 
-from tests.processes import PATIENCE
+from tests.support.processes import PATIENCE
 from tests.torture import stage as stages
 from tests.torture.clients import LossyDoor, Worker
 from tests.torture.readers import Caller, Follower, Manual, RowFollower, RowStream, Stream

@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.processes import CLEAN, PATIENCE, read_line
+from tests.support.processes import CLEAN, PATIENCE, read_line
 from tests.torture.registers import Ledger
 
 REGISTERS = 4  # of each client

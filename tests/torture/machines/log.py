@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from tests.log_model import DURABLE, SHORT, Model
+from tests.support.log_model import DURABLE, SHORT, Model
 from tests.torture.machines.machine import Machine
 
 HOUR = 3_600_000

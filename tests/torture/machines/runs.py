@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from icd.core import phases
-from tests.folding import fold
-from tests.run_model import Model
+from icd.features.runs import phases
+from tests.support.folding import fold
+from tests.support.run_model import Model
 from tests.torture.hosts import ME
 from tests.torture.machines.machine import Machine
 

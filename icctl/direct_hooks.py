@@ -1,0 +1,116 @@
+"""Events that were recorded without a daemon: their hooks run before we leave.
+
+Nobody else would run them soon.  What takes too long is left to whoever comes next, so a caller
+waits for two hooks at most: none is started after the time of one.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from icd.app.method import DEFAULT_DEADLINE_MS, Answer, Call, Method, Params
+from icd.config import Settings
+from icd.db.paths import Where
+from icd.errors import IcError
+from icd.features.hooks import files, methods
+from icd.features.hooks.environment import HOOK
+from icd.features.hooks.store import Delivery, Done
+from icd.features.hooks.trust import Trust
+from icd.values.processes import Writer
+
+LOG = ".local/state/intercore/hooks.log"
+# Beyond this the log is put aside, in the place of the one that was put aside before.
+LOG_BYTES = 1024 * 1024
+
+Ask = Callable[[Call], Answer]
+
+
+def run_hooks(database: str, settings: Settings, home: str, answer: Ask) -> None:
+    """Deliver what is to be delivered, for a limited time; what fails here fails no call."""
+    project = files.project(database)
+    if project is None or HOOK in os.environ:
+        return  # a hook that records events leaves them to whoever runs it
+    try:
+        _Round(database, settings, home, Trust(home, project), answer).run()
+    except (IcError, OSError):
+        return  # the position says what is still to be delivered
+
+
+class _Round:
+    """What one process delivers of one database."""
+
+    def __init__(
+        self, database: str, settings: Settings, home: str, trust: Trust, answer: Ask
+    ) -> None:
+        self._database = database
+        self._seconds = settings.hook_seconds
+        self._home = home
+        self._trust = trust
+        self._answer = answer
+
+    def run(self) -> None:
+        until = time.monotonic() + self._seconds
+        programs = self._trust.runnable()
+        if programs and self._ask(methods.PENDING, methods.Pending([*programs])):
+            self._trust.acquire(until)
+            try:
+                self._deliver(until)
+            finally:
+                self._trust.release()
+
+    def _deliver(self, until: float) -> None:
+        last: Done | None = None
+        while True:
+            programs = self._trust.runnable() if time.monotonic() < until else {}
+            delivery: Delivery | None = self._ask(methods.STEP, methods.Step([*programs], last))
+            if delivery is None:
+                return
+            last = self._run_one(delivery, programs[delivery.hook])
+
+    def _run_one(self, delivery: Delivery, program: str) -> Done:
+        from icd.features.hooks.delivery import (  # only who has something to deliver pays
+            deliver,
+            done,
+        )
+
+        outcome = deliver(
+            delivery,
+            program,
+            project=self._trust.project,
+            database=self._database,
+            own=os.environ,
+            seconds=self._seconds,
+        )
+        if outcome.output or outcome.problem:
+            clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            verdict = outcome.problem or "ran"
+            line = f"--- {clock} {self._trust.project}: {delivery.hook} {verdict}"
+            _log(self._home, os.fsencode(f"{line}, event {delivery.seq}\n") + outcome.output)
+        return done(delivery, outcome)
+
+    def _ask(self, method: Method, params: Params) -> Any:
+        call = Call(
+            method=method,
+            params=params,
+            where=Where("", self._database),
+            writer=Writer(os.getppid()),
+            deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
+        )
+        found = self._answer(call)
+        if found.error is not None:
+            raise found.error
+        return found.result
+
+
+def _log(home: str, entry: bytes) -> None:
+    path = os.path.join(home, LOG)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(os.open(path, flags, 0o600), "ab") as log:
+            log.write(entry)
+            if log.tell() > LOG_BYTES:
+                os.replace(path, f"{path}.1")
+    except OSError:
+        return  # the failure itself is an event

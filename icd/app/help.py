@@ -1,0 +1,69 @@
+"""Help texts, 80 columns wide whatever terminal the daemon was started in."""
+
+import click
+
+from icd.app import commands
+
+WIDTH = 80
+
+GLOBALS = [
+    ("--db PATH", "The database; else $INTERCORE_DB, else the nearest .clavain/intercore.db."),
+    ("--timeout D", "Total time for the call, such as 500ms or 10s (default 5s)."),
+    ("--json", "Answer as JSON."),
+    ("--verbose", "Show SQL statements, timings and lock waits on stderr."),
+    ("--no-daemon", "Open the database directly, even if the daemon runs."),
+    ("--if-database", "Exit 69, silently, where there is no database; for scripts."),
+    ("--help", "Show help for the program or a command."),
+]
+_EXITS = "Exit codes: 0 yes or done, 1 an expected no, 2 an error, 3 a mistake in the command line."
+
+
+def usage(program: str) -> bytes:
+    formatter = _formatter()
+    formatter.write_usage(program, "COMMAND [ARGUMENT]...")
+    formatter.write_paragraph()
+    formatter.write_text("The small, always-warm memory of the AI coding agents on this machine.")
+    for noun, (_, about) in commands.GROUPS.items():
+        with formatter.section(f"{noun} ({about})"):
+            formatter.write_dl(_summaries(noun, commands.verbs(noun)))
+    with formatter.section("Other commands"):
+        singles = {name: commands.single(name) for name in commands.SINGLES}
+        formatter.write_dl(_summaries("", singles))
+    _write_globals(formatter)
+    formatter.write_paragraph()
+    formatter.write_text(f"Run '{program} COMMAND --help' for examples.")
+    return formatter.getvalue().encode()
+
+
+def noun(program: str, name: str) -> bytes:
+    formatter = _formatter()
+    formatter.write_usage(f"{program} {name}", "VERB [ARGUMENT]...")
+    with formatter.section(commands.GROUPS[name][1].capitalize()):
+        formatter.write_dl(_summaries(name, commands.verbs(name)))
+    _write_globals(formatter)
+    return formatter.getvalue().encode()
+
+
+def command(program: str, context: str, leaf: click.Command) -> bytes:
+    formatter = _formatter()
+    ctx = click.Context(leaf, info_name=f"{program} {context}", terminal_width=WIDTH, color=False)
+    leaf.format_help(ctx, formatter)
+    _write_globals(formatter)
+    return formatter.getvalue().encode()
+
+
+def _summaries(noun: str, leaves: dict[str, click.Command]) -> list[tuple[str, str]]:
+    return [
+        (f"{noun} {name}".strip(), leaf.get_short_help_str(60)) for name, leaf in leaves.items()
+    ]
+
+
+def _write_globals(formatter: click.HelpFormatter) -> None:
+    with formatter.section("Everywhere"):
+        formatter.write_dl(GLOBALS)
+    formatter.write_paragraph()
+    formatter.write_text(_EXITS)
+
+
+def _formatter() -> click.HelpFormatter:
+    return click.HelpFormatter(width=WIDTH - 2)

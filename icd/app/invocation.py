@@ -1,0 +1,232 @@
+"""A command line with the caller's world around it, and what can become of it.
+
+The daemon runs other people's command lines, so nothing here may look at this process's
+environment, directory, terminal, locale or name: everything comes from the caller.
+"""
+
+import errno
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from icd.app.method import Answer, Call, Params, Progress
+from icd.db.paths import Where
+from icd.errors import IcError, UnreadableInput, Usage
+from icd.printable import printable
+
+# A command that goes on asks again whenever the database has changed, and this often in any case:
+# others may have written to it, a row may have expired, a process may have ended.
+LOOK_AGAIN_SECONDS = 1.0
+# What could not be asked, because the database was held, is asked again after this time.
+SOON_SECONDS = 0.05
+# A payload's limit, and room for white space around it.
+INPUT_BYTES = 1024 * 1024 + 64 * 1024
+_NOBODY = "nobody writes to it"
+_NOBODY_HINT = "start what is to write to it, or wait longer with --timeout"
+# The start of a command in a hint, such as in "run 'icctl init'".
+_COMMAND = re.compile(r"(?:(?<=^)|(?<=['\s]))icctl (?=[a-z-])")
+# What a client says of a file in an errno, where the system's own words would mislead.
+_REASONS = {errno.EPIPE: _NOBODY, errno.ENXIO: "it is a socket, or a device that is not there"}
+
+
+class Invocation(msgspec.Struct):
+    """What a client forwards.  `files` maps a path to its content, or to why it cannot be read."""
+
+    argv: list[str]
+    cwd: str
+    deadline: float
+    began: float = 0.0  # when the caller's own process was started; only that process knows
+    program: str = "icctl"
+    door: str = "json-rpc"  # which client the caller used
+    client_version: str = ""  # unknown
+    continues: bool = True  # whether the client knows `Output.then`
+    is_terminal: bool = False  # whether a person reads what goes to stderr
+    host: Literal["daemon", "direct"] = "daemon"
+    env: dict[str, str] = {}
+    pid: int | None = None
+    request_id: str | None = None
+    stdin: bytes | None = None
+    files: dict[str, bytes | str] = {}
+    # The user that root's own client became, because the project is that user's.
+    acts_as: int | None = None
+    # How to look at the daemon from outside (`Sight` of admin/doctor/context.py); only a caller's
+    # own process can.
+    sight: Callable[[], Any] | None = None
+
+
+class Refusal(msgspec.Struct):
+    """A command that was not even called, and why, for the host's counts."""
+
+    command: str
+    kind: type[IcError]
+    message: str
+
+
+class Output(msgspec.Struct):
+    """Ready to print."""
+
+    exit: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+    bug: IcError | None = None  # for the host's log
+    refused: Refusal | None = None
+    # What else there is to print, as it comes; for commands in the caller's own process only.
+    more: Iterator[bytes] | None = None
+    # Once all of it has been written, the caller runs this, and its exit status is what counts.
+    then: list[str] = []
+    # The exit status is that of a program that was run for the caller: no failure of ours.
+    borrowed: bool = False
+    # The daemon may not do it, and the caller's own process can.
+    declined: bool = False
+
+
+class Need(msgspec.Struct):
+    """Nothing was done; send this input and ask again, or run it in your own process."""
+
+    what: Literal["stdin", "file", "local"]
+    path: str = ""
+    limit: int = INPUT_BYTES
+
+
+class Ask(msgspec.Struct):
+    """What a command wants to call, and how to show the result."""
+
+    method: str
+    params: Params
+    render: Callable[[Any], Output]
+    # For the few commands that have something to say even then; None: what everybody says.
+    render_error: Callable[[IcError], Output | None] | None = None
+    # For commands that go on: what to ask when the database has changed; None ends it.
+    follow: Callable[[Answer], "Ask | None"] | None = None
+    # Ask again after this long though nobody has written; None: there is no need to.
+    patience: float | None = LOOK_AGAIN_SECONDS
+    # The moment, monotonic, at which it is asked for the last time.
+    ends_at: float | None = None
+    # The exit status if it is ended before its time, such as by a daemon that stops.
+    cut_short: int = 0
+    # Where it is by now, and how to go on from there: for the daemon after this one.
+    place: bytes = b""
+    resume: Callable[[bytes], "Ask"] | None = None
+    # Where to look for the database, if not in the caller's directory.
+    cwd: str | None = None
+    # A missing database is an answer, not a failure.
+    optional: bool = False
+
+
+class Caller(Protocol):
+    """How a command in the caller's own process calls a method; what goes wrong is raised."""
+
+    def __call__(
+        self, method: str, params: Params, /, *, progress: Progress | None = None
+    ) -> Any: ...
+
+
+class Local(msgspec.Struct):
+    """What a command does that only the caller's own process can do: look at its files."""
+
+    run: Callable[[Caller], Output]
+    # What `--timeout` says is about something else than the calls.
+    has_own_timeout: bool = False
+    # False: it concerns the machine, or a program that the caller named.
+    is_about_project: bool = True
+
+
+# What `--if-database` makes of a missing database; EX_UNAVAILABLE of sysexits.h.
+UNAVAILABLE = 69
+
+
+class Skew(msgspec.Struct):
+    """What to say about client and daemon of different versions; see icd/app/versions.py."""
+
+    line: bytes
+    always: bool  # even if all went well
+
+
+class Plan(msgspec.Struct):
+    """An Ask made ready for a host."""
+
+    call: Call
+    ask: Ask
+    context: str
+    program: str
+    skew: Skew | None = None
+
+
+class Errand(msgspec.Struct):
+    """A Local made ready for the caller's process; every other host declines it."""
+
+    run: Callable[[Caller], Output]
+    prepare: Callable[[str, Params], Call]
+    context: str
+    program: str
+    if_database: bool = False
+    where: Where | None = None  # None: it is not about a project
+
+
+class Needed(Exception):
+    def __init__(self, need: Need) -> None:
+        super().__init__(need)
+        self.need = need
+
+
+class World(msgspec.Struct):
+    """What a command may know about its caller."""
+
+    invocation: Invocation
+    json: bool
+    verbose: bool = False
+    db: str | None = None
+    timeout_ms: int | None = None
+
+    @property
+    def where(self) -> Where:
+        """The caller's words about which database it means."""
+        return Where(self.invocation.cwd, self.db, self.invocation.env.get("INTERCORE_DB"))
+
+    def stdin(self) -> bytes:
+        if self.invocation.stdin is None:
+            raise Needed(Need("stdin"))
+        return self.invocation.stdin
+
+    def file(self, path: str) -> bytes:
+        content = self.invocation.files.get(path)
+        if content is None:
+            raise Needed(Need("file", path))
+        if isinstance(content, str):
+            hint = _NOBODY_HINT if content == _NOBODY else None
+            raise UnreadableInput(f"cannot read {path}: {content}", hint=hint)
+        return content
+
+    def directory(self, given: str | None) -> str:
+        """The directory that is meant, as text that can be stored."""
+        path = os.path.normpath(os.path.join(self.invocation.cwd, given or ""))
+        return path.encode("utf-8", "backslashreplace").decode()
+
+    def path(self, file: str) -> str:
+        """A file as the caller names it, seen from anywhere."""
+        if not file:
+            raise Usage("FILE is empty")
+        return os.path.join(self.invocation.cwd, file)
+
+
+def why_not(number: int) -> str:
+    """Why a client could not read a file, by the errno that it has sent."""
+    return _REASONS.get(number) or os.strerror(number)
+
+
+def advice(program: str, hint: str) -> str:
+    """A hint that names the program as it was called.
+
+    Only where a command of ours is meant: a path, or a word of the caller's, stays as it is.
+    """
+    return hint if program == "icctl" else _COMMAND.sub(lambda _: f"{program} ", hint)
+
+
+def line(program: str, context: str, error: IcError) -> bytes:
+    """`icctl: <context>: <message>; <hint>`"""
+    parts = [program, context, error.message] if context else [program, error.message]
+    text = ": ".join(parts) + (f"; {advice(program, error.hint)}" if error.hint else "")
+    return printable(text.replace("\n", " ").encode("utf-8", "backslashreplace")) + b"\n"

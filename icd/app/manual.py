@@ -1,0 +1,112 @@
+"""Manual pages, made from the commands: icctl(1) and icd(8), in the macros of man(7).
+
+A page says what `--help` says, all of it in one place.  It carries no date, so that the same
+program always makes the same page.
+"""
+
+from collections.abc import Iterator
+
+import click
+
+from icd import __version__, config
+from icd.app import commands
+from icd.app import help as texts
+from icd.app.roff import blocks, bold, definition, escaped, heading
+
+Entries = list[tuple[str, str]]
+
+_ABOUT = "the small, always-warm memory of AI coding agents"
+_EXITS: Entries = [
+    ("0", "Yes, done, found."),
+    ("1", "An expected no: throttled, not there, at another version, no daemon."),
+    ("2", "An error."),
+    ("3", "A mistake in the command line."),
+    ("69", "There is no database, and --if-database was given."),
+]
+_EXITS_OF_ICD: Entries = [
+    ("0", "It was told to stop, or a daemon is running already; the pages are written."),
+    ("2", "It cannot start; a page cannot be written; a mistake in the command line."),
+]
+_VARIABLES: Entries = [
+    ("INTERCORE_DB", "The database, where --db is not given."),
+    ("INTERCORE_MODE", "auto (the default), daemon or direct: who does the work."),
+    ("INTERCORE_SOCKET", "The socket of the daemon."),
+    *((variable, f"The setting {name}.") for name, variable in config.VARIABLES.items()),
+]
+_FILES: Entries = [
+    (".clavain/intercore.db", "The database of a project."),
+    (f".clavain/{config.PROJECT_FILE}", "Settings of a project."),
+    (f"~/{config.USER_FILE}", "Settings of the user."),
+]
+
+
+def pages(icd: click.Group) -> dict[str, str]:
+    """The pages by their paths below a directory of manual pages."""
+    return {
+        "man1/icctl.1": _page(_icctl()),
+        "man1/ic.1": ".so man1/icctl.1\n",
+        "man8/icd.8": _page(_icd(icd)),
+    }
+
+
+def _icctl() -> Iterator[str]:
+    yield _title("ICCTL", 1)
+    yield heading("NAME")
+    yield escaped(f"icctl, ic - {_ABOUT}")
+    yield heading("SYNOPSIS")
+    yield f"{bold('icctl')} COMMAND [ARGUMENT]..."
+    yield heading("DESCRIPTION")
+    yield escaped(
+        "Hooks, scripts and people keep state and throttle guards in it, one database a project. "
+        "icctl asks the daemon icd, or does the work itself when there is none."
+    )
+    yield heading("COMMANDS")
+    for name, command in commands.every().items():
+        yield from _command(f"icctl {name}", command)
+    yield heading("OPTIONS")
+    yield escaped("Every command understands these, before or after its own words.")
+    yield from (definition(form, about) for form, about in texts.GLOBALS)
+    yield from _lists(_EXITS)
+    yield heading("SEE ALSO")
+    yield f"{bold('icd')}(8)"
+
+
+def _icd(group: click.Group) -> Iterator[str]:
+    yield _title("ICD", 8)
+    yield heading("NAME")
+    yield escaped(f"icd - {_ABOUT}: the daemon")
+    yield heading("SYNOPSIS")
+    yield f"{bold('icd')} COMMAND [ARGUMENT]..."
+    yield heading("DESCRIPTION")
+    yield from blocks(group.help or "")
+    yield heading("COMMANDS")
+    for name, command in group.commands.items():
+        yield from _command(f"icd {name}", command)
+    yield from _lists(_EXITS_OF_ICD)
+    yield heading("SEE ALSO")
+    yield f"{bold('icctl')}(1)"
+
+
+def _command(name: str, command: click.Command) -> Iterator[str]:
+    ctx = click.Context(command, info_name=name, terminal_width=texts.WIDTH, color=False)
+    yield heading(" ".join([name, *command.collect_usage_pieces(ctx)]), level=2)
+    yield from blocks(command.help or "")
+    for param in command.params:
+        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+        if record is not None:
+            yield definition(*record)
+
+
+def _lists(exits: Entries) -> Iterator[str]:
+    lists = {"EXIT STATUS": exits, "ENVIRONMENT": _VARIABLES, "FILES": _FILES}
+    for title, entries in lists.items():
+        yield heading(title)
+        yield from (definition(name, about) for name, about in entries)
+
+
+def _title(name: str, section: int) -> str:
+    return f'.TH {name} {section} "" "intercore {__version__}"'
+
+
+def _page(parts: Iterator[str]) -> str:
+    return "\n".join(parts) + "\n"

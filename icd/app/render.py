@@ -1,0 +1,74 @@
+"""How results look: plain lines for scripts and people, or the original's JSON style."""
+
+import os
+import re
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw
+
+from icd import printable
+from icd.app.invocation import Output
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def text(*lines: str, exit_code: int = 0) -> Output:
+    text = "".join(f"{printable.line(line)}\n" for line in lines)
+    return Output(exit_code, text.encode("utf-8", "surrogateescape"))  # paths as they are
+
+
+def columns(*fields: object) -> str:
+    """A line of columns with tabs between them."""
+    return "\t".join(printable.field(str(field)) for field in fields)
+
+
+def payload(document: Raw) -> Output:
+    """As it was stored, with one line break at its end."""
+    return Output(0, bytes(document) + b"\n")
+
+
+def one_line(text: str) -> str:
+    """What may have several lines, or tabs, in a column; everything else as it was written."""
+    return _CONTROL.sub(" ", text)
+
+
+def relative(path: str, cwd: str) -> str:
+    """As the original: a path right here is shown as it would be typed."""
+    return path.removeprefix(os.path.join(cwd, ""))
+
+
+def to_json(value: object, exit_code: int = 0) -> Output:
+    """Compact, keys sorted, `<`, `>` and `&` escaped, one line."""
+    try:
+        data = msgspec.json.encode(value, order="sorted")
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(_readable(msgspec.to_builtins(value)), order="sorted")
+    # Line breaks stand only between the tokens of a stored payload.
+    return Output(exit_code, _escaped(data).replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
+
+
+def in_order(value: object) -> Output:
+    """Like `to_json`, but with the fields in the order in which they are declared."""
+    return Output(0, _escaped(msgspec.json.encode(value)) + b"\n")
+
+
+def lines(values: Sequence[object]) -> Output:
+    """JSON lines, with the fields in the order in which they are declared."""
+    encoded = (msgspec.json.encode(value).replace(b"\n", b" ") for value in values)
+    data = b"".join(line.replace(b"\r", b" ") + b"\n" for line in encoded)
+    return Output(0, _escaped(data))
+
+
+def _escaped(data: bytes) -> bytes:
+    """These three stand only inside strings."""
+    return data.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
+
+
+def _readable(value: object) -> object:
+    """JSON has no room for a path that is not text: its odd bytes are spelled out."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {key: _readable(item) for key, item in value.items()}
+    return [_readable(item) for item in value] if isinstance(value, list) else value

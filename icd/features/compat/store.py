@@ -1,0 +1,148 @@
+"""What legacy temporary files say, against what the database says.  Knows no files.
+
+Invariants
+    - the database wins: a row that is newer than the file, or as new, is never overwritten;
+    - a row brought in carries the file's time, so age and throttling go on where the file left off;
+    - bringing the same file in again changes nothing;
+    - what was written is read back inside the same transaction, or everything is undone.
+
+A time that lies in the future says nothing about what is newer: such a file waits for its time.
+Only a once-only guard needs no time.
+State shows whole seconds, so a tie within a second goes to the database.
+"""
+
+import sqlite3
+from typing import Literal
+
+from msgspec import Struct
+
+from icd.errors import Unhealthy
+from icd.features.sentinels import store as sentinels
+from icd.features.state import store as state
+from icd.values.processes import Writer
+
+# new, updated: to be brought in, over nothing or over something older.  same: it is there already.
+# superseded: the database has something else, at least as new.  expired: a cache past its time.
+# early: its time is still to come.
+Verdict = Literal["new", "updated", "same", "superseded", "expired", "early"]
+WRITTEN: frozenset[Verdict] = frozenset({"new", "updated"})
+
+
+class Document(Struct, frozen=True):
+    """The JSON of a file that was last written at `mtime_ms`."""
+
+    key: str
+    scope_id: str
+    payload: str
+    mtime_ms: int
+    ttl_ms: int = 0
+
+
+class Guard(Struct, frozen=True):
+    """A file whose existence and time are its whole meaning; interval 0: once, for ever."""
+
+    name: str
+    scope_id: str
+    mtime_ms: int
+    interval_s: int
+
+
+class Side(Struct, frozen=True):
+    """What the database holds of a key; times in seconds."""
+
+    key: str
+    state: int
+    sentinels: int
+    state_at: int | None
+    sentinels_at: int | None
+
+
+_STATE = """
+SELECT count(*), max(updated_at) FROM state
+WHERE key = ? AND (expires_ms IS NULL OR expires_ms > ?)
+"""
+_SENTINELS = "SELECT count(*), max(last_fired) FROM sentinels WHERE name = ?"
+_SCOPES = """
+SELECT count(*) FROM (
+    SELECT scope_id FROM state WHERE key = ?1 AND (expires_ms IS NULL OR expires_ms > ?2)
+    UNION SELECT scope_id FROM sentinels WHERE name = ?1)
+"""
+
+
+def side(conn: sqlite3.Connection, key: str, *, now_ms: int) -> Side:
+    rows, state_at = conn.execute(_STATE, (key, now_ms)).fetchone()
+    claims, sentinels_at = conn.execute(_SENTINELS, (key,)).fetchone()
+    return Side(key, rows, claims, state_at, sentinels_at)
+
+
+def scopes(conn: sqlite3.Connection, key: str, *, now_ms: int) -> int:
+    """In how many scopes the key is known, as state or as a sentinel."""
+    (count,) = conn.execute(_SCOPES, (key, now_ms)).fetchone()
+    return int(count)
+
+
+def judge_document(conn: sqlite3.Connection, file: Document, *, now_ms: int) -> Verdict:
+    if file.ttl_ms and file.mtime_ms + file.ttl_ms <= now_ms:
+        return "expired"
+    if file.mtime_ms > now_ms:
+        return "early"
+    row = state.get(conn, file.key, file.scope_id, now_ms=now_ms)
+    if row is None:
+        return "new"
+    if row.updated_at < file.mtime_ms // 1000:
+        return "updated"
+    return "same" if row.payload == file.payload else "superseded"
+
+
+def judge_guard(conn: sqlite3.Connection, file: Guard, *, now_ms: int) -> Verdict:
+    if file.interval_s and file.mtime_ms > now_ms:
+        return "early"
+    claim = sentinels.find(conn, file.name, file.scope_id)
+    if claim is None:
+        return "new"
+    if claim.once:
+        return "superseded" if file.interval_s else "same"
+    if claim.fired_ms < file.mtime_ms <= now_ms:
+        return "updated"
+    return "same" if file.interval_s and claim.fired_ms == file.mtime_ms else "superseded"
+
+
+def bring_document(
+    conn: sqlite3.Connection, file: Document, *, writer: Writer, now_ms: int
+) -> Verdict:
+    """Put the file into state, unless the database knows better."""
+    verdict = judge_document(conn, file, now_ms=now_ms)
+    if verdict in WRITTEN:
+        written = state.set(
+            conn,
+            file.key,
+            file.scope_id,
+            file.payload,
+            ttl_ms=file.ttl_ms,
+            writer=writer,
+            now_ms=file.mtime_ms,
+        )
+        if state.get(conn, file.key, file.scope_id, now_ms=now_ms) != written:
+            raise _lost(f"{file.key} {file.scope_id}")
+    return verdict
+
+
+def bring_guard(conn: sqlite3.Connection, file: Guard, *, now_ms: int) -> Verdict:
+    """Put the file's claim into the sentinels, unless the database knows better."""
+    verdict = judge_guard(conn, file, now_ms=now_ms)
+    if verdict in WRITTEN:
+        fired_ms = min(file.mtime_ms, now_ms)
+        sentinels.adopt(
+            conn, file.name, file.scope_id, interval_s=file.interval_s, fired_ms=fired_ms
+        )
+        claim = sentinels.find(conn, file.name, file.scope_id)
+        if claim is None or claim.fired_ms != fired_ms or claim.once != (file.interval_s == 0):
+            raise _lost(f"sentinel {file.name} {file.scope_id}")
+    return verdict
+
+
+def _lost(what: str) -> Unhealthy:
+    return Unhealthy(
+        f"{what} did not read back as it was written, and nothing was imported",
+        hint="run 'icctl db check'",
+    )

@@ -1,0 +1,148 @@
+"""Discoveries: what scanners have found, and what became of it.
+
+Invariants
+    - a source submits the same thing once: (source, source_id) is unique;
+    - every change takes the next number of one counter as the version of the rows that it changed,
+      and is told in the log, in the same transaction;
+    - the effective score, relevance times decay, is what is shown, ordered by and compared.
+
+Nothing in the log refers to a row: it outlives what it tells of.
+Callers run these inside a transaction, and check names and texts first.
+"""
+
+import sqlite3
+from typing import Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from icd.db.rows import checked
+from icd.features.discoveries import tiers
+from icd.features.events import store as events
+from icd.features.events.store import Fact
+from icd.refusals import DiscoveryNotFound
+from icd.values.processes import Writer
+
+# As long as those of the original.
+ID_CHARACTERS = 12
+
+Status = Literal["new", "scored", "proposed", "promoted", "dismissed"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+class Discovery(Struct, frozen=True):
+    """A row; relevance and decay are millionths."""
+
+    id: str
+    source: str
+    source_id: str
+    title: str
+    summary: str
+    url: str
+    raw_metadata: str
+    relevance: int
+    decay: int
+    status: Status
+    run_id: str | None
+    bead_id: str | None
+    discovered_at: int
+    discovered_ms: int
+    decayed_ms: int | None
+    promoted_at: int | None
+    reviewed_at: int | None
+    dismissed_ms: int | None
+    version: int
+
+    @property
+    def effective(self) -> int:
+        return tiers.effective(self.relevance, self.decay)
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Which discoveries somebody asks for; `low` and `high` bound the product of the scores."""
+
+    source: str | None = None
+    status: str | None = None
+    low: int = 0
+    high: int = tiers.ONE * tiers.ONE + 1
+    since: int = 0
+    only_open: bool = False
+    limit: int
+
+
+_FIND = """
+SELECT id, source, source_id, title, summary, url, raw_metadata, relevance, decay, status, run_id,
+       bead_id, discovered_at, discovered_ms, decayed_ms, promoted_at, reviewed_at, dismissed_ms,
+       version
+FROM discoveries WHERE id = ?
+"""
+# Without what may be large and is not listed.
+_LIST = """
+SELECT id, source, source_id, title, summary, url, '', relevance, decay, status, run_id,
+       bead_id, discovered_at, discovered_ms, decayed_ms, promoted_at, reviewed_at, dismissed_ms,
+       version
+FROM discoveries
+WHERE relevance * decay >= :low AND relevance * decay < :high
+  AND (:source IS NULL OR source = :source)
+  AND (:status IS NULL OR status = :status)
+  AND discovered_at >= :since
+  AND (NOT :only_open OR status NOT IN ('promoted', 'dismissed'))
+ORDER BY relevance * decay DESC, id LIMIT :limit
+"""
+_BUMP = "UPDATE counters SET value = value + 1 WHERE name = 'discoveries' RETURNING value"
+
+
+def find(conn: sqlite3.Connection, discovery_id: str) -> Discovery | None:
+    row = conn.execute(_FIND, (discovery_id,)).fetchone()
+    return checked(Discovery, row) if row else None
+
+
+def require(conn: sqlite3.Connection, discovery_id: str) -> Discovery:
+    found = find(conn, discovery_id)
+    if found is None:
+        raise DiscoveryNotFound(f"discovery not found: {discovery_id}")
+    return found
+
+
+def listed(conn: sqlite3.Connection, wanted: Wanted) -> list[Discovery]:
+    """The highest effective score first; without their metadata."""
+    rows = conn.execute(_LIST, msgspec.structs.asdict(wanted))
+    return [checked(Discovery, row) for row in rows]
+
+
+def bump(conn: sqlite3.Connection) -> int:
+    """The next number of the counter: the version of whatever is changed now."""
+    (value,) = conn.execute(_BUMP).fetchone()
+    return int(value)
+
+
+class Told(Struct, frozen=True):
+    """Who changes something, and when."""
+
+    actor: Writer
+    now_ms: int
+
+    @property
+    def at(self) -> int:
+        return self.now_ms // 1000
+
+
+def tell(
+    conn: sqlite3.Connection,
+    kind: str,
+    discovery_id: str,
+    payload: dict[str, object],
+    told: Told,
+    *,
+    change: tuple[str, str] = ("", ""),
+) -> int:
+    """Record what happened to a discovery; `change` is its status before and after."""
+    fact = Fact(
+        source="discovery",
+        type=kind,
+        subject_id=discovery_id,
+        from_state=change[0],
+        to_state=change[1],
+        payload=msgspec.json.encode(payload, order="sorted").decode(),
+    )
+    return events.append(conn, fact, actor=told.actor, now_ms=told.now_ms)

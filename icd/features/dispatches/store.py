@@ -1,0 +1,401 @@
+"""Dispatches: an agent's process, what it was started for, and what came of it.
+
+Invariants
+    - a status changes along `NEXT` only, so what has ended stays so: the first end wins;
+    - every change of status is an event with the run of the dispatch, and a sign of its life;
+    - which run a dispatch belongs to is decided once, when it is created;
+    - `version` counts the changes of a row.
+
+A cancelled dispatch is over at once, though its process may need a while to die: how that ended,
+and what it used until then, is noted when it is known.
+
+Callers run these inside a transaction.
+"""
+
+import re
+import sqlite3
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, structs
+
+from icd.db.rows import checked
+from icd.features.events import store as events
+from icd.features.events.store import Fact
+from icd.features.runs import store as runs
+from icd.features.runs.store import Run
+from icd.features.state.store import INT64
+from icd.refusals import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning
+from icd.values import ids
+from icd.values.processes import Process, Writer
+
+Outcome = Literal["completed", "failed", "timeout", "cancelled"]
+Count = Annotated[int, Meta(ge=0, le=INT64 - 1)]
+
+# Everything that a dispatch may become next; what has no successors is over.
+OUTCOMES = frozenset({"completed", "failed", "timeout", "cancelled"})
+NEXT: dict[str, frozenset[str]] = {
+    "": frozenset({"spawned"}),
+    "spawned": OUTCOMES | {"running"},
+    "running": OUTCOMES,
+    "completed": frozenset(),
+    "failed": frozenset(),
+    "timeout": frozenset(),
+    "cancelled": frozenset(),
+}
+
+# What an agent says about itself in a word or a sentence: the rest is in its files.
+TEXT_CHARACTERS = 4096
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+class Dispatch(Struct, frozen=True):
+    """A row."""
+
+    id: str
+    run_id: str | None
+    scope_id: str | None
+    parent_id: str | None
+    agent_type: str
+    status: str
+    name: str | None
+    model: str | None
+    sandbox: str | None
+    project_dir: str
+    prompt_file: str | None
+    prompt_hash: str | None
+    output_file: str | None
+    verdict_file: str | None
+    timeout_ms: int | None
+    runner_pid: int | None
+    runner_start: int | None
+    pid: int | None
+    pid_start: int | None
+    boot: str | None
+    pidns: str | None
+    exit_code: int | None
+    verdict_status: str | None
+    verdict_summary: str | None
+    error_message: str | None
+    turns: int
+    commands: int
+    messages: int
+    input_tokens: int
+    output_tokens: int
+    cache_hits: int | None
+    session: str | None
+    created_at: int
+    created_ms: int
+    started_at: int | None
+    completed_at: int | None
+    version: int
+
+    @property
+    def is_over(self) -> bool:
+        return not NEXT[self.status]
+
+    @property
+    def runner(self) -> Process | None:
+        """Who waits for the agent; before that is known, who is about to start it."""
+        return self._process(self.runner_pid, self.runner_start)
+
+    @property
+    def agent(self) -> Process | None:
+        return self._process(self.pid, self.pid_start)
+
+    def _process(self, pid: int | None, start: int | None) -> Process | None:
+        if pid is None:
+            return None
+        return Process(pid, start or 0, self.boot or "", self.pidns or "")
+
+
+class New(Struct, frozen=True, kw_only=True):
+    """What is to be started.  `runner`: the process that is about to do so."""
+
+    agent_type: str
+    project_dir: str
+    run_id: str | None = None
+    scope_id: str | None = None
+    parent_id: str | None = None
+    name: str | None = None
+    model: str | None = None
+    sandbox: str | None = None
+    prompt_file: str | None = None
+    prompt_hash: str | None = None
+    output_file: str | None = None
+    verdict_file: str | None = None
+    timeout_ms: int | None = None
+    runner: Process | None = None
+
+
+class End(Struct, frozen=True, kw_only=True):
+    """How a dispatch ended: what its runner records, and what it leaves in its spool file.
+
+    Counts that are left out are not known, and leave what is known as it is.
+    """
+
+    id: str
+    status: Outcome
+    exit_code: Annotated[int, Meta(ge=-INT64, le=INT64 - 1)] | None = None
+    verdict_status: str | None = None
+    verdict_summary: str | None = None
+    error_message: str | None = None
+    turns: Count | None = None
+    commands: Count | None = None
+    messages: Count | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cache_hits: Count | None = None
+    ended_ms: Count | None = None
+
+
+_COLUMNS = """
+SELECT id, run_id, scope_id, parent_id, agent_type, status, name, model, sandbox, project_dir,
+       prompt_file, prompt_hash, output_file, verdict_file, timeout_ms, runner_pid, runner_start,
+       pid, pid_start, boot, pidns, exit_code, verdict_status, verdict_summary, error_message,
+       turns, commands, messages, input_tokens, output_tokens, cache_hits, session, created_at,
+       created_ms, started_at, completed_at, version
+FROM dispatches
+"""
+_FIND = f"{_COLUMNS} WHERE id = ?"
+_OF_RUN = f"{_COLUMNS} WHERE run_id = ? ORDER BY created_ms, rowid"
+_LIVE = f"{_COLUMNS} WHERE status IN ('spawned', 'running') ORDER BY created_ms, rowid"
+_NEWEST = "ORDER BY created_ms DESC, rowid DESC LIMIT :limit"
+_LIST = f"{_COLUMNS} {_NEWEST}"
+_LIST_ACTIVE = f"{_COLUMNS} WHERE status IN ('spawned', 'running') {_NEWEST}"
+_LIST_RUN = f"""
+{_COLUMNS} WHERE run_id = :run_id AND (NOT :active OR status IN ('spawned', 'running'))
+  AND (:scope_id IS NULL OR +scope_id = :scope_id)
+{_NEWEST}
+"""
+_LIST_SCOPE = f"""
+{_COLUMNS} WHERE scope_id = :scope_id AND (NOT :active OR status IN ('spawned', 'running'))
+{_NEWEST}
+"""
+_CREATE = """
+INSERT INTO dispatches (id, run_id, scope_id, parent_id, agent_type, status, name, model, sandbox,
+                        project_dir, prompt_file, prompt_hash, output_file, verdict_file,
+                        timeout_ms, runner_pid, runner_start, boot, pidns, turns, commands,
+                        messages, input_tokens, output_tokens, session, created_at, created_ms,
+                        version)
+VALUES (:id, :run_id, :scope_id, :parent_id, :agent_type, 'spawned', :name, :model, :sandbox,
+        :project_dir, :prompt_file, :prompt_hash, :output_file, :verdict_file, :timeout_ms,
+        :runner_pid, :runner_start, :boot, :pidns, 0, 0, 0, 0, 0, :session, :now_ms / 1000,
+        :now_ms, 1)
+"""
+_CLAIM_AGENT = """
+UPDATE run_agents SET dispatch_id = ?1, updated_at = ?2
+WHERE id = ?3 AND status = 'active' AND dispatch_id IS ?4
+"""
+_START = """
+UPDATE dispatches
+SET status = 'running', runner_pid = nullif(?, 0), runner_start = nullif(?, 0),
+    pid = ?, pid_start = nullif(?, 0), boot = nullif(?, ''), pidns = nullif(?, ''),
+    started_at = ?, version = version + 1
+WHERE id = ?
+"""
+_END = """
+UPDATE dispatches
+SET status = :status, exit_code = :exit_code, verdict_status = :verdict_status,
+    verdict_summary = :verdict_summary, error_message = coalesce(error_message, :error_message),
+    turns = max(turns, :turns), commands = max(commands, :commands),
+    messages = max(messages, :messages), input_tokens = max(input_tokens, :input_tokens),
+    output_tokens = max(output_tokens, :output_tokens),
+    cache_hits = coalesce(max(cache_hits, :cache_hits), cache_hits, :cache_hits),
+    completed_at = coalesce(completed_at, :completed_at), version = version + 1
+WHERE id = :id
+"""
+# What an active run has used, and what was said of its work, must not change by tidying up.
+_PRUNE = """
+DELETE FROM dispatches
+WHERE created_ms <= ? AND status NOT IN ('spawned', 'running')
+  AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE status = 'active'))
+"""
+
+
+def find(conn: sqlite3.Connection, dispatch_id: str) -> Dispatch | None:
+    row = conn.execute(_FIND, (dispatch_id,)).fetchone()
+    return checked(Dispatch, row) if row else None
+
+
+def require(conn: sqlite3.Connection, dispatch_id: str) -> Dispatch:
+    found = find(conn, dispatch_id)
+    if found is None:
+        raise DispatchNotFound(f"not found: {dispatch_id}")
+    return found
+
+
+def of_run(conn: sqlite3.Connection, run: Run) -> list[Dispatch]:
+    """All that belong to the run, the oldest first."""
+    return [checked(Dispatch, row) for row in conn.execute(_OF_RUN, (run.id,))]
+
+
+def live(conn: sqlite3.Connection) -> list[Dispatch]:
+    """All that have not ended, the oldest first."""
+    return [checked(Dispatch, row) for row in conn.execute(_LIVE)]
+
+
+def every(
+    conn: sqlite3.Connection,
+    *,
+    active: bool = False,
+    scope_id: str | None = None,
+    run_id: str | None = None,
+    limit: int,
+) -> list[Dispatch]:
+    """Those that fit, the newest first."""
+    statement = _LIST_ACTIVE if active else _LIST
+    if run_id is not None:
+        statement = _LIST_RUN
+    elif scope_id is not None:
+        statement = _LIST_SCOPE
+    values = {"active": active, "scope_id": scope_id, "run_id": run_id, "limit": limit}
+    return [checked(Dispatch, row) for row in conn.execute(statement, values)]
+
+
+def create(conn: sqlite3.Connection, new: New, *, actor: Writer, now_ms: int) -> Dispatch:
+    """Note that a process is about to be started; nothing runs yet."""
+    run = runs.require(conn, new.run_id) if new.run_id is not None else None
+    if run is None and new.scope_id:
+        run = runs.meant(conn, new.scope_id)
+    runner = new.runner or Process(0)
+    values = structs.asdict(new) | {
+        "id": ids.new(),
+        "run_id": run.id if run else None,
+        "runner_pid": runner.pid or None,
+        "runner_start": runner.start or None,
+        "boot": runner.boot or None,
+        "pidns": runner.pidns or None,
+        "session": actor.session,
+        "now_ms": now_ms,
+    }
+    del values["runner"]
+    conn.execute(_CREATE, values)
+    return _told(conn, values["id"], "", actor=actor, now_ms=now_ms)
+
+
+def claim_agent(
+    conn: sqlite3.Connection,
+    agent_id: str,
+    dispatch: Dispatch,
+    *,
+    instead_of: str | None,
+    now_ms: int,
+) -> None:
+    """Give the dispatch to an active agent of a run that has `instead_of` by now; only one can."""
+    claim = (dispatch.id, now_ms // 1000, agent_id, instead_of)
+    if not conn.execute(_CLAIM_AGENT, claim).rowcount:
+        raise AgentTaken(f"agent {agent_id} is over, or somebody else has just started it")
+
+
+def start(
+    conn: sqlite3.Connection,
+    dispatch_id: str,
+    *,
+    agent: Process,
+    runner: Process | None,
+    actor: Writer,
+    now_ms: int,
+) -> Dispatch:
+    """Its process runs.  Told again, nothing changes; whoever is told that it is over kills it."""
+    was = require(conn, dispatch_id)
+    if was.is_over:
+        raise DispatchOver(f"dispatch {dispatch_id} is already {was.status}")
+    if was.status == "running":
+        if (was.pid, was.pid_start or 0) != (agent.pid, agent.start):
+            raise DispatchRunning(f"dispatch {dispatch_id} runs already, as process {was.pid}")
+        return was
+    waits = runner or Process(0)
+    known = (waits.pid, waits.start, *structs.astuple(agent))
+    conn.execute(_START, (*known, now_ms // 1000, dispatch_id))
+    return _told(conn, dispatch_id, was.status, actor=actor, now_ms=now_ms)
+
+
+def end(conn: sqlite3.Connection, how: End, *, actor: Writer, now_ms: int) -> tuple[Dispatch, bool]:
+    """Record an end; whether it was the first.  Of a cancelled one it completes what is known."""
+    was = require(conn, how.id)
+    is_first = not was.is_over
+    if not is_first and (was.status != "cancelled" or was.exit_code is not None):
+        return was, False
+    ended_ms = min(how.ended_ms or now_ms, now_ms)
+    values = structs.asdict(how) | {
+        "status": how.status if is_first else was.status,
+        "completed_at": max(ended_ms, was.created_ms) // 1000,
+        "verdict_status": _line(how.verdict_status),
+        "verdict_summary": _line(how.verdict_summary),
+        "error_message": _line(how.error_message),
+    }
+    for count in ("turns", "commands", "messages", "input_tokens", "output_tokens"):
+        values[count] = values[count] or 0
+    del values["ended_ms"]
+    conn.execute(_END, values)
+    if not is_first:
+        return require(conn, how.id), False
+    reason = values["error_message"] or ""
+    now = _told(conn, how.id, was.status, reason=reason, actor=actor, now_ms=now_ms)
+    return now, True
+
+
+def cancel(
+    conn: sqlite3.Connection, dispatch_id: str, *, reason: str, actor: Writer, now_ms: int
+) -> Dispatch:
+    """It is over from now on; whoever cancels it ends the process, if there is one."""
+    was = require(conn, dispatch_id)
+    if was.is_over:
+        raise DispatchOver(f"dispatch {dispatch_id} is already {was.status}")
+    ended = End(id=dispatch_id, status="cancelled", error_message=reason or None)
+    return end(conn, ended, actor=actor, now_ms=now_ms)[0]
+
+
+def cancel_of_run(
+    conn: sqlite3.Connection, run: Run, *, reason: str, actor: Writer, now_ms: int
+) -> int:
+    """Cancel all that have not ended; their ids are those of `live_of_run` before."""
+    found = live_of_run(conn, run)
+    for dispatch_id in found:
+        cancel(conn, dispatch_id, reason=reason, actor=actor, now_ms=now_ms)
+    return len(found)
+
+
+def live_of_run(conn: sqlite3.Connection, run: Run) -> list[str]:
+    return [found.id for found in of_run(conn, run) if not found.is_over]
+
+
+def prune(conn: sqlite3.Connection, *, older_than_ms: int, now_ms: int) -> int:
+    """Forget what has ended and was created at least that long ago; not of runs under way."""
+    return conn.execute(_PRUNE, (now_ms - older_than_ms,)).rowcount
+
+
+def _told(
+    conn: sqlite3.Connection,
+    dispatch_id: str,
+    was: str,
+    *,
+    reason: str = "",
+    actor: Writer,
+    now_ms: int,
+) -> Dispatch:
+    """A dispatch whose status has just changed, and everybody can know it."""
+    now = require(conn, dispatch_id)
+    assert now.status in NEXT[was], f"{was} → {now.status}"
+    fact = Fact(
+        source="dispatch",
+        type="status_change",
+        run_id=now.run_id or "",
+        subject_id=now.id,
+        from_state=was,
+        to_state=now.status,
+        reason=reason,
+        project_dir=now.project_dir,
+    )
+    events.append(conn, fact, actor=actor, now_ms=now_ms)
+    if now.run_id is not None:
+        runs.touch(conn, now.run_id, now_ms=now_ms)
+    return now
+
+
+def _line(text: str | None) -> str | None:
+    """What is shown in a line; an end is recorded whatever the agent has to say."""
+    if text is None:
+        return None
+    return " ".join(_CONTROL.sub(" ", text).split())[:TEXT_CHARACTERS] or None

@@ -1,0 +1,135 @@
+"""`icctl dispatch wait`
+
+With a daemon, the end is told: the log has news.  Without one, the caller's own process looks at
+the processes and files of the dispatch every second, and records what nobody else can.
+"""
+
+import time
+
+import click
+import msgspec
+
+from icd.app.invocation import LOOK_AGAIN_SECONDS, Ask, Output, World
+from icd.app.method import Answer, Look
+from icd.app.types import SPAN
+from icd.db import paths
+from icd.features.dispatches.methods import Document, Get, Poll, Watch
+from icd.features.dispatches.text import show
+
+FINE = ("completed", "cancelled")
+
+
+@click.command("wait", add_help_option=False, short_help="Block until a dispatch has ended.")
+@click.argument("dispatch_id", metavar="ID")
+@click.option("--poll", type=SPAN, metavar="D", help="Of no effect: an end is told at once.")
+def wait(world: World, *, dispatch_id: str, poll: int | None) -> Ask:  # noqa: ARG001 -- of no effect
+    """Block until a dispatch has ended, then show it as status does.
+
+    Exit 0 if it was completed or cancelled, 1 if it failed, ran out of time, or is unknown.
+    With --timeout, exit 1 also when the time is up; without, it waits for as long as it takes.
+
+    \b
+    Examples:
+      icctl dispatch wait k3v9x0qa
+      icctl dispatch wait k3v9x0qa --timeout=10m --json
+    """
+    ends_at = None if world.timeout_ms is None else time.monotonic() + world.timeout_ms / 1000
+    if world.invocation.host == "direct":
+        return _looking(world, Get(dispatch_id), ends_at)
+    return _told(world, Watch(dispatch_id), ends_at)
+
+
+class _Place(msgspec.Struct):
+    """Where a waiting is by now: the moment of its end stays what it was."""
+
+    params: Watch
+    ends_at: float | None
+
+
+class _Judge:
+    """What is printed, decided once for each look: time goes on between two questions."""
+
+    def __init__(self, world: World, ends_at: float | None) -> None:
+        self.is_done = False
+        self._world = world
+        self._ends_at = ends_at
+
+    def __call__(self, found: Document) -> Output:
+        is_late = self._ends_at is not None and time.monotonic() >= self._ends_at
+        self.is_done = found.is_over or is_late
+        if not self.is_done:
+            return Output(1)
+        output = show(self._world)(found)
+        output.exit = 0 if found.status in FINE else 1
+        if not found.is_over:
+            program = self._world.invocation.program
+            sentence = f"the time is up; dispatch {found.id} is still {found.status}"
+            output.stderr = f"{program}: dispatch wait: {sentence}\n".encode()
+        return output
+
+
+def _told(world: World, params: Watch, ends_at: float | None, patience: float | None = 0.0) -> Ask:
+    judge = _Judge(world, ends_at)
+
+    def follow(answer: Answer) -> Ask | None:
+        if answer.error is not None or judge.is_done:
+            return None
+        look: Look = answer.result
+        assert isinstance(look.following, Watch)
+        return _told(world, look.following, ends_at, None)
+
+    def resume(place: bytes) -> Ask:
+        left = msgspec.json.decode(place, type=_Place)
+        return _told(world, left.params, left.ends_at)
+
+    return Ask(
+        "dispatch.watch",
+        params,
+        lambda look: judge(look.news),
+        follow=follow,
+        patience=patience,
+        ends_at=ends_at,
+        cut_short=2,
+        place=msgspec.json.encode(_Place(params, ends_at)),
+        resume=resume,
+    )
+
+
+def _looking(
+    world: World, params: Get | Poll, ends_at: float | None, patience: float = LOOK_AGAIN_SECONDS
+) -> Ask:
+    """Only who has something to record needs to write: others may keep the database for long."""
+    judge = _Judge(world, ends_at)
+    told = params.seen if isinstance(params, Poll) else None
+
+    def render(found: Document) -> Output:
+        if found.is_over and told is not None and told.end is not None:
+            from icd.features.dispatches.agent import looks
+
+            looks.forget(found.id, _database(world))
+        return judge(found)
+
+    def follow(answer: Answer) -> Ask | None:
+        if answer.error is not None or judge.is_done:
+            return None
+        from icd.features.dispatches.agent import looks
+
+        seen = looks.look(answer.result.subject, _database(world))
+        if seen.is_news:  # what is dead stays so: there is nothing to wait for
+            patience = 0.0 if told != seen else LOOK_AGAIN_SECONDS
+            return _looking(world, Poll(params.id, seen=seen), ends_at, patience)
+        return _looking(world, Get(params.id), ends_at)
+
+    return Ask(
+        "dispatch.get" if told is None else "dispatch.poll",
+        params,
+        render,
+        follow=follow,
+        patience=patience,
+        ends_at=ends_at,
+        cut_short=2,
+    )
+
+
+def _database(world: World) -> str:
+    return paths.canonical(paths.resolve(world.where))

@@ -1,0 +1,268 @@
+"""Claims that outlive processes: an owner, a deadline, and a fencing token.
+
+Invariants
+    - at most one owner holds a lease: another one takes it over only after its deadline;
+    - whoever gets a lease that it did not hold gets a token above all that were ever given, so that
+      what the lease guards can tell a late holder from the present one;
+    - the holder keeps its token for as long as it extends the lease in time; once the deadline has
+      passed, the lease is lost, even if nobody else wanted it;
+    - a deadline never moves to an earlier moment, whatever is asked and whatever the clock does,
+      except by release;
+    - every change of hands or deadline is an event.
+
+Callers run these inside a transaction, check names and durations first, and take `now_ms` after
+they hold the lock.
+"""
+
+import sqlite3
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from icd.db.rows import checked
+from icd.features.events import store as events
+from icd.features.events.store import Fact
+from icd.refusals import LeaseHeld, LeaseLost
+from icd.values.processes import Writer
+
+# A year: who asks for more wants no lease, and nobody could ever take over from it.
+MAX_TTL_MS = 366 * 24 * 3600 * 1000
+
+SOURCE = "lease"
+Change = Literal["acquired", "renewed", "taken_over"]
+
+_SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
+
+
+class Lease(Struct, frozen=True):
+    """A row; `session` and `pid` are those of whoever acquired or renewed it last."""
+
+    name: str
+    scope_id: str
+    owner: str
+    token: int
+    ttl_ms: int
+    acquired_at: int
+    renewed_at: int
+    expires_at: int
+    expires_ms: int
+    session: str | None
+    pid: int | None
+
+    def is_held(self, *, now_ms: int) -> bool:
+        return self.expires_ms > now_ms
+
+
+_COLUMNS = """
+SELECT name, scope_id, owner, token, ttl_ms, acquired_at, renewed_at, expires_at, expires_ms,
+       session, pid
+FROM leases
+"""
+_FIND = f"{_COLUMNS} WHERE name = ? AND scope_id = ?"
+_HELD = f"""
+{_COLUMNS} WHERE expires_ms > ?1
+    AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR scope_id = ?3)
+ORDER BY name, scope_id
+"""
+_NEXT = "UPDATE counters SET value = value + 1 WHERE name = 'leases' RETURNING value"
+PUT = """
+INSERT INTO leases (name, scope_id, owner, token, ttl_ms, acquired_at, renewed_at, expires_at,
+                    expires_ms, session, pid)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (name, scope_id) DO UPDATE SET
+    owner = excluded.owner, token = excluded.token, ttl_ms = excluded.ttl_ms,
+    acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
+    expires_at = excluded.expires_at, expires_ms = excluded.expires_ms,
+    session = excluded.session, pid = excluded.pid
+"""
+_RELEASE = "UPDATE leases SET expires_at = ?, expires_ms = 0 WHERE name = ? AND scope_id = ?"
+
+
+def acquire(
+    conn: sqlite3.Connection,
+    name: str,
+    scope_id: str,
+    owner: str,
+    *,
+    ttl_ms: int,
+    actor: Writer,
+    now_ms: int,
+) -> tuple[Lease, Change]:
+    """Hold the lease from now on; whoever holds it already extends it."""
+    before = find(conn, name, scope_id)
+    if before is not None and before.is_held(now_ms=now_ms):
+        if before.owner != owner:
+            raise _held(before, now_ms=now_ms)
+        return _extend(conn, before, ttl_ms=ttl_ms, actor=actor, now_ms=now_ms), "renewed"
+    (token,) = conn.execute(_NEXT).fetchone()
+    lease = _made(name, scope_id, owner, token, ttl_ms=ttl_ms, actor=actor, now_ms=now_ms)
+    _put(conn, lease)
+    if before is None or not before.expires_ms or before.owner == owner:
+        _tell(conn, lease, "acquired", actor=actor, now_ms=now_ms)
+        return lease, "acquired"
+    _tell(conn, lease, "taken_over", previous=before, actor=actor, now_ms=now_ms)
+    return lease, "taken_over"
+
+
+def renew(
+    conn: sqlite3.Connection,
+    name: str,
+    scope_id: str,
+    owner: str,
+    *,
+    ttl_ms: int | None = None,
+    token: int | None = None,
+    actor: Writer,
+    now_ms: int,
+) -> Lease:
+    """Move the deadline; by as much as it was acquired for, if nothing else is asked."""
+    lease = find(conn, name, scope_id)
+    if lease is None or not _is_of(lease, owner, token) or not lease.is_held(now_ms=now_ms):
+        raise LeaseLost(_fate(lease, name, scope_id, owner, now_ms=now_ms))
+    ttl_ms = lease.ttl_ms if ttl_ms is None else ttl_ms
+    return _extend(conn, lease, ttl_ms=ttl_ms, actor=actor, now_ms=now_ms)
+
+
+def release(
+    conn: sqlite3.Connection,
+    name: str,
+    scope_id: str,
+    owner: str,
+    *,
+    token: int | None = None,
+    actor: Writer,
+    now_ms: int,
+) -> bool:
+    """Give the lease up.  False: nobody held it any more, which is as well."""
+    lease = find(conn, name, scope_id)
+    if token is not None and (lease is None or lease.token != token):
+        raise LeaseLost(_fate(lease, name, scope_id, owner, now_ms=now_ms))
+    if lease is None or not lease.is_held(now_ms=now_ms):
+        return False
+    if lease.owner != owner:
+        raise LeaseLost(_fate(lease, name, scope_id, owner, now_ms=now_ms))
+    conn.execute(_RELEASE, (now_ms // 1000, name, scope_id))
+    _tell(conn, lease, "released", actor=actor, now_ms=now_ms)
+    return True
+
+
+def find(conn: sqlite3.Connection, name: str, scope_id: str) -> Lease | None:
+    """The last claim, whether it still stands or not."""
+    row = conn.execute(_FIND, (name, scope_id)).fetchone()
+    return checked(Lease, row) if row else None
+
+
+def held(
+    conn: sqlite3.Connection,
+    *,
+    name: str | None = None,
+    scope_id: str | None = None,
+    now_ms: int,
+) -> list[Lease]:
+    """The leases that somebody holds."""
+    return [checked(Lease, row) for row in conn.execute(_HELD, (now_ms, name, scope_id))]
+
+
+def about(milliseconds: int) -> str:
+    """A duration for people, rounded up, in a unit that leaves two digits or so."""
+    for unit, short in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m"), (_SECOND, "s")):
+        if milliseconds > 2 * unit:
+            return f"{-(-milliseconds // unit)}{short}"
+    return f"{milliseconds}ms"
+
+
+def _made(
+    name: str, scope_id: str, owner: str, token: int, *, ttl_ms: int, actor: Writer, now_ms: int
+) -> Lease:
+    expires_ms = now_ms + ttl_ms
+    now = now_ms // 1000
+    return Lease(
+        name,
+        scope_id,
+        owner,
+        token,
+        ttl_ms,
+        acquired_at=now,
+        renewed_at=now,
+        expires_at=-(-expires_ms // 1000),
+        expires_ms=expires_ms,
+        session=actor.session,
+        pid=actor.pid,
+    )
+
+
+def _extend(
+    conn: sqlite3.Connection, lease: Lease, *, ttl_ms: int, actor: Writer, now_ms: int
+) -> Lease:
+    # After a clock stepped back, the old deadline may be the later one; the holder relies on it.
+    expires_ms = max(lease.expires_ms, now_ms + ttl_ms)
+    extended = msgspec.structs.replace(
+        lease,
+        ttl_ms=ttl_ms,
+        renewed_at=now_ms // 1000,
+        expires_at=-(-expires_ms // 1000),
+        expires_ms=expires_ms,
+        session=actor.session,
+        pid=actor.pid,
+    )
+    _put(conn, extended)
+    _tell(conn, extended, "renewed", actor=actor, now_ms=now_ms)
+    return extended
+
+
+def _put(conn: sqlite3.Connection, lease: Lease) -> None:
+    conn.execute(PUT, msgspec.structs.astuple(lease))
+
+
+def _tell(
+    conn: sqlite3.Connection,
+    lease: Lease,
+    change: str,
+    *,
+    previous: Lease | None = None,
+    actor: Writer,
+    now_ms: int,
+) -> None:
+    said: dict[str, str | int] = {"owner": lease.owner, "token": lease.token}
+    if change != "released":
+        said["expires_ms"] = lease.expires_ms
+    if previous is not None:
+        said |= {"previous_owner": previous.owner, "previous_token": previous.token}
+    fact = Fact(
+        SOURCE,
+        change,
+        subject_id=f"{lease.name}/{lease.scope_id}",
+        payload=msgspec.json.encode(said).decode(),
+    )
+    events.append(conn, fact, actor=actor, now_ms=now_ms)
+
+
+def _is_of(lease: Lease, owner: str, token: int | None) -> bool:
+    return lease.owner == owner and (token is None or lease.token == token)
+
+
+def _held(lease: Lease, *, now_ms: int) -> LeaseHeld:
+    left_ms = lease.expires_ms - now_ms
+    return LeaseHeld(
+        f"{lease.name} {lease.scope_id} is held by {lease.owner} for another {about(left_ms)} "
+        f"(token {lease.token})",
+        owner=lease.owner,
+        token=lease.token,
+        expires_ms=lease.expires_ms,
+        left_ms=left_ms,
+    )
+
+
+def _fate(lease: Lease | None, name: str, scope_id: str, owner: str, *, now_ms: int) -> str:
+    """What became of a lease that somebody believes to hold."""
+    if lease is None:
+        return f"nobody has ever held {name} {scope_id}"
+    this = f"{name} {scope_id} (token {lease.token})"
+    if lease.is_held(now_ms=now_ms):
+        return f"{this} is held by {lease.owner}"
+    if lease.owner != owner:
+        return f"{this} was last held by {lease.owner}"
+    if not lease.expires_ms:
+        return f"{this} was released"
+    return f"{this} expired {about(now_ms - lease.expires_ms)} ago"

@@ -1,0 +1,322 @@
+"""Take, give back and break locks, so that a lock never has two holders.
+
+A lock is held while the directory `BASE/NAME/SCOPE` exists.  Four rules, kept by this module and
+by lib-intercore.sh alike:
+
+1. A lock appears complete: its directory is made in `BASE/.work`, with owner.json in it, and then
+   renamed to its place with RENAME_NOREPLACE, which fails if anything is there, also the empty
+   directory that the original makes with mkdir.
+2. A lock disappears whole: it is renamed to a name in `.work` that nobody else uses.
+3. Whoever does (2) holds flock(2) on `BASE/NAME`, has read owner.json since it got it, and found
+   that the owner is itself (release), or provably dead (break).
+4. `BASE/NAME` is never removed by us; if somebody else did so, which takes that no lock is in it,
+   the flock counts for nothing: it is taken again, on the directory that is there now.
+
+That a breaker can never remove a fresh lock follows: by (1) nothing replaces a lock that exists,
+and by (2) and (3) it ends to exist only under the flock.  So from the moment in which the holder of
+the flock has read owner.json until its own rename, the same directory is there: what it removes is
+what it judged.  A process that is killed between any two steps leaves a lock whose owner is told
+in it, a lock that is free, or something in `.work`, which is no lock; the kernel drops its flock.
+The flock is held for a few system calls, never while anybody waits.
+
+What the original does is beyond this: it breaks any lock after five seconds.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from icd.errors import Locked
+from icd.features.locks import owners, places
+from icd.features.locks.guards import guarded
+from icd.features.locks.owners import Here, Owner
+from icd.features.locks.places import OWNER, Place
+from icd.features.locks.waiting import Watch
+from icd.refusals import LockHeld, NotHolder
+from icd.values.processes import Liveness, start_of
+
+# The flock is held for microseconds; only a holder that is stopped makes anybody wait this long.
+FLOCK_SECONDS = 2.0
+# Whoever waits for a lock hears when it disappears, and need not wait for the flock as well.
+BREAKER_SECONDS = 0.01
+# How often a lock may be gone at a second look, and taken at the third, once the time is over.
+LAST_TRIES = 3
+# Whoever makes a lock by mkdir, as the original does, needs a moment to say who it is.
+NAMELESS_SECONDS = 5
+# What is made ready lives for microseconds, also in a namespace whose processes we do not see.
+DEBRIS_SECONDS = 60
+_NOREPLACE = 1
+_AT_FDCWD = -100
+
+
+class Lock(Struct, frozen=True):
+    """A lock that is held; `owner` is None if owner.json is missing or unreadable."""
+
+    name: str
+    scope: str
+    owner: Owner | None
+    age_s: int
+    liveness: Liveness
+
+    def __str__(self) -> str:
+        """`'n/s' is held by process 12 on host (owner 12:host) for 7 s, and alive`"""
+        held = f"lock {self.name}/{self.scope} is held"
+        if self.owner is None:
+            return f"{held} for {self.age_s} s by nobody knows whom: it has no readable {OWNER}"
+        by = f"process {self.owner.pid} on {self.owner.host}"
+        named = f"{held} by {by} (owner {self.owner.owner}) for {self.age_s} s"
+        return (
+            named
+            + {
+                "alive": ", which is alive",
+                "dead": ", which is dead",
+                "unknown": "; whether it is alive cannot be told from here",
+            }[self.liveness]
+        )
+
+
+def acquire(place: Place, name: str, scope: str, owner: Owner, *, deadline: float) -> None:
+    """Take a lock, or raise LockHeld at the deadline; a dead holder's lock is broken.
+
+    The deadline is a moment of the monotonic clock; at least one attempt is made.
+    """
+    places.check_words(name, scope)
+    where = owners.here()
+    place.make(name)
+    tries = 0
+    asked = time.monotonic()
+    with Watch(place.name(name), scope) as watch:
+        while not _publish(place, name, scope, _older(owner, time.monotonic() - asked)):
+            found = look(place, name, scope, where)
+            is_late = time.monotonic() >= deadline
+            if found is None:
+                tries += is_late
+                if tries > LAST_TRIES:
+                    raise LockHeld(f"lock {name}/{scope} goes from hand to hand", hint="try again")
+            elif not (_is_stale(found) and _break(place, name, scope)):
+                if is_late:
+                    raise LockHeld(str(found), hint=_advice(found))
+                watch.wait(found.owner if found.liveness == "alive" else None, deadline)
+
+
+def release(
+    place: Place, name: str, scope: str, owner: Owner, *, seconds: float = FLOCK_SECONDS
+) -> None:
+    """Give a lock back, or raise NotHolder; Locked if somebody else decides all that time."""
+    places.check_words(name, scope)
+    there = place.check()
+    seen: list[Lock] = []
+
+    def is_ours(lock: Lock) -> bool:
+        seen.append(lock)
+        return lock.owner is not None and owners.is_same(lock.owner, owner)
+
+    if there and _remove(place, name, scope, is_ours, seconds):
+        return
+    if seen:
+        raise NotHolder(str(seen[-1]), hint=f"only its owner can release it, not {owner.owner}")
+    raise NotHolder(f"lock {name}/{scope} is not held", hint="see 'icctl lock list'")
+
+
+def every(place: Place) -> list[Lock]:
+    """All locks, by name and scope."""
+    if not place.check():
+        return []
+    where = owners.here()
+    names = [name for name in _names(place.base) if name != places.WORK]
+    pairs = [(name, scope) for name in names for scope in _entries(place.name(name))]
+    found = (look(place, name, scope, where) for name, scope in pairs)
+    return [lock for lock in found if lock is not None]
+
+
+def is_forsaken(lock: Lock, older_than_s: float) -> bool:
+    """Nobody will release it: its owner is dead, or never said who it is."""
+    if lock.owner is None:
+        return lock.age_s >= max(older_than_s, NAMELESS_SECONDS)
+    return _is_stale(lock) and lock.age_s >= older_than_s
+
+
+def clean(place: Place, older_than_s: float) -> int:
+    """Remove locks that nobody will release, and what killed processes left; how many locks."""
+    gone = 0
+    for lock in every(place):
+        if is_forsaken(lock, older_than_s):
+            gone += _remove(
+                place, lock.name, lock.scope, lambda found: is_forsaken(found, older_than_s),
+                FLOCK_SECONDS,
+            )  # fmt: skip
+    _tidy(place)
+    return gone
+
+
+def _is_stale(lock: Lock) -> bool:
+    return lock.liveness == "dead"
+
+
+def look(place: Place, name: str, scope: str, where: Here) -> Lock | None:
+    """A lock as it is now; None if it is free."""
+    path = place.lock(name, scope)
+    try:
+        made = os.lstat(path).st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        raise places.failed(exc, f"look at {path}") from exc
+    owner = _read(f"{path}/{OWNER}")
+    if owner is None:
+        if not os.path.lexists(path):
+            return None
+        return Lock(name, scope, None, _age(made), "unknown")
+    return Lock(name, scope, owner, _age(owner.created), owners.liveness(owner, where))
+
+
+def _publish(place: Place, name: str, scope: str, owner: Owner) -> bool:
+    """Rule 1; False if there is a lock already."""
+    if os.path.lexists(place.lock(name, scope)):
+        return False  # cheaper than to make one in vain
+    pid = os.getpid()
+    draft = place.fresh(pid, start_of(pid))
+    try:
+        os.mkdir(draft, 0o700)
+        fd = os.open(f"{draft}/{OWNER}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(fd, "wb") as file:
+            file.write(msgspec.json.encode(owner))
+        moved = _rename_to_nothing(draft, place.lock(name, scope))
+    except FileNotFoundError:
+        place.make(name)  # somebody tidied up between two calls
+        moved = False
+    except OSError as exc:
+        raise places.failed(exc, f"make the lock {place.lock(name, scope)}") from exc
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return moved
+
+
+def _older(owner: Owner, seconds: float) -> Owner:
+    """Who has waited so long holds the lock from now on: by its age, the original breaks it."""
+    return msgspec.structs.replace(owner, created=owner.created + int(seconds))
+
+
+def _rename_to_nothing(source: str, target: str) -> bool:
+    libc = ctypes.CDLL(None, use_errno=True)
+    rename = getattr(libc, "renameat2", None)
+    if rename is not None:
+        words = os.fsencode(source), os.fsencode(target)
+        if rename(_AT_FDCWD, words[0], _AT_FDCWD, words[1], _NOREPLACE) == 0:
+            return True
+        code = ctypes.get_errno()
+        if code == errno.EEXIST:
+            return False
+        if code not in (errno.EINVAL, errno.ENOSYS):
+            raise OSError(code, os.strerror(code), target)
+    try:  # where it is not to be had, only an empty directory would be replaced: no lock of ours
+        os.rename(source, target)
+    except OSError as exc:
+        if exc.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            return False
+        raise
+    return True
+
+
+def _break(place: Place, name: str, scope: str) -> bool:
+    try:
+        return _remove(place, name, scope, _is_stale, BREAKER_SECONDS)
+    except Locked:
+        return False  # somebody else is about to
+
+
+def _remove(
+    place: Place, name: str, scope: str, judge: Callable[[Lock], bool], seconds: float
+) -> bool:
+    """Rules 2 and 3; whether it was there and was judged to go."""
+    with guarded(place.name(name), seconds=seconds) as there:
+        found = look(place, name, scope, owners.here()) if there else None
+        if found is None or not judge(found):
+            return False
+        pid = os.getpid()
+        grave = place.fresh(pid, start_of(pid))
+        try:
+            os.makedirs(place.work, 0o700, exist_ok=True)
+            os.rename(place.lock(name, scope), grave)
+        except FileNotFoundError:
+            return False
+        except OSError as exc:
+            raise places.failed(exc, f"remove the lock {place.lock(name, scope)}") from exc
+    _discard(grave)
+    return True
+
+
+def _tidy(place: Place) -> None:
+    """Remove what processes that were killed left in the working directory."""
+    pid = os.getpid()
+    for entry in _names(place.work):
+        path = f"{place.work}/{entry}"
+        grave = place.fresh(pid, start_of(pid))
+        # Renamed first: should its maker live after all, it finds nothing, and makes another.
+        with contextlib.suppress(OSError):
+            if _age(os.lstat(path).st_mtime) >= DEBRIS_SECONDS and not _has_maker(entry):
+                os.rename(path, grave)
+                _discard(grave)
+
+
+def _has_maker(entry: str) -> bool:
+    pid, _, rest = entry.partition(".")
+    start = rest.partition(".")[0]
+    return pid.isdecimal() and start != "0" and str(start_of(int(pid))) == start
+
+
+def _discard(path: str) -> None:
+    """A lock is a directory; a file in its place, which somebody else made, goes as well."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _read(path: str) -> Owner | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return owners.decode(os.read(fd, owners.FILE_BYTES))
+        finally:
+            os.close(fd)
+    except OSError:
+        return None
+
+
+def _names(path: str) -> list[str]:
+    """The directories below one that is ours."""
+    below = (f"{path}/{entry}" for entry in _entries(path))
+    return [os.path.basename(e) for e in below if os.path.isdir(e) and not os.path.islink(e)]
+
+
+def _entries(path: str) -> list[str]:
+    """Whatever is there: also a file or a link in the place of a lock keeps others out."""
+    try:
+        return sorted(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as exc:
+        raise places.failed(exc, f"read {path}") from exc
+
+
+def _age(created: float) -> int:
+    return max(0, int(time.time() - created))
+
+
+def _advice(found: Lock) -> str:
+    if found.owner is None:
+        return "if nobody needs it, remove it with 'icctl lock clean'"
+    if found.liveness == "dead":
+        return "another process is about to remove it; try again"
+    if found.liveness == "unknown":
+        return "ask its owner, or give more time with --timeout"
+    return "wait for it, or give more time with --timeout"

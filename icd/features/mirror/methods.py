@@ -1,0 +1,47 @@
+"""What the daemon asks of a database for itself: for its mirror, and for those who watch.
+
+Not in the table: nobody else may ask it.
+"""
+
+from icd.app.method import Context, Method, Params
+from icd.features.state import store as state
+from icd.features.state.store import Row
+
+Page = tuple[list[tuple[str, int]], str | None]
+
+# Read in one call: a version takes a few bytes, while a row may hold a megabyte.
+VERSIONS_AT_ONCE = 1000
+ROWS_AT_ONCE = 64
+
+
+class Rows(Params):
+    """By key and scope."""
+
+    names: list[tuple[str, str]]
+
+
+class Versions(Params):
+    """A page of the rows of a key; `since` leaves out rows that were last written before it."""
+
+    key: str
+    after: str | None
+    since: int
+
+
+def rows(ctx: Context, p: Rows) -> list[Row | None]:
+    return [state.get(ctx.conn, key, scope_id, now_ms=ctx.now_ms) for key, scope_id in p.names]
+
+
+def versions(ctx: Context, p: Versions) -> Page:
+    return state.versions(
+        ctx.conn, p.key, after=p.after, since=p.since, limit=VERSIONS_AT_ONCE, now_ms=ctx.now_ms
+    )
+
+
+def look(_ctx: Context, _p: Params) -> None:
+    """Every call notices what others wrote: this one does nothing else."""
+
+
+LOOK = Method("watch.look", Params, None, look)
+ROWS = Method("mirror.rows", Rows, list[Row | None], rows)
+VERSIONS = Method("mirror.versions", Versions, Page, versions)

@@ -1,0 +1,320 @@
+"""What can happen to a run: one function a transition, its event in the same transaction.
+
+Strategy
+    A run has a status and a phase.  `MAY` says what may be done in which status; phases.py says
+    where a phase leads.  A transition reads the run, decides with these two, changes the row by
+    one statement that compares id, status and phase with what was read, and appends one event.
+    So of an advance and a cancel at once, whichever commits first decides, and the other finds
+    that it came too late; nothing is ever half of one and half of the other.
+
+    active --advance, override--> active in a later phase, or completed in the last one
+    active --advance--> the same, with the event `pause` or `block`: it was asked, and may not
+    active --skip, set--> the same phase
+    active --cancel--> cancelled        active --abandon--> abandoned
+    active, completed --rollback--> active in an earlier phase (rollbacks.py)
+
+    Folding the events of a run gives its row: `advance`, `override` and `rollback` go from
+    `from_state` to `to_state`, all others stay where they are.
+
+Callers run these inside a transaction; nothing here begins or commits one.
+"""
+
+import sqlite3
+
+from msgspec import Struct, json, structs
+
+from icd.features.events import store as events
+from icd.features.events.store import Fact
+from icd.features.gates import store as gates
+from icd.features.runs import history as histories
+from icd.features.runs import phases
+from icd.features.runs import store as runs
+from icd.features.runs.store import Run
+from icd.refusals import PhaseRefused, RunOver
+from icd.values.processes import Writer
+
+# Whatever is not listed is refused.
+MAY: dict[str, frozenset[str]] = {
+    "active": frozenset({"advance", "override", "skip", "set", "cancel", "abandon", "rollback"}),
+    "completed": frozenset({"rollback"}),
+    "cancelled": frozenset(),
+    "failed": frozenset(),
+    "abandoned": frozenset(),
+}
+# Entering it starts the agents of a run that asked for that.
+SPAWNING = "executing"
+
+
+class Advance(Struct, frozen=True, kw_only=True):
+    """What an advance came to; `reason` is empty if there is nothing to say."""
+
+    advanced: bool
+    event_type: str
+    from_phase: str
+    to_phase: str
+    gate_result: str = "none"
+    gate_tier: str = "none"
+    reason: str = ""
+    spawns: bool = False
+
+
+class Settings(Struct, frozen=True, omit_defaults=True):
+    """What may be changed about a run; None: stays as it is."""
+
+    complexity: int | None = None
+    auto_advance: bool | None = None
+    force_full: bool | None = None
+
+
+_MOVE = """
+UPDATE runs SET phase = :to_phase, status = :to_status, completed_at = :completed_at,
+                updated_at = :now_ms / 1000, updated_ms = :now_ms
+WHERE id = :id AND status = :status AND phase = :phase
+RETURNING id
+"""
+_SET = """
+UPDATE runs SET complexity = :complexity, auto_advance = :auto_advance, force_full = :force_full,
+                updated_at = :now_ms / 1000, updated_ms = :now_ms
+WHERE id = :id AND status = :status AND phase = :phase
+RETURNING id
+"""
+_SKIP = """
+INSERT INTO run_skips (run_id, phase, reason, created_at) VALUES (?, ?, ?, ?)
+ON CONFLICT (run_id, phase) DO UPDATE SET reason = excluded.reason
+"""
+
+
+def advance(
+    conn: sqlite3.Connection,
+    run_id: str,
+    *,
+    priority: int = gates.DEFAULT_PRIORITY,
+    disable_gates: bool = False,
+    skip_reason: str = "",
+    if_phase: str | None = None,
+    actor: Writer,
+    now_ms: int,
+) -> Advance:
+    """To the next phase that is not skipped, if nothing is in the way; what is, is recorded."""
+    run = runs.require(conn, run_id)
+    chain = phases.chain(run)
+    if if_phase is not None and if_phase not in chain:
+        raise PhaseRefused(f'phase "{if_phase}" is not in the chain of run {run.id}')
+    if if_phase is not None and run.phase != if_phase:
+        return _stale(conn, run, if_phase)
+    require_may(run, "advance")
+    to_phase = phases.ahead(chain, run.phase, runs.skipped(conn, run.id))
+    if to_phase is None:
+        raise RunOver("run is already in terminal phase")
+    found = _judge(
+        conn, run, to_phase, priority=priority, disabled=disable_gates, skip_reason=skip_reason
+    )
+    if found.advanced:
+        move(conn, run, to_phase, now_ms=now_ms)
+    else:
+        runs.touch(conn, run.id, now_ms=now_ms)
+    _record(conn, run, found, actor=actor, now_ms=now_ms)
+    return found
+
+
+def override(
+    conn: sqlite3.Connection, run_id: str, reason: str, *, actor: Writer, now_ms: int
+) -> Advance:
+    """To the very next phase, skipped or not, whatever its gate says."""
+    run = runs.require(conn, run_id)
+    require_may(run, "override")
+    to_phase = phases.ahead(phases.chain(run), run.phase, ())
+    if to_phase is None:
+        raise RunOver("run is already in terminal phase")
+    found = Advance(
+        advanced=True,
+        event_type="override",
+        from_phase=run.phase,
+        to_phase=to_phase,
+        gate_result="fail",
+        gate_tier="hard",
+        reason=reason,
+    )
+    move(conn, run, to_phase, now_ms=now_ms)
+    _record(conn, run, found, actor=actor, now_ms=now_ms)
+    return found
+
+
+def skip(
+    conn: sqlite3.Connection,
+    run_id: str,
+    phase: str,
+    *,
+    reason: str,
+    actor: Writer,
+    now_ms: int,
+) -> None:
+    """Pass over a phase ahead, but not over the gates on the way; see `gates.evaluate`."""
+    run = runs.require(conn, run_id)
+    require_may(run, "skip")
+    chain = phases.chain(run)
+    if phase not in chain:
+        raise PhaseRefused(f'phase "{phase}" is not in the chain of run {run.id}')
+    if phase == chain[-1]:
+        raise PhaseRefused(f'phase "{phase}" is the last one and cannot be skipped')
+    if phases.place(chain, phase) <= phases.place(chain, run.phase):
+        raise PhaseRefused(f'phase "{phase}" is not ahead of current phase "{run.phase}"')
+    conn.execute(_SKIP, (run.id, phase, reason, now_ms // 1000))
+    runs.touch(conn, run.id, now_ms=now_ms)
+    tell(conn, run, "skip", to_phase=phase, reason=reason, actor=actor, now_ms=now_ms)
+
+
+def cancel(conn: sqlite3.Connection, run_id: str, *, actor: Writer, now_ms: int) -> None:
+    run = runs.require(conn, run_id)
+    require_may(run, "cancel")
+    move(conn, run, run.phase, status="cancelled", now_ms=now_ms)
+    tell(conn, run, "cancel", actor=actor, now_ms=now_ms)
+
+
+def abandon(
+    conn: sqlite3.Connection,
+    run_id: str,
+    *,
+    reason: str = "",
+    successor: str | None = None,
+    actor: Writer,
+    now_ms: int,
+) -> None:
+    """Nobody works on it any more; `successor` is the run that does instead."""
+    run = runs.require(conn, run_id)
+    require_may(run, "abandon")
+    move(conn, run, run.phase, status="abandoned", now_ms=now_ms)
+    said = None if successor is None else {"taken_over_by": successor}
+    tell(conn, run, "abandon", reason=reason, said=said, actor=actor, now_ms=now_ms)
+
+
+def configure(
+    conn: sqlite3.Connection, run_id: str, wanted: Settings, *, actor: Writer, now_ms: int
+) -> None:
+    run = runs.require(conn, run_id)
+    require_may(run, "set")
+    changes = {name: value for name, value in structs.asdict(wanted).items() if value is not None}
+    kept = {name: getattr(run, name) for name in Settings.__struct_fields__}
+    compared = {"id": run.id, "status": run.status, "phase": run.phase}
+    _require_one(conn, _SET, {**compared, **kept, **changes, "now_ms": now_ms})
+    reason = ", ".join(f"{name}={json.encode(value).decode()}" for name, value in changes.items())
+    tell(conn, run, "set", reason=reason, actor=actor, now_ms=now_ms)
+
+
+def require_may(run: Run, what: str) -> None:
+    if what in MAY[run.status]:
+        return
+    if what in ("advance", "override", "skip"):
+        raise RunOver(f"run is in a terminal status ({run.status})")
+    raise RunOver(f"run already {run.status}")
+
+
+def move(
+    conn: sqlite3.Connection, run: Run, to_phase: str, *, status: str | None = None, now_ms: int
+) -> None:
+    """Change status and phase of exactly the run that was read."""
+    to_status = status or ("completed" if to_phase == phases.chain(run)[-1] else "active")
+    ended = to_status != "active"
+    _require_one(
+        conn,
+        _MOVE,
+        {
+            "id": run.id,
+            "status": run.status,
+            "phase": run.phase,
+            "to_phase": to_phase,
+            "to_status": to_status,
+            "completed_at": now_ms // 1000 if ended else None,
+            "now_ms": now_ms,
+        },
+    )
+
+
+def tell(
+    conn: sqlite3.Connection,
+    run: Run,
+    what: str,
+    *,
+    to_phase: str | None = None,
+    reason: str = "",
+    said: dict[str, str] | None = None,
+    actor: Writer,
+    now_ms: int,
+) -> None:
+    fact = Fact(
+        "phase",
+        what,
+        run_id=run.id,
+        from_state=run.phase,
+        to_state=run.phase if to_phase is None else to_phase,
+        reason=reason,
+        payload=None if said is None else json.encode(said).decode(),
+        project_dir=run.project_dir,
+    )
+    events.append(conn, fact, actor=actor, now_ms=now_ms)
+
+
+def _judge(
+    conn: sqlite3.Connection,
+    run: Run,
+    to_phase: str,
+    *,
+    priority: int,
+    disabled: bool,
+    skip_reason: str,
+) -> Advance:
+    """What becomes of an advance from here to there."""
+    if not (run.auto_advance or skip_reason):
+        return Advance(
+            advanced=False,
+            event_type="pause",
+            from_phase=run.phase,
+            to_phase=to_phase,
+            reason="auto_advance disabled",
+        )
+    verdict = gates.evaluate(conn, run, to_phase, priority=priority, disabled=disabled)
+    is_blocked = verdict.tier == "hard" and verdict.result == "fail"
+    return Advance(
+        advanced=not is_blocked,
+        event_type="block" if is_blocked else "advance",
+        from_phase=run.phase,
+        to_phase=to_phase,
+        gate_result=verdict.result,
+        gate_tier=verdict.tier,
+        reason=" | ".join(filter(None, (skip_reason, verdict.evidence_json()))),
+        spawns=run.auto_spawn and not is_blocked and to_phase == SPAWNING,
+    )
+
+
+def _record(
+    conn: sqlite3.Connection, run: Run, found: Advance, *, actor: Writer, now_ms: int
+) -> None:
+    said = {"gate_result": found.gate_result, "gate_tier": found.gate_tier}
+    tell(
+        conn,
+        run,
+        found.event_type,
+        to_phase=found.to_phase,
+        reason=found.reason,
+        said=said,
+        actor=actor,
+        now_ms=now_ms,
+    )
+
+
+def _stale(conn: sqlite3.Connection, run: Run, expected: str) -> Advance:
+    """Somebody else was faster: nothing changes, and nothing is recorded."""
+    return Advance(
+        advanced=False,
+        event_type="stale",
+        from_phase=run.phase,
+        to_phase=run.phase,
+        reason=histories.why_not_in(conn, run, expected),
+    )
+
+
+def _require_one(
+    conn: sqlite3.Connection, statement: str, values: dict[str, str | int | bool | None]
+) -> None:
+    if not conn.execute(statement, values).fetchall():
+        raise PhaseRefused(f"run {values['id']} has moved on meanwhile")

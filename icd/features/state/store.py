@@ -1,0 +1,250 @@
+"""Small JSON documents by (key, scope), with a version, an optional expiry, and their writer.
+
+Invariants
+    - an expired row behaves exactly like one that was never written, for every operation;
+    - every change takes the next number of one counter as the row's version, so a version never
+      repeats, not even after a deletion;
+    - a row lives at least as long as its TTL asked: milliseconds decide, seconds are shown.
+
+Callers run these inside a transaction and check names and payloads first.
+"""
+
+import sqlite3
+
+from msgspec import Struct
+
+from icd.db.rows import checked
+from icd.errors import NotAnInteger, VersionConflict
+from icd.values.processes import Writer
+from icd.values.validation import iso
+
+INT64 = 2**63
+PRUNED_AT_ONCE = 1000
+
+
+class Row(Struct, frozen=True):
+    key: str
+    scope_id: str
+    payload: str
+    version: int
+    updated_at: int
+    expires_at: int | None
+    expires_ms: int | None
+    writer_pid: int | None
+    writer_session: str | None
+
+    @property
+    def updated_at_iso(self) -> str:
+        return iso(self.updated_at)
+
+
+class Name(Struct, frozen=True):
+    key: str
+    scope_id: str
+
+
+_GET = """
+SELECT key, scope_id, payload, version, updated_at, expires_at, expires_ms,
+       writer_pid, writer_session
+FROM state
+WHERE key = ? AND scope_id = ? AND (expires_ms IS NULL OR expires_ms > ?)
+"""
+# A page is bounded by what is read, not by what is found: rows that expired count, too.
+_PAGE_END = (
+    "SELECT scope_id FROM state WHERE key = ? AND scope_id > ? ORDER BY scope_id LIMIT 1 OFFSET ?"
+)
+_PAGE = """
+SELECT scope_id, version FROM state
+WHERE key = ?1 AND scope_id > ?2 AND (?3 IS NULL OR scope_id <= ?3)
+      AND updated_at >= ?4 AND (expires_ms IS NULL OR expires_ms > ?5)
+ORDER BY scope_id
+"""
+_NEXT = "UPDATE counters SET value = value + 1 WHERE name = 'state' RETURNING value"
+_PUT = """
+INSERT INTO state (key, scope_id, payload, version, updated_at, expires_at, expires_ms,
+                   writer_pid, writer_session)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key, scope_id) DO UPDATE SET
+    payload = excluded.payload, version = excluded.version, updated_at = excluded.updated_at,
+    expires_at = excluded.expires_at, expires_ms = excluded.expires_ms,
+    writer_pid = excluded.writer_pid, writer_session = excluded.writer_session
+"""
+_DELETE = "DELETE FROM state WHERE key = ? AND scope_id = ? RETURNING expires_ms"
+_DELETE_ALL = "DELETE FROM state WHERE key = ? RETURNING expires_ms"
+_SCOPES = """
+SELECT key, scope_id FROM state
+WHERE key = ? AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY scope_id
+"""
+_BY_PREFIX = """
+SELECT key, scope_id FROM state
+WHERE key >= ? AND key < ? AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY key, scope_id
+"""
+_PRUNE = "DELETE FROM state WHERE expires_ms <= ?"
+_PRUNE_SOME = """
+DELETE FROM state WHERE (key, scope_id) IN (
+    SELECT key, scope_id FROM state WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?)
+"""
+_NEXT_EXPIRY = """
+SELECT expires_ms FROM state WHERE expires_ms IS NOT NULL ORDER BY expires_ms LIMIT 1
+"""
+
+
+def get(conn: sqlite3.Connection, key: str, scope_id: str, *, now_ms: int) -> Row | None:
+    row = conn.execute(_GET, (key, scope_id, now_ms)).fetchone()
+    return checked(Row, row) if row else None
+
+
+def set(  # noqa: A001 -- the verb of the contract
+    conn: sqlite3.Connection,
+    key: str,
+    scope_id: str,
+    payload: str,
+    *,
+    ttl_ms: int = 0,
+    if_version: int | None = None,
+    writer: Writer,
+    now_ms: int,
+) -> Row:
+    """Write a row; with `if_version`, only over exactly that version (0: over nothing)."""
+    if if_version is not None:
+        _require_version(conn, key, scope_id, if_version, now_ms=now_ms)
+    expires_ms = now_ms + ttl_ms if ttl_ms else None
+    return _put(conn, key, scope_id, payload, expires_ms=expires_ms, writer=writer, now_ms=now_ms)
+
+
+def incr(
+    conn: sqlite3.Connection,
+    key: str,
+    scope_id: str,
+    *,
+    by: int = 1,
+    ttl_ms: int = 0,
+    writer: Writer,
+    now_ms: int,
+) -> Row:
+    """Add to an integer, which starts at 0.  A running counter keeps its expiry."""
+    row = get(conn, key, scope_id, now_ms=now_ms)
+    value = _integer(row) + by
+    if not -INT64 <= value < INT64:
+        raise NotAnInteger(f"{key} {scope_id} would leave the range of 64-bit integers")
+    expires_ms = row.expires_ms if row else now_ms + ttl_ms if ttl_ms else None
+    return _put(
+        conn, key, scope_id, str(value), expires_ms=expires_ms, writer=writer, now_ms=now_ms
+    )
+
+
+def delete(conn: sqlite3.Connection, key: str, scope_id: str, *, now_ms: int) -> int:
+    """Remove a row; the answer counts what was still visible."""
+    return _count_visible(conn, conn.execute(_DELETE, (key, scope_id)), now_ms=now_ms)
+
+
+def delete_all(conn: sqlite3.Connection, key: str, *, now_ms: int) -> int:
+    return _count_visible(conn, conn.execute(_DELETE_ALL, (key,)), now_ms=now_ms)
+
+
+def scopes(conn: sqlite3.Connection, key: str, *, now_ms: int) -> list[Name]:
+    return [checked(Name, row) for row in conn.execute(_SCOPES, (key, now_ms))]
+
+
+def by_prefix(conn: sqlite3.Connection, prefix: str, *, now_ms: int) -> list[Name]:
+    """Rows whose key starts with `prefix`: a range of the primary key, since keys are ASCII."""
+    return [
+        checked(Name, row) for row in conn.execute(_BY_PREFIX, (prefix, prefix + "\x7f", now_ms))
+    ]
+
+
+def versions(
+    conn: sqlite3.Connection, key: str, *, after: str | None, since: int, limit: int, now_ms: int
+) -> tuple[list[tuple[str, int]], str | None]:
+    """One page of a key: scopes with the version of each row that was written since a moment.
+
+    Reads at most `limit` rows beyond the scope `after`; the second answer is where the next page
+    starts, or None if this was the last.
+    """
+    # Scopes are not empty in what callers look for; one that is sorts before every other.
+    start = after or ""
+    last = conn.execute(_PAGE_END, (key, start, limit - 1)).fetchone()
+    end = last[0] if last else None
+    return conn.execute(_PAGE, (key, start, end, since, now_ms)).fetchall(), end
+
+
+def prune(conn: sqlite3.Connection, *, now_ms: int) -> int:
+    return conn.execute(_PRUNE, (now_ms,)).rowcount
+
+
+def prune_some(conn: sqlite3.Connection, *, now_ms: int) -> int:
+    """A bounded piece of `prune`, for a daemon that does not want to keep anybody waiting."""
+    return conn.execute(_PRUNE_SOME, (now_ms, PRUNED_AT_ONCE)).rowcount
+
+
+def next_expiry(conn: sqlite3.Connection) -> int | None:
+    """The moment in milliseconds at which the next row expires."""
+    row = conn.execute(_NEXT_EXPIRY).fetchone()
+    return int(row[0]) if row else None
+
+
+def _require_version(
+    conn: sqlite3.Connection, key: str, scope_id: str, expected: int, *, now_ms: int
+) -> None:
+    row = get(conn, key, scope_id, now_ms=now_ms)
+    actual = row.version if row else 0
+    if actual != expected:
+        found = f"is at version {actual}" if actual else "does not exist"
+        wanted = f"version {expected}" if expected else "that it does not exist"
+        raise VersionConflict(f"{key} {scope_id} {found}, expected {wanted}")
+
+
+def _put(
+    conn: sqlite3.Connection,
+    key: str,
+    scope_id: str,
+    payload: str,
+    *,
+    expires_ms: int | None,
+    writer: Writer,
+    now_ms: int,
+) -> Row:
+    (version,) = conn.execute(_NEXT).fetchone()
+    expires_at = None if expires_ms is None else -(-expires_ms // 1000)
+    row = Row(
+        key,
+        scope_id,
+        payload,
+        version,
+        now_ms // 1000,
+        expires_at,
+        expires_ms,
+        writer.pid,
+        writer.session,
+    )
+    conn.execute(
+        _PUT,
+        (
+            key,
+            scope_id,
+            payload,
+            version,
+            row.updated_at,
+            expires_at,
+            expires_ms,
+            writer.pid,
+            writer.session,
+        ),
+    )
+    return row
+
+
+def _integer(row: Row | None) -> int:
+    if row is None:
+        return 0
+    digits = row.payload.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+        raise NotAnInteger(f"{row.key} {row.scope_id} does not hold an integer")
+    return int(row.payload)
+
+
+def _count_visible(conn: sqlite3.Connection, deleted: sqlite3.Cursor, *, now_ms: int) -> int:
+    rows = deleted.fetchall()
+    if rows:
+        conn.execute(_NEXT).fetchone()  # a deletion is a change, too
+    return sum(expires_ms is None or expires_ms > now_ms for (expires_ms,) in rows)

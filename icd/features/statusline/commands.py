@@ -1,0 +1,182 @@
+"""`icctl statusline`"""
+
+import os
+from collections.abc import Callable
+
+import click
+from msgspec import structs
+
+from icd.app import render
+from icd.app.invocation import Ask, Output, World
+from icd.app.method import Answer
+from icd.errors import IcError, NoDatabase, Usage
+from icd.features.statusline import methods
+from icd.features.statusline.store import Statusline
+
+PREFIX = "INTERCORE_STATUS_"
+GOAL_CHARACTERS = 40  # of a run, in the text: it is a sentence, and stands among others
+
+Show = Callable[[Statusline], Output]
+
+
+@click.command(
+    "statusline", add_help_option=False, short_help="Show what is going on in a session."
+)
+@click.option("--session", metavar="SID", help="The session; else $CLAUDE_SESSION_ID.")
+@click.option("--project", metavar="DIR", help="Use the database of this directory.")
+@click.option("--agent", metavar="ID", help="Show the coordination signal of this agent.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "sh", "tsv", "json"]),
+    help="How to print it (default text).",
+)
+@click.option("--watch", is_flag=True, help="Go on, and print a line whenever it changes.")
+def statusline(
+    world: World,
+    *,
+    session: str | None,
+    project: str | None,
+    agent: str | None,
+    form: str | None,
+    watch: bool,
+) -> Ask:
+    """Print what is known about a session: dispatch, bead, lane, coordination, pressure, budget,
+    and the run that is being worked on.
+
+    What is not known is empty; the exit code is 0 also when nothing is, or there is no database.
+    With --format=sh, the line assigns variables named INTERCORE_STATUS_... and is safe to eval.
+    With --watch, a line is printed at once and whenever anything but an age has changed.
+
+    \b
+    Examples:
+      icctl statusline --session "$SESSION"
+      eval "$(icctl statusline --session "$SESSION" --format=sh)"
+      icctl statusline --session "$SESSION" --format=json --watch
+    """
+    if world.json and form not in {None, "json"}:
+        raise Usage(f"--json goes with no --format={form}")
+    show = SHOW["json" if world.json else form or "text"]
+    cwd = os.path.normpath(os.path.join(world.invocation.cwd, project)) if project else None
+    params = methods.Get(
+        _session(world, session), agent=agent, cwd=world.invocation.cwd, project=project
+    )
+    return _watch(params, show, cwd, None) if watch else _ask(params, show, cwd)
+
+
+def _ask(params: methods.Get, show: Show, cwd: str | None) -> Ask:
+    def without(error: IcError) -> Output | None:
+        return show(_nothing(params)) if isinstance(error, NoDatabase) else None
+
+    return Ask("statusline.get", params, show, render_error=without, cwd=cwd, optional=True)
+
+
+def _watch(params: methods.Get, show: Show, cwd: str | None, last: bytes | None) -> Ask:
+    """`last` is what was shown before, ages aside."""
+    ask = _ask(params, lambda line: show(line) if _ageless(line, show) != last else Output(0), cwd)
+
+    def follow(answer: Answer) -> Ask | None:
+        if answer.error is not None and not isinstance(answer.error, NoDatabase):
+            return None
+        line = _nothing(params) if answer.error else answer.result
+        return _watch(params, show, cwd, _ageless(line, show))
+
+    return structs.replace(ask, follow=follow)
+
+
+def _session(world: World, given: str | None) -> str:
+    found = world.invocation.env.get("CLAUDE_SESSION_ID", "") if given is None else given
+    return found.encode("utf-8", "backslashreplace").decode()
+
+
+def _nothing(params: methods.Get) -> Statusline:
+    return Statusline(session=params.session_id)
+
+
+def _ageless(line: Statusline, show: Show) -> bytes:
+    """What would be shown if time stood still: growing older is no news."""
+    parts = {name: getattr(line, name) for name in Statusline.__struct_fields__}
+    aged = {name: part for name, part in parts.items() if hasattr(part, "age")}
+    still = {name: structs.replace(part, age=0) for name, part in aged.items()}
+    return show(structs.replace(line, **still)).stdout
+
+
+# --- the formats ---
+
+
+def _fields(line: Statusline) -> dict[str, object]:
+    """What scripts get, in this order for ever: new ones are added at the end."""
+    dispatch, bead, lane, run = line.dispatch, line.bead, line.lane, line.run
+    coordination, pressure, budget = line.coordination, line.pressure, line.budget
+    return {
+        "DISPATCH": dispatch and dispatch.name,
+        "DISPATCH_ACTIVITY": dispatch and dispatch.activity,
+        "DISPATCH_PID": dispatch and dispatch.pid,
+        "DISPATCH_ALIVE": dispatch and dispatch.alive,
+        "DISPATCH_AGE": dispatch and dispatch.age,
+        "BEAD": bead and bead.id,
+        "BEAD_PHASE": bead and bead.phase,
+        "BEAD_AGE": bead and bead.age,
+        "LANE": lane and lane.name,
+        "COORDINATION": coordination and coordination.text,
+        "COORDINATION_COUNT": coordination and coordination.count,
+        "PRESSURE": pressure and pressure.level,
+        "PRESSURE_VALUE": pressure and pressure.pressure,
+        "BUDGET": budget and budget.pct_consumed,
+        "BUDGET_TOKENS": budget and budget.total_tokens,
+        "RUN": run and run.id,
+        "RUN_PHASE": run and run.phase,
+        "RUN_GOAL": run and run.goal,
+    }
+
+
+def _word(value: object) -> str:
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _sh(line: Statusline) -> Output:
+    """One line of assignments; between single quotes a shell leaves everything alone."""
+    pairs = ((name, _word(value).replace("'", "'\\''")) for name, value in _fields(line).items())
+    return render.text(" ".join(f"{PREFIX}{name}='{word}'" for name, word in pairs))
+
+
+def _tsv(line: Statusline) -> Output:
+    return render.text(render.columns(*map(_word, _fields(line).values())))
+
+
+def _text(line: Statusline) -> Output:
+    found = {name: _word(value) for name, value in _fields(line).items()}
+    dead = "gone" if found["DISPATCH_ALIVE"] == "0" else ""
+    parts = [
+        _part("dispatch", found["DISPATCH"], found["DISPATCH_ACTIVITY"], dead),
+        _part("bead", found["BEAD"], found["BEAD_PHASE"], _span(found["BEAD_AGE"])),
+        _part("lane", found["LANE"]),
+        _part("coordination", found["COORDINATION_COUNT"], found["COORDINATION"]),
+        _part("pressure", found["PRESSURE"], found["PRESSURE_VALUE"]),
+        _part("budget", found["BUDGET"] and f"{found['BUDGET']}%"),
+        _part("run", found["RUN"], found["RUN_PHASE"], _cut(found["RUN_GOAL"])),
+    ]
+    return render.text(" | ".join(part for part in parts if part))
+
+
+def _part(name: str, first: str, *more: str) -> str:
+    return " ".join([name, first, *(word for word in more if word)]) if first else ""
+
+
+def _cut(goal: str) -> str:
+    return goal if len(goal) <= GOAL_CHARACTERS else goal[: GOAL_CHARACTERS - 1].rstrip() + "…"
+
+
+def _span(seconds: str) -> str:
+    """An age, short enough for a line."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds and int(seconds) >= size:
+            return f"{int(seconds) // size}{unit}"
+    return f"{seconds}s" if seconds else ""
+
+
+SHOW: dict[str, Show] = {"text": _text, "sh": _sh, "tsv": _tsv, "json": render.to_json}
+
+COMMANDS = [statusline]

@@ -1,0 +1,252 @@
+"""`icctl trust`: accept what a database, and a script beside it, would do outside of the database.
+
+In the caller's own process: whoever may not write to the home directory, such as an agent in a
+sandbox, can trust nothing, and has nobody who does it instead.
+"""
+
+import os
+from collections.abc import Iterator
+
+import click
+
+from icd import config, trust
+from icd.app import render
+from icd.app.invocation import Caller, Local, Output, World
+from icd.app.results import Result
+from icd.db import paths
+from icd.errors import NoDatabase, PermissionRefused, Untrusted, Usage, from_os
+from icd.features.dispatches.agent import commands
+from icd.features.dispatches.auto_spawn import Due
+from icd.features.dispatches.auto_spawn_commands import prompt_path
+from icd.features.dispatches.auto_spawn_methods import AskDue
+from icd.features.hooks import files
+from icd.features.hooks.trust import Trust
+from icd.features.mirror import interband
+from icd.features.runs import methods as runs
+from icd.features.runs.documents import Document
+from icd.features.state import methods as state
+
+# Whoever has more agents to start at once looks at the runs themselves.
+AGENTS_SHOWN = 100
+
+
+class Script(Result):
+    """A dispatch script; `problem` says why it cannot be accepted, and there is no digest then."""
+
+    path: str
+    state: str
+    sha256: str = ""
+    problem: str = ""
+
+
+class Agent(Result):
+    """An agent that the next phase of its run starts."""
+
+    run_id: str
+    name: str
+    project: str
+    prompt: str
+    sandbox: str
+
+
+class Channel(Result):
+    """Rows of state that are mirrored to files below this directory."""
+
+    key: str
+    rows: int
+    path: str
+
+
+class Hook(Result):
+    name: str
+    state: str
+
+
+class Effects(Result):
+    """What a database would have done, and whether it is trusted; `problem` says why not."""
+
+    path: str
+    trusted: bool
+    problem: str
+    scripts: list[Script]
+    agents: list[Agent]
+    mirrored: list[Channel]
+    hooks: list[Hook]
+
+
+class Entry(Result):
+    """`state`: trusted, or why what lies there now is not."""
+
+    path: str
+    state: str
+    granted_at: int
+    scripts: dict[str, str]
+
+
+@click.command("trust", add_help_option=False, short_help="Accept what a database would start.")
+@click.option("--dry-run", is_flag=True, help="Only tell what it would do.")
+@click.option("--list", "lists", is_flag=True, help="List the databases that are trusted.")
+@click.option("--revoke", is_flag=True, help="Trust the database no longer.")
+def trust_(world: World, *, dry_run: bool, lists: bool, revoke: bool) -> Local:
+    """Accept that the database at hand starts agents and mirrors rows, and print what it would do.
+
+    A database that init or restore made here is trusted.
+    Any other, such as one that came with a clone, can be read and written like any other, but what
+    its rows say starts no program and writes no file elsewhere until it is accepted here; so for
+    one that version 0.4.0 or an earlier one made.
+    A dispatch script that lies in the project, or above it, is accepted with the content it has.
+    Hooks are only shown: see 'icctl hooks trust'.
+
+    Trust is recorded in your home directory, for this very file: another one that is put in its
+    place, such as by git, is not trusted.
+
+    \b
+    Examples:
+      icctl trust --dry-run
+      icctl trust
+      icctl trust --list --json
+      icctl trust --revoke
+    """
+    if dry_run + lists + revoke > 1:
+        raise Usage("--dry-run, --list and --revoke do not go together")
+    if lists:
+        return Local(lambda _ask: _listed(world))
+    if revoke:
+        return Local(lambda _ask: _revoked(world))
+    return Local(lambda ask: _accepted(world, ask, dry_run=dry_run))
+
+
+def _accepted(world: World, ask: Caller, *, dry_run: bool) -> Output:
+    home, database = _home(world), paths.canonical(paths.resolve(world.where))
+    found = _effects(world, ask, home, database)
+    if not dry_run:
+        accepted = {each.path: each.sha256 for each in found.scripts if each.sha256}
+        try:
+            trust.grant(home, database, scripts=accepted)
+        except trust.Unfit as exc:
+            hint = "only what nobody but you can change can be trusted"
+            raise Untrusted(f"it cannot be trusted: {exc}", hint=hint) from exc
+        except OSError as exc:
+            raise from_os(exc, f"record the trust in {home}/{trust.SHARE}") from exc
+        found = _effects(world, ask, home, database)
+    return render.to_json(found) if world.json else render.text(*_lines(found))
+
+
+def _effects(world: World, ask: Caller, home: str, database: str) -> Effects:
+    """All that trust is needed for; the database is opened for it, and so judged."""
+    agents = _agents(ask)
+    projects = [world.invocation.cwd, *(each.project for each in agents)]
+    found = dict.fromkeys(filter(None, map(commands.in_project, projects)))
+    why = trust.objection(home, database)
+    return Effects(
+        path=database,
+        trusted=not why,
+        problem=why,
+        scripts=[_script(home, database, script) for script in found],
+        agents=agents,
+        mirrored=list(_mirrored(ask, home, database)),
+        hooks=_hooks(home, database),
+    )
+
+
+def _agents(ask: Caller) -> list[Agent]:
+    found: list[Agent] = []
+    active: list[Document] = ask("run.list", runs.List(status="active"))
+    for run in active:
+        if not run.auto_spawn:
+            continue
+        due: list[Due] = ask("dispatch.due", AskDue(run.id))
+        found += [_agent(run.id, each) for each in due]
+        if len(found) > AGENTS_SHOWN:
+            break
+    return found[:AGENTS_SHOWN]
+
+
+def _agent(run_id: str, due: Due) -> Agent:
+    name = due.name or due.agent_type
+    prompt = due.prompt_file or prompt_path(due.project_dir, name)
+    return Agent(run_id, name, due.project_dir, prompt, due.sandbox or "")
+
+
+def _script(home: str, database: str, path: str) -> Script:
+    try:
+        sha256 = trust.script_digest(path)
+    except trust.Unfit as exc:
+        return Script(path, "refused", problem=str(exc))
+    known = trust.allows_script(home, database, path)
+    return Script(path, "trusted" if known else "untrusted", sha256)
+
+
+def _mirrored(ask: Caller, home: str, database: str) -> Iterator[Channel]:
+    settings = config.load(config.user_file(home), config.project_file(database))
+    root = settings.mirror.root or "~/.interband"
+    for key, channel in interband.channels(settings.mirror).items():
+        rows = len(ask("state.list", state.List(key=key)))
+        if rows:
+            yield Channel(key, rows, f"{root}/{channel.namespace}/{channel.name}")
+
+
+def _hooks(home: str, database: str) -> list[Hook]:
+    project = files.project(database)
+    if project is None:
+        return []
+    known = Trust(home, project)
+    return [Hook(each.name, known.state(each)) for each in known.looks.look()]
+
+
+def _lines(found: Effects) -> list[str]:
+    verdict = "trusted" if found.trusted else f"untrusted: {found.problem}"
+    lines = [["database", found.path, verdict]]
+    lines += [["script", e.path, _verdict(e)] for e in found.scripts]
+    lines += [["agent", e.name, f"of run {e.run_id}, prompt {e.prompt}"] for e in found.agents]
+    lines += [["mirror", e.key, f"{e.rows} rows to {e.path}"] for e in found.mirrored]
+    lines += [["hook", each.name, each.state] for each in found.hooks]
+    return ["\t".join(map(_plain, line)) for line in lines]
+
+
+def _verdict(script: Script) -> str:
+    return script.problem or f"{script.state}, sha256 {script.sha256}"
+
+
+def _plain(text: str) -> str:
+    """What a stranger wrote must not move the cursor, nor look like another line."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _listed(world: World) -> Output:
+    home = _home(world)
+    found = [
+        Entry(e.path, trust.objection(home, e.path) or "trusted", e.granted_at, e.scripts)
+        for e in trust.entries(home)
+    ]
+    if world.json:
+        return render.to_json(found)
+    return render.text(*(f"{_plain(e.path)}\t{_plain(e.state)}" for e in found))
+
+
+def _revoked(world: World) -> Output:
+    """Also of a database that is gone."""
+    home = _home(world)
+    try:
+        database = paths.resolve(world.where)
+    except NoDatabase:
+        database = paths.target(world.where)
+    database = paths.canonical(database)
+    try:
+        was = trust.revoke(home, database)
+    except OSError as exc:
+        raise from_os(exc, f"remove the trust in {home}/{trust.SHARE}") from exc
+    gone = [database] if was else []
+    if world.json:
+        return render.to_json(gone, 0 if gone else 1)
+    return render.text(*map(_plain, gone), exit_code=0 if gone else 1)
+
+
+def _home(world: World) -> str:
+    home = world.invocation.env.get("HOME")
+    if not home or not os.path.isabs(home):
+        raise PermissionRefused("trust is recorded in the home directory", hint="set HOME")
+    return home
+
+
+COMMANDS = [trust_]

@@ -1,1 +1,0 @@
-"""The API: a table of typed methods, and the one dispatcher that both hosts call."""

@@ -1,0 +1,172 @@
+"""The keyhole frame: a command line as raw bytes, without quoting and without JSON.
+
+Request   `ic1 N` NUL, then N fields, each a letter and a value and NUL, then attachments:
+          i request id · t deadline in milliseconds of CLOCK_MONOTONIC · n program ·
+          v which client sends this · r its version · d directory · p parent's pid ·
+          c whether it knows `&` · y which of 0 1 2 are terminals · e NAME=VALUE · a argument ·
+          s LENGTH: (stdin follows) · f LENGTH:PATH (a file follows) · x ERRNO:PATH (unreadable)
+Reply     `EXIT OUT ERR` newline and OUT + ERR raw bytes;
+          `+ OUT ERR` newline and bytes: more follows;
+          `& OUT ERR LENGTH` newline and bytes, then LENGTH bytes of arguments, each ended by NUL:
+          once all is written, send a new request with these;
+          `? stdin LIMIT` or `? file LIMIT LENGTH` newline and PATH: send this and ask again;
+          `! local`: run it in your own process.
+
+Letters that are not known here are ignored, so that newer clients can talk to older daemons.
+"""
+
+import os
+import time
+
+from icd.app.idempotency import MAX_DEADLINE_MS
+from icd.app.invocation import Invocation, Need, Output, why_not
+from icd.app.method import DEFAULT_DEADLINE_MS
+from icd.errors import IcError, InvalidRequest
+from icd.features.daemon.methods import PROTOCOL, no_common_protocol
+from icd.server import limits
+
+MAGIC = b"ic%d" % PROTOCOL
+ERRNO = 4095  # the kernel's largest
+HEAD_BYTES = 16  # room for a number of fields beyond the limit
+VERSION_CHARACTERS = 32  # longer than any that a packager would accept
+
+
+def length(buffer: bytes | bytearray) -> int | None:
+    """The length of the frame that starts the buffer, or None if it is not complete yet."""
+    found = _split(buffer)
+    return None if found is None else found[2]
+
+
+def _split(buffer: bytes | bytearray) -> tuple[list[bytes], bytes, int] | None:
+    """Fields, attachments, and the length of both."""
+    count = _count(buffer)
+    if count is None:
+        return None
+    parts = bytes(buffer).split(b"\0", count + 1)
+    if len(parts) < count + 2:
+        return None
+    fields, rest = parts[1:-1], parts[-1]
+    attached = sum(_length(field) for field in fields if field[:1] in (b"s", b"f"))
+    if attached > limits.MESSAGE_BYTES:
+        raise InvalidRequest(f"attachments of {attached} bytes are too large")
+    if len(rest) < attached:
+        return None
+    return fields, rest[:attached], len(buffer) - len(rest) + attached
+
+
+def invocation(frame: bytes) -> Invocation:
+    """Read the caller's world from a complete frame."""
+    whole = _split(frame)
+    assert whole is not None, "the inbox hands out complete frames only"
+    fields, attachments, _ = whole
+    found = Invocation(argv=[], cwd="/", deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000)
+    found.continues = False
+    for field in fields:
+        letter, value = field[:1], field[1:]
+        if letter == b"a":
+            found.argv.append(os.fsdecode(value))
+        elif letter == b"e":
+            name, _, text = value.partition(b"=")
+            found.env[os.fsdecode(name)] = os.fsdecode(text)
+        elif letter in (b"s", b"f"):
+            size = _length(field)
+            content, attachments = attachments[:size], attachments[size:]
+            if letter == b"s":
+                found.stdin = content
+            else:
+                found.files[_path(value)] = content
+        elif letter == b"x":
+            found.files[_path(value)] = why_not(min(_length(field), ERRNO))
+        else:
+            _set(found, letter, value)
+    return found
+
+
+def _set(found: Invocation, letter: bytes, value: bytes) -> None:
+    if letter == b"i":
+        found.request_id = value.decode("ascii", "replace")[:64]
+    elif letter == b"n":
+        found.program = value.decode("utf-8", "backslashreplace")[:64]
+    elif letter == b"v":
+        found.door = value.decode("utf-8", "backslashreplace").replace("-", " ")[:64]
+    elif letter == b"r":
+        found.client_version = _version(value)
+    elif letter == b"c":
+        found.continues = value == b"1"
+    elif letter == b"y":
+        found.is_terminal = value[2:3] == b"1"
+    elif letter == b"d":
+        found.cwd = os.fsdecode(value)
+        if not found.cwd.startswith("/"):
+            raise InvalidRequest("the directory in a keyhole frame must be absolute")
+    elif letter == b"p":
+        found.pid = _number(value)
+    elif letter == b"t":
+        latest = time.monotonic() + MAX_DEADLINE_MS / 1000
+        found.deadline = min(_number(value) / 1000, latest)
+
+
+def reply(answer: Output | Need) -> bytes:
+    if isinstance(answer, Output) and answer.declined:
+        return b"! local\n"
+    if isinstance(answer, Output) and answer.then:
+        words = b"".join(os.fsencode(word) + b"\0" for word in answer.then)
+        head = f"& {len(answer.stdout)} {len(answer.stderr)} {len(words)}\n"
+        return head.encode() + answer.stdout + answer.stderr + words
+    if isinstance(answer, Output):
+        head = f"{answer.exit} {len(answer.stdout)} {len(answer.stderr)}\n"
+        return head.encode() + answer.stdout + answer.stderr
+    if answer.what == "local":
+        return b"! local\n"
+    if answer.what == "stdin":
+        return f"? stdin {answer.limit}\n".encode()
+    path = os.fsencode(answer.path)
+    return f"? file {answer.limit} {len(path)}\n".encode() + path
+
+
+def chunk(output: Output) -> bytes:
+    """A part of what a command prints that goes on."""
+    head = f"+ {len(output.stdout)} {len(output.stderr)}\n"
+    return head.encode() + output.stdout + output.stderr
+
+
+def _count(buffer: bytes | bytearray) -> int | None:
+    head, end, _ = bytes(buffer[:HEAD_BYTES]).partition(b"\0")
+    word, space, digits = head.partition(b" ")
+    if space and word != MAGIC:
+        raise _other(word)
+    if not end:
+        if len(buffer) >= HEAD_BYTES:
+            raise InvalidRequest("a keyhole frame starts with 'ic1 N' and NUL")
+        return None
+    if not digits.isdigit() or not 0 < int(digits) <= limits.FIELDS:
+        raise InvalidRequest(f"a keyhole frame has 1 to {limits.FIELDS} fields")
+    return int(digits)
+
+
+def _other(word: bytes) -> IcError:
+    """How such a frame goes on is unknown: it is refused at its first word, and not executed."""
+    if word[:2] == b"ic" and word[2:].isdigit():
+        return no_common_protocol([int(word[2:])])
+    return InvalidRequest("a keyhole frame starts with 'ic1 N' and NUL")
+
+
+def _length(field: bytes) -> int:
+    return _number(field[1:].partition(b":")[0])
+
+
+def _version(value: bytes) -> str:
+    """It is shown to people, so what is no version is none."""
+    text = value.decode("latin-1")
+    fits = len(text) <= VERSION_CHARACTERS and text.isascii() and text.isprintable()
+    return text if fits else ""
+
+
+def _path(value: bytes) -> str:
+    return os.fsdecode(value.partition(b":")[2])
+
+
+def _number(digits: bytes) -> int:
+    if not digits.isdigit() or len(digits) > 15:
+        raise InvalidRequest("a keyhole frame has a number that is none")
+    return int(digits)

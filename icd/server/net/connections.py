@@ -1,0 +1,115 @@
+"""Turns connections into sessions, and sees them out: to the end, or to the next daemon."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+
+import anyio
+from anyio.abc import TaskGroup
+
+from icd.server import limits
+from icd.server.handover import Connection
+from icd.server.metrics.status import About
+from icd.server.net.handler import Desk
+from icd.server.net.listener import peer
+from icd.server.net.session import Session
+
+LOOK_SECONDS = 0.005
+
+
+class Door:
+    """`desk` makes a place where the requests of one peer are carried out."""
+
+    def __init__(self, tasks: TaskGroup, about: About, desk: Callable[[int], Desk]) -> None:
+        self._tasks = tasks
+        self._about = about
+        self._desk = desk
+        self.entered = 0  # since the start
+        self._sessions: set[Session] = set()
+        self._entering = 0
+        self._closing = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._sessions or self._entering)
+
+    def open(self, connection: socket.socket, pid: int, left: Connection | None = None) -> None:
+        if len(self._sessions) >= limits.SESSIONS:
+            connection.close()
+        else:
+            self.entered += 1
+            self._entering += 1
+            self._tasks.start_soon(self._begin, connection, pid, left)
+
+    def take_up(self, left: list[Connection]) -> None:
+        """Go on with the conversations of the daemon before us."""
+        for one in left:
+            connection = socket.socket(fileno=one.fd)
+            connection.settimeout(0)
+            self.open(connection, peer(connection)[0], one)
+
+    async def close(self) -> None:
+        """Let every session answer what it has read, for a limited time."""
+        self._closing = True
+        for session in list(self._sessions):
+            session.stop()
+        with anyio.move_on_after(limits.DRAIN_SECONDS):
+            for session in list(self._sessions):
+                await session.ended.wait()
+
+    async def quiesce(self) -> str:
+        """Answer what is under way and begin nothing new; what is in the way, if anything is."""
+        with anyio.move_on_after(limits.QUIET_SECONDS):
+            await self._until(lambda: not self._entering)
+            for session in self._sessions:
+                session.suspend()
+            await self._until(lambda: all(session.is_settled for session in self._sessions))
+            for session in self._sessions:
+                session.end_stream()
+            await self._until(lambda: all(session.is_quiet for session in self._sessions))
+        busy = sum(not session.is_quiet for session in self._sessions)
+        return f"{busy} calls do not come to an end" if busy else ""
+
+    def go_on(self) -> None:
+        """After all."""
+        for session in list(self._sessions):
+            session.resume()
+
+    def leave(self) -> list[Connection]:
+        """Let go of every connection, once everything is quiet."""
+        left: list[Connection] = []
+        try:
+            left += (session.conversation() for session in self._sessions)
+        except OSError:
+            for connection in left:
+                os.close(connection.fd)
+            raise
+        for session in list(self._sessions):
+            session.let_go()
+        return left
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():  # noqa: ASYNC110 -- for a second, and calls need not pay for an event
+            await anyio.sleep(LOOK_SECONDS)
+
+    async def _begin(self, connection: socket.socket, pid: int, left: Connection | None) -> None:
+        try:
+            session = Session(self._desk(pid), self._tasks, self._left, left)
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: session, connection)
+        except (OSError, MemoryError):  # it has left already, or there is no room for it
+            connection.close()
+            return
+        finally:
+            self._entering -= 1
+        if session.ended.is_set():
+            return
+        self._sessions.add(session)
+        self._about.sessions = len(self._sessions)
+        if self._closing:
+            session.stop()
+
+    def _left(self, session: Session) -> None:
+        self._sessions.discard(session)
+        self._about.sessions = len(self._sessions)

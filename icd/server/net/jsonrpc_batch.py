@@ -1,0 +1,300 @@
+"""JSON-RPC: all the lines that have arrived, answered as one burst.
+
+The calls of a burst enter the lane together and in order, so a pipelining client shares commits
+with itself; the replies come back in the same order.
+
+A peer that does not read costs a bounded amount: when the replies become large, they are sent, and
+what is left of the burst is carried out once the peer has read them.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from msgspec import UNSET
+
+from icd.app import methods
+from icd.app.idempotency import MAX_DEADLINE_MS
+from icd.app.invocation import Invocation, Need, Output
+from icd.app.method import Answer, Call, Method, Params
+from icd.errors import IcError, InvalidParams, InvalidRequest, Overloaded
+from icd.features.daemon import methods as daemon
+from icd.server import limits
+from icd.server.net import jsonrpc
+from icd.server.net.handler import Desk, off_the_loop
+from icd.server.net.jsonrpc import Id, Request
+
+# Waits until the peer has read what it was sent.
+Room = Callable[[], Awaitable[None]]
+
+ALONE = "send it outside a batch, and with an id"
+
+
+class _Slot:
+    """One request's place in the burst.  A notification gets no reply, whatever happens."""
+
+    __slots__ = ("call", "id", "is_settled", "later", "ran", "reply", "silent")
+
+    def __init__(self, request_id: Id, *, silent: bool) -> None:
+        self.id = request_id
+        self.silent = silent
+        self.call: Call | None = None
+        self.later: Callable[[], Coroutine[Any, Any, Call | Answer]] | None = None
+        self.reply = b""
+        self.is_settled = False
+        self.ran = False  # it may have had an effect
+
+    def settle(self, answer: Answer) -> None:
+        if answer.later:
+            return
+        self.ran = self.call is not None or self.later is not None
+        self.is_settled = True
+        self.call = None
+        if self.silent:
+            return
+        if answer.error is None:
+            self.reply = jsonrpc.success(self.id, answer.result)
+        else:
+            self.reply = jsonrpc.failure(self.id, answer.error)
+
+
+class _Line:
+    """The requests of one line, whose replies are sent as they come: one of them, or an array."""
+
+    def __init__(self, text: bytes, slots: list[_Slot], *, batch: bool) -> None:
+        self.text = text
+        self.slots = slots
+        self._batch = batch
+        self._sent = 0
+        self._is_open = False  # an array that was begun
+
+    @property
+    def is_begun(self) -> bool:
+        return self._sent > 0 or any(slot.ran for slot in self.slots)
+
+    @property
+    def is_sent(self) -> bool:
+        return self._sent == len(self.slots)
+
+    def take(self) -> list[bytes]:
+        """What can be sent now, and was not sent yet."""
+        parts: list[bytes] = []
+        while self._sent < len(self.slots) and self.slots[self._sent].is_settled:
+            slot = self.slots[self._sent]
+            self._sent += 1
+            if slot.reply:
+                parts += self._framed(slot.reply)
+            slot.reply = b""
+        if self._is_open and self.is_sent:
+            self._is_open = False
+            parts.append(b"]\n")
+        return parts
+
+    def _framed(self, reply: bytes) -> tuple[bytes, bytes]:
+        if not self._batch:
+            return reply, b"\n"
+        before, self._is_open = b"," if self._is_open else b"[", True
+        return before, reply
+
+
+class Burst:
+    """Lines, the calls they ask for, and their replies."""
+
+    def __init__(self, desk: Desk, lines: list[bytes]) -> None:
+        self._desk = desk
+        self._lines: list[_Line] = []
+        for line in lines:
+            decoded = jsonrpc.decode_line(line)
+            items = decoded if isinstance(decoded, list) else [decoded]
+            batch = isinstance(decoded, list)
+            slots = [_prepare(desk, item, len(line), batch=batch) for item in items]
+            self._lines.append(_Line(line, slots, batch=batch))
+        self._slots = [slot for line in self._lines for slot in line.slots]
+
+    @property
+    def takes_time(self) -> bool:
+        return any(slot.later is not None for slot in self._slots)
+
+    @property
+    def is_done(self) -> bool:
+        return all(slot.is_settled for slot in self._slots)
+
+    def run(self, deliver: Callable[[bytes], None]) -> None:
+        """Answer everything at once, or as much as a peer can read at once; `run_rest` goes on.
+
+        For bursts in which nothing takes time.
+        """
+        waiting = [slot for slot in self._slots if slot.call is not None]
+        if not waiting:
+            deliver(self._ready())
+            return
+        for slot in waiting[1:]:
+            assert slot.call is not None
+            slot.call.may_wait = True
+
+        def settle(answers: list[Answer]) -> None:
+            for slot, answer in zip(waiting, answers, strict=True):
+                slot.settle(answer)
+            deliver(self._ready())
+
+        self._desk.run([slot.call for slot in waiting if slot.call is not None], settle)
+
+    async def run_rest(self, write: Callable[[bytes], None], room: Room) -> None:
+        """Whenever the peer has read what it was sent, answer some of what is left."""
+        while not self.is_done:
+            since = time.monotonic()
+            await room()
+            self._desk.begin()
+            waiting = [slot for slot in self._slots if slot.call is not None]
+            calls = [slot.call for slot in waiting if slot.call is not None]
+            for number, call in enumerate(calls):
+                call.deadline += time.monotonic() - since  # the peer's own time
+                call.may_wait = number > 0
+            for slot, answer in zip(waiting, await self._desk.ask(calls), strict=True):
+                slot.settle(answer)
+            write(self._ready())
+
+    async def run_in_order(self, write: Callable[[bytes], None], room: Room) -> None:
+        """One request after the other: what came first must be seen by what came later.
+
+        Each is answered when it is done: the next one may be a stream.
+        """
+        for slot in self._slots:
+            await room()
+            self._desk.begin()
+            if slot.later is not None:
+                await _catch_up(slot, slot.later)
+            if slot.call is not None:
+                (answer,) = await self._desk.ask([slot.call])
+                slot.settle(answer)
+            write(self._ready())
+
+    def give_up(self) -> tuple[bytes, list[bytes]]:
+        """Carry out nothing more: the last replies, and the lines that another daemon can answer.
+
+        A line of which something was carried out, or that comes before such a line, is not left.
+        """
+        begun = max((i for i, line in enumerate(self._lines, 1) if line.is_begun), default=0)
+        left = self._lines[begun:]
+        del self._lines[begun:]
+        for slot in (slot for line in self._lines for slot in line.slots):
+            if not slot.is_settled:
+                slot.settle(Answer(error=Overloaded("the daemon is being reloaded")))
+        return self._ready(), [line.text for line in left]
+
+    def _ready(self) -> bytes:
+        """What can be sent now; no reply overtakes another."""
+        parts: list[bytes] = []
+        for line in self._lines:
+            parts += line.take()
+            if not line.is_sent:
+                break
+        return b"".join(parts)
+
+
+async def _catch_up(slot: _Slot, later: Callable[[], Coroutine[Any, Any, Call | Answer]]) -> None:
+    try:
+        found = await later()
+    except IcError as exc:
+        found = Answer(error=exc)
+    if isinstance(found, Call):
+        slot.call = found
+    else:
+        slot.settle(found)
+
+
+def _prepare(desk: Desk, item: Request | IcError, size: int, *, batch: bool) -> _Slot:
+    """A slot with its reply, with the call that will produce it, or with work to be done first."""
+    if isinstance(item, IcError):
+        slot = _Slot(None, silent=False)
+        slot.settle(Answer(error=item))
+        return slot
+    slot = _Slot(None if item.id is UNSET else item.id, silent=item.id is UNSET)
+    try:
+        method, params = jsonrpc.parameters(item)
+        if isinstance(params, daemon.Run):
+            frame = None if batch or slot.silent else partial(jsonrpc.output, slot.id)
+            slot.later = partial(_command, desk, params, size, frame)
+        elif isinstance(params, daemon.Reload):
+            slot.later = partial(desk.reload_early, method)
+        elif method.notifies:
+            if batch or slot.silent:
+                raise InvalidRequest("a stream needs a line and an id of its own", hint=ALONE)
+            slot.later = partial(_watch, desk, method, params, slot.id)
+        elif method.run is None:
+            slot.settle(desk.ask_daemon(method, params))
+        elif size > limits.LARGE_BYTES:
+            slot.later = partial(_large_call, desk, method, params, size)
+        else:
+            slot.call = _call(desk, method, params)
+    except IcError as exc:
+        desk.refuse("method" if methods.find(item.method) is None else item.method, exc)
+        slot.settle(Answer(error=exc))
+    return slot
+
+
+async def _watch(desk: Desk, method: Method, params: Params, request_id: Id) -> Answer:
+    return await desk.watch(_call(desk, method, params), request_id)
+
+
+async def _large_call(desk: Desk, method: Method, params: Params, size: int) -> Call:
+    try:
+        return await off_the_loop(lambda _: _call(desk, method, params), None, size=size)
+    except IcError as exc:
+        desk.refuse(method.name, exc)
+        raise
+
+
+def _call(desk: Desk, method: Method, params: Params) -> Call:
+    cwd = _directory(params)
+    if not cwd and params.db is None:
+        raise InvalidParams("give db or cwd, to say which database is meant")
+    if method.check is not None:
+        method.check(params)
+    return Call(
+        method=method,
+        params=params,
+        where=desk.where(cwd, params.db),
+        writer=desk.writer(params.session),
+        deadline=_deadline(params),
+    )
+
+
+def _directory(params: Params) -> str:
+    """The caller's directory; a relative one would be judged in the daemon's."""
+    if params.cwd is not None and not params.cwd.startswith("/"):
+        raise InvalidParams(f"cwd must be an absolute path, not {params.cwd!r}")
+    return params.cwd or ""
+
+
+def _deadline(params: Params) -> float:
+    return time.monotonic() + min(max(params.deadline_ms, 0), MAX_DEADLINE_MS) / 1000
+
+
+async def _command(
+    desk: Desk, params: daemon.Run, size: int, frame: Callable[[Output], bytes] | None
+) -> Answer:
+    if params.cwd is None:
+        raise InvalidParams("cli.run needs cwd, the directory that the command is run in")
+    invocation = Invocation(
+        argv=params.argv,
+        cwd=_directory(params),
+        deadline=_deadline(params),
+        program=params.program,
+        env=params.env,
+        pid=desk.pid,
+        request_id=params.request_id,
+        stdin=None if params.stdin is None else params.stdin.encode(),
+        files={path: content.encode() for path, content in params.files.items()},
+    )
+    output = await desk.command(invocation, size=size, frame=frame)
+    if isinstance(output, Need):
+        return Answer(result=daemon.Ran(need=output.what, path=output.path or None))
+    ran = daemon.Ran(
+        exit=output.exit,
+        stdout=output.stdout.decode("utf-8", "replace"),
+        stderr=output.stderr.decode("utf-8", "replace"),
+        then=output.then or None,
+    )
+    return Answer(result=ran)

@@ -1,0 +1,130 @@
+"""The calls that wait for one database, and how each gets its answer, once and in time.
+
+Used in the event loop only.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from icd.app.method import Answer, Call
+from icd.errors import DeadlineExceeded, IcError, UnknownOutcome
+from icd.server import limits
+
+
+class _Ticket:
+    """Calls that were submitted together; their answers are delivered together.
+
+    `size` is what they hold in memory until then.
+    """
+
+    __slots__ = ("_answers", "_deliver", "_missing", "size")
+
+    def __init__(self, size: int, deliver: Callable[[list[Answer]], None]) -> None:
+        self._answers: list[Answer | None] = [None] * size
+        self._missing = size
+        self._deliver = deliver
+        self.size = 0
+
+    def answer(self, index: int, answer: Answer) -> None:
+        if self._answers[index] is None:
+            self.size += answer.size
+            self._answers[index] = answer
+            self._missing -= 1
+            if not self._missing:
+                self._deliver([answer for answer in self._answers if answer is not None])
+
+
+class Waiter(msgspec.Struct, gc=False):
+    call: Call
+    ticket: _Ticket
+    index: int
+
+    @property
+    def is_for_later(self) -> bool:
+        """Those that were submitted with it are enough for now."""
+        return self.call.may_wait and self.ticket.size > limits.PIECE_CHARACTERS
+
+    def answer(self, answer: Answer) -> None:
+        self.ticket.answer(self.index, answer)
+
+
+class Waiting:
+    """In the order in which they came; `path` is what sentences name."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._queue: deque[Waiter] = deque()
+        self._in_flight: list[Waiter] = []
+
+    def __len__(self) -> int:
+        """Those whose turn has not come."""
+        return len(self._queue)
+
+    @property
+    def unanswered(self) -> int:
+        return len(self._queue) + len(self._in_flight)
+
+    def calls(self) -> list[Call]:
+        return [waiter.call for waiter in self._queue]
+
+    def add(self, calls: list[Call], deliver: Callable[[list[Answer]], None]) -> None:
+        ticket = _Ticket(len(calls), deliver)
+        self._queue.extend(Waiter(call, ticket, index) for index, call in enumerate(calls))
+
+    def take(self, most: int) -> list[Call]:
+        """The calls whose turn it is; `hand_out` ends it."""
+        size = min(len(self._queue), most)
+        self._in_flight = [self._queue.popleft() for _ in range(size)]
+        return [waiter.call for waiter in self._in_flight]
+
+    def hand_out(self, answers: list[Answer | None]) -> None:
+        """None: not reached, it is the first of the next turn."""
+        batch, self._in_flight = self._in_flight, []
+        left = []
+        large = False
+        for waiter, answer in zip(batch, answers, strict=True):
+            if answer is None:
+                left.append(waiter)
+            else:
+                waiter.answer(answer)
+                large |= answer.size > 0 and waiter.is_for_later
+        self._queue.extendleft(reversed(left))
+        if large:
+            self._put_off()
+
+    def _put_off(self) -> None:
+        """Peers that have enough to read for now ask again for the rest."""
+        some = [waiter for waiter in self._queue if waiter.is_for_later]
+        if some:
+            self._queue = deque(w for w in self._queue if not w.is_for_later)
+        for waiter in some:
+            waiter.answer(Answer(later=True))
+
+    def refuse(self, error: IcError, *, until: float) -> None:
+        """Answer those whose turn has not come and whose deadline is not after `until`."""
+        refused = [waiter for waiter in self._queue if waiter.call.deadline <= until]
+        if refused:
+            self._queue = deque(w for w in self._queue if w.call.deadline > until)
+        for waiter in refused:
+            waiter.answer(Answer(error=error))
+
+    def settle(self, *, overdue: float) -> None:
+        """The lane hangs: whoever is overdue hears at least what is known."""
+        for waiter in self._in_flight:
+            if waiter.call.deadline < overdue:
+                waiter.answer(Answer(error=self._overdue(waiter.call)))
+        self.refuse(DeadlineExceeded(f"{self._path} did not get to it in time"), until=overdue)
+
+    def _overdue(self, call: Call) -> IcError:
+        """How a write ended is unknown; a read has changed nothing, however it ended."""
+        sentence = f"{self._path} did not answer in time"
+        if call.method.writes or call.method.whole:
+            return UnknownOutcome(f"unknown_outcome: {sentence}")
+        return DeadlineExceeded(sentence)
+
+    def turn_away(self) -> None:
+        """Nobody is served here any more."""
+        while self._queue:
+            self._queue.popleft().answer(Answer(moved=True))

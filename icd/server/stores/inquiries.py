@@ -1,0 +1,23 @@
+"""What the daemon asks of a database for itself: through the lane, like everybody else.
+
+In the background: the database counts as idle all the same, and nobody's calls are counted.
+"""
+
+import time
+
+from icd.app.method import DEFAULT_DEADLINE_MS, Call, Method, Params
+from icd.db.paths import Where
+from icd.values.processes import Writer
+
+
+def inquiry(
+    path: str, method: Method, params: Params, *, seconds: float = DEFAULT_DEADLINE_MS / 1000
+) -> Call:
+    return Call(
+        method=method,
+        params=params,
+        where=Where("", path),
+        writer=Writer(),
+        deadline=time.monotonic() + seconds,
+        background=True,
+    )

@@ -1,0 +1,144 @@
+"""Who wants to know that a database changed, and telling them after the commit.
+
+Level-triggered: what is told is "look again", never the change itself, so nothing is lost when
+several changes come at once, and nobody who is slow can hold up the lane.  Whoever is told reads
+the database anew.
+
+A change is told to those whom it concerns: a thousand watchers of other rows cost nothing.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import anyio
+
+from icd.app.method import ANYTHING, EVENTS, STATE, Call, Topic
+
+# The rows of state that may have changed; None: nobody can tell which.
+Touched = set[tuple[str, str]] | None
+Listener = Callable[[Touched], None]
+
+
+class Told(Protocol):
+    """Who is told of a topic."""
+
+    topic: Topic
+
+    def set(self) -> None: ...
+
+
+class Signal:
+    """Set by the next change of its topic, until it is renewed.  Renew it before you read."""
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self._event = anyio.Event()
+
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def renew(self) -> None:
+        if self._event.is_set():
+            self._event = anyio.Event()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+
+class Changes:
+    """The changes of one database; used in the event loop only.
+
+    `watched` is told when the first signal is added.
+    """
+
+    def __init__(self, watched: Callable[[], None] = lambda: None) -> None:
+        self._watched = watched
+        self._listeners: list[Listener] = []
+        self._readers: list[Callable[[], None]] = []
+        self._signals: dict[Topic, set[Told]] = {}
+        self._foreign = 0
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody relies on being told, also of what others write."""
+        return bool(self._signals)
+
+    def listen(self, listener: Listener) -> None:
+        """Have every change of state told, from now on."""
+        self._listeners.append(listener)
+
+    def listen_to_log(self, reader: Callable[[], None]) -> None:
+        """Have it told, from now on, that events may have been appended."""
+        self._readers.append(reader)
+
+    def add(self, signal: Told) -> None:
+        first = not self._signals
+        self._signals.setdefault(signal.topic, set()).add(signal)
+        if first:
+            self._watched()
+
+    def remove(self, signal: Told) -> None:
+        found = self._signals.get(signal.topic)
+        if found is not None:
+            found.discard(signal)
+            if not found:
+                del self._signals[signal.topic]
+
+    def after(self, calls: list[Call], foreign: int) -> None:
+        """A batch has been committed; `foreign` counts the commits of others that were noticed."""
+        unknown, self._foreign = foreign != self._foreign, foreign
+        if not (self._listeners or self._readers or self._signals):
+            return
+        if unknown:
+            self.tell()
+            return
+        touched = _touched(calls)
+        if touched is None or touched:
+            self._tell_rows(touched)
+        if any(call.method.appends for call in calls):
+            self._tell_log()
+
+    def tell(self) -> None:
+        """Anything may have changed."""
+        self._tell_rows(None)
+        self._tell_log()
+
+    def _tell_log(self) -> None:
+        for reader in self._readers:
+            reader()
+        self._tell_topic(EVENTS)
+        self._tell_topic(ANYTHING)
+
+    def _tell_rows(self, touched: Touched) -> None:
+        for listener in self._listeners:
+            listener(touched)
+        self._tell_topic(STATE)
+        self._tell_topic(ANYTHING)
+        if touched is None:
+            for topic in list(self._signals):
+                if topic[:1] == STATE:
+                    self._tell_topic(topic)
+            return
+        for key, scope_id in touched:
+            self._tell_topic((*STATE, key))
+            self._tell_topic((*STATE, key, scope_id))
+
+    def _tell_topic(self, topic: Topic) -> None:
+        for signal in list(self._signals.get(topic, ())):
+            signal.set()
+
+
+def _touched(calls: list[Call]) -> Touched:
+    """What the calls may have changed: a failed one changed nothing, and looking does no harm."""
+    found: set[tuple[str, str]] = set()
+    for call in calls:
+        method = call.method
+        if method.writes:
+            if method.touches is None:
+                return None
+            found.update(method.touches(call.params))
+    return found

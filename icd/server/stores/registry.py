@@ -1,0 +1,237 @@
+"""From "which database does the caller mean" to the store that serves it.
+
+What was found is remembered, and checked again by the lane at every use.
+"""
+
+import os
+import resource
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+import anyio
+from anyio.abc import TaskGroup
+
+from icd import config, procfs
+from icd.app.dispatch import failure
+from icd.app.method import Answer, Call, Clock, Topic
+from icd.db.paths import Where
+from icd.errors import Overloaded
+from icd.features.mirror import methods as mirror
+from icd.server import limits
+from icd.server.logs import log
+from icd.server.stores.ears import Ear
+from icd.server.stores.inquiries import inquiry
+from icd.server.stores.resolver import Lookups
+from icd.server.stores.searches import Searches
+from icd.server.stores.store import Store
+from icd.server.subscriptions.event_fanout import Feed
+
+Deliver = Callable[[list[Answer]], None]
+
+MOVES = 3  # how often a caller's database may move away while it is being asked
+
+
+class Router:
+    """All open databases of this daemon; `opened` are told of each that is about to be opened.
+
+    `settings` reads what holds for the project with that file of settings.
+    """
+
+    def __init__(
+        self,
+        settings: Callable[[str], config.Settings],
+        clock: Clock,
+        tasks: TaskGroup,
+        opened: Sequence[Callable[[Store, config.Settings], None]] = (),
+        vectors_max_mib: int = config.DEFAULTS.vectors_max_mib,
+    ) -> None:
+        self.stores: dict[str, Store] = {}
+        self._searches = Searches(self.ask, vectors_max_mib * 1024 * 1024)
+        self._lookups = Lookups(settings)
+        self._clock = clock
+        self._tasks = tasks
+        self._opened = opened
+        self._known: dict[Where, str] = {}
+        self._reopened: dict[str, int] = {}  # of stores that ended: how often files were replaced
+        self._feeds: dict[Store, Feed] = {}
+        self._closing = False
+        self._opening = anyio.Lock()
+
+    def submit(self, calls: list[Call], deliver: Deliver) -> None:
+        """Have the calls answered; `deliver` is called once, with the answers in their order."""
+        store = self._ready(calls)
+        if store is None:
+            self._tasks.start_soon(self._submit_slowly, calls, deliver)
+            return
+
+        def check(answers: list[Answer]) -> None:
+            if any(answer.moved for answer in answers):
+                self._tasks.start_soon(self._follow_slowly, calls, answers, deliver)
+            else:
+                deliver(answers)
+
+        store.submit(calls, check)
+
+    async def ask(self, calls: list[Call]) -> list[Answer]:
+        """Answers in the order of the calls, wherever each of them is served.
+
+        What is answered apart waits for the calls before it, and those after it wait for it.
+        """
+        answers: list[Answer] = []
+        for apart, some in groupby(calls, lambda call: call.method.apart):
+            if apart:
+                answers += [await self._searches.answer(call) for call in some]
+            else:
+                answers += await self._ask_together(list(some))
+        return answers
+
+    async def _ask_together(self, calls: list[Call]) -> list[Answer]:
+        first = calls[0].where
+        if all(call.where == first for call in calls):
+            return await self._ask_here(calls, MOVES)
+        answers = [Answer()] * len(calls)
+        async with anyio.create_task_group() as tasks:
+            for indices in self._grouped(calls):
+                tasks.start_soon(self._ask_some, calls, indices, answers)
+        return answers
+
+    def ear(self, where: Where, topic: Topic) -> Ear:
+        return Ear(lambda: self._open_store(where), topic)
+
+    def feed(self, where: Where) -> Feed | None:
+        """What is new in the log of a database; None while it is not open."""
+        store = self._open_store(where)
+        if store is None:
+            return None
+        if store not in self._feeds:
+            self._feeds[store] = Feed(store)
+        return self._feeds[store]
+
+    def _open_store(self, where: Where) -> Store | None:
+        return self.stores.get(self._known.get(where, ""))
+
+    @property
+    def needed(self) -> list[str]:
+        """The databases that must stay open though nobody asks anything of them."""
+        return [path for path, store in self.stores.items() if store.is_needed]
+
+    def open_again(self, paths: list[str]) -> None:
+        """Go on with what the daemon before us kept open; whoever needs it does the rest."""
+        for path in paths:
+            call = inquiry(path, mirror.ROWS, mirror.Rows([]))
+            call.where = Where(os.path.dirname(path), path)  # it has to be found first
+            self._tasks.start_soon(self.ask, [call])
+
+    def obstacle(self) -> str:
+        """The database that does not come to rest, if any."""
+        busy = [p for p, store in self.stores.items() if store.waiting or store.is_working]
+        return f"{busy[0]} does not come to rest" if busy else ""
+
+    def hung(self) -> list[str]:
+        return [path for path, store in self.stores.items() if store.hung_since is not None]
+
+    async def close(self) -> None:
+        self._closing = True
+        async with anyio.create_task_group() as tasks:
+            for store in list(self.stores.values()):
+                tasks.start_soon(store.stop)
+
+    def _grouped(self, calls: list[Call]) -> list[list[int]]:
+        """Calls that name the same database stay in their order."""
+        groups: dict[Where, list[int]] = {}
+        for index, call in enumerate(calls):
+            groups.setdefault(call.where, []).append(index)
+        return list(groups.values())
+
+    def _ready(self, calls: list[Call]) -> Store | None:
+        """The store that serves all the calls, if it is known and open already."""
+        first = calls[0]
+        for call in calls:
+            if call.method.creates or call.method.apart or call.where != first.where:
+                return None
+        return self.stores.get(self._known.get(first.where, ""))
+
+    async def _submit_slowly(self, calls: list[Call], deliver: Deliver) -> None:
+        deliver(await self.ask(calls))
+
+    async def _follow_slowly(
+        self, calls: list[Call], answers: list[Answer], deliver: Deliver
+    ) -> None:
+        deliver(await self._follow(calls, answers, MOVES))
+
+    async def _ask_some(self, calls: list[Call], indices: list[int], answers: list[Answer]) -> None:
+        found = await self._ask_here([calls[index] for index in indices], MOVES)
+        for index, answer in zip(indices, found, strict=True):
+            answers[index] = answer
+
+    async def _ask_here(self, calls: list[Call], moves: int) -> list[Answer]:
+        """Calls that all name the same database."""
+        store = self._ready(calls)
+        if store is None:
+            try:
+                store = await self._find_store(calls)
+            except Exception as exc:  # noqa: BLE001 -- told to the callers
+                return [Answer(error=failure(exc))] * len(calls)
+        answers = await store.ask(calls)
+        if any(answer.moved for answer in answers):
+            return await self._follow(calls, answers, moves)
+        return answers
+
+    async def _follow(self, calls: list[Call], answers: list[Answer], moves: int) -> list[Answer]:
+        """Ask again for those, and only those, that were turned away."""
+        if not moves:
+            lost = Answer(error=Overloaded("the database keeps moving"))
+            return [lost if answer.moved else answer for answer in answers]
+        moved = [c for c, a in zip(calls, answers, strict=True) if a.moved]
+        for call in moved:
+            self._known.pop(call.where, None)
+        again = iter(await self._ask_here(moved, moves - 1))
+        return [next(again) if answer.moved else answer for answer in answers]
+
+    async def _find_store(self, calls: list[Call]) -> Store:
+        where = calls[0].where
+        create = any(call.method.creates for call in calls)
+        deadline = min(call.deadline for call in calls)
+        path, settings = await self._lookups.find(where, create=create, deadline=deadline)
+        if self._closing:
+            raise Overloaded("the daemon is stopping")
+        if len(self._known) >= limits.KNOWN_PLACES:
+            self._known.clear()
+        self._known[where] = path
+        if path not in self.stores:
+            await self._make_room()
+        if path not in self.stores:
+            self.stores[path] = Store(path, settings, self._clock, self._forget)
+            self.stores[path].database.reopened = self._reopened.pop(path, 0)
+            for opened in self._opened:
+                opened(self.stores[path], settings)
+            self._tasks.start_soon(self.stores[path].run)
+        return self.stores[path]
+
+    async def _make_room(self) -> None:
+        """While descriptors are short, close the database that was not used for the longest time.
+
+        If all are in use, whoever opens the next one is told that descriptors are short.
+        """
+        async with self._opening:
+            while self._is_short() and (idle := [s for s in self.stores.values() if s.is_idle]):
+                store = min(idle, key=lambda store: store.used_at)
+                log.info("too few descriptors, closing a database", extra={"path": store.path})
+                with anyio.move_on_after(limits.ROOM_SECONDS):  # its lock may be held by others
+                    await store.stop()
+
+    def _is_short(self) -> bool:
+        soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        opening = sum(not store.database.is_open for store in self.stores.values())
+        needed = limits.SPARE_DESCRIPTORS + limits.STORE_DESCRIPTORS * (opening + 1)
+        return soft != resource.RLIM_INFINITY and procfs.descriptors() + needed > soft
+
+    def _forget(self, store: Store) -> None:
+        if self.stores.get(store.path) is store:
+            del self.stores[store.path]
+            if len(self._reopened) >= limits.KNOWN_PLACES:
+                self._reopened.clear()
+            if store.database.reopened:
+                self._reopened[store.path] = store.database.reopened
+        self._feeds.pop(store, None)
+        self._searches.forget(store.path)

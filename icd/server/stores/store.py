@@ -1,0 +1,327 @@
+"""One database in the daemon: calls queue, a lane drains them in batches.
+
+Invariants
+    - a single task feeds the lane, one batch at a time, so others get at the lock in between;
+    - whoever submitted calls is answered: by the lane, or at its deadline if the lane hangs;
+    - a database that cannot be opened answers everybody with the reason, and is forgotten;
+    - one that nobody needs for long is closed and forgotten, unless somebody asks meanwhile.
+"""
+
+import asyncio
+import math
+import sqlite3
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+
+from icd.app.dispatch import STATEMENT_GRACE_SECONDS, failure, run_batch
+from icd.app.method import Answer, Call, Clock
+from icd.app.write_cache import Recent
+from icd.config import Settings
+from icd.db import lock
+from icd.db.database import Database
+from icd.errors import IcError, Internal, Locked, NoDatabase, Overloaded
+from icd.features.mirror.methods import LOOK
+from icd.server import limits
+from icd.server.logs import log
+from icd.server.stores import maintenance as upkeep
+from icd.server.stores.call_queue import Waiting
+from icd.server.stores.db_thread import Lane
+from icd.server.stores.hang_detector import Watch
+from icd.server.stores.inquiries import inquiry
+from icd.server.stores.maintenance import Facts, Upkeep
+from icd.server.stores.notify import Changes
+
+T = TypeVar("T")
+
+
+class Store:
+    """The queue and the lane of one database file."""
+
+    def __init__(
+        self, path: str, settings: Settings, clock: Clock, forget: Callable[["Store"], None]
+    ) -> None:
+        self.path = path
+        self.calls = 0
+        self.batches = 0
+        self.own_batches = 0  # of calls that only the daemon made
+        self.largest_batch = 0
+        self.database = Database(path, settings, wait=lock.poll, careful=True)
+        self.changes = Changes(self._rouse)
+        self._clock = clock
+        self._forget = forget
+        self._settings = settings
+        self._recent = Recent()
+        self._upkeep = Upkeep(self.database, clock, self._recent)
+        self._waiting = Waiting(path)
+        self._watch = Watch(path, self._settle_overdue)
+        self._needs: list[Callable[[], bool]] = []
+        self._notice: tuple[str, Callable[[], object]] | None = None
+        self.used_at = time.monotonic()  # by others than the daemon itself
+        self._looked_at = 0.0
+        self._wake = anyio.Event()
+        self._stopping = False
+        self._closed = anyio.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        """Nobody answers here any more."""
+        return self._closed.is_set()
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting.unanswered
+
+    @property
+    def facts(self) -> Facts | None:
+        """What the lane saw when it last looked; None until it is idle for the first time."""
+        return self._upkeep.facts
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the thread is at something, be it only a look while nobody waits."""
+        return self._watch.is_working
+
+    @property
+    def hung_since(self) -> float | None:
+        """Since when, monotonic, the thread has been at one thing for too long."""
+        return self._watch.hung_since
+
+    @property
+    def is_needed(self) -> bool:
+        """Somebody follows it, or files have to be kept up to date, although nobody asks."""
+        return self.changes.is_watched or any(is_needed() for is_needed in self._needs)
+
+    @property
+    def is_idle(self) -> bool:
+        """Open, and nobody would notice if it were closed and opened again."""
+        at_rest = not (self.waiting or self.is_working or self._stopping)
+        return at_rest and self.database.is_open and not self.is_needed
+
+    def keep_while(self, is_needed: Callable[[], bool]) -> None:
+        """Have the database stay open as long as this is so."""
+        self._needs.append(is_needed)
+
+    def tell_next(self, sentence: str, told: Callable[[], object]) -> None:
+        """Have the next command of a person or a script warn of this; `told`: it did."""
+        self._notice = (sentence, told)
+
+    def submit(self, calls: list[Call], deliver: Callable[[list[Answer]], None]) -> None:
+        """Queue the calls; `deliver` gets the answers in their order, each after its commit."""
+        if len(self._waiting) + len(calls) > limits.WAITING_CALLS:
+            error = Overloaded(f"too many calls wait for {self.path}")
+            deliver([Answer(error=error)] * len(calls))
+            return
+        if not calls[0].background:
+            self.calls += len(calls)
+        self._waiting.add(calls, deliver)
+        self._rouse()
+
+    def _rouse(self) -> None:
+        if not self._wake.is_set():
+            self._wake.set()
+
+    async def ask(self, calls: list[Call]) -> list[Answer]:
+        done: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+
+        def deliver(answers: list[Answer]) -> None:
+            if not done.cancelled():
+                done.set_result(answers)
+
+        self.submit(calls, deliver)
+        return await done
+
+    async def inquire(self, question: Call) -> Any:
+        """Ask something for the daemon itself; what goes wrong is raised."""
+        if not self.is_closed:
+            (answer,) = await self.ask([question])
+            if answer.error is not None:
+                raise answer.error
+            if not answer.moved:
+                return answer.result
+        raise NoDatabase(f"{self.path} was closed")
+
+    async def run(self) -> None:
+        """The life of the lane: open, drain, rest, close."""
+        await self._wake.wait()
+        lane = await self._open()
+        if lane is None:
+            self.database.lock.close()
+            self._end()
+            return
+        try:
+            await self._drain(lane)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._close(lane)
+
+    async def stop(self) -> None:
+        """Finish what is queued, then close."""
+        self._stopping = True
+        self._wake.set()
+        await self._closed.wait()
+
+    async def _open(self) -> Lane | None:
+        """Open for those who wait; None when nobody waits any more, because they were told why."""
+        while self._waiting:
+            calls = self._waiting.calls()
+            creates = any(call.method.creates for call in calls)
+            first = min(call.deadline for call in calls)
+            self.database.stop_at = max(call.deadline for call in calls) + STATEMENT_GRACE_SECONDS
+            try:
+                with self._watch.hop():
+                    return await Lane.open(partial(self._connect, first, create=creates))
+            except Locked as exc:
+                self._waiting.refuse(exc, until=time.monotonic())
+            except Exception as exc:  # noqa: BLE001 -- everybody who waits is told
+                self._waiting.refuse(failure(exc), until=math.inf)
+        self._forget(self)
+        return None
+
+    def _connect(self, deadline: float, *, create: bool) -> sqlite3.Connection:
+        with self.database.hold(deadline, create=create):
+            return self.database.connection(create=create)
+
+    async def _drain(self, lane: Lane) -> None:
+        look_at = time.monotonic() + self._settings.idle_seconds
+        while True:
+            if not self._waiting:
+                if self._stopping:
+                    return
+                if not await self._rest(look_at):
+                    look_at = time.monotonic() + await self._look_after(lane)
+            if self._waiting:
+                await self._gather()
+                if await self._run_batch(lane):
+                    look_at = time.monotonic() + self._settings.idle_seconds
+            if not (self.database.is_open or self._waiting):
+                return  # closed, or deleted: whoever asks next finds what is there by then
+
+    async def _rest(self, idle_at: float) -> bool:
+        """Wait until there is something to do; whether that was before `idle_at`.
+
+        For all who watch, one look: every batch notices what others wrote.
+        """
+        self._wake = anyio.Event()
+        now = time.monotonic()
+        is_watched = self.changes.is_watched
+        look_at = self._looked_at + limits.WATCH_LOOK_SECONDS if is_watched else math.inf
+        with anyio.move_on_after(max(0, min(idle_at, look_at) - now)) as rested:
+            await self._wake.wait()
+        if rested.cancelled_caught and look_at < idle_at:
+            self.submit([inquiry(self.path, LOOK, LOOK.params())], lambda _: None)
+            return True
+        return not rested.cancelled_caught
+
+    async def _gather(self) -> None:
+        """Let everybody who is about to ask do so first.
+
+        While the thread works, the loop had better rest: the two share Python's lock, and passing
+        it back and forth costs more than the work itself.
+        """
+        size = 0
+        while size < len(self._waiting) < limits.BATCH_CALLS:
+            size = len(self._waiting)
+            await asyncio.sleep(0)
+
+    async def _run_batch(self, lane: Lane) -> bool:
+        """Run what is waiting; whether anybody but the daemon itself had asked."""
+        calls = self._waiting.take(limits.BATCH_CALLS)
+        asked = sum(not call.background for call in calls)
+        self.used_at = time.monotonic()
+        self._upkeep.used |= asked > 0
+        work = partial(run_batch, self.database, calls, clock=self._clock, recent=self._recent)
+        try:
+            answers = await self._hop(lane, work)
+        except Exception as exc:  # noqa: BLE001 -- the lane outlives every batch
+            answers = [Answer(error=failure(exc)) for _ in calls]
+        self._looked_at = time.monotonic()
+        self.batches += asked > 0
+        self.own_batches += not asked
+        self.largest_batch = max(self.largest_batch, asked)
+        if self._notice is not None:
+            self._warn(calls, answers, *self._notice)
+        self._waiting.hand_out(answers)
+        self.changes.after(calls, self.database.foreign)
+        return asked > 0
+
+    def _warn(
+        self,
+        calls: list[Call],
+        answers: list[Answer | None],
+        sentence: str,
+        told: Callable[[], object],
+    ) -> None:
+        for call, answer in zip(calls, answers, strict=True):
+            # What a statusline says on stderr is read by no person.
+            heard = call.is_command and not call.method.name.startswith("statusline.")
+            if heard and answer and answer.error is None and not answer.moved:
+                answer.warnings = [*answer.warnings, sentence]
+                self._notice = None
+                told()
+                return
+
+    async def _hop(self, lane: Lane, work: Callable[[], T]) -> T:
+        reopened, was_open = self.database.reopened, self.database.is_open
+        try:
+            with self._watch.hop():
+                return await lane.hop(work)
+        finally:
+            for incident in self.database.take_incidents():
+                log.warning("%s", incident)
+            if self.database.is_open and self.database.reopened != reopened:
+                log.warning("database replaced, reopened", extra={"path": self.path})
+            elif was_open and not self.database.is_open:
+                log.info("database closed", extra={"path": self.path})
+
+    def _settle_overdue(self) -> None:
+        self._waiting.settle(overdue=time.monotonic() - limits.GRACE_SECONDS)
+
+    async def _look_after(self, lane: Lane) -> float:
+        """See to the database while nobody asks; how long to rest until the next look."""
+        idle = time.monotonic() - self.used_at
+        close = idle >= self._settings.close_idle_seconds and not self.is_needed
+        foreign = self.database.foreign
+        try:
+            due = await self._hop(lane, partial(self._upkeep.look, close=close))
+        except Exception as exc:  # noqa: BLE001 -- the lane goes on without it
+            self._tell_of_upkeep(exc)
+            return limits.REST_SECONDS
+        if self.database.foreign != foreign:
+            self.used_at = time.monotonic()
+            self.changes.after([], self.database.foreign)
+        now = time.monotonic()
+        return upkeep.rest(self._settings, now=now, idle=now - self.used_at, due=due)
+
+    def _tell_of_upkeep(self, exc: Exception) -> None:
+        """What is wrong with the file is one line; our own bugs come with all of where they are."""
+        if isinstance(exc, IcError) and not isinstance(exc, Internal):
+            log.warning("upkeep failed: %s", exc.message, extra={"path": self.path})
+        else:
+            log.error("upkeep failed", exc_info=exc, extra={"path": self.path})
+
+    async def _close(self, lane: Lane) -> None:
+        self._forget(self)
+        try:
+            while not await self._closed_under_the_lock(lane):
+                log.warning("database is locked, not closed yet", extra={"path": self.path})
+            await lane.close()
+        except Exception:  # noqa: BLE001 -- there is nobody left to tell
+            log.exception("closing failed", extra={"path": self.path})
+        self._waiting.turn_away()
+        self._end()
+
+    async def _closed_under_the_lock(self, lane: Lane) -> bool:
+        """Never without the lock; when the daemon stops, it does not wait for it for ever."""
+        try:
+            await self._hop(lane, partial(upkeep.close, self.database))
+        except Locked:
+            return False
+        return True
+
+    def _end(self) -> None:
+        self._closed.set()
+        self.changes.tell()  # whoever waits for a change here must look elsewhere

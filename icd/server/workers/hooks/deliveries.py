@@ -1,0 +1,222 @@
+"""The hooks of one database: every event that was committed is brought to those that are trusted.
+
+After the commit, and level-triggered: a change only says that the log may have grown; what is to be
+delivered is what the log has and the positions have not.
+
+Promises
+    - one event at a time, in the order of the log; and nobody else runs hooks of this project
+      meanwhile, which a lock outside the project sees to;
+    - nothing here holds up the lane or the loop: files and processes are the business of a thread;
+    - an event is delivered again only if nobody could note that it was, and is marked then.
+"""
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+
+from icd.app.method import Method, Params
+from icd.errors import IcError, Locked
+from icd.features.hooks import delivery as deliveries
+from icd.features.hooks import methods
+from icd.features.hooks.process import NotStarted, Outcome
+from icd.features.hooks.store import Delivery, Done
+from icd.features.hooks.trust import Trust
+from icd.server import limits
+from icd.server.logs import log
+from icd.server.stores.inquiries import inquiry
+from icd.server.stores.store import Store
+from icd.server.workers import threads
+
+T = TypeVar("T")
+
+
+class Tally:
+    """What was delivered since the start."""
+
+    def __init__(self) -> None:
+        self.delivered = 0
+        self.redelivered = 0
+        self.failed = 0
+        self.last_error = ""
+
+    def add(self, delivery: Delivery, outcome: Outcome) -> None:
+        self.delivered += 1
+        self.redelivered += delivery.redelivery
+        if outcome.problem:
+            self.failed += 1
+
+
+class Common:
+    """What the hooks of all databases share.  `stop` becomes readable to end what is running."""
+
+    def __init__(self, socket: Callable[[], str]) -> None:
+        self.tally = Tally()
+        self.slots = anyio.CapacityLimiter(limits.HOOKS_AT_ONCE)
+        self.stop = os.eventfd(0, os.EFD_CLOEXEC)
+        self.is_paused = False
+        self._socket = socket
+
+    def environment(self) -> dict[str, str]:
+        """Hooks find the daemon that runs them."""
+        return {**os.environ, "INTERCORE_SOCKET": self._socket()}
+
+
+class Deliveries:
+    """What is delivered of one database, from its first call until it is closed."""
+
+    def __init__(self, store: Store, trust: Trust, seconds: float, common: Common) -> None:
+        self._store = store
+        self._trust = trust
+        self._seconds = seconds
+        self._common = common
+        self._thread = anyio.CapacityLimiter(1)
+        self._unrecorded: Done | None = None
+        self._retry = False
+        self._is_waiting = False  # for a hook that was trusted to be as it was then
+        self._was_told = False  # of something new, while hooks were paused
+        self._wake = anyio.Event()
+        self._resting = anyio.Event()
+        self._resting.set()
+        store.changes.listen_to_log(self.wake)
+        store.keep_while(lambda: self.is_needed)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the database must stay open: there is something to deliver, or may be.
+
+        After a reload, too: nobody else would open it for the rest.
+        """
+        is_told = self._wake.is_set() or self._was_told
+        return is_told or self._retry or not self._resting.is_set()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def rest(self) -> None:
+        """Until nothing is running any more; who wants that pauses first."""
+        await self._resting.wait()
+
+    async def run(self) -> None:
+        while not self._store.is_closed:
+            with anyio.move_on_after(self._patience()):
+                await self._wake.wait()
+            self._wake = anyio.Event()
+            self._retry = False
+            self._was_told = self._common.is_paused
+            if not (self._was_told or self._store.is_closed):
+                await self._try(self._catch_up)
+
+    def _patience(self) -> float | None:
+        """Until the next look, unless there is an event; None: as long as it takes."""
+        if self._retry:
+            return limits.HOOK_RETRY_SECONDS
+        return limits.HOOK_LOOK_SECONDS if self._is_waiting else None
+
+    async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except (Locked, NotStarted):
+            self._retry = True  # others are at it; or the machine has no room at the moment
+        except IcError as exc:
+            if self._store.database.is_open:
+                self._retry = True
+                if not exc.retryable:
+                    self._complain(exc.message)
+        except Exception as exc:  # noqa: BLE001 -- hooks go on with the next event
+            log.exception("hooks failed", extra={"path": self._store.path})
+            self._common.tally.last_error = f"{self._store.path}: {exc!r}"
+
+    def _complain(self, sentence: str) -> None:
+        message = f"{self._store.path}: {sentence}"
+        if self._common.tally.last_error != message:
+            log.warning("hooks cannot be run", extra={"path": self._store.path, "why": sentence})
+        self._common.tally.last_error = message
+
+    async def _catch_up(self) -> None:
+        """Deliver whatever is to be delivered."""
+        self._is_waiting = False
+        programs = await self._look()
+        if not programs:  # most projects: whoever records many events does not pay for looking
+            await anyio.sleep(limits.HOOK_RETRY_SECONDS)
+            return
+        if not await self._ask(methods.PENDING, methods.Pending([*programs])):
+            return
+        await self._in_thread(partial(self._trust.acquire, time.monotonic()))
+        self._resting = anyio.Event()
+        try:
+            while await self._deliver_next():
+                pass
+        finally:
+            self._trust.release()
+            self._resting.set()
+
+    async def _look(self) -> dict[str, str]:
+        """What runs; if a trusted hook is not among it, there is another look later."""
+        programs, is_waiting = await self._in_thread(self._trust.look)
+        self._is_waiting |= is_waiting
+        return programs
+
+    async def _deliver_next(self) -> bool:
+        """Note what was delivered, and deliver what is next; whether there was something."""
+        async with self._common.slots:
+            programs = await self._look()
+            hooks = [] if self._common.is_paused else [*programs]
+            step = methods.Step(hooks, self._unrecorded)
+            delivery: Delivery | None = await self._ask(methods.STEP, step)
+            self._unrecorded = None
+            if delivery is None:
+                return False
+            outcome = await self._run(delivery, programs[delivery.hook])
+        if outcome.is_stopped:
+            return False
+        self._unrecorded = deliveries.done(delivery, outcome)
+        self._note(delivery, outcome)
+        return True
+
+    async def _run(self, delivery: Delivery, program: str) -> Outcome:
+        deliver = partial(
+            deliveries.deliver,
+            delivery,
+            program,
+            project=self._trust.project,
+            database=self._store.path,
+            own=self._common.environment(),
+            seconds=self._seconds,
+            stop=self._common.stop,
+        )
+        while True:
+            try:
+                return await self._in_thread(deliver)
+            except NotStarted as exc:
+                # It is noted as started: who leaves it now would mark it as a redelivery.
+                self._complain(f"{delivery.hook} cannot be started: {exc}")
+                await anyio.sleep(limits.HOOK_RETRY_SECONDS)
+
+    def _note(self, delivery: Delivery, outcome: Outcome) -> None:
+        self._common.tally.add(delivery, outcome)
+        facts: dict[str, object] = {
+            "path": self._store.path,
+            "hook": delivery.hook,
+            "seq": delivery.seq,
+        }
+        if outcome.output:
+            facts["output"] = outcome.output.decode("utf-8", "backslashreplace")
+            facts["is_cut"] = outcome.is_cut
+        if outcome.problem:
+            log.warning("hook failed", extra={**facts, "problem": outcome.problem})
+            sentence = f"{delivery.hook} {outcome.problem}"
+            self._common.tally.last_error = f"{self._store.path}: {sentence}"
+        elif outcome.output:
+            log.info("hook said", extra=facts)
+
+    async def _ask(self, method: Method, params: Params) -> Any:
+        return await self._store.inquire(inquiry(self._store.path, method, params))
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        """Abandoned if we are cancelled: a file system that hangs must not keep the daemon."""
+        async with self._thread:
+            return await threads.start(function)

@@ -1,0 +1,156 @@
+"""Which JSON payloads are stored.
+
+A payload is stored verbatim, so it is judged as written: duplicate object keys, huge numbers and
+lone surrogates are legal JSON and stay as they are.  Keys are searched for secrets like strings,
+and a string is also judged by the key that it stands under.
+
+Checks run in a fixed order, so the same payload always earns the same sentence: size, JSON,
+secrets, depth, lengths, control characters.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from icd.errors import InvalidPayload, PayloadTooLarge, SecretRefused
+from icd.values import secrets
+
+PAYLOAD_BYTES = 1024 * 1024
+DEPTH = 20
+KEY_CHARACTERS = 1000
+STRING_BYTES = 100 * 1024
+ARRAY_ELEMENTS = 10_000
+
+_CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")
+
+
+def check(raw: bytes) -> str:
+    """The payload as text without surrounding white space, or the reason why it is refused."""
+    payload = raw.strip()
+    if len(payload) > PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"payload too large: {len(payload)} bytes or more (max {PAYLOAD_BYTES})"
+        )
+    try:
+        text = payload.decode()
+        value = _DECODER.decode(text)
+    except RecursionError:
+        raise InvalidPayload(_TOO_DEEP, hint=_FLATTEN) from None
+    except ValueError as exc:
+        raise InvalidPayload(f"invalid JSON payload: {_reason(exc)}") from exc
+    _check(value)
+    return text
+
+
+def is_json(text: str) -> bool:
+    """Whether it is JSON at all, for what was stored under other rules than these."""
+    try:
+        _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+_TOO_DEEP = f"JSON nesting too deep: >{DEPTH} levels"
+_FLATTEN = "flatten it, or store the inner part as a text or under a key of its own"
+_SPLIT = "split it over several rows, or store the path of a file that holds it"
+_SHORTEN_KEY = "use a short name as the key, and put the long text into its value"
+_SHORTEN_STRING = "store the path or a digest of the text instead of the text itself"
+_REMOVE_CONTROL = "remove it; only backspace, tab, newline, form feed and return are taken, escaped"
+
+
+def _check(value: object) -> None:
+    keys: list[str] = []
+    strings: list[str] = []
+    members: list[tuple[str, str]] = []
+    deepest = longest = 0
+    for item, depth in _walk(value):
+        if isinstance(item, str):
+            strings.append(item)
+            continue
+        deepest = max(deepest, depth)
+        if isinstance(item, tuple):
+            for member in item:
+                keys.append(member[0])
+                if isinstance(member[1], str):
+                    members.append(member)
+        else:
+            longest = max(longest, len(item))
+    _refuse_secrets(keys + strings, members)
+    if deepest > DEPTH:
+        raise InvalidPayload(_TOO_DEEP, hint=_FLATTEN)
+    if longest > ARRAY_ELEMENTS:
+        raise InvalidPayload(f"JSON array too long: >{ARRAY_ELEMENTS} elements", hint=_SPLIT)
+    _check_lengths(keys, strings)
+    if any(_CONTROL.search(string) for string in (*keys, *strings)):
+        raise InvalidPayload("JSON string contains a control character", hint=_REMOVE_CONTROL)
+
+
+def _check_lengths(keys: list[str], strings: list[str]) -> None:
+    for key in keys:
+        if len(key) > KEY_CHARACTERS:
+            raise InvalidPayload(
+                f"JSON object key too long: {len(key)} characters (max {KEY_CHARACTERS})",
+                hint=_SHORTEN_KEY,
+            )
+    for string in strings:
+        # A character takes at most four bytes: most strings need not be encoded to be judged.
+        if len(string) * 4 > STRING_BYTES and (size := _bytes(string)) > STRING_BYTES:
+            raise InvalidPayload(
+                f"JSON string value too long: {size} bytes (max {STRING_BYTES})",
+                hint=_SHORTEN_STRING,
+            )
+
+
+def _walk(value: object) -> Iterator[tuple[Any, int]]:
+    """Every string and container below `value`, with the depth at which it stands."""
+    stack: list[tuple[Any, int]] = [(value, 1)]
+    while stack:
+        item, depth = stack.pop()
+        if isinstance(item, str):
+            yield item, depth
+        elif isinstance(item, tuple):
+            yield item, depth
+            stack.extend((child, depth + 1) for _, child in item)
+        elif isinstance(item, list):
+            yield item, depth
+            if len(item) <= ARRAY_ELEMENTS:
+                stack.extend((child, depth + 1) for child in item)
+
+
+def _refuse_secrets(texts: list[str], members: list[tuple[str, str]]) -> None:
+    kind = secrets.in_payload(texts, members)
+    if kind is not None:
+        raise SecretRefused(
+            f"payload contains a likely secret value ({kind}); "
+            "store variable names for provenance, not secret values",
+        )
+
+
+def _bytes(string: str) -> int:
+    return len(string.encode("utf-8", "surrogatepass"))
+
+
+def _reason(exc: ValueError) -> str:
+    if isinstance(exc, json.JSONDecodeError):
+        return f"{exc.msg} at byte {len(exc.doc[: exc.pos].encode('utf-8', 'surrogatepass'))}"
+    if isinstance(exc, UnicodeDecodeError):
+        return f"not UTF-8 at byte {exc.start}"
+    return str(exc)
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _skip_number(_digits: str) -> None:
+    """Numbers have no limits here, and Python's own (4300 digits) must not become one."""
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=tuple,  # a dict would hide what a duplicate key overwrote
+    parse_int=_skip_number,
+    parse_float=_skip_number,
+    parse_constant=_refuse_constant,
+)

@@ -1,0 +1,93 @@
+"""Help: complete, 80 columns wide, and with examples."""
+
+import click
+import pytest
+
+from icd.app import commands
+from icd.app import help as texts
+from icd.app.flags import _SWITCHES, _VALUED
+
+EVERY = commands.every()
+
+
+def lines(text):
+    return text.decode().splitlines()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_help_of_a_command_names_all_its_options(invoke, name):
+    output = invoke(*name.split(), "--help")
+    text = output.stdout.decode()
+
+    assert (output.exit, output.stderr) == (0, b"")
+    for parameter in EVERY[name].params:
+        if isinstance(parameter, click.Option):
+            assert all(option in text for option in parameter.opts)
+            assert parameter.help
+            assert parameter.help.split()[0] in text
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_help_of_a_command_fits_80_columns(invoke, name):
+    text = invoke(*name.split(), "--help", program="icctl").stdout
+
+    assert [line for line in lines(text) if len(line) > texts.WIDTH] == []
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_help_of_a_command_starts_with_its_usage_and_has_an_example(invoke, name):
+    text = invoke(*name.split(), "--help", program="ic").stdout.decode()
+
+    assert text.startswith(f"Usage: ic {name}")
+    assert "Example" in text
+    assert f"icctl {name}" in text
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_help_of_a_command_explains_the_flags_of_every_command(invoke, name):
+    text = invoke(*name.split(), "--help").stdout.decode()
+
+    assert all(flag in text for flag in (_SWITCHES | _VALUED) - {"-h"})
+    assert "Exit codes: " in text
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("form", ["--help first", "-h", "help"])
+def test_there_are_several_ways_to_ask_for_help(invoke, name, form):
+    words = name.split()
+    ways = {"--help first": ["--help", *words], "-h": [*words, "-h"], "help": ["help", *words]}
+
+    assert invoke(*ways[form]) == invoke(*words, "--help")
+
+
+def test_help_is_given_whatever_else_is_wrong(invoke):
+    assert invoke("state", "set", "--nonsense", "--help").exit == 0
+
+
+@pytest.mark.parametrize("noun", commands.GROUPS)
+def test_the_help_of_a_noun_lists_its_verbs(invoke, noun):
+    output = invoke(noun, "--help")
+    text = output.stdout.decode()
+
+    assert output.exit == 0
+    assert all(f"{noun} {verb}" in text for verb in commands.verbs(noun))
+    assert [line for line in lines(output.stdout) if len(line) > texts.WIDTH] == []
+
+
+@pytest.mark.parametrize("argv", [[], ["help"], ["--help"], ["-h"], ["--json"]])
+def test_without_a_command_the_usage_is_printed(invoke, argv):
+    output = invoke(*argv)
+
+    assert (output.exit, output.stderr) == (0, b"")
+    assert output.stdout == texts.usage("icctl")
+
+
+def test_the_usage_lists_every_command_and_fits_80_columns():
+    usage = texts.usage("icctl")
+
+    assert all(f"  {name} " in usage.decode() for name in EVERY)
+    assert [line for line in lines(usage) if len(line) > texts.WIDTH] == []
+
+
+def test_the_usage_shows_the_name_that_the_program_was_called_by():
+    assert texts.usage("ic").startswith(b"Usage: ic COMMAND")

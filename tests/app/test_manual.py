@@ -1,0 +1,106 @@
+"""Manual pages: complete, and clean to those who read roff."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import click
+import pytest
+
+from icd.__main__ import main as icd
+from icd.app import commands, manual, roff
+from icd.app import help as texts
+from icd.config import VARIABLES
+
+PAGES = manual.pages(icd)
+
+
+def plain(page):
+    """What a reader sees of a page, roughly: without macros and escapes."""
+    text = re.sub(r"^\.(SH|SS|TP|PP|EX|EE|TH) ?", "", page, flags=re.MULTILINE)
+    for character, escape in roff._ESCAPES.items():
+        if character != "\\":
+            text = text.replace(escape, character)
+    return re.sub(r"\\f[BR]|\\&", "", text).replace("\\e", "\\")
+
+
+@pytest.mark.parametrize("name", commands.every())
+def test_every_command_of_icctl_is_on_its_page_with_its_options_and_examples(name):
+    page = plain(PAGES["man1/icctl.1"])
+    _, found, described = page.partition(f'"icctl {name} ')
+    described = described.partition('"icctl ')[0]
+    command = commands.every()[name]
+
+    assert found
+    assert f"icctl {name}" in described  # the example
+    for param in command.params:
+        if isinstance(param, click.Option):
+            assert f"{param.opts[0]}" in described
+            assert param.help in described
+
+
+def test_the_page_of_icctl_has_what_holds_for_all_commands():
+    page = plain(PAGES["man1/icctl.1"])
+
+    for form, about in texts.GLOBALS:
+        assert f"{form}\n{about}\n" in page
+    for variable in VARIABLES.values():
+        assert variable in page
+
+
+@pytest.mark.parametrize("name", icd.commands)
+def test_every_command_of_icd_is_on_its_page_with_its_options(name):
+    _, found, described = plain(PAGES["man8/icd.8"]).partition(f'"icd {name} ')
+
+    assert found
+    for param in icd.commands[name].params:
+        assert param.opts[0] in described or isinstance(param, click.Argument)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_line_begins_with_a_control_character_only_for_a_known_macro(path):
+    odd = [line for line in PAGES[path].splitlines() if line[:1] in {".", "'"}]
+
+    macros = re.compile(r"\.(TH .*|SH \".*\"|SS \".*\"|TP|PP|EX|EE|so man1/icctl\.1)")
+    assert [line for line in odd if not macros.fullmatch(line)] == []
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", PAGES[path])
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path != "man1/ic.1"])
+def test_groff_has_nothing_to_say(path):
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed; it is Debian's package groff-base")
+
+    shown = subprocess.run(
+        ["groff", "-man", "-ww", "-Tascii", "-P-cbou"], input=PAGES[path].encode(), capture_output=True, check=True
+    )  # fmt: skip
+
+    assert shown.stderr == b""
+    assert b"EXIT STATUS" in shown.stdout
+    assert b"--db PATH" in shown.stdout or path == "man8/icd.8"
+
+
+def test_text_that_looks_like_roff_is_text():
+    assert roff.escaped(".x\n'y\n\\z -") == "\\&.x\n\\(aqy\n\\ez \\-"
+
+
+def test_the_pages_are_written_below_a_directory(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-m", "icd", "manual", tmp_path / "man"], capture_output=True, text=True, check=True
+    )  # fmt: skip
+
+    written = [tmp_path / "man" / path for path in PAGES]
+    assert ran.stdout.splitlines() == [str(path) for path in written]
+    assert [path.read_text() for path in written] == list(PAGES.values())
+
+
+def test_a_directory_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "man1").touch()
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "icd", "manual", tmp_path], capture_output=True, text=True, check=False
+    )  # fmt: skip
+
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("icd: cannot write the manual: ")

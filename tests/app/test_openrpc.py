@@ -1,0 +1,88 @@
+"""The OpenRPC document: complete, consistent, and JSON."""
+
+import msgspec
+import pytest
+
+from icd import __version__
+from icd.app import methods
+from icd.app import openrpc as discover
+from icd.app.method import Params
+
+
+def references(value):
+    """Every $ref below a value."""
+    if isinstance(value, dict):
+        own = [value["$ref"]] if "$ref" in value else []
+        return own + [ref for child in value.values() for ref in references(child)]
+    return [ref for child in value for ref in references(child)] if isinstance(value, list) else []
+
+
+def described(name):
+    (found,) = [m for m in discover.document()["methods"] if m["name"] == name]
+    return found
+
+
+def parameters(name):
+    return {parameter["name"]: parameter for parameter in described(name)["params"]}
+
+
+def test_every_method_is_described_once():
+    names = [method["name"] for method in discover.document()["methods"]]
+
+    assert sorted(names) == sorted(method.name for method in methods.every() if not method.local)
+
+
+def test_the_document_is_json():
+    document = discover.document()
+
+    assert msgspec.json.decode(msgspec.json.encode(document)) == document
+
+
+def test_every_reference_resolves():
+    document = discover.document()
+    found = references(document)
+
+    assert found
+    for reference in found:
+        head, _, name = reference.rpartition("/")
+        assert head == "#/components/schemas"
+        assert name in document["components"]["schemas"]
+
+
+@pytest.mark.parametrize(
+    "method", [m for m in methods.every() if not m.local], ids=lambda method: method.name
+)
+def test_a_method_is_described_with_its_own_parameters(method):
+    assert set(parameters(method.name)) == set(method.params.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    "method, own",
+    [
+        ("state.prune", set()),
+        ("sentinel.prune", {"older_than_ms", "keep_once", "keep_live"}),
+        ("state.list", {"key", "prefix"}),
+        ("sentinel.list", set()),
+    ],
+)
+def test_methods_whose_parameters_share_a_name_are_told_apart(method, own):
+    assert set(parameters(method)) - set(Params.__struct_fields__) == own
+
+
+def test_required_parameters_are_marked():
+    required = {name: p["required"] for name, p in parameters("sentinel.check").items()}
+
+    assert [name for name, needed in required.items() if needed] == ["name", "scope_id", "interval"]
+
+
+def test_bounds_are_described():
+    assert parameters("sentinel.check")["interval"]["schema"]["minimum"] == 0
+
+
+def test_the_document_says_what_it_describes():
+    document = discover.document()
+
+    assert document["openrpc"].startswith("1.")
+    assert document["info"] == {"title": "intercore", "version": __version__}
+    assert all(method["paramStructure"] == "either" for method in document["methods"])
+    assert all("schema" in method["result"] for method in document["methods"])

@@ -1,0 +1,324 @@
+"""`icctl events …`, `icctl events cursor …`, `icctl interspect …`."""
+
+import json
+
+import pytest
+
+from icd.features.events import store as events
+from icd.features.state import store as state
+from icd.values.processes import Writer
+
+
+@pytest.fixture
+def record(stdout):
+    def recorded(*words, source="ci", kind="built"):
+        return stdout("events", "record", f"--source={source}", f"--type={kind}", *words)
+
+    return recorded
+
+
+@pytest.fixture
+def tail(stdout):
+    def found(*words):
+        return [json.loads(line)["seq"] for line in stdout("events", "tail", *words).splitlines()]
+
+    return found
+
+
+REVIEW = '{"finding_id":"f","agents":{},"resolution":"r","chosen_severity":"P1","impact":"i"}'
+
+
+def test_record_prints_the_id(record):
+    assert [record(), record(), record("--idempotency-key=k"), record("--idempotency-key=k")] == [
+        "1\n", "2\n", "3\n", "3\n",
+    ]  # fmt: skip
+
+
+def test_record_prints_ok_where_the_original_does(record):
+    lock = '--payload={"lock_id":"l","owner":"o","pattern":"*","scope":"s"}'
+    intent = '--payload={"intent_type":"t","bead_id":"b","idempotency_key":"k"}'
+
+    assert record(lock, source="coordination") == record(intent, source="intent") == "ok\n"
+
+
+def test_record_takes_everything_about_an_event(stdout, conn, project):
+    stdout(
+        "events", "record", "--source=ci", "--type=t", "--run=r", "--subject=s", "--from=a",
+        "--to=b", "--reason=why", "--session=me", "--project=sub", '--payload={"a": 1}',
+        env={"IC_TRACE_ID": "t1", "IC_SPAN_ID": "s1"},
+    )  # fmt: skip
+
+    (event,) = events.read(conn, limit=1)
+
+    assert (event.run_id, event.subject_id, event.from_state, event.to_state, event.reason) == (
+        "r", "s", "a", "b", "why",
+    )  # fmt: skip
+    assert (event.session, event.trace_id, event.span_id) == ("me", "t1", "s1")
+    assert (event.project_dir, event.pid) == (str(project / "sub"), 41)
+
+
+def test_a_payload_may_come_from_a_file(ic, conn):
+    output = ic(
+        "events", "emit", "--type=execution_defect", "--payload=@f.json",
+        files={"f.json": REVIEW.encode()},
+    )  # fmt: skip
+
+    (event,) = events.read(conn, limit=1)
+
+    assert (output.stdout, event.source, event.subject_id) == (b"1\n", "review", "f")
+
+
+def test_tail_prints_json_lines_in_the_order_of_the_contract(stdout, record):
+    record("--run=r1", "--from=a", "--to=b", "--reason=<why>", '--payload={"x":\n1}')
+
+    line = stdout("events", "tail", "r1")
+
+    assert list(json.loads(line))[:10] == [
+        "id", "run_id", "source", "type", "from_state", "to_state", "reason", "timestamp", "seq",
+        "at_ms",
+    ]  # fmt: skip
+    assert line.count("\n") == 1
+    assert '"reason":"\\u003cwhy\\u003e"' in line
+
+
+@pytest.mark.parametrize(
+    "words, found",
+    [
+        (["--all"], [1, 2, 3]),
+        (["r1"], [2]),
+        (["nobody"], []),
+        (["--all", "--limit=2"], [1, 2]),
+        (["--all", "--limit", "0"], [1, 2, 3]),
+        (["--all", "--limit=99999999"], [1, 2, 3]),
+        (["--all", "--since=2"], [3]),
+        (["--all", "--source=phase"], [3]),
+        (["--all", "--type=built", "--since", "1"], [2]),
+        (["--all", "--since-phase=3"], [1, 2]),
+        (["--all", "--since-dispatch=3", "--since-discovery=3", "--poll-interval=1s"], [1, 2, 3]),
+    ],
+)
+def test_tail_finds_what_was_asked_for(record, tail, words, found):
+    record()
+    record("--run=r1")
+    record(source="phase", kind="advance")
+
+    assert tail(*words) == found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["--all", "--ack=manual"], ["--all", "--acked=1"], ["--all", "--since=-1"],
+     ["a", "b"], ["--all", "--limit=x"], ["--all", "--bogus"], ["--all", "--ack=never"]],
+)  # fmt: skip
+def test_mistakes_are_mistakes(ic, words):
+    assert ic("events", "tail", *words).exit == 3
+
+
+# --- what follows once the lines are written ------------------------------------------------
+
+
+def test_a_consumer_acknowledges_after_it_has_written(ic, record):
+    record()
+    record("--run=r1")
+
+    assert ic("events", "tail", "--all", "--consumer=c").then == [
+        "events", "cursor", "ack", "--", "c", "2",
+    ]  # fmt: skip
+    chosen = ["--db=.clavain/intercore.db", "--timeout=2s"]
+    assert ic("events", "tail", "r1", "--consumer=-c", *chosen).then == [
+        "--db", ".clavain/intercore.db", "--timeout=2000ms", "events", "cursor", "ack", "--run=r1", "--", "-c", "2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words", [["--all"], ["--all", "--consumer=c", "--ack=manual"], ["none", "--consumer=c"]]
+)
+def test_whoever_has_nothing_to_acknowledge_is_done(ic, record, words):
+    record()
+
+    assert ic("events", "tail", *words).then == []
+
+
+@pytest.mark.parametrize(
+    "words, goes_on",
+    [
+        (["--all"], "--limit=2 --since=2 --all"),
+        (["--all", "--source=ci", "--type=built"], "--limit=2 --source=ci --type=built --since=2 --all"),
+        (["--all", "--consumer=c"], "--limit=2 --consumer=c --acked=2 --all"),
+        (["--all", "--consumer=c", "--since=0"], "--limit=2 --consumer=c --acked=2 --since=2 --all"),
+        (["--all", "--consumer=c", "--ack=manual"], "--limit=2 --consumer=c --ack=manual --since=2 --all"),
+        (["--all", "--since-phase=7"], "--limit=2 --since-phase=7 --since=2 --all"),
+        (["r1"], "--limit=2 --since=3 -- r1"),
+    ],
+)  # fmt: skip
+def test_whoever_follows_goes_on_after_what_it_was_shown(ic, record, words, goes_on):
+    for _ in range(3):
+        record("--run=r1") if words == ["r1"] else record()
+
+    limit = "--limit=4" if words == ["r1"] else "--limit=2"
+    output = ic("events", "tail", "-f", limit, *words)
+
+    expected = goes_on.replace("--limit=2", limit)
+    assert output.then == ["events", "tail", "--follow", *expected.split()]
+
+
+def test_an_old_client_that_cannot_tell_what_it_has_written_is_refused(ic, record):
+    record()
+
+    for words in (["--consumer=c"], ["-f"]):
+        output = ic("events", "tail", "--all", *words, continues=False)
+        assert (output.exit, output.stdout) == (2, b"")
+        assert b"upgrade icctl" in output.stderr
+    assert ic("events", "tail", "--all", continues=False).exit == 0
+    assert ic("events", "tail", "--all", "--consumer=c", "--ack=manual", continues=False).exit == 0
+
+
+# --- cursors --------------------------------------------------------------------------------
+
+
+def test_cursors_are_listed_as_the_original_lists_them(stdout, record, conn):
+    record(source="phase", kind="advance")
+    record()
+    stdout("events", "cursor", "ack", "b", "1")
+    stdout("events", "cursor", "ack", "a", "2", "--run=r1")
+
+    lines = [line.split("\t") for line in stdout("events", "cursor", "list").splitlines()]
+
+    assert [name for name, _ in lines] == ["a:r1", "b"]
+    assert lines[1][1].startswith(
+        '{"phase":1,"dispatch":0,"interspect":0,"discovery":0,"seq":1,"lag":1,'
+    )
+    assert stdout("events", "cursor", "get", "b") == lines[1][1] + "\n"
+
+
+def test_registering_tells_what_the_cursor_is_now(stdout):
+    words = [["c"], ["c", "--durable"], ["c"]]
+
+    assert [stdout("events", "cursor", "register", *w) for w in words] == [
+        "registered c (ttl: 24h)\n", "registered c (durable)\n", "registered c (durable)\n",
+    ]  # fmt: skip
+
+
+def test_set_reset_and_get(ic, stdout, record):
+    record()
+    stdout("events", "cursor", "set", "c", "1")
+
+    assert json.loads(stdout("events", "cursor", "get", "c"))["seq"] == 1
+    assert stdout("events", "cursor", "reset", "c") == "reset\n"
+    assert stdout("events", "cursor", "reset", "c") == "not found\n"
+    assert ic("events", "cursor", "get", "c").exit == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["set", "c"], ["set", "c", "1", "--phase=1"], ["ack", "c"], ["ack", "c", "x"], ["get"],
+              ["bogus"], []],
+)  # fmt: skip
+def test_mistakes_with_cursors(ic, words):
+    assert ic("events", "cursor", *words).exit == 3
+
+
+def test_a_cursor_of_the_original_goes_on_where_it_was(stdout, record, tail, conn, clock):
+    for source in ("phase", "dispatch", "phase"):
+        record(source=source)
+    old = '{"phase":1,"dispatch":2,"interspect":0,"discovery":0}'
+    state.set(conn, "cursor", "c", old, writer=Writer(), now_ms=clock.now_ms())
+
+    assert tail("--all", "--consumer=c") == [3]
+
+
+# --- prune ----------------------------------------------------------------------------------
+
+
+def test_prune_tells_what_waits_for_durable_cursors(ic, stdout, record):
+    for _ in range(3):
+        record()
+    stdout("events", "cursor", "register", "c", "--durable")
+
+    output = ic("events", "prune", "--keep=1")
+
+    assert (output.exit, output.stdout) == (0, b"0 pruned\n")
+    assert b"2 more wait for durable cursors or hooks; --force" in output.stderr
+    assert stdout("events", "prune", "--keep=1", "--force") == "2 pruned\n"
+    assert stdout("events", "prune", "--older-than=1h") == "0 pruned\n"
+    assert ic("events", "prune").exit == 3
+
+
+def test_a_consumer_behind_is_told_the_oldest_event(ic, stdout, record):
+    for _ in range(3):
+        record()
+    stdout("events", "cursor", "ack", "c", "1")
+    stdout("events", "prune", "--keep=1")
+
+    output = ic("events", "tail", "--all", "--consumer=c")
+
+    assert (output.exit, output.stdout, output.then) == (2, b"", [])
+    assert b"events after 1 have been pruned; the oldest is 3; 'icctl events cursor reset c'" in (
+        output.stderr
+    )
+
+
+# --- interspect -----------------------------------------------------------------------------
+
+
+def test_interspect_looks_as_it_always_has(stdout):
+    first = stdout(
+        "interspect", "record", "--agent=a", "--type=override", "--run=r", "--reason=why",
+        "--context=not { json", "--session=s", "--project=/p",
+    )  # fmt: skip
+    stdout("interspect", "record", "--agent=b", "--type=ok", "--project=/p")
+
+    lines = stdout("interspect", "query").splitlines()
+
+    assert first == "1\n"
+    assert lines[0] == (
+        '{"id":1,"run_id":"r","agent_name":"a","event_type":"override","override_reason":"why",'
+        '"context_json":"not { json","session_id":"s","project_dir":"/p",'
+        '"timestamp":"2027-01-15T08:00:00Z"}'
+    )
+    assert lines[1:] == [
+        '{"id":2,"agent_name":"b","event_type":"ok","project_dir":"/p","timestamp":"2027-01-15T08:00:00Z"}'
+    ]  # fmt: skip
+    assert stdout("interspect", "query", "--agent=b").splitlines() == lines[1:]
+    assert stdout("interspect", "query", "--since=1", "--limit=5").splitlines() == lines[1:]
+    assert stdout("interspect", "query", "--limit=1").splitlines() == lines[:1]
+
+
+@pytest.mark.parametrize(
+    "payload, agent",
+    [
+        ('{"agent_name":"a","n":1e999}', "a"),
+        ('{"agent_name":1e999}', "1e999"),
+        ('{"agent_name":"\\ud800"}', "\\ud800"),
+    ],
+)
+def test_what_an_event_says_may_be_beyond_our_own_types(stdout, payload, agent):
+    stdout("events", "record", "--source=interspect", "--type=t", f"--payload={payload}")
+
+    (line,) = stdout("interspect", "query").splitlines()
+
+    assert json.loads(line)["agent_name"] == agent
+
+
+@pytest.mark.parametrize(
+    "payload, context",
+    [
+        ('{"context_json":"x","n":1e999}', "x"),
+        ('{"context_json":{"n":1e999}}', '{"n":1e999}'),
+        ('{"context_json":"\\ud800"}', ""),
+        ("[1]", ""),
+        ("[" * 900 + "]" * 900, ""),
+    ],
+)
+def test_events_about_agents_that_were_imported_may_say_anything(stdout, conn, payload, context):
+    stdout("interspect", "record", "--agent=a", "--type=t")
+    with conn:
+        conn.execute("UPDATE events SET payload = ?", (payload,))
+
+    (line,) = stdout("interspect", "query").splitlines()
+
+    assert json.loads(line).get("context_json", "") == context
+
+
+@pytest.mark.parametrize("words", [["record", "--agent=a"], ["record", "--type=t"], ["query", "x"]])
+def test_mistakes_about_agents(ic, words):
+    assert ic("interspect", *words).exit == 3

@@ -1,0 +1,109 @@
+"""What the installed command loads, and from how many kinds of installation it works."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from icd import __version__
+from tests.support.processes import CLEAN, WHEEL_BIN, Daemon
+
+# Runs the very file that pip installed, and prints what was loaded when it leaves.
+OBSERVE = """
+import posix, sys
+before, leave = set(sys.modules), posix._exit
+def report(status):
+    posix.write(1, repr(sorted(set(sys.modules) - before)).encode())
+    leave(status)
+posix._exit = report
+sys.argv = [{script!r}, *{arguments!r}]
+exec(compile(open({script!r}).read(), {script!r}, "exec"))
+"""
+
+
+def test_a_call_through_the_daemon_loads_itself_and_c_modules_only(
+    daemon: Daemon, initialized: Path
+) -> None:
+    arguments = ["sentinel", "check", "a", "b", "--interval=5"]
+    code = OBSERVE.format(script=str(WHEEL_BIN / "icctl-python"), arguments=arguments)
+    command = [WHEEL_BIN / "python", "-E", "-P", "-S", "-c", code]
+    env = {**CLEAN, "INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
+
+    done = subprocess.run(command, capture_output=True, cwd=initialized, env=env, check=True)
+
+    verdict, _, loaded = done.stdout.decode().partition("\n")
+    assert verdict == "allowed"
+    assert set(ast.literal_eval(loaded)) == {"_socket", "icctl", "icctl.client", "icd"}
+
+
+def test_the_packages_that_every_call_imports_are_empty_but_for_the_version() -> None:
+    root = Path(__file__).parents[2]
+
+    assert (root / "icctl" / "__init__.py").read_bytes() == b""
+    about, version = ast.parse((root / "icd" / "__init__.py").read_text()).body
+    assert isinstance(about, ast.Expr)
+    assert ast.unparse(version) == f"__version__ = {__version__!r}"
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    (found,) = (WHEEL_BIN.parents[1] / "dist").glob("intercore-*.whl")
+    return found
+
+
+def test_the_command_works_through_a_lone_symlink(initialized: Path, tmp_path: Path) -> None:
+    link = tmp_path / "bin"
+    link.mkdir()
+    for name in ("icctl", "icctl-python"):
+        (link / name).symlink_to(WHEEL_BIN / name)
+
+        assert _health(link / name, initialized) == (0, b"ok\n")
+
+
+def test_the_command_works_when_both_names_are_linked_as_pipx_does(
+    initialized: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "bin"
+    link.mkdir()
+    for name in ("icctl", "ic", "icd"):
+        (link / name).symlink_to(WHEEL_BIN / name)
+
+    assert _health(link / "ic", initialized) == (0, b"ok\n")
+
+
+def test_the_command_works_from_a_path_with_spaces(
+    initialized: Path, tmp_path: Path, wheel: Path
+) -> None:
+    """pip then writes another first line, which is not an interpreter."""
+    home = tmp_path / "a place with spaces"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    install = ["-m", "pip", "--python", home / "bin" / "python", "install", "--quiet", "--no-deps"]
+    subprocess.run([WHEEL_BIN / "python", *install, wheel], check=True, capture_output=True)
+    site = WHEEL_BIN.parent / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
+    target = home / "lib" / site.relative_to(WHEEL_BIN.parent / "lib")
+    for package in ("click", "msgspec"):
+        shutil.copytree(site / package, target / package)
+
+    for name in ("icctl", "ic", "icctl-python"):
+        assert _health(home / "bin" / name, initialized) == (0, b"ok\n")
+
+
+def test_a_command_without_its_python_says_so(tmp_path: Path) -> None:
+    program = tmp_path / "icctl"
+    shutil.copy(WHEEL_BIN / "icctl-python", program)
+
+    done = subprocess.run([program, "ping"], capture_output=True, env=CLEAN, check=False)
+
+    assert done.returncode == 2
+    assert b"reinstall intercore" in done.stderr
+
+
+def _health(program: Path, project: Path) -> tuple[int, bytes]:
+    env = {**CLEAN, "HOME": str(project), "INTERCORE_MODE": "direct"}
+    done = subprocess.run(
+        [program, "health"], capture_output=True, cwd=project, env=env, check=False
+    )
+    return done.returncode, done.stdout or done.stderr

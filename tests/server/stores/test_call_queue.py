@@ -1,0 +1,128 @@
+"""The queue of one database."""
+
+import pytest
+
+from icd.app import methods
+from icd.app.method import Answer, Call
+from icd.db.paths import Where
+from icd.errors import Locked
+from icd.server import limits
+from icd.server.stores.call_queue import Waiting
+from icd.values.processes import Writer
+
+LIST = methods.find("state.list")
+INCR = methods.find("state.incr")
+
+
+def call(deadline: float, **options: bool) -> Call:
+    return Call(LIST, LIST.params(key="k"), Where("/"), Writer(), deadline, **options)
+
+
+def write(deadline: float) -> Call:
+    return Call(INCR, INCR.params(key="k", scope_id="s"), Where("/"), Writer(), deadline)
+
+
+@pytest.fixture
+def waiting() -> Waiting:
+    return Waiting("/db")
+
+
+def test_answers_come_in_the_order_of_the_calls_once_all_are_there(waiting: Waiting) -> None:
+    told: list[list[Answer]] = []
+    waiting.add([call(1), call(2)], told.append)
+
+    waiting.take(2)
+    waiting.hand_out([Answer(result="a"), None])
+    assert told == []
+    assert len(waiting.take(2)) == 1
+    waiting.hand_out([Answer(result="b")])
+
+    assert [answer.result for answer in told[0]] == ["a", "b"]
+
+
+def test_a_call_that_was_not_reached_is_the_first_of_the_next_turn(waiting: Waiting) -> None:
+    for deadline in (1, 2, 3):
+        waiting.add([call(deadline)], lambda _: None)
+
+    waiting.take(2)
+    waiting.hand_out([Answer(), None])
+
+    assert [found.deadline for found in waiting.calls()] == [2, 3]
+
+
+def test_only_those_whose_time_is_over_are_refused(waiting: Waiting) -> None:
+    refused: list[Answer] = []
+    for deadline in (1, 5, 2, 6):
+        waiting.add([call(deadline)], refused.extend)
+
+    waiting.refuse(Locked("held"), until=2)
+
+    assert len(refused) == 2
+    assert [found.deadline for found in waiting.calls()] == [5, 6]
+
+
+def test_whoever_is_overdue_hears_whether_its_call_may_have_run(waiting: Waiting) -> None:
+    heard: list[str] = []
+    for deadline in (1, 2, 9):
+        waiting.add([write(deadline)], lambda answers: heard.append(answers[0].error.name))
+    waiting.take(1)
+
+    waiting.settle(overdue=3)
+
+    assert heard == ["unknown_outcome", "deadline_exceeded"]
+    assert waiting.unanswered == 2
+
+
+def test_the_outcome_of_a_read_is_never_unknown(waiting: Waiting) -> None:
+    heard: list[str] = []
+    waiting.add([call(1)], lambda answers: heard.append(answers[0].error.name))
+    waiting.take(1)
+
+    waiting.settle(overdue=3)
+
+    assert heard == ["deadline_exceeded"]
+
+
+def test_after_large_answers_the_rest_of_the_same_peer_is_put_off(waiting: Waiting) -> None:
+    told: list[list[Answer]] = []
+    waiting.add([call(9), *(call(9, may_wait=True) for _ in range(3))], told.append)
+    waiting.add([call(9)], told.append)
+    waiting.take(3)
+
+    waiting.hand_out([Answer(size=1), Answer(size=limits.PIECE_CHARACTERS), None])
+
+    assert [[answer.later for answer in answers] for answers in told] == [
+        [False, False, True, True]
+    ]
+    assert len(waiting) == 1
+
+
+def test_what_cannot_be_put_off_is_answered_however_large_the_others_are(waiting: Waiting) -> None:
+    told: list[list[Answer]] = []
+    waiting.add([call(9), call(9)], told.append)
+    waiting.take(2)
+
+    waiting.hand_out([Answer(size=2 * limits.PIECE_CHARACTERS), None])
+
+    assert told == []
+    assert len(waiting) == 1
+
+
+def test_an_answer_that_comes_after_all_is_not_delivered_twice(waiting: Waiting) -> None:
+    heard: list[list[Answer]] = []
+    waiting.add([call(1)], heard.append)
+    waiting.take(1)
+    waiting.settle(overdue=3)
+
+    waiting.hand_out([Answer(result="late")])
+
+    assert len(heard) == 1
+
+
+def test_whoever_is_left_is_turned_away(waiting: Waiting) -> None:
+    heard: list[Answer] = []
+    waiting.add([call(1), call(2)], heard.extend)
+
+    waiting.turn_away()
+
+    assert [answer.moved for answer in heard] == [True, True]

@@ -1,0 +1,40 @@
+"""Discoveries for tests, submitted as scanners would."""
+
+import struct
+
+from icd import config
+from icd.features.discoveries import submission as submissions
+from icd.features.discoveries import tiers
+from icd.features.discoveries.store import Told
+from icd.features.discoveries.submission import Submission
+from icd.values.processes import Writer
+
+NOW_MS = 1_800_000_000_000
+DAY_MS = 24 * 3600 * 1000
+
+
+def told(now_ms=NOW_MS):
+    return Told(Writer(41, "session-a"), now_ms)
+
+
+def vector(*numbers):
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+def verdict(conn, source_id="1", *, score=0.7, now_ms=NOW_MS, threshold=0.0, among=None, **given):
+    given = {"source": "exa", "title": "A title", **given}
+    return submissions.submit(
+        conn,
+        Submission(source_id=source_id, relevance=tiers.millionths(score), **given),
+        threshold=threshold,
+        among=among,
+        settings=config.DEFAULTS,
+        told=told(now_ms),
+    )
+
+
+def submit(conn, source_id="1", **given):
+    """The id of a new discovery."""
+    found = verdict(conn, source_id, **given)
+    assert found.verdict == "new"
+    return found.id
