@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from icctl import client
 from icctl.following import following
 from icd import __version__, config
-from icd.app import commands
+from icd.app import registry
+from icd.app.call import Answer, Call, Clock
 from icd.app.dispatch import failure, run_batch
 from icd.app.invocation import (
     LOOK_AGAIN_SECONDS,
@@ -23,7 +24,6 @@ from icd.app.invocation import (
     line,
     why_not,
 )
-from icd.app.method import Answer, Call, Clock
 from icd.app.planner import advance, plan, run_errand
 from icd.db import paths
 from icd.db.database import Database
@@ -57,7 +57,7 @@ def run_here(request: client.Request, limit: float) -> int:
         from icctl.failures import note
         from icctl.messages import context
 
-        note(context(request.argv, commands.SINGLES))
+        note(context(request.argv, registry.SINGLES))
     if owed:
         _run_hooks(owed, os.environ.get("HOME"))
     return output.exit
@@ -102,7 +102,7 @@ def changes_nothing(request: client.Request) -> bool:
         return True  # there is nothing to be carried out
     if not isinstance(planned, Plan) or isinstance(planned.call.params, daemon.Reload):
         return False
-    return not (planned.call.method.writes or planned.call.method.whole)
+    return not (planned.call.method.writes or planned.call.method.runs.whole)
 
 
 def _carry_out(
@@ -162,7 +162,7 @@ def _run(call: Call, home: str | None, owed: Owed) -> Answer:
 
 
 def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
-    find = paths.target if call.method.creates else paths.resolve
+    find = paths.target if call.method.runs.creates else paths.resolve
     path = paths.canonical(find(call.where))
     given = config.from_environment(os.environ)
     settings = config.load(config.user_file(home), config.project_file(path), given)
@@ -173,7 +173,12 @@ def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
         (answer,) = run_batch(database, [call], clock=Clock(), close=True)
     finally:
         database.lock.close()  # whoever follows the log without a daemon comes here every second
-    if call.method.appends and answer is not None and answer.error is None:
+    if (
+        call.method.writes
+        and call.method.writes.appends
+        and answer is not None
+        and answer.error is None
+    ):
         owed[path] = settings
     return answer or Answer(moved=True)  # its directory vanished under an init: once more
 

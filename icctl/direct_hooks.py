@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from icd.app.method import DEFAULT_DEADLINE_MS, Answer, Call, Method, Params
+from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Params
+from icd.app.verb import Method
 from icd.config import Settings
 from icd.db.paths import Where
 from icd.errors import IcError
@@ -89,7 +90,7 @@ class _Round:
             _log(self._home, os.fsencode(f"{line}, event {delivery.seq}\n") + outcome.output)
         return done(delivery, outcome)
 
-    def _ask(self, method: Method, params: Params) -> Any:
+    def _ask(self, method: Method[Any, Any], params: Params) -> Any:
         call = Call(
             method=method,
             params=params,

@@ -1,15 +1,19 @@
-"""Every way a call can fail, and what a caller can do about it.
+"""Every way a call can fail, and what a caller can do about it, as one table.
 
-One class per fact a caller can act on.  Each carries its wire code, the string name that is the
-contract of the JSON-RPC API, the exit status of `icctl`, a sentence, and a hint.  Nothing above
-this module invents error texts for these facts; the dispatcher maps them once.
-
-Exit statuses: 1 an expected "no", 2 an error, 3 a mistake in how we were called.
+One row per fact that a caller can act on: its code on the wire, the name that is the contract of
+the JSON-RPC API, the exit status of `icctl`, and a hint.  Whoever raises it says the sentence, and
+further facts, which callers get as data.  The dispatcher maps errors once; nothing else does.
 """
 
 import errno
 import sqlite3
 from typing import Any, ClassVar
+
+# Exit statuses.
+DONE = 0
+NO = 1  # an expected "no"
+FAILED = 2
+MISTAKE = 3  # in how we were called
 
 
 class IcError(Exception):
@@ -17,13 +21,14 @@ class IcError(Exception):
 
     code: ClassVar[int] = -32000
     name: ClassVar[str] = "error"
-    exit: ClassVar[int] = 2
+    exit: ClassVar[int] = FAILED
     hint: str = ""
     retryable: ClassVar[bool] = False
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, **facts: str | int | None) -> None:
         super().__init__(message)
         self.message = message
+        self.facts = {name: fact for name, fact in facts.items() if fact is not None}
         if hint is not None:
             self.hint = hint
 
@@ -34,343 +39,224 @@ class IcError(Exception):
             "exit": self.exit,
             "hint": self.hint,
             "retryable": self.retryable,
+            **self.facts,
         }
 
 
-# --- the JSON-RPC 2.0 specification's own codes ---------------------------------------------
-
-
-class ParseError(IcError):
-    code, name, exit = -32700, "parse_error", 3
-    hint = "send one JSON-RPC 2.0 object or array per line, as UTF-8"
-
-
-class InvalidRequest(IcError):
-    code, name, exit = -32600, "invalid_request", 3
-    hint = "see docs/protocol.md"
-
-
-class MethodNotFound(IcError):
-    code, name, exit = -32601, "method_not_found", 3
-    hint = "call rpc.discover for the list of methods"
-
-
-class InvalidParams(IcError):
-    code, name, exit = -32602, "invalid_params", 3
-    hint = "call rpc.discover for the parameters of this method"
-
-
-class Internal(IcError):
-    code, name = -32603, "internal"
-    hint = "this is a bug in intercore; please report it with the log entry of that reference"
-
-
-# --- how we were called ---------------------------------------------------------------------
-
-
-class Usage(IcError):
-    code, name, exit = -32001, "usage", 3
-
-
-class InvalidName(IcError):
-    code, name = -32002, "invalid_name"
-
-
-class RequestMismatch(IcError):
-    code, name = -32003, "request_id_mismatch"
-    hint = "use a fresh random request_id for every new call"
-
-
-class NoCommonProtocol(IcError):
-    """Nothing was executed."""
-
-    code, name = -32004, "no_common_protocol"
-    hint = (
-        "upgrade the older of the two; "
-        "'icctl service reload' brings the daemon to what is installed"
-    )
-
-
-class ClientTooOld(IcError):
-    code, name = -32005, "client_too_old"
-    hint = "upgrade icctl; from the bash library, use its functions"
-
-
-# --- payloads -------------------------------------------------------------------------------
-
-
-class InvalidPayload(IcError):
-    code, name = -32010, "invalid_payload"
-    hint = "send one JSON value"
-
-
-class PayloadTooLarge(InvalidPayload):
-    code, name = -32011, "payload_too_large"
-    hint = "store a path or a digest instead of the content"
-
-
-class SecretRefused(InvalidPayload):
-    code, name = -32012, "secret_refused"
-    hint = "store the name of the variable that holds it, not the value"
-
-
-class NotAnInteger(IcError):
-    code, name = -32013, "not_an_integer"
-    hint = "delete the row, or count under another key"
-
-
-class VersionConflict(IcError):
-    code, name, exit = -32014, "version_conflict", 1
-    hint = "read the row again and decide anew"
-
-
-class UnreadableInput(IcError):
-    code, name = -32015, "unreadable_input"
-    hint = "check that the file exists and that you may read it"
-
-
-class InvalidTtl(IcError):
-    code, name = -32016, "invalid_ttl"
-    hint = "use 1s or more, or leave it out to keep the row for ever"
-
-
-class CursorBehind(IcError):
-    """What comes next was pruned; `oldest` is the first event that is still there."""
-
-    code, name = -32017, "cursor_behind"
-
-    def __init__(self, message: str, *, oldest: int, hint: str) -> None:
-        super().__init__(message, hint=hint)
-        self.oldest = oldest
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return super().data | {"oldest": self.oldest}
-
-
-class NoSuchEvent(IcError):
-    code, name = -32018, "no_such_event"
-    hint = "give the seq of an event that was shown to you"
-
-
-class CursorAhead(IcError):
-    """The log has never been that long: it is another one by now."""
-
-    code, name = -32047, "cursor_ahead"
-    hint = "the database was replaced, such as by a restore; start from the sequence that it is at"
-
-
-class TooManyRows(IcError):
-    code, name = -32019, "too_many_rows"
-    hint = "watch one scope"
-
-
-# --- finding and opening a database ---------------------------------------------------------
-
-
-class NoDatabase(IcError):
-    code, name = -32020, "no_database"
-    hint = "run 'icctl init' in the project's directory to create it"
-
-
-class BadPath(IcError):
-    code, name = -32021, "bad_path"
-    hint = "name a .db file inside the project, or inside a .clavain directory"
-
-
-class SymlinkRefused(BadPath):
-    code, name = -32022, "symlink_refused"
-    hint = "replace the symbolic link by a real directory or file"
-
-
-class SchemaTooNew(IcError):
-    code, name = -32023, "schema_too_new"
-    hint = "upgrade intercore; this version leaves the database untouched"
-
-
-class NotOurs(IcError):
-    code, name = -32024, "not_an_intercore_database"
-    hint = "point --db or INTERCORE_DB at an intercore database, or move this file away"
-
-
-class Corrupt(IcError):
-    code, name = -32025, "corrupt"
-    hint = (
-        "run 'icctl db check' to see the damage, and 'icctl restore FILE' to restore a backup; "
-        "backups lie beside the database and are named after it"
-    )
-
-
-class DiskFull(IcError):
-    code, name = -32026, "disk_full"
-    hint = "free some space and try again; nothing was changed"
-
-
-class PermissionRefused(IcError):
-    code, name = -32027, "permission_denied"
-    hint = "check owner and mode of the database, its directory and its lock file"
-
-
-class InputOutput(IcError):
-    code, name = -32028, "io_error"
-    hint = "check the disk and the system log, then run 'icctl db check'"
-
-
-class Unhealthy(IcError):
-    code, name = -32029, "unhealthy"
-
-
-class Misconfigured(IcError):
-    code, name = -32030, "misconfigured"
-    hint = "correct the file, then try again"
-
-
-class UntrustedDatabase(IcError):
-    """Its schema is not what our migrations make, or files beside it are not ours."""
-
-    code, name = -32032, "untrusted_database"
-    hint = (
-        "nothing was changed; if the file came with the project, move it away and run "
-        "'icctl init'; if the change is yours, undo it with sqlite3, or restore a backup with "
-        "'icctl restore FILE'"
-    )
-
-
-class LogLost(IcError):
-    """Files of the database were removed or changed while it was in use: writes may be lost."""
-
-    code, name = -32038, "log_lost"
-    hint = (
-        "this is told once; run 'icctl db check', and restore a backup with 'icctl restore FILE' "
-        "if something is missing; what was kept lies beside the database"
-    )
-
-
-class TooFewDescriptors(IcError):
-    code, name, retryable = -32031, "too_few_descriptors", True
-    hint = "close what is not needed, or raise the limit with 'ulimit -n'; nothing was changed"
-
-
-class Untrusted(IcError):
-    """What a project says or ships would have effects that the user has not accepted."""
-
-    code, name = -32033, "untrusted"
-    hint = "look at what it would do with 'icctl trust --dry-run', and accept it with 'icctl trust'"
-
-
-class DamagedRow(IcError):
-    """A row that intercore would not have written; the rest of the database can be used."""
-
-    code, name = -32035, "damaged_row"
-    hint = (
-        "run 'icctl db check' for all such rows; then restore a backup with 'icctl restore FILE', "
-        "or delete the rows with sqlite3"
-    )
-
-
-class OtherOwner(IcError):
-    """Root's daemon does not serve it; root's client acts as the owner, if it can."""
-
-    code, name = -32036, "other_owner"
-    hint = "run icctl as that user, or use a daemon of that user"
-
-
-class ReplyTooLarge(IcError):
-    """What was asked for is there; it is too much to be answered at once."""
-
-    code, name = -32034, "reply_too_large"
-    hint = "ask for less at once, such as with --limit, or for one row by its name"
-
-
-# --- time, contention and the daemon --------------------------------------------------------
-
-
-class Locked(IcError):
-    code, name, retryable = -32040, "locked", True
-    hint = "try again, or give more time with --timeout"
-
-
-class DeadlineExceeded(IcError):
-    """Nothing was executed, or what was begun was rolled back."""
-
-    code, name, retryable = -32041, "deadline_exceeded", True
-    hint = "try again, or give more time with --timeout"
-
-
-class UnknownOutcome(IcError):
-    """The call was sent, or started, and nobody can say how it ended."""
-
-    code, name = -32042, "unknown_outcome"
-    hint = "ask again: read the state before you repeat a write"
-
-
-class Overloaded(IcError):
-    code, name, retryable = -32043, "overloaded", True
-    hint = "try again in a moment"
-
-
-class ReloadRefused(IcError):
-    """Everything is as it was."""
-
-    code, name = -32046, "reload_refused"
-    hint = "the daemon goes on as it is; see its log, or stop and start it"
-
-
-class SlowConsumer(IcError):
-    """`seq`: the last event that was sent; what comes after it is in the log."""
-
-    code, name = -32048, "slow_consumer"
-    hint = "watch again, from where you were"
-
-    def __init__(self, message: str, *, seq: int | None = None) -> None:
-        super().__init__(message)
-        self.seq = seq
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return super().data | ({} if self.seq is None else {"seq": self.seq})
-
-
-class NoDaemon(IcError):
-    code, name, exit = -32044, "no_daemon", 1
-    hint = "start it with: icd serve"
-
-
-# --- the service ----------------------------------------------------------------------------
-
-
-class NoSystemd(IcError):
-    code, name = -32050, "no_systemd"
-    hint = "run 'icd serve' in the foreground, or start it with what you have; see docs/service.md"
-
-
-class ForeignUnit(IcError):
-    code, name = -32051, "foreign_unit"
-    hint = "move it away, or overwrite it with --force"
-
-
-class ForegroundDaemon(IcError):
-    code, name = -32052, "foreground_daemon"
-    hint = "stop it, then try again"
-
-
-class ServiceFailed(IcError):
-    code, name = -32053, "service_failed"
-    hint = "see 'icctl service status' and 'icctl service logs'"
-
-
-# --- hooks ----------------------------------------------------------------------------------
-
-
-class NoHook(IcError):
-    code, name, exit = -32070, "no_hook", 1
-    hint = "see 'icctl hooks list'"
-
-
-class HookRefused(IcError):
-    code, name = -32071, "hook_refused"
-    hint = "only a file that nobody but you can change can be trusted"
-
+TABLE: list[type[IcError]] = []
+
+
+def _error(
+    code: int,
+    name: str,
+    exit: int,  # noqa: A002
+    hint: str = "",
+    *,
+    retryable: bool = False,
+    base: type[IcError] = IcError,
+) -> type[IcError]:
+    row = {"code": code, "name": name, "exit": exit, "retryable": retryable, "hint": hint}
+    made = type(name, (base,), row)
+    TABLE.append(made)
+    return made
+
+
+# fmt: off
+
+# --- the JSON-RPC 2.0 specification's own codes ---------------------------------------------------
+
+ParseError = _error(-32700, "parse_error", MISTAKE,
+    "send one JSON-RPC 2.0 object or array per line, as UTF-8")
+InvalidRequest = _error(-32600, "invalid_request", MISTAKE, "see docs/protocol.md")
+MethodNotFound = _error(-32601, "method_not_found", MISTAKE,
+    "call rpc.discover for the list of methods")
+InvalidParams = _error(-32602, "invalid_params", MISTAKE,
+    "call rpc.discover for the parameters of this method")
+Internal = _error(-32603, "internal", FAILED,
+    "this is a bug in intercore; please report it with the log entry of that reference")
+
+# --- how we were called ---------------------------------------------------------------------------
+
+Usage = _error(-32001, "usage", MISTAKE)
+InvalidName = _error(-32002, "invalid_name", FAILED)
+RequestMismatch = _error(-32003, "request_id_mismatch", FAILED,
+    "use a fresh random request_id for every new call")
+# Nothing was executed.
+NoCommonProtocol = _error(-32004, "no_common_protocol", FAILED,
+    "upgrade the older of the two; 'icctl service reload' brings the daemon to what is "
+    "installed")
+ClientTooOld = _error(-32005, "client_too_old", FAILED,
+    "upgrade icctl; from the bash library, use its functions")
+
+# --- payloads -------------------------------------------------------------------------------------
+
+InvalidPayload = _error(-32010, "invalid_payload", FAILED, "send one JSON value")
+PayloadTooLarge = _error(-32011, "payload_too_large", FAILED,
+    "store a path or a digest instead of the content", base=InvalidPayload)
+SecretRefused = _error(-32012, "secret_refused", FAILED,
+    "store the name of the variable that holds it, not the value", base=InvalidPayload)
+NotAnInteger = _error(-32013, "not_an_integer", FAILED,
+    "delete the row, or count under another key")
+VersionConflict = _error(-32014, "version_conflict", NO, "read the row again and decide anew")
+UnreadableInput = _error(-32015, "unreadable_input", FAILED,
+    "check that the file exists and that you may read it")
+InvalidTtl = _error(-32016, "invalid_ttl", FAILED,
+    "use 1s or more, or leave it out to keep the row for ever")
+# What comes next was pruned; `oldest` is the first event that is still there.
+CursorBehind = _error(-32017, "cursor_behind", FAILED)
+NoSuchEvent = _error(-32018, "no_such_event", FAILED,
+    "give the seq of an event that was shown to you")
+# The log has never been that long: it is another one by now.
+CursorAhead = _error(-32047, "cursor_ahead", FAILED,
+    "the database was replaced, such as by a restore; start from the sequence that it is at")
+TooManyRows = _error(-32019, "too_many_rows", FAILED, "watch one scope")
+
+# --- finding and opening a database ---------------------------------------------------------------
+
+NoDatabase = _error(-32020, "no_database", FAILED,
+    "run 'icctl init' in the project's directory to create it")
+BadPath = _error(-32021, "bad_path", FAILED,
+    "name a .db file inside the project, or inside a .clavain directory")
+SymlinkRefused = _error(-32022, "symlink_refused", FAILED,
+    "replace the symbolic link by a real directory or file", base=BadPath)
+SchemaTooNew = _error(-32023, "schema_too_new", FAILED,
+    "upgrade intercore; this version leaves the database untouched")
+NotOurs = _error(-32024, "not_an_intercore_database", FAILED,
+    "point --db or INTERCORE_DB at an intercore database, or move this file away")
+Corrupt = _error(-32025, "corrupt", FAILED,
+    "run 'icctl db check' to see the damage, and 'icctl restore FILE' to restore a backup; "
+    "backups lie beside the database and are named after it")
+DiskFull = _error(-32026, "disk_full", FAILED, "free some space and try again; nothing was changed")
+PermissionRefused = _error(-32027, "permission_denied", FAILED,
+    "check owner and mode of the database, its directory and its lock file")
+InputOutput = _error(-32028, "io_error", FAILED,
+    "check the disk and the system log, then run 'icctl db check'")
+Unhealthy = _error(-32029, "unhealthy", FAILED)
+Misconfigured = _error(-32030, "misconfigured", FAILED, "correct the file, then try again")
+# Its schema is not what our migrations make, or files beside it are not ours.
+UntrustedDatabase = _error(-32032, "untrusted_database", FAILED,
+    "nothing was changed; if the file came with the project, move it away and run 'icctl init';"
+    " if the change is yours, undo it with sqlite3, or restore a backup with 'icctl restore "
+    "FILE'")
+# Files of the database were removed or changed while it was in use: writes may be lost.
+LogLost = _error(-32038, "log_lost", FAILED,
+    "this is told once; run 'icctl db check', and restore a backup with 'icctl restore FILE' if"
+    " something is missing; what was kept lies beside the database")
+TooFewDescriptors = _error(-32031, "too_few_descriptors", FAILED,
+    "close what is not needed, or raise the limit with 'ulimit -n'; nothing was changed",
+    retryable=True)
+# What a project says or ships would have effects that the user has not accepted.
+Untrusted = _error(-32033, "untrusted", FAILED,
+    "look at what it would do with 'icctl trust --dry-run', and accept it with 'icctl trust'")
+# A row that intercore would not have written; the rest of the database can be used.
+DamagedRow = _error(-32035, "damaged_row", FAILED,
+    "run 'icctl db check' for all such rows; then restore a backup with 'icctl restore FILE', "
+    "or delete the rows with sqlite3")
+# Root's daemon does not serve it; root's client acts as the owner, if it can.
+OtherOwner = _error(-32036, "other_owner", FAILED,
+    "run icctl as that user, or use a daemon of that user")
+# What was asked for is there; it is too much to be answered at once.
+ReplyTooLarge = _error(-32034, "reply_too_large", FAILED,
+    "ask for less at once, such as with --limit, or for one row by its name")
+
+# --- time, contention and the daemon --------------------------------------------------------------
+
+Locked = _error(-32040, "locked", FAILED,
+    "try again, or give more time with --timeout", retryable=True)
+# Nothing was executed, or what was begun was rolled back.
+DeadlineExceeded = _error(-32041, "deadline_exceeded", FAILED,
+    "try again, or give more time with --timeout", retryable=True)
+# The call was sent, or started, and nobody can say how it ended.
+UnknownOutcome = _error(-32042, "unknown_outcome", FAILED,
+    "ask again: read the state before you repeat a write")
+Overloaded = _error(-32043, "overloaded", FAILED, "try again in a moment", retryable=True)
+# What was asked for is so already.
+AlreadyRunning = _error(-32045, "already_running", DONE)
+# Everything is as it was.
+ReloadRefused = _error(-32046, "reload_refused", FAILED,
+    "the daemon goes on as it is; see its log, or stop and start it")
+# `seq`: the last event that was sent; what comes after it is in the log.
+SlowConsumer = _error(-32048, "slow_consumer", FAILED, "watch again, from where you were")
+NoDaemon = _error(-32044, "no_daemon", NO, "start it with: icd serve")
+
+# --- the service ----------------------------------------------------------------------------------
+
+NoSystemd = _error(-32050, "no_systemd", FAILED,
+    "run 'icd serve' in the foreground, or start it with what you have; see docs/service.md")
+ForeignUnit = _error(-32051, "foreign_unit", FAILED, "move it away, or overwrite it with --force")
+ForegroundDaemon = _error(-32052, "foreground_daemon", FAILED, "stop it, then try again")
+ServiceFailed = _error(-32053, "service_failed", FAILED,
+    "see 'icctl service status' and 'icctl service logs'")
+
+# --- hooks ----------------------------------------------------------------------------------------
+
+NoHook = _error(-32070, "no_hook", NO, "see 'icctl hooks list'")
+HookRefused = _error(-32071, "hook_refused", FAILED,
+    "only a file that nobody but you can change can be trusted")
+
+# --- runs, gates, dispatches and leases -----------------------------------------------------------
+
+RunNotFound = _error(-32054, "run_not_found", NO, "see 'icctl run list'")
+RunOver = _error(-32055, "run_over", NO,
+    "what has ended stays so; 'icctl run create' starts another one")
+# `run_id`: who has it.
+RunTaken = _error(-32056, "run_taken", NO,
+    "wait for it, or end it with 'icctl run abandon'; see --takeover-after")
+PhaseRefused = _error(-32057, "phase_refused", NO, "see 'icctl run status'")
+# A run that is where its own chain does not lead; only a foreign program writes such a row.
+UnknownPhase = _error(-32072, "unknown_phase", FAILED,
+    "see 'icctl run status'; 'icctl run cancel' ends it")
+RollbackRefused = _error(-32073, "rollback_refused", FAILED,
+    "only an active or a completed run can be rolled back")
+InvalidChain = _error(-32058, "invalid_chain", MISTAKE,
+    'give a JSON array of at least two names, such as ["plan", "work", "done"]')
+InvalidGates = _error(-32059, "invalid_gates", MISTAKE,
+    "see 'icctl gate rules --json' for the shape of rules")
+# Stored rules that this program does not understand: no gate opens by that.
+UnreadableGates = _error(-32075, "unreadable_gates", FAILED,
+    "upgrade intercore if a newer one wrote them; 'icctl gate override' goes on without them")
+AgentNotFound = _error(-32060, "agent_not_found", NO, "see 'icctl run agent list'")
+DispatchNotFound = _error(-32061, "dispatch_not_found", NO, "see 'icctl dispatch list'")
+DispatchOver = _error(-32062, "dispatch_over", NO,
+    "what has ended stays so; see 'icctl dispatch status'")
+DispatchRunning = _error(-32066, "dispatch_running", NO,
+    "a dispatch has one process; see 'icctl dispatch status'")
+AgentTaken = _error(-32067, "agent_taken", NO, "see 'icctl run agent list'")
+SpawnFailed = _error(-32063, "spawn_failed", FAILED, "see 'icctl dispatch status'")
+AgentUnreachable = _error(-32068, "agent_unreachable", FAILED,
+    "try it where the agent was started: on that machine, in that container")
+# Somebody else's; `data` tells whose, and for how long.
+LeaseHeld = _error(-32064, "lease_held", NO,
+    "wait until it expires, or ask its owner to release it")
+LeaseLost = _error(-32065, "lease_lost", NO, "stop the work that it guards, then acquire it again")
+
+# --- discoveries ----------------------------------------------------------------------------------
+
+DiscoveryNotFound = _error(-32088, "discovery_not_found", NO, "see 'icctl discovery list'")
+DuplicateDiscovery = _error(-32089, "duplicate_discovery", NO,
+    "nothing was changed; 'icctl discovery score' gives it another score")
+DiscoveryRefused = _error(-32090, "discovery_refused", NO, "see 'icctl discovery status'")
+InvalidScore = _error(-32091, "invalid_score", MISTAKE, "a score is a number from 0 to 1")
+InvalidVector = _error(-32092, "invalid_vector", FAILED,
+    "an embedding is little-endian float32, at least one of them not zero")
+DimensionMismatch = _error(-32093, "dimension_mismatch", FAILED,
+    "all embeddings of a source have the same dimension; use another source")
+NoEmbedding = _error(-32095, "no_embedding", NO,
+    "submit it with --embedding, or search with --embedding")
+ProfileConflict = _error(-32094, "profile_conflict", NO,
+    "read it again with 'icctl discovery profile --json', then try again")
+InvalidWeights = _error(-32096, "invalid_weights", FAILED,
+    'give an object of numbers, such as {"rust": 0.5, "java": -1}', base=InvalidPayload)
+
+# --- locks ----------------------------------------------------------------------------------------
+
+LockHeld = _error(-32080, "lock_held", NO,
+    "wait for it, or give more time with --timeout", retryable=True)
+NotHolder = _error(-32081, "not_holder", NO, "see 'icctl lock list'")
+NoOwner = _error(-32083, "no_owner", FAILED, "name a process that stays, with --owner=PID:HOST")
+CannotRun = _error(-32082, "cannot_run", FAILED, "is it spelled correctly, and executable?")
+
+# fmt: on
 
 # --- what SQLite and the operating system say -----------------------------------------------
 
@@ -412,14 +298,3 @@ def from_os(exc: OSError, what: str) -> IcError:
     if exc.errno in (errno.EMFILE, errno.ENFILE):
         return TooFewDescriptors(sentence)
     return InputOutput(sentence)
-
-
-def every() -> list[type[IcError]]:
-    """All error classes, for the documentation and its test."""
-    found: list[type[IcError]] = []
-    queue = [IcError]
-    while queue:
-        children = queue.pop().__subclasses__()
-        found += children
-        queue += children
-    return sorted(found, key=lambda kind: kind.code)

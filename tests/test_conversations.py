@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from icd.app import methods
+from icd.app import registry
 from tests.support import conversations
 from tests.support.conversations import TRANSCRIPTS, ask_frame, ask_json, match_frame, match_json
 from tests.support.processes import Daemon
@@ -32,7 +32,7 @@ def test_every_method_is_in_the_newest_transcript() -> None:
     newest = [name for name in NAMES if name.endswith("json-rpc")][-1]
     asked = {json.loads(sent)["method"] for sent, _ in conversations.read(newest)}
 
-    assert {method.name for method in methods.every()} <= asked
+    assert {method.name for method in registry.every()} <= asked
 
 
 @pytest.mark.parametrize("old, new, same", [

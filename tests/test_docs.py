@@ -15,10 +15,11 @@ import click
 import msgspec
 import pytest
 
-from icd import errors, refusals
+from icd import errors
 from icd.__main__ import main as icd
-from icd.app import commands, flags, methods
-from icd.app.method import Method, Params
+from icd.app import flags, registry
+from icd.app.call import Params
+from icd.app.verb import Method
 from icd.config import CHANNELS, RETENTION_SECONDS, VARIABLES, Channel, Mirror, Settings
 from icd.db import migrate
 from icd.features.compat.legacy import patterns
@@ -28,7 +29,6 @@ from icd.features.gates.checks import CHECKS
 from icd.features.statusline.commands import PREFIX, SHOW
 from icd.features.statusline.store import Statusline
 from icd.server import limits
-from icd.server.net import socket_claim as sockets
 from tests.support import rows, secrets_page
 from tests.support.processes import until
 
@@ -76,12 +76,12 @@ def structs(kind: object) -> list[type[msgspec.Struct]]:
 # --- the command line -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", commands.every())
+@pytest.mark.parametrize("name", registry.commands())
 def test_every_command_is_documented_with_its_options(name):
     described = section(text("cli.md"), name)
 
     assert f"icctl {name}" in described
-    for param in commands.every()[name].params:
+    for param in registry.commands()[name].params:
         for option in param.opts if isinstance(param, click.Option) else []:
             assert f"`{option}" in described, option
 
@@ -199,7 +199,7 @@ def test_the_limits_of_gate_rules_are_documented():
 # --- the protocol ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", methods.every(), ids=lambda method: method.name)
+@pytest.mark.parametrize("method", registry.every(), ids=lambda method: method.name)
 def test_every_method_is_documented_with_its_parameters_and_results(method: Method):
     described = section(text("protocol.md"), method.name)
     own = [name for name in method.params.__struct_fields__ if name not in Params.__struct_fields__]
@@ -232,7 +232,7 @@ def test_every_common_parameter_is_documented(name):
     assert row(section(text("protocol.md"), "Common parameters"), name)
 
 
-@pytest.mark.parametrize("kind", errors.every(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", errors.TABLE, ids=lambda kind: kind.name)
 def test_every_error_is_documented_with_its_code_and_exit(kind: type[errors.IcError]):
     code, _name, exit_status, retryable, _meaning = row(
         section(text("protocol.md"), "Errors"), kind.name
@@ -241,10 +241,6 @@ def test_every_error_is_documented_with_its_code_and_exit(kind: type[errors.IcEr
     assert code == str(kind.code)
     assert exit_status == str(kind.exit)
     assert retryable == ("yes" if kind.retryable else "no")
-
-
-def test_the_errors_of_other_modules_are_among_them():
-    assert {sockets.AlreadyRunning, refusals.RunTaken} <= set(errors.every())
 
 
 @pytest.mark.parametrize("name", [name for name in vars(limits) if name.isupper()])

@@ -25,8 +25,8 @@ NURSERY = """
 import os, signal, sys
 import icd.server.main
 from icd.__main__ import main
-from icd.app import methods
-methods.every()
+from icd.app import registry
+registry.every()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them: they must not linger
 for line in sys.stdin:
     pid = os.fork()

@@ -17,18 +17,18 @@ from pathlib import Path
 import pytest
 
 from icd import config
-from icd.app import methods
+from icd.app import registry
+from icd.app.call import Call, Clock
 from icd.app.dispatch import run_batch
-from icd.app.method import Call, Clock
 from icd.db.database import Database
 from icd.db.paths import Where
+from icd.errors import DiscoveryRefused
 from icd.features.discoveries import feedback, tiers
 from icd.features.discoveries import lifecycle as reviews
 from icd.features.discoveries import store as discoveries
 from icd.features.discoveries.store import Wanted
 from icd.features.discoveries.tiers import ONE
 from icd.features.events import store as events
-from icd.refusals import DiscoveryRefused
 from icd.values.processes import Writer
 from tests.support.processes import Daemon, icctl, until
 from tests.support.submitted import DAY_MS, NOW_MS, submit, told, vector
@@ -127,7 +127,7 @@ def test_finding_1_nobody_inserts_between_the_search_and_the_insertion(
             except sqlite3.OperationalError as exc:
                 refused.append(str(exc))
 
-    method = methods.find("discovery.submit")
+    method = registry.find("discovery.submit")
     params = method.params("exa", "1", "t", embedding=vector(1.0, 0.5), dedup_threshold=0.9)
     call = Call(method, params, Where(str(project)), Writer(), time.monotonic() + 60)
     conn = database.connection()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from icd import config
+from icd.app.call import Clock
 from icd.app.dispatch import run_batch
 from icd.app.invocation import Errand, Invocation, Output
-from icd.app.method import Clock
 from icd.app.planner import advance, plan, run_errand
 from icd.db.database import Database
 from icd.errors import DamagedRow, Internal

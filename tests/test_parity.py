@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from icd.app.call import Answer
 from icd.app.invocation import Invocation, Need, Plan
-from icd.app.method import Answer
 from icd.app.planner import finish, plan
 from tests.support.parity_table import SCRIPTS, Step
 from tests.support.processes import Daemon, icctl, read_line, running

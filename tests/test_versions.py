@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from icd import __version__
-from icd.app import commands
+from icd.app import registry
 from tests.support import processes
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, read_all, running
 from tests.support.transcripts import FRAMES, replay
@@ -239,7 +239,7 @@ def test_a_daemon_whose_installation_is_replaced_stays_what_it_is(
         begun = icctl("init", cwd=project, env=through(daemon))
         told = [
             icctl(*name.split(), "--help", cwd=project, env=through(daemon))
-            for name in commands.every()
+            for name in registry.commands()
         ]
         others = [
             icctl(*line.split(), cwd=project, env=through(daemon)).stderr

@@ -5,8 +5,8 @@ from typing import Literal
 import click
 from msgspec import Struct
 
-from icd.app import commands
 from icd.app import help as texts
+from icd.app import registry
 
 # What stands for a file in the metavar of an option or argument.
 _FILES = {"FILE", "PATH"}
@@ -39,7 +39,7 @@ class Leaf(Struct, frozen=True):
 
 def leaves() -> list[Leaf]:
     """All commands, in the order of the usage text."""
-    return [_leaf(name, command) for name, command in commands.every().items()]
+    return [_leaf(name, command) for name, command in registry.commands().items()]
 
 
 def everywhere() -> list[Option]:
@@ -49,7 +49,7 @@ def everywhere() -> list[Option]:
 
 def beginnings() -> list[tuple[str, str]]:
     """The first words of a command line, with what each is about."""
-    nouns = [(noun, about) for noun, (_, about) in commands.GROUPS.items() if " " not in noun]
+    nouns = [(noun, about) for noun, (_, about) in registry.GROUPS.items() if " " not in noun]
     singles = [(leaf.name, leaf.about) for leaf in leaves() if " " not in leaf.name]
     return [*nouns, *singles, ("help", "help for a command")]
 
@@ -57,7 +57,7 @@ def beginnings() -> list[tuple[str, str]]:
 def verbs(noun: str) -> list[tuple[str, str]]:
     """What may follow a noun: verbs, and other nouns."""
     found = [(leaf.name, leaf.about) for leaf in leaves()]
-    found += [(name, about) for name, (_, about) in commands.GROUPS.items()]
+    found += [(name, about) for name, (_, about) in registry.GROUPS.items()]
     split = ((*name.rpartition(" "), about) for name, about in found)
     return [(word, about) for above, _, word, about in split if above == noun]
 

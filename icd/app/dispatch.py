@@ -23,7 +23,7 @@ from zlib import crc32
 import msgspec
 
 from icd.app import idempotency as requests
-from icd.app.method import Answer, Call, Clock, Context, Params, Whole
+from icd.app.call import Answer, Call, Clock, Context, Params, Whole
 from icd.app.write_cache import Recent
 from icd.db import paths
 from icd.db.bounds import RESULT_CHARACTERS, Connection
@@ -70,7 +70,7 @@ def run_batch(
     `close` closes the database at the end, under the same lock: to a host that runs one call and
     leaves, waiting for the lock once more could turn a committed call into a failed one.
     """
-    size = next((i for i, call in enumerate(calls) if call.method.whole), len(calls)) or 1
+    size = next((i for i, call in enumerate(calls) if call.method.runs.whole), len(calls)) or 1
     left: list[Answer | None] = [None] * (len(calls) - size)
     return _run_some(database, calls[:size], clock=clock, recent=recent, close=close) + left
 
@@ -83,7 +83,7 @@ def _run_some(
     waiting = [i for i, answer in enumerate(answers) if answer is None]
     if not waiting:
         return answers
-    creates = any(calls[i].method.creates for i in waiting)
+    creates = any(calls[i].method.runs.creates for i in waiting)
     database.stop_at = max(calls[i].deadline for i in waiting) + STATEMENT_GRACE_SECONDS
     try:
         with database.hold(min(calls[i].deadline for i in waiting), create=creates):
@@ -163,7 +163,7 @@ def _run_locked(
     clock: Clock,
     recent: Recent | None,
 ) -> None:
-    if calls[0].method.whole:
+    if calls[0].method.runs.whole:
         answers[0] = _run_whole(database, calls[0], clock=clock, recent=recent)
         return
     conn = _connection(database, calls, answers, recent)
@@ -181,7 +181,7 @@ def _run_locked(
 def _run_whole(database: Database, call: Call, *, clock: Clock, recent: Recent | None) -> Answer:
     if recent is not None:
         recent.clear()  # it may be another file afterwards
-    elsewhere = None if call.method.creates else _judge(database, call.where)
+    elsewhere = None if call.method.runs.creates else _judge(database, call.where)
     if elsewhere is not None:
         return elsewhere
     assert call.method.run is not None
@@ -196,7 +196,7 @@ def _connection(
 ) -> Connection | None:
     """Open the database if need be, and turn away whoever does not mean it."""
     waiting = [call for call, answer in zip(calls, answers, strict=True) if answer is None]
-    creates = any(call.method.creates for call in waiting)
+    creates = any(call.method.runs.creates for call in waiting)
     reopened = database.reopened
     try:
         conn = database.connection(create=creates)
@@ -229,7 +229,7 @@ def _turn_away(
     found: dict[paths.Where, Answer | None] = {}
     last = None
     for i, call in enumerate(calls):
-        if call.where is last or answers[i] is not None or call.method.creates:
+        if call.where is last or answers[i] is not None or call.method.runs.creates:
             continue
         if call.where not in found:
             found[call.where] = _judge(database, call.where) or otherwise
@@ -262,7 +262,7 @@ class _Batch:
     def alone(self, call: Call) -> Answer:
         """One call, one transaction."""
         try:
-            self._begin(write=call.method.writes, deadline=call.deadline)
+            self._begin(write=call.method.writes is not None, deadline=call.deadline)
             answer = self._run(call)
             self._conn.execute("COMMIT")
         except Exception as exc:  # noqa: BLE001 -- the error map
@@ -274,7 +274,7 @@ class _Batch:
         """Many calls, one transaction; or each its own, if the shared one is lost."""
         answers: list[Answer | None] = [None] * len(calls)
         try:
-            writes = any(call.method.writes for call in calls)
+            writes = any(call.method.writes is not None for call in calls)
             self._begin(write=writes, deadline=min(call.deadline for call in calls))
             stop_at = time.monotonic() + BATCH_SECONDS
             read = 0
@@ -319,7 +319,7 @@ class _Batch:
                 return
 
     def _in_savepoint(self, call: Call) -> Answer:
-        if not call.method.writes or call.method.atomic:
+        if call.method.writes is None or call.method.writes.atomic:
             return self._caught(call)
         self._conn.execute("SAVEPOINT call")
         answer = self._caught(call)
@@ -353,7 +353,7 @@ class _Batch:
         )
         bounds = self._conn.bounds
         # What is written to a file of the caller's is not kept in memory.
-        room = math.inf if call.method.local else RESULT_CHARACTERS
+        room = math.inf if call.method.runs.local else RESULT_CHARACTERS
         stop_at = call.deadline + STATEMENT_GRACE_SECONDS
         if call.background:
             stop_at = min(stop_at, call.ran_at + BACKGROUND_SECONDS)
@@ -397,7 +397,7 @@ def _execute(ctx: Context, call: Call) -> object:
     """Run the method, unless its effect is already known under the caller's request id."""
     method, request_id = call.method, call.params.request_id
     assert method.run is not None, f"{method.name} does not run on a database"
-    if not (method.writes and method.keeps_effects and request_id):
+    if not (request_id and method.writes and method.writes.keeps_effects):
         return method.run(ctx, call.params)
     digest = _digest(call.params)
     effect = requests.find(ctx.conn, request_id, method=method.name, digest=digest)

@@ -2,7 +2,7 @@
 
 import click
 
-from icd.app import commands
+from icd.app import registry
 
 WIDTH = 80
 
@@ -23,11 +23,11 @@ def usage(program: str) -> bytes:
     formatter.write_usage(program, "COMMAND [ARGUMENT]...")
     formatter.write_paragraph()
     formatter.write_text("The small, always-warm memory of the AI coding agents on this machine.")
-    for noun, (_, about) in commands.GROUPS.items():
+    for noun, (_, about) in registry.GROUPS.items():
         with formatter.section(f"{noun} ({about})"):
-            formatter.write_dl(_summaries(noun, commands.verbs(noun)))
+            formatter.write_dl(_summaries(noun, registry.verbs(noun)))
     with formatter.section("Other commands"):
-        singles = {name: commands.single(name) for name in commands.SINGLES}
+        singles = {name: registry.single(name) for name in registry.SINGLES}
         formatter.write_dl(_summaries("", singles))
     _write_globals(formatter)
     formatter.write_paragraph()
@@ -38,8 +38,8 @@ def usage(program: str) -> bytes:
 def noun(program: str, name: str) -> bytes:
     formatter = _formatter()
     formatter.write_usage(f"{program} {name}", "VERB [ARGUMENT]...")
-    with formatter.section(commands.GROUPS[name][1].capitalize()):
-        formatter.write_dl(_summaries(name, commands.verbs(name)))
+    with formatter.section(registry.GROUPS[name][1].capitalize()):
+        formatter.write_dl(_summaries(name, registry.verbs(name)))
     _write_globals(formatter)
     return formatter.getvalue().encode()
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from icd.app.method import Answer, Call, Params, Progress
+from icd.app.call import Answer, Call, Params, Progress
 from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput, Usage
 from icd.printable import printable
@@ -91,12 +91,17 @@ class Need(msgspec.Struct):
     limit: int = INPUT_BYTES
 
 
+def as_the_row_says(_result: Any) -> Output:
+    """Stands for the rendering that the row of a command declares."""
+    raise AssertionError("it is replaced when the command is asked for")
+
+
 class Ask(msgspec.Struct):
     """What a command wants to call, and how to show the result."""
 
     method: str
     params: Params
-    render: Callable[[Any], Output]
+    render: Callable[[Any], Output] = as_the_row_says
     # For the few commands that have something to say even then; None: what everybody says.
     render_error: Callable[[IcError], Output | None] | None = None
     # For commands that go on: what to ask when the database has changed; None ends it.

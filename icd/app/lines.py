@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from icd.app.method import Context
+from icd.app.call import Context
 from icd.errors import DeadlineExceeded, UnreadableInput
 
 # A payload is at most 1 MiB, and escaping makes at most six characters of one.

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import click
 
 from icd import __version__, config
-from icd.app import commands
 from icd.app import help as texts
+from icd.app import registry
 from icd.app.roff import blocks, bold, definition, escaped, heading
 
 Entries = list[tuple[str, str]]
@@ -61,7 +61,7 @@ def _icctl() -> Iterator[str]:
         "icctl asks the daemon icd, or does the work itself when there is none."
     )
     yield heading("COMMANDS")
-    for name, command in commands.every().items():
+    for name, command in registry.commands().items():
         yield from _command(f"icctl {name}", command)
     yield heading("OPTIONS")
     yield escaped("Every command understands these, before or after its own words.")

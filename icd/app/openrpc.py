@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from icd import __version__
-from icd.app import methods
-from icd.app.method import Method
+from icd.app import registry
+from icd.app.verb import Method
 
 
 @cache
 def document() -> dict[str, Any]:
-    table = [method for method in methods.every() if not method.local]
+    table = [method for method in registry.every() if not method.runs.local]
     types = [kind for method in table for kind in (method.params, method.result)]
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
@@ -29,7 +29,9 @@ def document() -> dict[str, Any]:
     }
 
 
-def _describe(method: Method, params: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+def _describe(
+    method: Method[Any, Any], params: dict[str, Any], result: dict[str, Any]
+) -> dict[str, Any]:
     required = params.get("required", [])
     return {
         "name": method.name,

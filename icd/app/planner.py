@@ -12,8 +12,9 @@ from typing import Any
 import click
 import msgspec
 
-from icd.app import commands, methods, versions
 from icd.app import help as texts
+from icd.app import registry, versions
+from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Params, Progress
 from icd.app.dispatch import failure
 from icd.app.flags import Flags, strip
 from icd.app.idempotency import MAX_DEADLINE_MS
@@ -33,7 +34,6 @@ from icd.app.invocation import (
     advice,
     line,
 )
-from icd.app.method import DEFAULT_DEADLINE_MS, Answer, Call, Params, Progress
 from icd.db.paths import Where
 from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage
 from icd.printable import printable
@@ -64,10 +64,10 @@ def _plan(invocation: Invocation) -> Plan | Errand | Need | Output:
             words, flags.help = words[1:], True
         if not words:
             return Output(0, texts.usage(invocation.program))
-        if words[0] in commands.SINGLES:
+        if words[0] in registry.SINGLES:
             context, words = words[0], words[1:]
-            command = commands.single(context)
-        elif noun := commands.noun(words):
+            command = registry.single(context)
+        elif noun := registry.noun(words):
             context, words = noun, words[noun.count(" ") + 1 :]
             if flags.help and not words:
                 return Output(0, texts.noun(invocation.program, noun))
@@ -157,7 +157,7 @@ def resume(plan: Plan, place: bytes) -> Plan:
 
 
 def _again(plan: Plan, ask: Ask) -> Plan:
-    method = methods.find(ask.method)
+    method = registry.find(ask.method)
     assert method is not None, f"{ask.method} is not in the table of methods"
     deadline = time.monotonic() + DEFAULT_DEADLINE_MS / 1000
     call = msgspec.structs.replace(
@@ -211,8 +211,8 @@ def _unknown(program: str, word: str) -> Output:
 
 
 def _verb(noun: str, words: list[str]) -> click.Command:
-    verbs = commands.verbs(noun)
-    known = ", ".join([*verbs, *commands.below(noun)])
+    verbs = registry.verbs(noun)
+    known = ", ".join([*verbs, *registry.below(noun)])
     if not words:
         raise Usage(f"missing subcommand ({known})")
     if words[0] not in verbs:
@@ -277,7 +277,7 @@ def _errand(invocation: Invocation, flags: Flags, local: Local, context: str) ->
 
 def _call(invocation: Invocation, flags: Flags, ask: Ask) -> Call:
     """Attach to the call what concerns every call."""
-    method = methods.find(ask.method)
+    method = registry.find(ask.method)
     assert method is not None, f"{ask.method} is not in the table of methods"
     deadline = invocation.deadline
     if flags.timeout_ms is not None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from icd.app.method import Progress
+from icd.app.call import Progress
 
 STDERR = 2
 WIDTH = 40

@@ -2,7 +2,7 @@
 
 import os
 
-from icd.app.method import Context
+from icd.app.call import Context
 from icd.db import paths
 from icd.errors import BadPath
 

@@ -4,6 +4,8 @@ import re
 
 import click
 
+from icd.values.wire import CENTURY_MS
+
 _UNITS_NS = {
     "ns": 1,
     "us": 1_000,
@@ -15,7 +17,6 @@ _UNITS_NS = {
     "h": 3_600_000_000_000,
     "d": 86_400_000_000_000,
 }
-CENTURY_MS = 100 * 366 * 86_400_000
 _PART = re.compile(r"(\d{0,18})(?:\.(\d{0,18}))?(ns|us|µs|μs|ms|s|m|h|d)", re.ASCII)
 
 

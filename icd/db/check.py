@@ -12,7 +12,7 @@ from itertools import islice
 
 from icd.db import migrate
 from icd.db.connection import until
-from icd.errors import Corrupt, DamagedRow, InputOutput, from_sqlite
+from icd.errors import Corrupt, IcError, InputOutput, from_sqlite
 
 # A damaged page can spoil thousands of rows; nobody reads on after the first few.
 FINDINGS = 100
@@ -37,7 +37,7 @@ def first(conn: sqlite3.Connection) -> str:
     return "" if verdict == "ok" else _damage(verdict)
 
 
-def first_row(conn: sqlite3.Connection) -> DamagedRow | None:
+def first_row(conn: sqlite3.Connection) -> IcError | None:
     """The first damaged row of all tables; a damaged page hides those that it holds."""
     from icd.db import damaged_rows  # most callers look at the pages only
 

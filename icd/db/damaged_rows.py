@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from icd.db import migrate
 from icd.db.rows import WrongValue, is_json
-from icd.errors import DamagedRow
+from icd.errors import DamagedRow, IcError
 
 # How long a failed call looks for the row that is to blame, while others wait for the database.
 SECONDS = 0.5
@@ -56,7 +56,7 @@ class _Table(Struct, frozen=True):
     checks: list[str]
 
 
-def blamed(exc: Exception, conn: sqlite3.Connection | None) -> DamagedRow | None:
+def blamed(exc: Exception, conn: sqlite3.Connection | None) -> IcError | None:
     """The row that made a call fail with something unforeseen; None if no row did."""
     found = None
     try:
@@ -72,7 +72,7 @@ def blamed(exc: Exception, conn: sqlite3.Connection | None) -> DamagedRow | None
     return found
 
 
-def every(conn: sqlite3.Connection, *, deadline: float = inf) -> Iterator[DamagedRow]:
+def every(conn: sqlite3.Connection, *, deadline: float = inf) -> Iterator[IcError]:
     """Each damaged row, by its first damaged column; `TimeoutError` at the deadline."""
     found = {"counters": _missing(conn), "sqlite_sequence": _sequences(conn)}  # a moment each
     looks = [
@@ -89,14 +89,14 @@ def every(conn: sqlite3.Connection, *, deadline: float = inf) -> Iterator[Damage
                 raise  # else the table, or a column of it, is not there: it has no rows of ours
 
 
-def _missing(conn: sqlite3.Connection) -> Iterator[DamagedRow]:
+def _missing(conn: sqlite3.Connection) -> Iterator[IcError]:
     """The rows that our migrations put into the table of counters, and nothing removes."""
     for name in counters():
         if conn.execute("SELECT 1 FROM counters WHERE name = ?", (name,)).fetchone() is None:
             yield DamagedRow(f"row {name} of table counters is missing")
 
 
-def _sequences(conn: sqlite3.Connection) -> Iterator[DamagedRow]:
+def _sequences(conn: sqlite3.Connection) -> Iterator[IcError]:
     """SQLite's own table of the last numbers: it has no types."""
     select = "SELECT typeof(seq), CASE typeof(seq) WHEN 'integer' THEN seq END FROM sqlite_sequence"
     for kind, seq in conn.execute(f"{select} WHERE name = 'events'"):
@@ -107,7 +107,7 @@ def _sequences(conn: sqlite3.Connection) -> Iterator[DamagedRow]:
             yield DamagedRow(f"{where}: seq is {seq}, which no clock and no counter reaches")
 
 
-def _of_table(conn: sqlite3.Connection, table: _Table, deadline: float) -> Iterator[DamagedRow]:
+def _of_table(conn: sqlite3.Connection, table: _Table, deadline: float) -> Iterator[IcError]:
     names = [column.name for column in table.columns]
     words = [f"typeof({name})" for name in names]
     words += [_VALUES[column.type].format(column.name) for column in table.columns]

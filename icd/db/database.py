@@ -26,7 +26,7 @@ from icd.db.connection import connect, page_bytes, set_up
 from icd.db.files import lost, ownership, usage
 from icd.db.files import permissions as access
 from icd.db.files.companions import Companions, Seen, see
-from icd.errors import Corrupt, LogLost, NoDatabase, from_os
+from icd.errors import Corrupt, IcError, LogLost, NoDatabase, from_os
 
 # Reading every page of a database takes this long at most when it is opened: somebody waits.
 CAREFUL_SECONDS = 0.1
@@ -118,7 +118,7 @@ class Database:
         companions = self._companions
         return companions is None or self.lock.is_current() or companions.are_named()
 
-    def owe(self, told: LogLost) -> None:
+    def owe(self, told: IcError) -> None:
         """The host found this out for itself: the next caller, here or elsewhere, is told."""
         self.incidents.append(told.message)
         lost.note(self.lock, self.path, "lost")

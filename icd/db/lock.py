@@ -20,7 +20,7 @@ from contextlib import suppress
 from types import FrameType
 
 from icd import procfs
-from icd.errors import BadPath, Locked, NoDatabase, from_os
+from icd.errors import BadPath, IcError, Locked, NoDatabase, from_os
 
 POLL_SECONDS = 0.0002
 POLL_SECONDS_LATER = 0.002
@@ -151,7 +151,7 @@ class FileLock:
             pass
         return "another process"
 
-    def _locked(self) -> Locked:
+    def _locked(self) -> IcError:
         holder = self.holder()
         pid = holder.split()[1]
         found = procfs.stat(pid)

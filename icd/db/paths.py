@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from icd.errors import BadPath, NoDatabase, PermissionRefused, SymlinkRefused
+from icd.errors import BadPath, IcError, NoDatabase, PermissionRefused, SymlinkRefused
 
 DIRECTORY = ".clavain"
 FILE = "intercore.db"
@@ -52,7 +52,7 @@ def resolve(where: Where) -> str:
     return found
 
 
-def _none(cwd: str) -> NoDatabase:
+def _none(cwd: str) -> IcError:
     """A file that lost its content is not the same as one that never was."""
     for directory in upward(cwd) if cwd else ():
         path = os.path.join(directory, DIRECTORY, FILE)
@@ -74,7 +74,7 @@ def _begins_like_one(path: str) -> bool:
         return True  # nobody can tell
 
 
-def _strangers(path: str, cwd: str) -> PermissionRefused:
+def _strangers(path: str, cwd: str) -> IcError:
     here = path == os.path.join(cwd, DIRECTORY, FILE)
     what = "have it given to you, with chown" if here else "run 'icctl init' here"
     hint = f"{what}, or name it with --db if you trust it"

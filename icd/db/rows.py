@@ -1,4 +1,6 @@
-"""From a row to a struct, with a look at its values.
+"""From a row to a struct, with a look at its values, and from a struct to SQL.
+
+The struct of a table names its columns, and no other code does: statements are made from it.
 
 SQLite checks the types of a STRICT table when it is written, not when it is read, so a file that
 another program made can hold anything.  What is above this module can rely on its structs.
@@ -61,6 +63,36 @@ def _allows(hint: Any, found: type) -> bool:
 def _word(kind: type) -> str:
     words = {NoneType: "nothing", int: "an integer", float: "a fraction", bytes: "bytes"}
     return words.get(kind, "text")
+
+
+def columns(kind: type[msgspec.Struct], table: str = "") -> str:
+    """The columns that a struct is made of, for a SELECT: its fields without a default."""
+    return ", ".join(f"{table}.{name}" if table else name for name in _columns(kind))
+
+
+def select(kind: type[msgspec.Struct], table: str, rest: str = "") -> str:
+    """The statement that reads structs from a table; `rest` is what follows its name."""
+    return f"SELECT {columns(kind)} FROM {table} {rest}"  # noqa: S608 -- a struct names the columns
+
+
+def put(kind: type[msgspec.Struct], table: str, *, key: tuple[str, ...] = ()) -> str:
+    """The statement that inserts a struct, or replaces the row with the same key."""
+    names = _columns(kind)
+    text = f"INSERT INTO {table} ({columns(kind)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608
+    if key:
+        changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
+        text += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+    return text
+
+
+def values(row: msgspec.Struct) -> tuple[Any, ...]:
+    """What such a statement is given."""
+    return msgspec.structs.astuple(row)[: len(_columns(type(row)))]
+
+
+def _columns(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    names = kind.__struct_fields__
+    return names[: len(names) - len(kind.__struct_defaults__)]
 
 
 def document(text: str) -> Raw:

@@ -13,7 +13,7 @@ import sqlite3
 from contextlib import closing
 
 from icd.db import migrate
-from icd.errors import UntrustedDatabase
+from icd.errors import IcError, UntrustedDatabase
 
 # Of what all migrations make; tests/db/test_schema.py computes it anew and says what it is to be.
 DIGEST = "d90d9a45dc5f58cffee29ad07797a6aa"
@@ -79,7 +79,7 @@ def differences(there: list[Object], ours: list[Object]) -> list[str]:
     return [f"{kind} {name!r}" for kind, name in (*foreign, *changed, *missing)]
 
 
-def untrusted(path: str, found: list[str]) -> UntrustedDatabase:
+def untrusted(path: str, found: list[str]) -> IcError:
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     return UntrustedDatabase(f"{path} is not as intercore made it: {found[0]}{more}")
 

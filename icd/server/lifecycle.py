@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator
 import anyio
 from anyio.abc import TaskGroup
 
-from icd.errors import IcError
+from icd.errors import AlreadyRunning, IcError
 from icd.server import limits, watchdog
 from icd.server.handover import Connection
 from icd.server.logs import log
 from icd.server.metrics.status import About
 from icd.server.net.connections import LOOK_SECONDS, Door
 from icd.server.net.listener import Listener
-from icd.server.net.socket_claim import AlreadyRunning, Claim
+from icd.server.net.socket_claim import Claim
 from icd.server.reload import Reload
 from icd.server.stores.registry import Router
 from icd.server.workers.hooks.hooks import Hooks

@@ -14,9 +14,9 @@ import anyio
 import msgspec
 
 from icd import __version__, config
-from icd.app import methods
-from icd.app.method import Clock
-from icd.errors import Misconfigured
+from icd.app import registry
+from icd.app.call import Clock
+from icd.errors import AlreadyRunning, Misconfigured
 from icd.server import handover, limits, logs, modules, systemd, watchdog
 from icd.server.handover import Estate
 from icd.server.lifecycle import Life
@@ -25,7 +25,7 @@ from icd.server.metrics.status import About
 from icd.server.net import socket_claim as sockets
 from icd.server.net.connections import Door
 from icd.server.net.handler import Desk
-from icd.server.net.socket_claim import AlreadyRunning, Claim
+from icd.server.net.socket_claim import Claim
 from icd.server.reload import Preflight, Reload
 from icd.server.stores.registry import Router
 from icd.server.workers.dispatches.observers import Observers
@@ -53,7 +53,7 @@ def main(
     settings = _settings(config_file, flags)
     settings()  # complain before anything is bound
     modules.load_all()  # an upgrade may replace the files from now on
-    methods.every()
+    registry.every()
     if preflight:
         return _show_preflight()
     _raise_descriptor_limit()

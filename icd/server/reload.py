@@ -15,7 +15,7 @@ import anyio
 import msgspec
 
 from icd import __version__
-from icd.app.method import Answer
+from icd.app.call import Answer
 from icd.errors import ReloadRefused
 from icd.features.daemon.methods import Reloaded
 from icd.server import handover, limits, systemd

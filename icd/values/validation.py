@@ -4,10 +4,7 @@ Names travel in tab-separated lines, so control characters are refused everywher
 """
 
 import re
-import time
-from functools import lru_cache
 
-from icd.db.rows import WrongValue
 from icd.errors import InvalidName
 
 KEY_BYTES = 200
@@ -65,12 +62,3 @@ def _check(text: str, what: str) -> None:
 def shown(text: str, limit: int = 60) -> str:
     """Quote a caller's word for a message: one line, not too long."""
     return repr(text if len(text) <= limit else text[:limit] + "…")
-
-
-@lru_cache(maxsize=256)
-def iso(seconds: int) -> str:
-    """Unix seconds as UTC in RFC 3339; most calls of a burst ask for the same second."""
-    try:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-    except (OverflowError, ValueError, OSError) as exc:
-        raise WrongValue(f"a row of the database holds {seconds} as a time") from exc

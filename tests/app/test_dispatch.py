@@ -13,8 +13,9 @@ import pytest
 
 from icd import config
 from icd.app import dispatch
+from icd.app.call import Params
 from icd.app.dispatch import run_batch
-from icd.app.method import Method, Params
+from icd.app.verb import Method, Runs, Writes
 from icd.db import lock
 from icd.db.database import Database
 from icd.db.paths import Where
@@ -43,7 +44,7 @@ class Nothing(Params):
 
 def method(run, *, writes=True, result=str):
     """A verb that exists in a test only."""
-    return Method("test.verb", Nothing, result, run, writes=writes)
+    return Method("test.verb", Nothing, result, run, writes=Writes() if writes else None)
 
 
 def raising(exc, *, writes=True):
@@ -52,7 +53,7 @@ def raising(exc, *, writes=True):
             ctx.conn.execute("INSERT INTO counters VALUES ('half done', 1)")
         raise exc
 
-    return method(run, writes=writes)
+    return method(run, writes=Writes() if writes else None)
 
 
 def count(conn, name="half done"):
@@ -681,7 +682,7 @@ def test_a_database_that_cannot_be_opened_answers_everybody_with_the_reason(
 
 
 def whole(run):
-    return Method("test.whole", Nothing, str, run, whole=True)
+    return Method("test.whole", Nothing, str, run, runs=Runs(whole=True))
 
 
 def test_a_call_on_the_whole_database_is_a_batch_of_its_own(call, once, incr):

@@ -5,8 +5,9 @@ import time
 import pytest
 
 from icd.app import dispatch
+from icd.app.call import Clock, Params
 from icd.app.dispatch import run_batch
-from icd.app.method import Clock, Method, Params
+from icd.app.verb import Method, Runs, Writes
 from icd.db.bounds import RESULT_CHARACTERS
 from icd.db.connection import transaction, until
 from icd.errors import DeadlineExceeded, ReplyTooLarge
@@ -36,7 +37,9 @@ def verb(statement, *, writes=False, times=1, local=False):
             found += ctx.conn.execute(statement).fetchall()
         return len(found)
 
-    return Method("test.verb", Nothing, int, run, writes=writes, local=local)
+    return Method(
+        "test.verb", Nothing, int, run, writes=Writes() if writes else None, runs=Runs(local=local)
+    )
 
 
 @pytest.fixture
@@ -69,7 +72,7 @@ def test_its_neighbours_are_answered_and_what_they_wrote_is_kept(run, call, conn
     left = [one for one, answer in zip([endless, *incr[1:]], answers, strict=True) if not answer]
     answers = [first, *filter(None, answers), *(run(*left) if left else [])]
 
-    assert sorted(type(a.error).__name__ for a in answers if a.error) == ["DeadlineExceeded"]
+    assert sorted(a.error.name for a in answers if a.error) == ["deadline_exceeded"]
     rows = conn.execute("SELECT scope_id, payload FROM state ORDER BY scope_id").fetchall()
     assert rows == [("0", "1"), ("1", "1"), ("2", "1")]
     assert conn.execute("SELECT count(*) FROM counters WHERE name LIKE 'c_%'").fetchone() < (10,)
@@ -94,7 +97,7 @@ def test_a_commit_that_took_effect_is_never_told_as_one_that_did_not(database, c
         ctx.conn.execute("INSERT INTO counters VALUES ('mine', 1)")
         clock.is_over = True
 
-    one = call(Method("test.verb", Nothing, str, write, writes=True))
+    one = call(Method("test.verb", Nothing, str, write, writes=Writes()))
     (answer,) = run_batch(database, [one], clock=clock)
 
     assert answer.error is None

@@ -3,11 +3,11 @@
 import click
 import pytest
 
-from icd.app import commands
 from icd.app import help as texts
+from icd.app import registry
 from icd.app.flags import _SWITCHES, _VALUED
 
-EVERY = commands.every()
+EVERY = registry.commands()
 
 
 def lines(text):
@@ -64,13 +64,13 @@ def test_help_is_given_whatever_else_is_wrong(invoke):
     assert invoke("state", "set", "--nonsense", "--help").exit == 0
 
 
-@pytest.mark.parametrize("noun", commands.GROUPS)
+@pytest.mark.parametrize("noun", registry.GROUPS)
 def test_the_help_of_a_noun_lists_its_verbs(invoke, noun):
     output = invoke(noun, "--help")
     text = output.stdout.decode()
 
     assert output.exit == 0
-    assert all(f"{noun} {verb}" in text for verb in commands.verbs(noun))
+    assert all(f"{noun} {verb}" in text for verb in registry.verbs(noun))
     assert [line for line in lines(output.stdout) if len(line) > texts.WIDTH] == []
 
 

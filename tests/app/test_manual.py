@@ -9,8 +9,8 @@ import click
 import pytest
 
 from icd.__main__ import main as icd
-from icd.app import commands, manual, roff
 from icd.app import help as texts
+from icd.app import manual, registry, roff
 from icd.config import VARIABLES
 
 PAGES = manual.pages(icd)
@@ -25,12 +25,12 @@ def plain(page):
     return re.sub(r"\\f[BR]|\\&", "", text).replace("\\e", "\\")
 
 
-@pytest.mark.parametrize("name", commands.every())
+@pytest.mark.parametrize("name", registry.commands())
 def test_every_command_of_icctl_is_on_its_page_with_its_options_and_examples(name):
     page = plain(PAGES["man1/icctl.1"])
     _, found, described = page.partition(f'"icctl {name} ')
     described = described.partition('"icctl ')[0]
-    command = commands.every()[name]
+    command = registry.commands()[name]
 
     assert found
     assert f"icctl {name}" in described  # the example

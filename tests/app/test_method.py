@@ -2,7 +2,7 @@
 
 import time
 
-from icd.app.method import Clock
+from icd.app.call import Clock
 
 
 def test_the_clock_of_the_machine_counts_milliseconds_since_the_epoch():

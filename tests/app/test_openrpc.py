@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from icd import __version__
-from icd.app import methods
 from icd.app import openrpc as discover
-from icd.app.method import Params
+from icd.app import registry
+from icd.app.call import Params
 
 
 def references(value):
@@ -29,7 +29,9 @@ def parameters(name):
 def test_every_method_is_described_once():
     names = [method["name"] for method in discover.document()["methods"]]
 
-    assert sorted(names) == sorted(method.name for method in methods.every() if not method.local)
+    assert sorted(names) == sorted(
+        method.name for method in registry.every() if not method.runs.local
+    )
 
 
 def test_the_document_is_json():
@@ -50,7 +52,7 @@ def test_every_reference_resolves():
 
 
 @pytest.mark.parametrize(
-    "method", [m for m in methods.every() if not m.local], ids=lambda method: method.name
+    "method", [m for m in registry.every() if not m.runs.local], ids=lambda method: method.name
 )
 def test_a_method_is_described_with_its_own_parameters(method):
     assert set(parameters(method.name)) == set(method.params.__struct_fields__)

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from icd.app import commands
 from icd.app import help as texts
+from icd.app import registry
+from icd.app.call import Answer
 from icd.app.idempotency import MAX_DEADLINE_MS
 from icd.app.invocation import Invocation, Need, Output, Plan, Refusal
-from icd.app.method import Answer
 from icd.app.planner import finish, plan
 from icd.db.paths import Where
 from icd.errors import Corrupt, InvalidName, Locked, NoDatabase, Usage
@@ -94,7 +94,7 @@ def test_a_mistake_in_the_command_line_exits_with_3_and_one_line(invoke, words):
 @pytest.mark.parametrize("words", [w for w in USAGE_ERRORS if len(w.split()) > 2])
 def test_a_mistake_is_told_with_the_command_and_where_to_read_on(invoke, words):
     noun, verb = words.split()[:2]
-    if noun not in commands.GROUPS or verb not in commands.verbs(noun):
+    if noun not in registry.GROUPS or verb not in registry.verbs(noun):
         pytest.skip("not a command below a noun")
 
     told = invoke(*words.split(), program="ic").stderr.decode()
@@ -265,14 +265,14 @@ def test_what_follows_two_dashes_belongs_to_the_command(invoke):
     assert planned.call.params.scope_id == "--json"
 
 
-@pytest.mark.parametrize("name", commands.every())
+@pytest.mark.parametrize("name", registry.commands())
 def test_every_command_can_be_found(name):
     words = name.split()
 
-    noun = commands.noun(words)
-    found = commands.verbs(noun)[words[-1]] if noun else commands.single(name)
+    noun = registry.noun(words)
+    found = registry.verbs(noun)[words[-1]] if noun else registry.single(name)
 
-    assert found is commands.every()[name]
+    assert found is registry.commands()[name]
 
 
 # --- input ----------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import pytest
 
 from icd import __version__
 from icd.app import versions
+from icd.app.call import Answer
 from icd.app.invocation import Invocation
-from icd.app.method import Answer
 from icd.app.planner import advance
 from icd.errors import NoDatabase, SchemaTooNew
 from icd.features.statusline.store import Lane, Statusline

@@ -36,13 +36,13 @@ from typing import Any
 from msgspec import Raw, Struct, json
 
 from icd import config
-from icd.app import methods
+from icd.app import registry
+from icd.app.call import Call, Clock
 from icd.app.dispatch import run_batch
-from icd.app.method import Call, Clock
 from icd.app.write_cache import Recent
 from icd.db.database import Database
 from icd.db.paths import Where
-from icd.refusals import DuplicateDiscovery
+from icd.errors import DuplicateDiscovery
 from icd.server.stores.maintenance import Upkeep
 from icd.values.processes import Writer
 
@@ -116,7 +116,7 @@ class Day:
         self.number += 1
 
     def call(self, method: str, *, request: bool = True, **params: Any) -> Any:
-        found = methods.find(method)
+        found = registry.find(method)
         assert found is not None, method
         if request and found.writes:
             params["request_id"] = os.urandom(8).hex()
@@ -242,7 +242,7 @@ def _dispatch(day: Day) -> None:
     end = {"id": made.id, "status": "completed", "exit_code": 0, "turns": 20, "commands": 40,
            "messages": 60, "input_tokens": 90_000, "output_tokens": 9_000,
            "verdict_status": "pass", "verdict_summary": "All tests pass; two notes."}  # fmt: skip
-    record = methods.find("dispatch.record")
+    record = registry.find("dispatch.record")
     assert record is not None
     converted = json.decode(json.encode({"end": end}), type=record.params)
     day.call("dispatch.record", end=converted.end)  # type: ignore[attr-defined]

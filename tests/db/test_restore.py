@@ -204,7 +204,7 @@ def test_a_backup_of_an_older_schema_is_upgraded_when_it_is_opened(database, tmp
 
 
 def claim(conn, owner):
-    lease, _ = leases.acquire(conn, "n", owner, owner, ttl_ms=1, actor=Writer(), now_ms=NOW_MS)
+    lease = leases.acquire(conn, "n", owner, owner, ttl_ms=1, actor=Writer(), now_ms=NOW_MS)
     return lease.token
 
 

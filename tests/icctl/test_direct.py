@@ -5,15 +5,15 @@ import time
 from pathlib import Path
 
 from icctl.direct import answer_here
-from icd.app import methods
-from icd.app.method import Call
+from icd.app import registry
+from icd.app.call import Call
 from icd.db.paths import Where
 from icd.values.processes import Writer
 
 
 def test_a_process_that_asks_again_and_again_keeps_nothing_open(initialized: Path) -> None:
     """Whoever followed the log without a daemon kept a descriptor for every look at it."""
-    method = methods.find("events.tail")
+    method = registry.find("events.tail")
     where = Where(str(initialized))
 
     def ask() -> int:

@@ -5,9 +5,10 @@ import time
 import pytest
 from msgspec import Raw
 
-from icd.app import methods
+from icd.app import registry
+from icd.app.call import Call, Clock
 from icd.app.dispatch import run_batch
-from icd.app.method import Call, Clock, Method
+from icd.app.verb import Method
 from icd.app.write_cache import Recent
 from icd.db.paths import Where
 from icd.values.processes import Writer
@@ -42,7 +43,7 @@ def call(project):
     def made(
         method, *, where=None, writer=ME, deadline=None, verbose=False, payload=None, **params
     ):
-        found = method if isinstance(method, Method) else methods.find(method)
+        found = method if isinstance(method, Method) else registry.find(method)
         if payload is not None:
             params["payload"] = Raw(payload.encode())
         checked = found.params(**params)

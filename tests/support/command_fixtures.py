@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from icd.app.call import Answer
 from icd.app.dispatch import run_batch
 from icd.app.invocation import Errand, Invocation, Need, Output
-from icd.app.method import Answer
 from icd.app.planner import finish, plan, run_errand
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import click
 
-from icd.app import commands
+from icd.app import registry
 from icd.app.invocation import Errand, Invocation, Need, Output, Plan
 from icd.app.planner import plan
 
@@ -104,7 +104,7 @@ class Read:
 @functools.cache
 def reads() -> list[Read]:
     found = []
-    for name, command in commands.every().items():
+    for name, command in registry.commands().items():
         argv = (*name.split(), *_words(name, command))
         planned = planned_as(argv)
         if isinstance(planned, Errand) and name in LOCAL_READS:
@@ -122,7 +122,7 @@ def about(repository: str) -> list[list[str]]:
 
 def errands() -> set[str]:
     """The names of all commands that the caller's own process carries out."""
-    every = commands.every().items()
+    every = registry.commands().items()
     return {
         name
         for name, command in every
@@ -133,7 +133,7 @@ def errands() -> set[str]:
 def misunderstood() -> list[str]:
     """Commands that want more words than they get here, and are not known to write."""
     found = []
-    for name, command in commands.every().items():
+    for name, command in registry.commands().items():
         planned = planned_as((*name.split(), *_words(name, command)))
         if isinstance(planned, Output) and planned.exit == 3 and name not in WRITES_BY_NAME:
             found.append(f"{name}: {planned.stderr.decode()}")
@@ -149,7 +149,9 @@ WRITES_BY_NAME = {
 
 def _only_reads(name: str, planned: Plan) -> bool:
     method = planned.call.method
-    is_asked = method.run is not None and not (method.creates or method.whole or method.local)
+    is_asked = method.run is not None and not (
+        method.runs.creates or method.runs.whole or method.runs.local
+    )
     return is_asked and name not in ENDLESS and (not method.writes or name in READS_TOO)
 
 

@@ -30,10 +30,10 @@ def load() -> None:
     from importlib import import_module
 
     from icctl import client, direct  # noqa: F401
-    from icd.app import commands, methods
+    from icd.app import registry
 
-    commands.every()
-    methods.every()
+    registry.commands()
+    registry.every()
     for name in ("sqlite3", "hashlib", "tomllib", "traceback", "icd.config.files", "icd.db.check"):
         import_module(name)
 

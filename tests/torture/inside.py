@@ -34,8 +34,8 @@ def keep_time(path: str) -> None:
 
 
 def answer(lines: object, run: "Callable[..., object]") -> None:
+    from icd.app.call import Call
     from icd.app.dispatch import failure
-    from icd.app.method import Call
     from icd.db.paths import Where
     from icd.errors import IcError
     from icd.server.net import jsonrpc
@@ -62,8 +62,8 @@ def answer(lines: object, run: "Callable[..., object]") -> None:
 
 def core() -> "Callable[..., object]":
     from icd import config
+    from icd.app.call import Clock
     from icd.app.dispatch import run_batch
-    from icd.app.method import Clock
     from icd.app.write_cache import Recent
     from icd.db import paths
     from icd.db.database import Database
@@ -71,7 +71,7 @@ def core() -> "Callable[..., object]":
     opened: list[tuple[Database, Recent]] = []
 
     def run(call: object) -> object:
-        find = paths.target if call.method.creates else paths.resolve
+        find = paths.target if call.method.runs.creates else paths.resolve
         path = paths.canonical(find(call.where))
         if not opened or opened[0][0].path != path:
             for database, _ in opened:

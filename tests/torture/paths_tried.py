@@ -9,7 +9,7 @@ import os
 
 import click
 
-from icd.app import commands, methods
+from icd.app import registry
 from tests.torture.suite import Broken
 from tests.torture.target import SECRET, Reply, Target, refused, unrevealing
 
@@ -39,7 +39,7 @@ def databases(target: Target) -> None:
         "/etc/passwd", "plain.txt", "", f"{outside}/new.db", ".clavain/pipe.db", "\n.db",
     ]  # fmt: skip
     local = []
-    for name, command in commands.every().items():
+    for name, command in registry.commands().items():
         if name in WITHOUT_DATABASE:
             continue
         argv = [*name.split(), *_words(command)]
@@ -154,8 +154,8 @@ def written(target: Target) -> None:
 
 def local_methods(target: Target) -> None:
     """What touches files of a caller's choice is no method of the daemon's."""
-    for method in methods.every():
-        if not method.local:
+    for method in registry.every():
+        if not method.runs.local:
             continue
         params = {"cwd": str(target.project), "file": f"{target.outside}/secret"}
         answer = target.daemon.respond(method.name, **params)

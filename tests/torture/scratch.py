@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from icd import config
-from icd.app import methods
+from icd.app import registry
+from icd.app.call import Answer, Call, Clock, Params
 from icd.app.dispatch import _Batch
-from icd.app.method import Answer, Call, Clock, Method, Params
+from icd.app.verb import Method
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.errors import Internal
@@ -51,7 +52,7 @@ class Scratch:
             self._made(name, given)
 
     def _made(self, name: str, given: dict[str, object]) -> Any:
-        method = methods.find(name)
+        method = registry.find(name)
         assert method is not None, name
         params = msgspec.json.decode(msgspec.json.encode(given), type=method.params)
         answer = self._batch.alone(self.call(method, params))
@@ -61,7 +62,9 @@ class Scratch:
     @staticmethod
     def can_run(method: Method) -> bool:
         """What works on rows; not what works on the daemon, or on whole files."""
-        return method.run is not None and not (method.whole or method.local or method.creates)
+        return method.run is not None and not (
+            method.runs.whole or method.runs.local or method.runs.creates
+        )
 
     @staticmethod
     def call(method: Method, params: Params) -> Call:

@@ -19,7 +19,7 @@ import msgspec
 from icctl import client, durations, helper
 from icd import config
 from icd.admin.service import logs as journal
-from icd.app import methods, types
+from icd.app import registry, types
 from icd.app.invocation import Invocation, Output, Plan
 from icd.app.planner import advance, plan
 from icd.errors import IcError
@@ -265,7 +265,7 @@ def taken_in(data: bytes) -> None:
     path = written(data)
     given = {"dump.import": {}, "discovery.submit_file": {"source": "s", "dedup_threshold": 0.5}}
     for name, options in given.items():
-        method = methods.find(name)
+        method = registry.find(name)
         assert method is not None
         with scratch().transaction():
             scratch().answer(scratch().call(method, method.params(file=path, **options)))

@@ -3,7 +3,7 @@
 import msgspec
 
 from icd.app import command_tree as outline
-from icd.app import methods
+from icd.app import registry
 from icd.config import Settings
 from icd.features.database.dump_lines import TABLES
 
@@ -14,7 +14,7 @@ def words() -> set[bytes]:
         found |= {leaf.name.replace(" ", "\0"), *(option.name for option in leaf.options)}
         found |= {word for option in leaf.options if option.slot for word in option.slot.words}
     found |= {option.name for option in outline.everywhere()}
-    for method in methods.every():
+    for method in registry.every():
         found |= {method.name, *(f'"{name}":' for name in method.params.__struct_fields__)}
     for kind, _ in TABLES:
         found |= {f'"kind":"{kind.__struct_config__.tag}"'}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from icd.errors import InvalidName
 from icd.values import validation as names
+from icd.values.wire import iso
 
 
 @pytest.mark.parametrize(
@@ -98,4 +99,4 @@ def in_tokyo(monkeypatch):
 )
 def test_a_moment_is_shown_in_utc_whatever_the_zone(in_tokyo, seconds, text):
     assert time.localtime(0).tm_hour == 9
-    assert names.iso(seconds) == text
+    assert iso(seconds) == text

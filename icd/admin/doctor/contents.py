@@ -19,12 +19,13 @@ from icd.db.lock import FileLock, block
 from icd.errors import (
     Corrupt,
     DeadlineExceeded,
+    IcError,
     InputOutput,
     Locked,
     UntrustedDatabase,
     from_sqlite,
 )
-from icd.values.validation import iso
+from icd.values.wire import iso
 
 # Everybody holds it for milliseconds; only a backup, a vacuum or a check for longer.
 LOCK_SECONDS = 1.0
@@ -72,7 +73,7 @@ def _locked(path: str, deadline: float) -> Iterator[None]:
         lock.close()
 
 
-def _held(path: str, exc: Locked) -> Finding:
+def _held(path: str, exc: IcError) -> Finding:
     holder = processes.holder(f"{path}.lock")
     if holder is None:
         return error("lock", exc.message, exc.hint)

@@ -9,7 +9,7 @@ from icd import __version__
 from icd.admin.doctor.context import Scene, Seen
 from icd.admin.doctor.findings import Finding, error, note, ok, warning
 from icd.features.daemon.methods import PROTOCOL
-from icd.values.validation import iso
+from icd.values.wire import iso
 
 DAY = 86_400
 SHOWN = 5  # of each list: who wants more asks for the status

@@ -29,7 +29,7 @@ def choose(where: Where) -> tuple[str | None, list[Finding]]:
     return path, [ok("database", f"{path}, {_reason(where, path)}"), *_others(where, path)]
 
 
-def _missing(where: Where, exc: NoDatabase) -> Finding:
+def _missing(where: Where, exc: IcError) -> Finding:
     if where.explicit is None:
         return warning("database", exc.message, exc.hint)
     variable = "--db" if where.db is not None else "INTERCORE_DB"

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 
 from icd.app.command_tree import Leaf, Option, Slot, beginnings, everywhere, leaves, verbs
-from icd.app.commands import GROUPS
+from icd.app.registry import GROUPS
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """Completion for fish: one declaration a word."""
 
 from icd.app.command_tree import Option, Slot, beginnings, everywhere, leaves, verbs
-from icd.app.commands import GROUPS
+from icd.app.registry import GROUPS
 
 _SCRIPT = """\
 # Completion of icctl for fish, made by: icctl completion fish

@@ -26,7 +26,7 @@ from icd.db.files.companions import (
     sum_of,
 )
 from icd.db.lock import FileLock
-from icd.errors import LogLost, from_os
+from icd.errors import IcError, LogLost, from_os
 
 LOST = ".lost-"  # `<db>-wal.lost-<time>`
 _STRANGE_LOG = (
@@ -314,7 +314,7 @@ def refuse_less(lock: FileLock, path: str, expected: Expected, companions: Compa
         raise _told(lock, path, f"the log of {path} was removed or changed")
 
 
-def _told(lock: FileLock, path: str, what: str, kept: str = "") -> LogLost:
+def _told(lock: FileLock, path: str, what: str, kept: str = "") -> IcError:
     note(lock, path, "closed")
     where = f"; its log is kept as {kept}" if kept else ""
     return LogLost(f"{what} while it was in use, and the last writes with it{where}")

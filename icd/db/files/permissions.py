@@ -90,7 +90,7 @@ def refuse_companions(path: str) -> None:
             )
 
 
-def obstacle(path: str) -> PermissionRefused | None:
+def obstacle(path: str) -> IcError | None:
     """The first of the database's files, or its directory, that we may not use; None: we may."""
     directory = os.path.dirname(path)
     if not _may(directory, os.X_OK):
@@ -111,7 +111,7 @@ def _may(file: str, mode: int) -> bool:
     return os.access(file, mode, effective_ids=True)
 
 
-def _refused(file: str, what: str, bits: str) -> PermissionRefused:
+def _refused(file: str, what: str, bits: str) -> IcError:
     found = os.stat(file)
     if found.st_uid != os.geteuid():
         hint = f"it belongs to user {found.st_uid}: have it given to you, with chown"

@@ -32,7 +32,7 @@ from icd.db.files import permissions as access
 from icd.db.files import private as files
 from icd.db.original import tables as original_tables
 from icd.db.original.tables import Left
-from icd.errors import Corrupt, Locked, NoDatabase, from_os
+from icd.errors import Corrupt, IcError, Locked, NoDatabase, from_os
 
 # The original gives up on a locked database after a tenth of a second.
 LOOK_AGAIN_SECONDS = 0.01
@@ -102,7 +102,7 @@ def _users(path: str) -> list[int]:
     return procfs.openers(*there) if there else []
 
 
-def _in_use(path: str) -> Locked:
+def _in_use(path: str) -> IcError:
     """Who it is, if that can be seen: another user's processes cannot."""
     pids = _users(path)
     found = procfs.stat(pids[0]) if pids else None

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from msgspec import Raw, Struct, structs
 
 from icd.app.invocation import Caller
-from icd.app.results import Result
 from icd.features.compat import methods
 from icd.features.compat.legacy import removal
 from icd.features.compat.legacy.finding import Found, shown
 from icd.features.compat.legacy.reading import Entry, Refused, read
 from icd.features.compat.store import WRITTEN, Verdict
+from icd.values.wire import Result
 
 PORTION_BYTES = 8 * 1024 * 1024
 

@@ -4,15 +4,14 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, Struct, field
 
-from icd.app.method import Context, Method, Params
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Writes
 from icd.features.compat import store as compat
 from icd.features.compat.store import Verdict
-from icd.features.sentinels.methods import Interval
-from icd.features.state.methods import Milliseconds
+from icd.features.sentinels.verbs import Interval
 from icd.values import payloads
 from icd.values import validation as names
-from icd.values.validation import iso
+from icd.values.wire import Milliseconds, Result, iso
 
 MANY = 500  # files in one call: a batch must stay short for everybody else
 KEYS = 100  # keys in one status
@@ -151,7 +150,6 @@ METHODS = [
         Verdicts,
         import_,
         check=check_files,
-        writes=True,
-        keeps_effects=False,
+        writes=Writes(keeps_effects=False),
     ),
 ]

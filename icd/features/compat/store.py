@@ -16,7 +16,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from icd.errors import Unhealthy
+from icd.errors import IcError, Unhealthy
 from icd.features.sentinels import store as sentinels
 from icd.features.state import store as state
 from icd.values.processes import Writer
@@ -141,7 +141,7 @@ def bring_guard(conn: sqlite3.Connection, file: Guard, *, now_ms: int) -> Verdic
     return verdict
 
 
-def _lost(what: str) -> Unhealthy:
+def _lost(what: str) -> IcError:
     return Unhealthy(
         f"{what} did not read back as it was written, and nothing was imported",
         hint="run 'icctl db check'",

@@ -2,12 +2,11 @@
 
 from icd.app import render
 from icd.app.invocation import Output
-from icd.app.results import Result
 from icd.features.compat.legacy.finding import Found
 from icd.features.compat.legacy.patterns import KEYS
 from icd.features.compat.legacy.reading import is_mirrored
 from icd.features.compat.methods import Side
-from icd.values.validation import iso
+from icd.values.wire import Result, iso
 
 # The first three columns are the original's, spacing included.
 _HEADER = "KEY\t\t\tLEGACY\tDB\tFILES\tSTATE\tSENTINELS\tLEGACY_WRITE\tDB_WRITE"

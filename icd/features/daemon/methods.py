@@ -5,9 +5,10 @@ from typing import Any
 from msgspec import field
 
 from icd import __version__
-from icd.app.method import Method, Params
-from icd.app.results import Result
-from icd.errors import NoCommonProtocol
+from icd.app.call import Params
+from icd.app.verb import Method
+from icd.errors import IcError, NoCommonProtocol
+from icd.values.wire import Result
 
 PROTOCOL = 1
 PROTOCOLS_SHOWN = 8  # of those a client offers; a sentence is not a dump
@@ -214,7 +215,7 @@ class Ran(Result):
     then: list[str] | None = None
 
 
-def no_common_protocol(offered: list[int]) -> NoCommonProtocol:
+def no_common_protocol(offered: list[int]) -> IcError:
     theirs = ", ".join(str(number) for number in offered[:PROTOCOLS_SHOWN]) or "none"
     return NoCommonProtocol(
         f"icd {__version__} speaks protocol {PROTOCOL}, the client speaks {theirs}"

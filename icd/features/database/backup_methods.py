@@ -2,12 +2,13 @@
 
 import os
 
-from icd.app.method import Method, Params, Whole
-from icd.app.results import Result
+from icd.app.call import Params, Whole
+from icd.app.verb import Method, Runs
 from icd.db import backup, migrate
 from icd.db.files import private as files
 from icd.db.restore import refuse_name
 from icd.db.restore import restore as put_back
+from icd.values.wire import Result
 
 
 class Create(Params):
@@ -71,16 +72,14 @@ def check_file(p: Write | Restore) -> None:
 
 
 METHODS = [
-    Method("backup.create", Create, Made, create, whole=True),
-    Method("backup.write", Write, Made, write, check=check_file, whole=True, local=True),
+    Method("backup.create", Create, Made, create, runs=Runs(whole=True)),
+    Method("backup.write", Write, Made, write, check=check_file, runs=Runs(whole=True, local=True)),
     Method(
         "backup.restore",
         Restore,
         Restored,
         restore,
         check=check_file,
-        creates=True,
-        whole=True,
-        local=True,
+        runs=Runs(whole=True, local=True, creates=True),
     ),
 ]

@@ -18,7 +18,7 @@ import sqlite3
 
 from msgspec import structs
 
-from icd.errors import UnreadableInput
+from icd.errors import DimensionMismatch, UnreadableInput
 from icd.features.database.dump_lines import (
     Discovery,
     Embedding,
@@ -28,7 +28,6 @@ from icd.features.database.dump_lines import (
 )
 from icd.features.discoveries import profile as profiles
 from icd.features.discoveries import vectors, weights
-from icd.refusals import DimensionMismatch
 from icd.values import payloads
 from icd.values import validation as names
 

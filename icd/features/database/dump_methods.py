@@ -10,12 +10,13 @@ from typing import BinaryIO
 import msgspec
 
 from icd.app import lines
-from icd.app.method import Context, Method, Params
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Runs, Writes
 from icd.db.files import private as files
 from icd.errors import IcError, UnreadableInput, from_os
 from icd.features.database import dump as dumps
 from icd.features.database.dump_lines import End, Line
+from icd.values.wire import Result
 
 _UNFIT = "name a complete file of 'icctl export'; nothing was imported"
 
@@ -113,7 +114,7 @@ def check_file(p: Export | Import) -> None:
 
 
 METHODS = [
-    Method("dump.export", Export, Exported, export, check=check_file, local=True),
+    Method("dump.export", Export, Exported, export, check=check_file, runs=Runs(local=True)),
     # A second attempt changes nothing, so there is no effect to keep.
     Method(
         "dump.import",
@@ -121,8 +122,7 @@ METHODS = [
         Imported,
         import_,
         check=check_file,
-        writes=True,
-        keeps_effects=False,
-        local=True,
+        writes=Writes(keeps_effects=False),
+        runs=Runs(local=True),
     ),
 ]

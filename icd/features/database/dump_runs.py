@@ -16,11 +16,10 @@ import sqlite3
 
 from msgspec import structs
 
-from icd.errors import UnreadableInput
+from icd.errors import InvalidChain, InvalidGates, UnreadableInput
 from icd.features.database.dump_lines import Dispatch, Run, RunAgent, RunArtifact, RunSkip
 from icd.features.gates import store as gates
 from icd.features.runs import phases
-from icd.refusals import InvalidChain, InvalidGates
 from icd.values import payloads
 from icd.values import validation as names
 

@@ -1,14 +1,15 @@
 """db.*: the database itself."""
 
 from icd import __version__
-from icd.app.method import Context, Method, Params, Whole
-from icd.app.results import Result
+from icd.app.call import Context, Params, Whole
+from icd.app.verb import Method, Runs
 from icd.db import check as examination
 from icd.db import health as fitness
 from icd.db import migrate
 from icd.db import vacuum as rebuilding
 from icd.db.original import adopt as taking_over
 from icd.db.original.tables import Left
+from icd.values.wire import Result
 
 
 class Init(Params):
@@ -125,10 +126,10 @@ def vacuum(whole: Whole, _p: Vacuum) -> Vacuumed:
 
 
 METHODS = [
-    Method("db.init", Init, Initialized, init, creates=True),
-    Method("db.adopt", Adopt, Adopted, adopt, whole=True, local=True),
+    Method("db.init", Init, Initialized, init, runs=Runs(creates=True)),
+    Method("db.adopt", Adopt, Adopted, adopt, runs=Runs(whole=True, local=True)),
     Method("db.health", Health, Healthy, health),
     Method("db.schema", Schema, SchemaVersion, schema),
-    Method("db.check", Check, Checked, check, whole=True),
-    Method("db.vacuum", Vacuum, Vacuumed, vacuum, whole=True),
+    Method("db.check", Check, Checked, check, runs=Runs(whole=True)),
+    Method("db.vacuum", Vacuum, Vacuumed, vacuum, runs=Runs(whole=True)),
 ]

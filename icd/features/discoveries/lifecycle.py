@@ -14,11 +14,11 @@ Callers run these inside a transaction.
 import sqlite3
 
 from icd.config import Settings
+from icd.errors import DiscoveryRefused
 from icd.features.discoveries import store as discoveries
 from icd.features.discoveries import tiers
 from icd.features.discoveries.store import Discovery, Told
 from icd.features.discoveries.tiers import ONE
-from icd.refusals import DiscoveryRefused
 
 _SCORE = """
 UPDATE discoveries

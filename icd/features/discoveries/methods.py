@@ -1,11 +1,11 @@
 """discovery.*: what scanners have found, and what becomes of it."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Raw, field
 
-from icd.app.method import Context, Method, Params, no_rows
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Writes, no_rows
 from icd.config import Settings
 from icd.features.discoveries import feedback, tiers
 from icd.features.discoveries import lifecycle as reviews
@@ -21,10 +21,9 @@ from icd.features.discoveries import (
 )
 from icd.features.discoveries.store import Discovery, Status, Told, Wanted
 from icd.features.discoveries.tiers import Tier
-from icd.features.state.methods import Milliseconds
 from icd.values import payloads
 from icd.values import validation as names
-from icd.values.validation import iso
+from icd.values.wire import Milliseconds, Result, iso
 
 # Discoveries in one answer; a reply is put together in memory, and others wait meanwhile.
 MOST = 10_000
@@ -292,17 +291,10 @@ def _who(ctx: Context, actor: str | None) -> str:
     return actor or ctx.writer.session or f"process {ctx.writer.pid}"
 
 
-def _change(name: str, params: type[Params], result: object, run: object, check: object) -> Method:
-    return Method(
-        name,
-        params,
-        result,
-        run,  # type: ignore[arg-type]
-        check=check,  # type: ignore[arg-type]
-        writes=True,
-        touches=no_rows,
-        appends=True,
-    )
+def _change(
+    name: str, params: type[Params], result: object, run: Any, check: Any
+) -> Method[Any, Any]:
+    return Method(name, params, result, run, check=check, writes=Writes(no_rows, appends=True))
 
 
 METHODS = [

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from icd.db.rows import checked
+from icd.errors import ProfileConflict
 from icd.features.events import store as events
-from icd.refusals import ProfileConflict
 from icd.values.processes import Writer
 
 

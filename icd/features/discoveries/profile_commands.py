@@ -11,7 +11,7 @@ from icd.errors import Usage
 from icd.features.discoveries import profile_methods as methods
 from icd.features.discoveries.rank import MAX_LIMIT
 from icd.features.discoveries.store import STATUSES
-from icd.features.state.store import INT64
+from icd.values.wire import INT64
 
 VERSION = Whole(0, INT64 - 1)
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, field
 
-from icd.app.method import Context, Method, Params, no_rows
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Writes, no_rows
 from icd.errors import InvalidParams
 from icd.features.discoveries import (
     profile as profiles,
@@ -22,10 +22,8 @@ from icd.features.discoveries import (
 )
 from icd.features.discoveries.rank import MAX_LIMIT, Item
 from icd.features.discoveries.store import Status
-from icd.features.state.methods import Milliseconds
-from icd.features.state.store import INT64
 from icd.values import validation as names
-from icd.values.validation import iso
+from icd.values.wire import INT64, Milliseconds, Result, iso
 
 NOTHING = Raw(b"null")
 DEFAULT_LIMIT = 20
@@ -182,10 +180,8 @@ METHODS = [
         Profile,
         update,
         check=check_update,
-        writes=True,
-        touches=no_rows,
-        appends=True,
+        writes=Writes(no_rows, appends=True),
     ),
     Method("discovery.rank", Rank, list[Ranked], rank, check=check_rank),
-    Method("discovery.prune", Prune, Pruned, prune, writes=True, touches=no_rows),
+    Method("discovery.prune", Prune, Pruned, prune, writes=Writes(no_rows)),
 ]

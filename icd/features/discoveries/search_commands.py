@@ -6,12 +6,11 @@ import msgspec
 from icd.app import render
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import Whole
-from icd.errors import UnreadableInput, Usage
+from icd.errors import InvalidScore, UnreadableInput, Usage
 from icd.features.discoveries import search_methods as methods
 from icd.features.discoveries.search_store import MAX_LIMIT
 from icd.features.discoveries.store import STATUSES
 from icd.features.discoveries.tiers import TIERS
-from icd.refusals import InvalidScore
 
 # Longer than any path: no need to ask whether there is such a file.
 PATH_CHARACTERS = 4096

@@ -10,14 +10,15 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from icd.app.method import Context, Method, Params
-from icd.app.results import Result
-from icd.errors import DeadlineExceeded, InvalidParams
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Runs
+from icd.errors import DeadlineExceeded, IcError, InvalidParams
 from icd.features.discoveries import arrays, tiers, vectors
 from icd.features.discoveries import search_store as searches
 from icd.features.discoveries.search_store import MAX_LIMIT, Found, Mark, Question, Wanted
 from icd.features.discoveries.store import Status
 from icd.features.discoveries.tiers import Tier
+from icd.values.wire import Result
 
 # Comparing takes longer than a look-up, and nobody's edit waits for it.
 SEARCH_DEADLINE_MS = 10_000
@@ -138,7 +139,7 @@ def deadline_check(deadline: float) -> Callable[[], None]:
     return check
 
 
-def too_late() -> DeadlineExceeded:
+def too_late() -> IcError:
     return DeadlineExceeded(
         "the search did not end in time; there are no partial results",
         hint="give it more with --timeout, or narrow it with --source",
@@ -163,7 +164,7 @@ METHODS = [
         list[Match],
         search,
         check=check_search,
-        apart=True,
+        runs=Runs(apart=True),
         warm_up=lambda _: arrays.load(),
     )
 ]

@@ -18,12 +18,12 @@ import msgspec
 
 from icd.config import Settings
 from icd.db.rows import checked
+from icd.errors import DimensionMismatch, DiscoveryNotFound, NoEmbedding
 from icd.features.discoveries import tiers, vectors
 from icd.features.discoveries.matrices import Row, Sieve
 from icd.features.discoveries.similarity import Best, Query, Rows
 from icd.features.discoveries.store import STATUSES, Status
 from icd.features.discoveries.tiers import ONE, Tier
-from icd.refusals import DimensionMismatch, DiscoveryNotFound, NoEmbedding
 
 MAX_LIMIT = 1000
 # Of one page: some milliseconds of the thread that everybody waits for.

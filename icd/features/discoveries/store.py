@@ -17,10 +17,10 @@ import msgspec
 from msgspec import Struct
 
 from icd.db.rows import checked
+from icd.errors import DiscoveryNotFound
 from icd.features.discoveries import tiers
 from icd.features.events import store as events
 from icd.features.events.store import Fact
-from icd.refusals import DiscoveryNotFound
 from icd.values.processes import Writer
 
 # As long as those of the original.

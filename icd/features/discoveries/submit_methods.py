@@ -10,17 +10,24 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from icd.app import lines
-from icd.app.method import Context, Method, Params, no_rows
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Runs, Writes, no_rows
 from icd.db.files import private as files
-from icd.errors import IcError, InvalidName, PayloadTooLarge, UnreadableInput
+from icd.errors import (
+    DuplicateDiscovery,
+    IcError,
+    InvalidName,
+    InvalidVector,
+    PayloadTooLarge,
+    UnreadableInput,
+)
 from icd.features.discoveries import arrays, tiers, vectors
 from icd.features.discoveries import submission as submissions
 from icd.features.discoveries.store import Told
 from icd.features.discoveries.submission import Outcome, Submission, Verdict
-from icd.refusals import DuplicateDiscovery, InvalidVector
 from icd.values import payloads
 from icd.values import validation as names
+from icd.values.wire import Result
 
 _UNFIT = "see docs/discoveries.md for what a line holds; nothing was submitted"
 _EMPTY = Raw(b"{}")
@@ -236,9 +243,7 @@ METHODS = [
         Submitted,
         submit,
         check=check_submit,
-        writes=True,
-        touches=no_rows,
-        appends=True,
+        writes=Writes(no_rows, appends=True),
         warm_up=warm_up,
     ),
     # A second attempt finds what the first has stored, so there is no effect to keep.
@@ -248,11 +253,8 @@ METHODS = [
         SubmittedFile,
         submit_file,
         check=check_file,
-        writes=True,
-        keeps_effects=False,
-        touches=no_rows,
-        appends=True,
-        local=True,
+        writes=Writes(no_rows, appends=True, keeps_effects=False),
+        runs=Runs(local=True),
         warm_up=warm_up,
     ),
 ]

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from icd.config import Settings
-from icd.refusals import InvalidScore
+from icd.errors import InvalidScore
 
 ONE = 1_000_000
 

@@ -13,9 +13,9 @@ import sqlite3
 import struct
 from collections.abc import Iterator, Sequence
 
+from icd.errors import DimensionMismatch, InvalidVector
 from icd.features.discoveries.matrices import Matrix, Row
 from icd.features.discoveries.similarity import Best, Query, Rows
-from icd.refusals import DimensionMismatch, InvalidVector
 
 # Several times what any model in use has; 64 KiB.
 MAX_DIMENSION = 16_384

@@ -8,7 +8,7 @@ import unicodedata
 
 import msgspec
 
-from icd.refusals import InvalidWeights
+from icd.errors import InvalidWeights
 from icd.values import payloads
 from icd.values.validation import shown
 

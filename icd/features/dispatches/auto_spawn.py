@@ -10,8 +10,8 @@ import sqlite3
 
 from msgspec import Struct
 
+from icd.errors import RunOver
 from icd.features.runs import store as runs
-from icd.refusals import RunOver
 
 
 class Due(Struct, frozen=True):

@@ -6,14 +6,13 @@ import click
 
 from icd.app import render
 from icd.app.invocation import Caller, Local, Output, World, line
-from icd.app.results import Result
-from icd.errors import IcError, Untrusted
+from icd.errors import AgentTaken, IcError, SpawnFailed, Untrusted
 from icd.features.dispatches import methods
 from icd.features.dispatches.agent.spawning import Wanted
 from icd.features.dispatches.auto_spawn import Due
 from icd.features.dispatches.auto_spawn_methods import AskDue
 from icd.features.dispatches.spawn import SANDBOX, refuse_untrusted, start, text
-from icd.refusals import AgentTaken, SpawnFailed
+from icd.values.wire import Result
 
 PROMPTS = os.path.join(".ic", "prompts")
 
@@ -61,7 +60,7 @@ def auto_spawn(world: World, *, run_id: str) -> Local:
     return Local(run, has_own_timeout=True)
 
 
-def _withheld(world: World, due: list[Due], why: Untrusted) -> Output:
+def _withheld(world: World, due: list[Due], why: IcError) -> Output:
     """Like agents that cannot be started: whoever moved the run on has moved it on."""
     lines = [Line(each.agent_id, each.name or each.agent_type, "", why.message) for each in due]
     output = render.to_json(lines) if world.json else Output(0)

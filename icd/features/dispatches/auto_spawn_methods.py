@@ -1,6 +1,7 @@
 """dispatch.due: the agents of a run that nobody has started yet."""
 
-from icd.app.method import Context, Method, Params
+from icd.app.call import Context, Params
+from icd.app.verb import Method
 from icd.features.dispatches import auto_spawn as auto_spawns
 from icd.features.dispatches.auto_spawn import Due
 

@@ -21,7 +21,7 @@ from icd.features.dispatches import (
 from icd.features.dispatches.store import End
 from icd.features.dispatches.text import show
 from icd.features.dispatches.wait import wait
-from icd.features.state.store import INT64
+from icd.values.wire import INT64
 
 COUNT = Whole(0, INT64 - 1)
 PID = Whole(1, 2**31 - 1)

@@ -4,12 +4,11 @@ import click
 
 from icd.app import render
 from icd.app.invocation import Caller, Local, Output, World, line
-from icd.app.results import Result
-from icd.errors import IcError, NoDatabase
+from icd.errors import DispatchOver, IcError, NoDatabase
 from icd.features.dispatches import methods
 from icd.features.dispatches.agent.killing import Target
 from icd.features.dispatches.spawn import refuse_untrusted
-from icd.refusals import DispatchOver
+from icd.values.wire import Result
 
 
 class Killed(Result):

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, structs
 
-from icd.app.method import Context, Ended, Look, Method, Params, no_rows
-from icd.app.results import Result
+from icd.app.call import Context, Ended, Look, Params
+from icd.app.verb import Method, Stream, Writes, no_rows
 from icd.errors import InvalidName
 from icd.features.dispatches import observation as sightings
 from icd.features.dispatches import store as dispatches
@@ -17,10 +17,9 @@ from icd.features.dispatches.auto_spawn_methods import DUE
 from icd.features.dispatches.observation import Seen, Subject
 from icd.features.dispatches.store import Count, Dispatch, End, New
 from icd.features.events.watch_methods import log
-from icd.features.state.methods import Milliseconds
 from icd.values import validation as names
 from icd.values.processes import Process
-from icd.values.validation import iso
+from icd.values.wire import Milliseconds, Result, iso
 
 # Dispatches in one answer; a reply is put together in memory, and others wait meanwhile.
 MOST = 10_000
@@ -328,14 +327,7 @@ def _iso(seconds: int | None) -> str | None:
 
 
 POLL = Method(
-    "dispatch.poll",
-    Poll,
-    Document,
-    poll,
-    writes=True,
-    keeps_effects=False,
-    touches=no_rows,
-    appends=True,
+    "dispatch.poll", Poll, Document, poll, writes=Writes(no_rows, appends=True, keeps_effects=False)
 )
 METHODS = [
     Method(
@@ -344,39 +336,25 @@ METHODS = [
         Document,
         create,
         check=check_create,
-        writes=True,
-        touches=no_rows,
-        appends=True,
+        writes=Writes(no_rows, appends=True),
     ),
-    Method(
-        "dispatch.started", Started, Document, started, writes=True, touches=no_rows, appends=True
-    ),
+    Method("dispatch.started", Started, Document, started, writes=Writes(no_rows, appends=True)),
     # Ends can be recorded again and again; only the first one counts.
     Method(
         "dispatch.record",
         Record,
         Recorded,
         record,
-        writes=True,
-        keeps_effects=False,
-        touches=no_rows,
-        appends=True,
+        writes=Writes(no_rows, appends=True, keeps_effects=False),
     ),
-    Method("dispatch.cancel", Cancel, Document, cancel, writes=True, touches=no_rows, appends=True),
+    Method("dispatch.cancel", Cancel, Document, cancel, writes=Writes(no_rows, appends=True)),
     DUE,
     Method("dispatch.get", Get, Document, get),
     Method("dispatch.list", List, list[Document], list_),
     POLL,
-    Method("dispatch.tokens", Tokens, Spent, tokens, writes=True, touches=no_rows, appends=True),
-    Method("dispatch.prune", Prune, Pruned, prune, writes=True, touches=no_rows),
-    Method(
-        "dispatch.watch",
-        Watch,
-        Ended,
-        watch,
-        hears=log,
-        notifies="dispatch.changed",
-    ),
+    Method("dispatch.tokens", Tokens, Spent, tokens, writes=Writes(no_rows, appends=True)),
+    Method("dispatch.prune", Prune, Pruned, prune, writes=Writes(no_rows)),
+    Method("dispatch.watch", Watch, Ended, watch, stream=Stream(log, "dispatch.changed")),
 ]
 # Asked by the daemon, for itself.
 LIVE = Method("dispatches.live", Live, list[Subject], live)

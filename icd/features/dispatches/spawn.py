@@ -14,13 +14,12 @@ from icd import trust
 from icd.app import render
 from icd.app.invocation import Caller, Local, Output, World
 from icd.db import paths
-from icd.errors import Untrusted, Usage
+from icd.errors import DispatchRunning, SpawnFailed, Untrusted, Usage
 from icd.features.dispatches import methods
 from icd.features.dispatches.agent import spawning
 from icd.features.dispatches.agent.launching import Launched
 from icd.features.dispatches.agent.spawning import Spawned, Wanted
 from icd.features.dispatches.store import End
-from icd.refusals import DispatchRunning, SpawnFailed
 from icd.values import processes
 
 SANDBOX = "workspace-write"

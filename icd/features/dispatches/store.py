@@ -19,14 +19,14 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, structs
 
 from icd.db.rows import checked
+from icd.errors import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
-from icd.features.state.store import INT64
-from icd.refusals import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning
 from icd.values import ids
 from icd.values.processes import Process, Writer
+from icd.values.wire import INT64
 
 Outcome = Literal["completed", "failed", "timeout", "cancelled"]
 Count = Annotated[int, Meta(ge=0, le=INT64 - 1)]

@@ -9,8 +9,8 @@ import time
 import click
 import msgspec
 
+from icd.app.call import Answer, Look
 from icd.app.invocation import LOOK_AGAIN_SECONDS, Ask, Output, World
-from icd.app.method import Answer, Look
 from icd.app.types import SPAN
 from icd.db import paths
 from icd.features.dispatches.methods import Document, Get, Poll, Watch

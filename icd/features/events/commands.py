@@ -5,13 +5,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from icd.app import render
+from icd.app.call import Answer
 from icd.app.invocation import Ask, Output, World
-from icd.app.method import Answer
 from icd.app.types import DURATION, SPAN, Whole
 from icd.errors import ClientTooOld, Usage
 from icd.features.events import methods, sources
 from icd.features.events.store import Marks
-from icd.features.state.store import INT64
+from icd.values.wire import INT64
 
 SEQ = Whole(0, INT64 - 1)
 COUNT = Whole(-INT64, INT64 - 1)

@@ -1,16 +1,14 @@
 """cursor.*: how far consumers of events have read."""
 
-from functools import partial
-
-from icd.app.method import Context, Method, Params
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Writes
 from icd.features.events import cursor_store as cursors
 from icd.features.events import store as events
 from icd.features.events.cursor_store import Cursor
 from icd.features.events.methods import Seq
 from icd.features.events.store import Marks
 from icd.values import validation as names
-from icd.values.validation import iso
+from icd.values.wire import Result, iso
 
 
 class List(Params):
@@ -134,16 +132,15 @@ def _place(ctx: Context, cursor: Cursor) -> Place:
     )
 
 
-_READS = partial(Method, writes=True, keeps_effects=False)
-_MOVES = partial(Method, check=check_names, writes=True)
+_ONCE = Writes(_touched, keeps_effects=False)
 
 # Those that only look may find a cursor of the original, and take it over.
 METHODS = [
-    _READS("cursor.list", List, list[Place], list_),
-    _READS("cursor.get", Get, Place | None, get, check=check_names, touches=_touched),
-    _MOVES("cursor.register", Register, Place, register, keeps_effects=False, touches=_touched),
-    _MOVES("cursor.set", Set, Place, set_, touches=_touched),
+    Method("cursor.list", List, list[Place], list_, writes=Writes(keeps_effects=False)),
+    Method("cursor.get", Get, Place | None, get, check=check_names, writes=_ONCE),
+    Method("cursor.register", Register, Place, register, check=check_names, writes=_ONCE),
+    Method("cursor.set", Set, Place, set_, check=check_names, writes=Writes(_touched)),
     # Repeated, it changes nothing.
-    _MOVES("cursor.ack", Ack, Place, ack, keeps_effects=False, touches=_touched),
-    _MOVES("cursor.reset", Reset, ResetCount, reset),
+    Method("cursor.ack", Ack, Place, ack, check=check_names, writes=_ONCE),
+    Method("cursor.reset", Reset, ResetCount, reset, check=check_names, writes=Writes()),
 ]

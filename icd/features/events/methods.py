@@ -4,18 +4,17 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, field
 
-from icd.app.method import Context, Method, Params, no_rows
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Stream, Writes, no_rows
 from icd.features.events import cursor_store as cursors
 from icd.features.events import retention, sources
 from icd.features.events import store as events
 from icd.features.events.store import Event, Fact, Marks, Wanted
 from icd.features.events.watch_methods import WATCH, log
-from icd.features.state.methods import Milliseconds
-from icd.features.state.store import INT64
 from icd.values import payloads
 from icd.values import validation as names
 from icd.values.processes import Writer
+from icd.values.wire import INT64, Milliseconds, Result
 
 # Events in one answer; a reply is put together in memory, and others wait meanwhile.
 MOST = 10_000
@@ -210,11 +209,9 @@ METHODS = [
         Recorded,
         record,
         check=check_record,
-        writes=True,
-        touches=no_rows,
-        appends=True,
+        writes=Writes(no_rows, appends=True),
     ),
-    Method("events.tail", Tail, Batch, tail, check=check_tail, hears=log),
+    Method("events.tail", Tail, Batch, tail, check=check_tail, stream=Stream(log)),
     WATCH,
     # Asking again does no harm: what was acknowledged stays so, and what was not is shown again.
     Method(
@@ -223,11 +220,9 @@ METHODS = [
         Batch,
         consume,
         check=check_consume,
-        writes=True,
-        keeps_effects=False,
-        touches=_touched,
-        hears=log,
+        writes=Writes(_touched, keeps_effects=False),
+        stream=Stream(log),
     ),
     # Looks at all cursors, and takes those of the original over.
-    Method("events.prune", Prune, Pruned, prune, writes=True),
+    Method("events.prune", Prune, Pruned, prune, writes=Writes()),
 ]

@@ -21,7 +21,8 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, structs
 from icd.db.rows import checked, document
 from icd.errors import CursorAhead, CursorBehind, InvalidName
 from icd.values.processes import Writer
-from icd.values.validation import check_name, check_scope, iso, shown
+from icd.values.validation import check_name, check_scope, shown
+from icd.values.wire import iso
 
 # Payloads in one answer; the last may go beyond it, so that there is always one.
 BATCH_CHARACTERS = 8 * 1024 * 1024

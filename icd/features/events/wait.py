@@ -8,13 +8,13 @@ import click
 import msgspec
 
 from icd.app import render
+from icd.app.call import Answer, Look, Params
 from icd.app.invocation import Ask, Output, World
-from icd.app.method import Answer, Look, Params
 from icd.app.types import Whole
 from icd.errors import Usage
 from icd.features.events import watch_methods as watches
-from icd.features.state import methods as state
-from icd.features.state.store import INT64
+from icd.features.state import watch as state
+from icd.values.wire import INT64
 
 NUMBER = Whole(0, INT64 - 1)
 

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from msgspec import Meta, structs
 
-from icd.app.method import EVENTS, Context, Ended, Look, Method, Params, Topic
-from icd.app.results import Result
+from icd.app.call import EVENTS, Context, Ended, Look, Params, Topic
+from icd.app.verb import Method, Stream
 from icd.features.events import store as events
 from icd.features.events.store import Event, Wanted
-from icd.features.state.store import INT64
 from icd.values import validation as names
+from icd.values.wire import INT64, Result
 
 # What one look brings; what is more comes with the next.
 EVENTS_AT_ONCE = 100
@@ -78,12 +78,7 @@ def log(_params: Params) -> Topic:
     return EVENTS
 
 
+NOTIFICATION = "events.appended"
 WATCH = Method(
-    "events.watch",
-    Watch,
-    Ended,
-    watch,
-    check=check_watch,
-    hears=log,
-    notifies="events.appended",
+    "events.watch", Watch, Ended, watch, check=check_watch, stream=Stream(log, NOTIFICATION)
 )

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from icd.app.method import Context, Method, Params, no_rows
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Writes, no_rows
 from icd.errors import Usage
 from icd.features.gates import rules as gate_rules
 from icd.features.gates import store as gates
@@ -14,6 +14,7 @@ from icd.features.gates.store import Evidence
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
 from icd.values import payloads
+from icd.values.wire import Result
 
 Reason = Annotated[str, Meta(max_length=payloads.STRING_BYTES)]
 
@@ -87,9 +88,7 @@ METHODS = [
         Overridden,
         override,
         check=check_override,
-        writes=True,
-        touches=no_rows,
-        appends=True,
+        writes=Writes(no_rows, appends=True),
     ),
     Method("gate.rules", Rules, list[Rule], rules),
 ]

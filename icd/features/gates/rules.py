@@ -14,9 +14,9 @@ from itertools import pairwise
 import msgspec
 from msgspec import Struct, field
 
+from icd.errors import IcError, InvalidGates, UnreadableGates
 from icd.features.gates.checks import CHECKS
 from icd.features.runs.store import Run
-from icd.refusals import InvalidGates, UnreadableGates
 from icd.values.validation import shown
 
 # Each check is a statement inside the transaction of an advance, which may pass over every rule:
@@ -171,5 +171,5 @@ def _arrow(rule: Rule) -> str:
     return f"{rule.from_phase} → {rule.to_phase}"
 
 
-def _wrong(number: int, what: str) -> InvalidGates:
+def _wrong(number: int, what: str) -> IcError:
     return InvalidGates(f"gate rules: entry {number}: {what}")

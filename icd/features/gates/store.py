@@ -17,12 +17,12 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
+from icd.errors import PhaseRefused, RunOver
 from icd.features.gates import rules as gate_rules
 from icd.features.gates.checks import CHECKS, Condition
 from icd.features.runs import phases
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
-from icd.refusals import PhaseRefused, RunOver
 
 # What an advance and the question before it take for granted; soft.
 DEFAULT_PRIORITY = 3

@@ -8,12 +8,12 @@ import click
 
 from icd.app import render
 from icd.app.invocation import Caller, Local, Output, World
-from icd.app.results import Result
 from icd.db import paths
 from icd.errors import NoHook, PermissionRefused
 from icd.features.hooks import files, methods
 from icd.features.hooks.store import NAMES
 from icd.features.hooks.trust import Trust
+from icd.values.wire import Result
 
 
 class Line(Result):

@@ -4,12 +4,13 @@ Only `hook.begin` and `hook.end` are in the table; the rest is asked by whoever 
 itself.
 """
 
-from icd.app.method import Context, Method, Params, no_rows
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Runs, Writes, no_rows
 from icd.errors import InvalidName
 from icd.features.hooks import store as hooks
 from icd.features.hooks.store import NAMES, Delivery, Done
 from icd.values.validation import shown
+from icd.values.wire import Result
 
 
 class Begin(Params):
@@ -70,9 +71,15 @@ def step(ctx: Context, p: Step) -> Delivery | None:
 METHODS = [
     # Local: a caller in a sandbox must not make others skip what they are owed.
     Method(
-        "hook.begin", Begin, Begun, begin, check=check, writes=True, touches=no_rows, local=True
+        "hook.begin",
+        Begin,
+        Begun,
+        begin,
+        check=check,
+        writes=Writes(no_rows),
+        runs=Runs(local=True),
     ),
-    Method("hook.end", End, Ended, end, check=check, writes=True, touches=no_rows, local=True),
+    Method("hook.end", End, Ended, end, check=check, writes=Writes(no_rows), runs=Runs(local=True)),
 ]
 PENDING = Method("hooks.pending", Pending, bool, pending)
-STEP = Method("hooks.step", Step, Delivery | None, step, writes=True, touches=no_rows, appends=True)
+STEP = Method("hooks.step", Step, Delivery | None, step, writes=Writes(no_rows, appends=True))

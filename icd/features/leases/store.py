@@ -15,28 +15,28 @@ they hold the lock.
 """
 
 import sqlite3
-from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import field
 
-from icd.db.rows import checked
+from icd.db.rows import checked, put, select, values
+from icd.errors import IcError, LeaseHeld, LeaseLost
 from icd.features.events import store as events
 from icd.features.events.store import Fact
-from icd.refusals import LeaseHeld, LeaseLost
 from icd.values.processes import Writer
+from icd.values.wire import Result, iso
 
 # A year: who asks for more wants no lease, and nobody could ever take over from it.
 MAX_TTL_MS = 366 * 24 * 3600 * 1000
 
 SOURCE = "lease"
-Change = Literal["acquired", "renewed", "taken_over"]
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
 
-class Lease(Struct, frozen=True):
-    """A row; `session` and `pid` are those of whoever acquired or renewed it last."""
+class Lease(Result):
+    """A claim; `writer_session` and `writer_pid` are those of whoever acquired or renewed it last,
+    and `change` says what a call did: acquired, renewed or taken_over."""
 
     name: str
     scope_id: str
@@ -47,35 +47,33 @@ class Lease(Struct, frozen=True):
     renewed_at: int
     expires_at: int
     expires_ms: int
-    session: str | None
-    pid: int | None
+    session: str | None = field(name="writer_session")
+    pid: int | None = field(name="writer_pid")
+    acquired_at_iso: str = ""
+    renewed_at_iso: str = ""
+    expires_at_iso: str = ""
+    change: str = ""
+
+    def __post_init__(self) -> None:
+        self.acquired_at_iso = iso(self.acquired_at)
+        self.renewed_at_iso = iso(self.renewed_at)
+        self.expires_at_iso = iso(self.expires_at)
 
     def is_held(self, *, now_ms: int) -> bool:
         return self.expires_ms > now_ms
 
 
-_COLUMNS = """
-SELECT name, scope_id, owner, token, ttl_ms, acquired_at, renewed_at, expires_at, expires_ms,
-       session, pid
-FROM leases
-"""
-_FIND = f"{_COLUMNS} WHERE name = ? AND scope_id = ?"
-_HELD = f"""
-{_COLUMNS} WHERE expires_ms > ?1
-    AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR scope_id = ?3)
+_FIND = select(Lease, "leases", "WHERE name = ? AND scope_id = ?")
+_HELD = select(
+    Lease,
+    "leases",
+    """
+WHERE expires_ms > ?1 AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR scope_id = ?3)
 ORDER BY name, scope_id
-"""
+""",
+)
 _NEXT = "UPDATE counters SET value = value + 1 WHERE name = 'leases' RETURNING value"
-PUT = """
-INSERT INTO leases (name, scope_id, owner, token, ttl_ms, acquired_at, renewed_at, expires_at,
-                    expires_ms, session, pid)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (name, scope_id) DO UPDATE SET
-    owner = excluded.owner, token = excluded.token, ttl_ms = excluded.ttl_ms,
-    acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at,
-    expires_at = excluded.expires_at, expires_ms = excluded.expires_ms,
-    session = excluded.session, pid = excluded.pid
-"""
+PUT = put(Lease, "leases", key=("name", "scope_id"))
 _RELEASE = "UPDATE leases SET expires_at = ?, expires_ms = 0 WHERE name = ? AND scope_id = ?"
 
 
@@ -88,21 +86,22 @@ def acquire(
     ttl_ms: int,
     actor: Writer,
     now_ms: int,
-) -> tuple[Lease, Change]:
+) -> Lease:
     """Hold the lease from now on; whoever holds it already extends it."""
     before = find(conn, name, scope_id)
     if before is not None and before.is_held(now_ms=now_ms):
         if before.owner != owner:
             raise _held(before, now_ms=now_ms)
-        return _extend(conn, before, ttl_ms=ttl_ms, actor=actor, now_ms=now_ms), "renewed"
+        return _extend(conn, before, ttl_ms=ttl_ms, actor=actor, now_ms=now_ms)
     (token,) = conn.execute(_NEXT).fetchone()
     lease = _made(name, scope_id, owner, token, ttl_ms=ttl_ms, actor=actor, now_ms=now_ms)
     _put(conn, lease)
     if before is None or not before.expires_ms or before.owner == owner:
-        _tell(conn, lease, "acquired", actor=actor, now_ms=now_ms)
-        return lease, "acquired"
-    _tell(conn, lease, "taken_over", previous=before, actor=actor, now_ms=now_ms)
-    return lease, "taken_over"
+        before, lease.change = None, "acquired"
+    else:
+        lease.change = "taken_over"
+    _tell(conn, lease, lease.change, previous=before, actor=actor, now_ms=now_ms)
+    return lease
 
 
 def renew(
@@ -205,6 +204,7 @@ def _extend(
         expires_ms=expires_ms,
         session=actor.session,
         pid=actor.pid,
+        change="renewed",
     )
     _put(conn, extended)
     _tell(conn, extended, "renewed", actor=actor, now_ms=now_ms)
@@ -212,7 +212,7 @@ def _extend(
 
 
 def _put(conn: sqlite3.Connection, lease: Lease) -> None:
-    conn.execute(PUT, msgspec.structs.astuple(lease))
+    conn.execute(PUT, values(lease))
 
 
 def _tell(
@@ -242,7 +242,7 @@ def _is_of(lease: Lease, owner: str, token: int | None) -> bool:
     return lease.owner == owner and (token is None or lease.token == token)
 
 
-def _held(lease: Lease, *, now_ms: int) -> LeaseHeld:
+def _held(lease: Lease, *, now_ms: int) -> IcError:
     left_ms = lease.expires_ms - now_ms
     return LeaseHeld(
         f"{lease.name} {lease.scope_id} is held by {lease.owner} for another {about(left_ms)} "

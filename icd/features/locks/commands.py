@@ -10,12 +10,12 @@ import click
 
 from icd.app import render
 from icd.app.invocation import Caller, Local, Output, World
-from icd.app.results import Result
 from icd.app.types import DURATION
+from icd.errors import NoOwner
 from icd.features.locks import locking, owners, places
 from icd.features.locks.locking import Lock
 from icd.features.locks.owners import Owner
-from icd.refusals import NoOwner
+from icd.values.wire import Result
 
 # As long as the original tried, whatever it was told.
 PATIENCE_MS = 1000

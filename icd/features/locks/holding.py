@@ -11,10 +11,9 @@ import signal
 import time
 from typing import NoReturn
 
-from icd.errors import IcError
+from icd.errors import CannotRun, IcError
 from icd.features.locks import locking, owners
 from icd.features.locks.places import Place
-from icd.refusals import CannotRun
 
 # What is sent to us is meant for the command.  From a terminal it gets them itself.
 PASSED_ON = {

@@ -33,13 +33,12 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from icd.errors import Locked
+from icd.errors import Locked, LockHeld, NotHolder
 from icd.features.locks import owners, places
 from icd.features.locks.guards import guarded
 from icd.features.locks.owners import Here, Owner
 from icd.features.locks.places import OWNER, Place
 from icd.features.locks.waiting import Watch
-from icd.refusals import LockHeld, NotHolder
 from icd.values.processes import Liveness, start_of
 
 # The flock is held for microseconds; only a holder that is stopped makes anybody wait this long.

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from icd import config
 from icd.db.rows import WrongValue, document
 from icd.features.state.store import Row
-from icd.values.validation import iso
+from icd.values.wire import iso
 
 VERSION = "1.0.0"
 SOURCE = "intercore"

@@ -3,7 +3,8 @@
 Not in the table: nobody else may ask it.
 """
 
-from icd.app.method import Context, Method, Params
+from icd.app.call import Context, Params
+from icd.app.verb import Method
 from icd.features.state import store as state
 from icd.features.state.store import Row
 

@@ -1,13 +1,14 @@
 """agent.*: who works on a run."""
 
 from functools import partial
+from typing import Any
 
-from icd.app.method import Context, Method, Params, no_rows
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Writes, no_rows
 from icd.features.runs import agents
 from icd.features.runs.agents import Status
 from icd.values import validation as names
-from icd.values.validation import iso
+from icd.values.wire import Result, iso
 
 
 class Add(Params):
@@ -90,7 +91,7 @@ def check_add(p: Add) -> None:
     names.check_scope(p.dispatch_id or "")
 
 
-_WRITES = partial(Method, writes=True, touches=no_rows)
+_WRITES = partial(Method[Any, Any], writes=Writes(no_rows))
 
 METHODS = [
     _WRITES("agent.add", Add, Added, add, check=check_add),

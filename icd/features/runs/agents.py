@@ -12,8 +12,8 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from icd.db.rows import checked
+from icd.errors import AgentNotFound
 from icd.features.runs import store as runs
-from icd.refusals import AgentNotFound
 from icd.values import ids
 
 Status = Literal["active", "completed", "failed"]

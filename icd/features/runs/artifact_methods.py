@@ -7,12 +7,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from icd.app.method import Context, Method, Params, no_rows
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Writes, no_rows
 from icd.features.runs import artifacts
 from icd.features.runs.artifacts import Origin
 from icd.values import validation as names
-from icd.values.validation import iso
+from icd.values.wire import Result, iso
 
 # Python's `$` also stands before a line break; the length does not.
 Digest = Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$", max_length=71)]
@@ -98,7 +98,7 @@ def check_add(p: Add) -> None:
 
 
 METHODS = [
-    Method("artifact.add", Add, Added, add, check=check_add, writes=True, touches=no_rows),
+    Method("artifact.add", Add, Added, add, check=check_add, writes=Writes(no_rows)),
     Method("artifact.list", List, list[Artifact], list_),
     Method("artifact.origins", Origins, list[Origin], origins),
 ]

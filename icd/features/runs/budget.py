@@ -16,8 +16,8 @@ from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
-from icd.features.state.store import INT64
 from icd.values.processes import Writer
+from icd.values.wire import INT64
 
 WARNED, TOLD_EXCEEDED = 1, 2  # of `runs.budget_told`; the second includes the first
 

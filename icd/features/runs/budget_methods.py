@@ -1,9 +1,10 @@
 """run.tokens, run.budget: what a run has used, and what it may use."""
 
-from icd.app.method import Context, Method, Params
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method
 from icd.features.runs import budget as budgets
 from icd.features.runs import store as runs
+from icd.values.wire import Result
 
 
 class Tokens(Params):

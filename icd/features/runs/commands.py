@@ -20,7 +20,7 @@ from icd.features.runs import (
 )
 from icd.features.runs.documents import Document
 from icd.features.runs.history import PhaseEvent
-from icd.features.state.store import INT64
+from icd.values.wire import INT64
 
 RUN = click.argument("run_id", metavar="RUN")
 _CREATING = [

@@ -14,10 +14,10 @@ import sqlite3
 
 from msgspec import Struct, json
 
+from icd.errors import RunTaken
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
-from icd.refusals import RunTaken
 from icd.values import ids, processes
 from icd.values.processes import Process, Writer
 

@@ -4,14 +4,13 @@ import sqlite3
 
 from msgspec import UNSET, Raw, UnsetType, field
 
-from icd.app.results import Result
+from icd.errors import UnknownPhase
 from icd.features.runs import phases
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
-from icd.refusals import UnknownPhase
 from icd.values import payloads, processes
 from icd.values.processes import Liveness
-from icd.values.validation import iso
+from icd.values.wire import Result, iso
 
 
 class Document(Result):

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from icd.features.events import store as events
 from icd.features.events.store import Event, Wanted
 from icd.features.runs.store import Run
-from icd.values.validation import iso
+from icd.values.wire import iso
 
 # Of one run in one answer; an agent that is paused once a minute gets there in a week.
 MOST = 10_000

@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Meta, Raw, field
 
 from icd.app import projects
-from icd.app.method import Context, Method, Params, no_rows
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Writes, no_rows
 from icd.errors import BadPath, InvalidParams, InvalidPayload, PayloadTooLarge, SecretRefused
 from icd.features.events.methods import NOTHING
 from icd.features.gates import store as gates
@@ -38,11 +38,10 @@ from icd.features.runs import transition_methods as moving
 from icd.features.runs.create import Wanted
 from icd.features.runs.documents import Document
 from icd.features.runs.history import PhaseEvent
-from icd.features.state.methods import Milliseconds
-from icd.features.state.store import INT64
 from icd.values import payloads
 from icd.values import validation as names
 from icd.values.processes import Writer
+from icd.values.wire import INT64, Milliseconds, Result
 
 # Runs in one answer, at most and if nothing is said.
 MOST = 10_000
@@ -242,9 +241,7 @@ METHODS = [
         Created,
         create,
         check=check_create,
-        writes=True,
-        touches=no_rows,
-        appends=True,
+        writes=Writes(no_rows, appends=True),
     ),
     Method("run.status", Status, Document, status),
     Method("run.list", List, list[Document], list_, check=check_list),

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import msgspec
 
+from icd.errors import InvalidChain, UnknownPhase
 from icd.features.runs.store import Run
-from icd.refusals import InvalidChain, UnknownPhase
 from icd.values.validation import shown
 
 DEFAULT = (

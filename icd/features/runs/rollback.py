@@ -17,12 +17,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct, json
 
+from icd.errors import PhaseRefused, RollbackRefused, RunTaken
 from icd.features.dispatches import store as dispatches
 from icd.features.runs import create as claims
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
-from icd.refusals import PhaseRefused, RollbackRefused, RunTaken
 from icd.values.processes import Writer
 
 

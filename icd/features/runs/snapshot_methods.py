@@ -3,8 +3,8 @@
 from msgspec import UNSET, Raw, UnsetType
 
 from icd.app import projects
-from icd.app.method import Context, Method, Params
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method
 from icd.features.dispatches import methods as dispatches
 from icd.features.runs import (
     agent_methods as agents,
@@ -23,6 +23,7 @@ from icd.features.runs import store as runs
 from icd.features.runs.history import PhaseEvent
 from icd.features.runs.snapshot_store import Gate
 from icd.features.runs.store import Run
+from icd.values.wire import Result
 
 
 class Take(Params):

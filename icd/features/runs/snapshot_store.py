@@ -11,7 +11,7 @@ from collections.abc import Sized
 
 from msgspec import Struct
 
-from icd.errors import IcError
+from icd.errors import IcError, RunOver
 from icd.features.dispatches import store as dispatches
 from icd.features.dispatches.store import Dispatch
 from icd.features.gates import store as gates
@@ -23,7 +23,6 @@ from icd.features.runs.artifacts import Artifact
 from icd.features.runs.budget import Budget, Tokens
 from icd.features.runs.history import PhaseEvent
 from icd.features.runs.store import Run
-from icd.refusals import RunOver
 
 # Rows of each kind: far beyond a run's usual life, and a few megabytes at most.
 MOST = 5_000

@@ -13,7 +13,7 @@ import sqlite3
 from msgspec import Struct, structs
 
 from icd.db.rows import checked
-from icd.refusals import RunNotFound
+from icd.errors import RunNotFound
 from icd.values.processes import Process
 
 

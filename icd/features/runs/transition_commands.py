@@ -13,7 +13,7 @@ from icd.features.gates import store as gates
 from icd.features.runs import artifact_commands as artifacts
 from icd.features.runs import transition_methods as methods
 from icd.features.runs.transitions import Advance
-from icd.features.state.store import INT64
+from icd.values.wire import INT64
 
 RUN = click.argument("run_id", metavar="RUN")
 # What is in the way of an advance, and how to go on.

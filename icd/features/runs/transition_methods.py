@@ -5,15 +5,15 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from icd.app.method import Context, Method, Params, no_rows
-from icd.app.results import Result
+from icd.app.call import Context, Params
+from icd.app.verb import Method, Writes, no_rows
 from icd.errors import InvalidParams
 from icd.features.gates import store as gates
 from icd.features.runs import rollback as rollbacks
 from icd.features.runs import transitions
 from icd.features.runs.transitions import Advance, Settings
-from icd.features.state.store import INT64
 from icd.values import payloads
+from icd.values.wire import INT64, Result
 
 Complexity = Annotated[int, Meta(ge=1, le=5)]
 Priority = Annotated[int, Meta(ge=-INT64, le=INT64 - 1)]
@@ -165,11 +165,9 @@ def _method(
     result: Any,
     run: Callable[[Context, Any], Any],
     check: Callable[[Any], None] | None = None,
-) -> Method:
+) -> Method[Any, Any]:
     """Each changes a run, and records that it did."""
-    return Method(
-        name, params, result, run, check=check, writes=True, touches=no_rows, appends=True
-    )
+    return Method(name, params, result, run, check=check, writes=Writes(no_rows, appends=True))
 
 
 METHODS = [

@@ -23,6 +23,7 @@ import sqlite3
 
 from msgspec import Struct, json, structs
 
+from icd.errors import PhaseRefused, RunOver
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.features.gates import store as gates
@@ -30,7 +31,6 @@ from icd.features.runs import history as histories
 from icd.features.runs import phases
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
-from icd.refusals import PhaseRefused, RunOver
 from icd.values.processes import Writer
 
 # Whatever is not listed is refused.

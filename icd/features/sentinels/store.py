@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from icd.db.rows import checked
 from icd.errors import RequestMismatch
+from icd.values.wire import Result, iso
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 PRUNED_PER_CHECK = 8
@@ -33,12 +34,18 @@ class Verdict(Struct, frozen=True, gc=False):
     retry_ms: int | None
 
 
-class Sentinel(Struct, frozen=True):
+class Sentinel(Result):
+    """A claim, as it is listed; `interval` is in seconds."""
+
     name: str
     scope_id: str
     last_fired: int
     once: bool
-    interval_ms: int
+    interval: int
+    last_fired_iso: str = ""
+
+    def __post_init__(self) -> None:
+        self.last_fired_iso = iso(self.last_fired)
 
 
 class Claim(Struct, frozen=True, gc=False):
@@ -102,7 +109,8 @@ DELETE FROM sentinels WHERE (name, scope_id) IN (
 _RESET = "DELETE FROM sentinels WHERE name = ? AND scope_id = ?"
 _RESET_ALL = "DELETE FROM sentinels WHERE name = ?"
 _LIST = """
-SELECT name, scope_id, last_fired, once, interval_ms FROM sentinels ORDER BY name, scope_id
+SELECT name, scope_id, last_fired, once, interval_ms / 1000 FROM sentinels
+ORDER BY name, scope_id
 """
 _PRUNE = """
 DELETE FROM sentinels
@@ -163,8 +171,8 @@ def reset_all(conn: sqlite3.Connection, name: str) -> int:
 
 def every(conn: sqlite3.Connection) -> list[Sentinel]:
     return [
-        checked(Sentinel, (name, scope_id, last_fired, bool(once), interval_ms))
-        for name, scope_id, last_fired, once, interval_ms in conn.execute(_LIST)
+        checked(Sentinel, (name, scope_id, last_fired, bool(once), interval))
+        for name, scope_id, last_fired, once, interval in conn.execute(_LIST)
     ]
 
 

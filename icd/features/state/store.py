@@ -11,14 +11,13 @@ Callers run these inside a transaction and check names and payloads first.
 
 import sqlite3
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from icd.db.rows import checked
+from icd.db.rows import checked, document
 from icd.errors import NotAnInteger, VersionConflict
 from icd.values.processes import Writer
-from icd.values.validation import iso
+from icd.values.wire import INT64, Result, iso, iso_if
 
-INT64 = 2**63
 PRUNED_AT_ONCE = 1000
 
 
@@ -33,9 +32,61 @@ class Row(Struct, frozen=True):
     writer_pid: int | None
     writer_session: str | None
 
-    @property
-    def updated_at_iso(self) -> str:
-        return iso(self.updated_at)
+    def document(self) -> "Document":
+        return Document(
+            key=self.key,
+            scope_id=self.scope_id,
+            payload=document(self.payload),
+            version=self.version,
+            updated_at=self.updated_at,
+            updated_at_iso=iso(self.updated_at),
+            expires_at=self.expires_at,
+            expires_at_iso=iso_if(self.expires_at),
+            writer_pid=self.writer_pid,
+            writer_session=self.writer_session,
+        )
+
+    def written(self, *, value: int | None = None, skipped: bool = False) -> "Written":
+        return Written(
+            key=self.key,
+            scope_id=self.scope_id,
+            version=self.version,
+            updated_at=self.updated_at,
+            updated_at_iso=iso(self.updated_at),
+            expires_at=self.expires_at,
+            expires_at_iso=iso_if(self.expires_at),
+            value=value,
+            skipped=skipped,
+        )
+
+
+class Document(Result):
+    """A row with everything that is known about it."""
+
+    key: str
+    scope_id: str
+    payload: Raw
+    version: int
+    updated_at: int
+    updated_at_iso: str
+    expires_at: int | None
+    expires_at_iso: str | None
+    writer_pid: int | None
+    writer_session: str | None
+
+
+class Written(Result):
+    """What a write did; `value` only after incr, `skipped` when debounced."""
+
+    key: str
+    scope_id: str
+    version: int
+    updated_at: int
+    updated_at_iso: str
+    expires_at: int | None
+    expires_at_iso: str | None
+    value: int | None = None
+    skipped: bool = False
 
 
 class Name(Struct, frozen=True):

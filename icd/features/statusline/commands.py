@@ -7,8 +7,8 @@ import click
 from msgspec import structs
 
 from icd.app import render
+from icd.app.call import Answer
 from icd.app.invocation import Ask, Output, World
-from icd.app.method import Answer
 from icd.errors import IcError, NoDatabase, Usage
 from icd.features.statusline import methods
 from icd.features.statusline.store import Statusline

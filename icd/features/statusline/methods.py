@@ -1,7 +1,8 @@
 """statusline.*: what a statusline shows about one session, in one call."""
 
 from icd.app import projects
-from icd.app.method import ANYTHING, Context, Method, Params, Topic
+from icd.app.call import ANYTHING, Context, Params, Topic
+from icd.app.verb import Method, Stream
 from icd.features.statusline import store as statusline
 from icd.features.statusline.store import Statusline
 from icd.values import validation as names
@@ -36,4 +37,6 @@ def everything(_: Get) -> Topic:
     return ANYTHING
 
 
-METHODS = [Method("statusline.get", Get, Statusline, get, check=check_get, hears=everything)]
+METHODS = [
+    Method("statusline.get", Get, Statusline, get, check=check_get, stream=Stream(everything))
+]

@@ -12,7 +12,6 @@ import click
 from icd import config, trust
 from icd.app import render
 from icd.app.invocation import Caller, Local, Output, World
-from icd.app.results import Result
 from icd.db import paths
 from icd.errors import NoDatabase, PermissionRefused, Untrusted, Usage, from_os
 from icd.features.dispatches.agent import commands
@@ -24,7 +23,8 @@ from icd.features.hooks.trust import Trust
 from icd.features.mirror import interband
 from icd.features.runs import methods as runs
 from icd.features.runs.documents import Document
-from icd.features.state import methods as state
+from icd.features.state import verbs as state
+from icd.values.wire import Result
 
 # Whoever has more agents to start at once looks at the runs themselves.
 AGENTS_SHOWN = 100

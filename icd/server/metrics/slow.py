@@ -5,7 +5,7 @@ Invariant: at most `LINES` lines in a window of `WINDOW_SECONDS`, which begins w
 line tells how many calls were left out, and `count` has them all.
 """
 
-from icd.app.method import Call
+from icd.app.call import Call
 from icd.server.logs import log, one_line
 
 # A storm of slow calls is one piece of news; a line is some 300 bytes, so a day of it is 9 MB.

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 from icd import __version__
-from icd.app.method import Answer, Call, Params
+from icd.app.call import Answer, Call, Params
 from icd.app.openrpc import document
 from icd.errors import IcError
 from icd.features.daemon import methods as daemon
@@ -21,7 +21,7 @@ from icd.server.stores.registry import Router
 from icd.server.stores.store import Store
 from icd.server.workers.hooks.hooks import Hooks
 from icd.server.workers.mirror.mirrors import Mirrors
-from icd.values.validation import iso
+from icd.values.wire import iso
 
 # Where `icctl` notes calls that failed without us, and how much of it is read; see icctl/failures.
 MISSED = "failures"

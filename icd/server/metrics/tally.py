@@ -11,7 +11,7 @@ from icd.features.daemon import methods as daemon
 from icd.server.metrics.failure_table import Blame
 from icd.server.metrics.histogram import Histogram
 from icd.server.metrics.rates import Rates
-from icd.values.validation import iso
+from icd.values.wire import iso
 
 MINUTE, QUARTER = 60, 900
 

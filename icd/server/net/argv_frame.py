@@ -18,9 +18,9 @@ Letters that are not known here are ignored, so that newer clients can talk to o
 import os
 import time
 
+from icd.app.call import DEFAULT_DEADLINE_MS
 from icd.app.idempotency import MAX_DEADLINE_MS
 from icd.app.invocation import Invocation, Need, Output, why_not
-from icd.app.method import DEFAULT_DEADLINE_MS
 from icd.errors import IcError, InvalidRequest
 from icd.features.daemon.methods import PROTOCOL, no_common_protocol
 from icd.server import limits

@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import anyio
 
+from icd.app.call import STATE, Answer, Call, Params
 from icd.app.dispatch import failure
 from icd.app.invocation import Errand, Invocation, Need, Output, Plan
-from icd.app.method import STATE, Answer, Call, Method, Params
 from icd.app.planner import finish, plan
+from icd.app.verb import Method
 from icd.db.paths import Where
 from icd.errors import IcError, Internal, InvalidRequest, NoDatabase
 from icd.features.daemon import methods as daemon
@@ -89,14 +90,14 @@ class Desk:
         self._note(calls, lambda _: None, answers)
         return answers
 
-    def ask_daemon(self, method: Method, params: Params) -> Answer:
+    def ask_daemon(self, method: Method[Any, Any], params: Params) -> Answer:
         try:
             answer = Answer(result=self._about.answer(params))
         except Exception as exc:  # noqa: BLE001 -- the error map
             answer = Answer(error=failure(exc))
         return self._counted(method, answer)
 
-    def _counted(self, method: Method, answer: Answer) -> Answer:
+    def _counted(self, method: Method[Any, Any], answer: Answer) -> Answer:
         if answer.error is not None:
             self._about.blame(method.name, self._who(), answer.error)
         self._about.count(method.name, self._began)
@@ -136,7 +137,7 @@ class Desk:
         else:
             self._reload.ask(told, early=False)
 
-    async def reload_early(self, method: Method) -> Answer:
+    async def reload_early(self, method: Method[Any, Any]) -> Answer:
         """Answered when the new code is known to run."""
         done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
@@ -164,8 +165,8 @@ class Desk:
             return await Watch(self.outlet, self.ask, self._ear, request_id).run(call)
 
     def _ear(self, call: Call) -> Ear:
-        hears = call.method.hears
-        return self._router.ear(call.where, STATE if hears is None else hears(call.params))
+        stream = call.method.stream
+        return self._router.ear(call.where, STATE if stream is None else stream.hears(call.params))
 
     @contextmanager
     def _subscribed(self) -> Iterator[None]:

@@ -5,9 +5,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from icd.app import methods
+from icd.app import registry
+from icd.app.call import Params
 from icd.app.invocation import Output
-from icd.app.method import Method, Params
+from icd.app.verb import Method
 from icd.errors import IcError, InvalidParams, InvalidRequest, MethodNotFound, ParseError
 from icd.server import limits
 
@@ -54,7 +55,7 @@ class _News(Struct):
 _request = msgspec.json.Decoder(Request)
 _items = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
-_methods: dict[str, tuple[Method, msgspec.json.Decoder[Params]]] = {}
+_methods: dict[str, tuple[Method[Any, Any], msgspec.json.Decoder[Params]]] = {}
 
 
 def decode_line(line: bytes) -> Request | IcError | list[Request | IcError]:
@@ -92,14 +93,14 @@ def decode(line: bytes | Raw) -> Request | IcError:
         return ParseError(f"not JSON: {exc}")
 
 
-def parameters(request: Request) -> tuple[Method, Params]:
+def parameters(request: Request) -> tuple[Method[Any, Any], Params]:
     """The method and its checked parameters, given by name or by position."""
     known = _methods.get(request.method)
     if known is None:
-        method = methods.find(request.method)
+        method = registry.find(request.method)
         if method is None:
             raise MethodNotFound(f"there is no method {request.method}")
-        if method.local:
+        if method.runs.local:
             raise MethodNotFound(
                 f"{method.name} works on files of the caller",
                 hint="run icctl, which does it in its own process",
@@ -115,7 +116,7 @@ def parameters(request: Request) -> tuple[Method, Params]:
         raise InvalidParams(f"{method.name}: {exc}") from exc
 
 
-def _by_name(method: Method, raw: bytes) -> bytes:
+def _by_name(method: Method[Any, Any], raw: bytes) -> bytes:
     names = method.params.__struct_fields__
     values = _items.decode(raw)
     if len(values) > len(names):

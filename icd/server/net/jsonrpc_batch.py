@@ -14,10 +14,11 @@ from typing import Any
 
 from msgspec import UNSET
 
-from icd.app import methods
+from icd.app import registry
+from icd.app.call import Answer, Call, Params
 from icd.app.idempotency import MAX_DEADLINE_MS
 from icd.app.invocation import Invocation, Need, Output
-from icd.app.method import Answer, Call, Method, Params
+from icd.app.verb import Method
 from icd.errors import IcError, InvalidParams, InvalidRequest, Overloaded
 from icd.features.daemon import methods as daemon
 from icd.server import limits
@@ -218,7 +219,7 @@ def _prepare(desk: Desk, item: Request | IcError, size: int, *, batch: bool) -> 
             slot.later = partial(_command, desk, params, size, frame)
         elif isinstance(params, daemon.Reload):
             slot.later = partial(desk.reload_early, method)
-        elif method.notifies:
+        elif method.stream is not None and method.stream.notifies:
             if batch or slot.silent:
                 raise InvalidRequest("a stream needs a line and an id of its own", hint=ALONE)
             slot.later = partial(_watch, desk, method, params, slot.id)
@@ -229,16 +230,16 @@ def _prepare(desk: Desk, item: Request | IcError, size: int, *, batch: bool) -> 
         else:
             slot.call = _call(desk, method, params)
     except IcError as exc:
-        desk.refuse("method" if methods.find(item.method) is None else item.method, exc)
+        desk.refuse("method" if registry.find(item.method) is None else item.method, exc)
         slot.settle(Answer(error=exc))
     return slot
 
 
-async def _watch(desk: Desk, method: Method, params: Params, request_id: Id) -> Answer:
+async def _watch(desk: Desk, method: Method[Any, Any], params: Params, request_id: Id) -> Answer:
     return await desk.watch(_call(desk, method, params), request_id)
 
 
-async def _large_call(desk: Desk, method: Method, params: Params, size: int) -> Call:
+async def _large_call(desk: Desk, method: Method[Any, Any], params: Params, size: int) -> Call:
     try:
         return await off_the_loop(lambda _: _call(desk, method, params), None, size=size)
     except IcError as exc:
@@ -246,7 +247,7 @@ async def _large_call(desk: Desk, method: Method, params: Params, size: int) -> 
         raise
 
 
-def _call(desk: Desk, method: Method, params: Params) -> Call:
+def _call(desk: Desk, method: Method[Any, Any], params: Params) -> Call:
     cwd = _directory(params)
     if not cwd and params.db is None:
         raise InvalidParams("give db or cwd, to say which database is meant")

@@ -21,8 +21,8 @@ from typing import cast
 import anyio
 from anyio.abc import TaskGroup
 
+from icd.app.call import DEFAULT_DEADLINE_MS
 from icd.app.invocation import Errand, Invocation, Need, Output, Plan, line
-from icd.app.method import DEFAULT_DEADLINE_MS
 from icd.app.planner import plan, resume
 from icd.errors import DeadlineExceeded, IcError
 from icd.server import limits

@@ -14,18 +14,12 @@ import socket
 import stat
 import time
 
-from icd.errors import IcError, Misconfigured, PermissionRefused
+from icd.errors import AlreadyRunning, Misconfigured, PermissionRefused
 from icd.server import limits
 
 PATH_BYTES = 107
 
 Identity = tuple[int, int]
-
-
-class AlreadyRunning(IcError):
-    """The state that was asked for is reached already."""
-
-    code, name, exit = -32045, "already_running", 0
 
 
 def candidates() -> list[str]:

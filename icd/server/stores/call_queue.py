@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from icd.app.method import Answer, Call
+from icd.app.call import Answer, Call
 from icd.errors import DeadlineExceeded, IcError, UnknownOutcome
 from icd.server import limits
 
@@ -120,7 +120,7 @@ class Waiting:
     def _overdue(self, call: Call) -> IcError:
         """How a write ended is unknown; a read has changed nothing, however it ended."""
         sentence = f"{self._path} did not answer in time"
-        if call.method.writes or call.method.whole:
+        if call.method.writes or call.method.runs.whole:
             return UnknownOutcome(f"unknown_outcome: {sentence}")
         return DeadlineExceeded(sentence)
 

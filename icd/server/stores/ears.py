@@ -9,8 +9,8 @@ from typing import Self
 
 import anyio
 
+from icd.app.call import Topic
 from icd.app.invocation import LOOK_AGAIN_SECONDS
-from icd.app.method import Topic
 from icd.server import limits
 from icd.server.stores.notify import Signal
 from icd.server.stores.store import Store

@@ -4,14 +4,20 @@ In the background: the database counts as idle all the same, and nobody's calls 
 """
 
 import time
+from typing import Any
 
-from icd.app.method import DEFAULT_DEADLINE_MS, Call, Method, Params
+from icd.app.call import DEFAULT_DEADLINE_MS, Call, Params
+from icd.app.verb import Method
 from icd.db.paths import Where
 from icd.values.processes import Writer
 
 
 def inquiry(
-    path: str, method: Method, params: Params, *, seconds: float = DEFAULT_DEADLINE_MS / 1000
+    path: str,
+    method: Method[Any, Any],
+    params: Params,
+    *,
+    seconds: float = DEFAULT_DEADLINE_MS / 1000,
 ) -> Call:
     return Call(
         method=method,

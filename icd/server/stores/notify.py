@@ -12,7 +12,7 @@ from typing import Protocol
 
 import anyio
 
-from icd.app.method import ANYTHING, EVENTS, STATE, Call, Topic
+from icd.app.call import ANYTHING, EVENTS, STATE, Call, Topic
 
 # The rows of state that may have changed; None: nobody can tell which.
 Touched = set[tuple[str, str]] | None
@@ -99,7 +99,7 @@ class Changes:
         touched = _touched(calls)
         if touched is None or touched:
             self._tell_rows(touched)
-        if any(call.method.appends for call in calls):
+        if any(call.method.writes and call.method.writes.appends for call in calls):
             self._tell_log()
 
     def tell(self) -> None:
@@ -136,9 +136,9 @@ def _touched(calls: list[Call]) -> Touched:
     """What the calls may have changed: a failed one changed nothing, and looking does no harm."""
     found: set[tuple[str, str]] = set()
     for call in calls:
-        method = call.method
-        if method.writes:
-            if method.touches is None:
+        writes = call.method.writes
+        if writes is not None:
+            if writes.rows is None:
                 return None
-            found.update(method.touches(call.params))
+            found.update(writes.rows(call.params))
     return found

@@ -12,8 +12,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from icd import config, procfs
+from icd.app.call import Answer, Call, Clock, Topic
 from icd.app.dispatch import failure
-from icd.app.method import Answer, Call, Clock, Topic
 from icd.db.paths import Where
 from icd.errors import Overloaded
 from icd.features.mirror import methods as mirror
@@ -78,7 +78,7 @@ class Router:
         What is answered apart waits for the calls before it, and those after it wait for it.
         """
         answers: list[Answer] = []
-        for apart, some in groupby(calls, lambda call: call.method.apart):
+        for apart, some in groupby(calls, lambda call: call.method.runs.apart):
             if apart:
                 answers += [await self._searches.answer(call) for call in some]
             else:
@@ -147,7 +147,7 @@ class Router:
         """The store that serves all the calls, if it is known and open already."""
         first = calls[0]
         for call in calls:
-            if call.method.creates or call.method.apart or call.where != first.where:
+            if call.method.runs.creates or call.method.runs.apart or call.where != first.where:
                 return None
         return self.stores.get(self._known.get(first.where, ""))
 
@@ -190,7 +190,7 @@ class Router:
 
     async def _find_store(self, calls: list[Call]) -> Store:
         where = calls[0].where
-        create = any(call.method.creates for call in calls)
+        create = any(call.method.runs.creates for call in calls)
         deadline = min(call.deadline for call in calls)
         path, settings = await self._lookups.find(where, create=create, deadline=deadline)
         if self._closing:

@@ -26,8 +26,9 @@ from typing import Any, TypeVar
 import anyio
 from msgspec import structs
 
+from icd.app.call import Answer, Call, Params
 from icd.app.dispatch import failure
-from icd.app.method import Answer, Call, Method, Params
+from icd.app.verb import Method
 from icd.db.paths import Where
 from icd.features.discoveries.indexes import Index, Ranked, Scan
 from icd.features.discoveries.search_methods import (
@@ -174,14 +175,16 @@ class Searches:
         found: list[Found] = await self._read(call, kept, FETCH, Fetching(best))
         return found
 
-    async def _read(self, call: Call, kept: _Kept, method: Method, params: Params) -> Any:
+    async def _read(self, call: Call, kept: _Kept, method: Method[Any, Any], params: Params) -> Any:
         (answer,) = await self._asked(self._call(call, method, params, background=True))
         seen: Seen = answer.result
         if seen.conn is not kept.conn:
             raise _Changed
         return seen.what
 
-    def _call(self, call: Call, method: Method, params: Params, *, background: bool) -> Call:
+    def _call(
+        self, call: Call, method: Method[Any, Any], params: Params, *, background: bool
+    ) -> Call:
         verbose = call.verbose and method is ASK  # the rest is arithmetic
         return structs.replace(
             call, method=method, params=params, background=background, verbose=verbose

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import anyio
 
+from icd.app.call import Answer, Call, Clock
 from icd.app.dispatch import STATEMENT_GRACE_SECONDS, failure, run_batch
-from icd.app.method import Answer, Call, Clock
 from icd.app.write_cache import Recent
 from icd.config import Settings
 from icd.db import lock
@@ -168,7 +168,7 @@ class Store:
         """Open for those who wait; None when nobody waits any more, because they were told why."""
         while self._waiting:
             calls = self._waiting.calls()
-            creates = any(call.method.creates for call in calls)
+            creates = any(call.method.runs.creates for call in calls)
             first = min(call.deadline for call in calls)
             self.database.stop_at = max(call.deadline for call in calls) + STATEMENT_GRACE_SECONDS
             try:

@@ -14,7 +14,7 @@ import asyncio
 import time
 from typing import Protocol
 
-from icd.app.method import EVENTS, Answer
+from icd.app.call import EVENTS, Answer
 from icd.features.events.store import Event
 from icd.features.events.watch_methods import WATCH, Appended, Watch
 from icd.server import limits

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import anyio
 from msgspec import structs
 
-from icd.app.method import DEFAULT_DEADLINE_MS, Answer, Call, Ended, Look
+from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Ended, Look
 from icd.errors import SlowConsumer
 from icd.features.events import watch_methods as watches
 from icd.features.events.store import Event
@@ -106,5 +106,5 @@ class Follower:
         self._sent_away.set()
 
     def _send(self, news: Appended) -> None:
-        self._outlet.write(jsonrpc.notification(watches.WATCH.notifies, self._id, news))
+        self._outlet.write(jsonrpc.notification(watches.NOTIFICATION, self._id, news))
         self.position = news.seq

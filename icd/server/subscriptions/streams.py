@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 import anyio
 
+from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call
 from icd.app.invocation import Ask, Output, Plan
-from icd.app.method import DEFAULT_DEADLINE_MS, Answer, Call
 from icd.app.planner import advance
 from icd.server import limits
 from icd.server.stores.ears import Ear

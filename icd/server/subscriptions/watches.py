@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 from msgspec import structs
 
-from icd.app.method import DEFAULT_DEADLINE_MS, Answer, Call, Ended, Look
+from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Ended, Look
 from icd.errors import SlowConsumer
 from icd.server import limits
 from icd.server.net import jsonrpc
@@ -77,7 +77,9 @@ class Watch:
                 return answer
 
     def _send(self, call: Call, look: Look) -> None:
-        self._outlet.write(jsonrpc.notification(call.method.notifies, self._id, look.news))
+        stream = call.method.stream
+        assert stream is not None, "a stream is asked for"
+        self._outlet.write(jsonrpc.notification(stream.notifies, self._id, look.news))
 
 
 async def has_room(outlet: Outlet) -> bool:

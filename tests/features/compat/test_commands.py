@@ -5,8 +5,8 @@ import os
 
 import pytest
 
+from icd.app.call import Answer
 from icd.app.invocation import Errand, Need, Output
-from icd.app.method import Answer
 from icd.app.planner import run_errand
 from icd.errors import Corrupt, Locked, NoDatabase, SchemaTooNew
 from icd.features.compat import import_ as legacy

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from icd import config
-from icd.app import methods
+from icd.app import registry
 from icd.app.dispatch import run_batch
 from icd.db import migrate
 from icd.db.database import Database
@@ -77,7 +77,7 @@ def test_a_file_is_named_absolutely(call, name, file):
 
 @pytest.mark.parametrize("name", ["backup.write", "backup.restore"])
 def test_files_that_a_caller_names_are_for_its_own_process(name):
-    assert methods.find(name).local
+    assert registry.find(name).runs.local
 
 
 def test_a_backup_of_what_is_not_there_is_refused(call, still, project):

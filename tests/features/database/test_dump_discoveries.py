@@ -6,12 +6,11 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from icd.errors import InvalidName, InvalidPayload, UnreadableInput
+from icd.errors import InvalidName, InvalidPayload, InvalidVector, InvalidWeights, UnreadableInput
 from icd.features.database import dump as dumps
 from icd.features.database.dump_lines import Counter, Line
 from icd.features.discoveries import profile as profiles
 from icd.features.discoveries import vectors
-from icd.refusals import InvalidVector, InvalidWeights
 from tests.support.discovery_lines import (
     ALL,
     DISCOVERY,

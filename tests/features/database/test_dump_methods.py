@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from icd.app import lines, methods
+from icd.app import lines, registry
 from icd.db import migrate
 from icd.errors import BadPath, DeadlineExceeded, InvalidName, SchemaTooNew, UnreadableInput
 from tests.support.run_lines import AGENT, ALL, DISPATCH, RUN
@@ -235,6 +235,6 @@ def test_a_full_disk_is_told_with_the_file_that_does_not_fit(ask, tmp_path):
 
 @pytest.mark.parametrize("name", ["dump.export", "dump.import"])
 def test_files_that_a_caller_names_are_for_its_own_process(name, call):
-    assert methods.find(name).local
+    assert registry.find(name).runs.local
     with pytest.raises(BadPath, match="absolute"):
         call(name, file="relative")

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from icd import config
+from icd.errors import DiscoveryNotFound
 from icd.features.discoveries import feedback
 from icd.features.discoveries import lifecycle as reviews
 from icd.features.discoveries import store as discoveries
 from icd.features.events import store as events
-from icd.refusals import DiscoveryNotFound
 from tests.support.submitted import NOW_MS, submit, told
 
 LEARNING = msgspec.structs.replace(config.DEFAULTS, feedback_learning_rate=0.25)

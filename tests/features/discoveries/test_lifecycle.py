@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from icd import config
+from icd.errors import DiscoveryNotFound, DiscoveryRefused
 from icd.features.discoveries import lifecycle as reviews
 from icd.features.discoveries import store as discoveries
 from icd.features.discoveries.tiers import ONE
 from icd.features.events import store as events
-from icd.refusals import DiscoveryNotFound, DiscoveryRefused
 from tests.support.submitted import DAY_MS, NOW_MS, submit, told
 
 HALF = ONE // 2

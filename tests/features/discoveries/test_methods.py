@@ -10,9 +10,18 @@ import pytest
 from msgspec import Raw
 
 from icd.app import lines
-from icd.errors import DeadlineExceeded, InvalidName, InvalidPayload, SecretRefused, UnreadableInput
+from icd.errors import (
+    DeadlineExceeded,
+    DiscoveryRefused,
+    DuplicateDiscovery,
+    InvalidName,
+    InvalidPayload,
+    InvalidScore,
+    InvalidVector,
+    SecretRefused,
+    UnreadableInput,
+)
 from icd.features.events import store as events
-from icd.refusals import DiscoveryRefused, DuplicateDiscovery, InvalidScore, InvalidVector
 from tests.support.processes import until
 from tests.support.submitted import vector
 

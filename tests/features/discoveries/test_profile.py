@@ -5,10 +5,10 @@ import struct
 import msgspec
 import pytest
 
+from icd.errors import ProfileConflict
 from icd.features.discoveries import profile as profiles
 from icd.features.discoveries.profile import Changes, Profile
 from icd.features.events import store as events
-from icd.refusals import ProfileConflict
 from icd.values.processes import Writer
 
 NOW = 1_800_000_000_123

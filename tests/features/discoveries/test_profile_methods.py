@@ -6,10 +6,16 @@ import struct
 import pytest
 from msgspec import Raw, structs
 
-from icd.errors import InvalidName, InvalidParams, InvalidPayload
+from icd.errors import (
+    InvalidName,
+    InvalidParams,
+    InvalidPayload,
+    InvalidVector,
+    InvalidWeights,
+    ProfileConflict,
+)
 from icd.features.database import dump as dumps
 from icd.features.discoveries import rank as ranking
-from icd.refusals import InvalidVector, InvalidWeights, ProfileConflict
 from tests.support.call_fixtures import NOW_MS
 from tests.support.discovery_lines import DISCOVERY, EMBEDDING, VECTOR
 

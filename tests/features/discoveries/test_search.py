@@ -8,12 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from icd import config
-from icd.errors import DeadlineExceeded
+from icd.errors import DeadlineExceeded, DimensionMismatch, DiscoveryNotFound, NoEmbedding
 from icd.features.discoveries import indexes, tiers
 from icd.features.discoveries import search_store as searches
 from icd.features.discoveries.indexes import Index, Scan
 from icd.features.discoveries.search_store import Mark, Wanted
-from icd.refusals import DimensionMismatch, DiscoveryNotFound, NoEmbedding
 from tests.support.discovered import delete, discover, packed, set_status
 
 EAST = packed(1.0, 0.0)

@@ -3,12 +3,12 @@
 import pytest
 
 from icd import config
+from icd.errors import DiscoveryNotFound
 from icd.features.discoveries import lifecycle as reviews
 from icd.features.discoveries import store as discoveries
 from icd.features.discoveries import tiers
 from icd.features.discoveries.store import Wanted
 from icd.features.discoveries.tiers import ONE
-from icd.refusals import DiscoveryNotFound
 from tests.support.submitted import NOW_MS, submit, told
 
 

@@ -6,6 +6,7 @@ import struct
 import msgspec
 import pytest
 
+from icd.errors import DimensionMismatch
 from icd.features.discoveries import (
     lifecycle as reviews,
 )
@@ -19,7 +20,6 @@ from icd.features.discoveries import (
 from icd.features.discoveries.store import Wanted
 from icd.features.discoveries.submission import OneByOne
 from icd.features.events import store as events
-from icd.refusals import DimensionMismatch
 from tests.support.submitted import submit, told, vector, verdict
 
 NEAR = vector(1.0, 0.0, 0.01)

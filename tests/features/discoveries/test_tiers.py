@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icd.config import DEFAULTS
+from icd.errors import InvalidScore
 from icd.features.discoveries import tiers
 from icd.features.discoveries.tiers import ONE
-from icd.refusals import InvalidScore
 
 scores = st.integers(0, ONE)
 shares = st.integers(0, ONE).map(tiers.shown)

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from icd.errors import DimensionMismatch, InvalidVector
 from icd.features.discoveries import vectors
 from icd.features.discoveries.vectors import Batch
-from icd.refusals import DimensionMismatch, InvalidVector
 from tests.support.discovered import discover, packed
 
 

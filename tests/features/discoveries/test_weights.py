@@ -2,9 +2,8 @@
 
 import pytest
 
-from icd.errors import InvalidPayload, PayloadTooLarge
+from icd.errors import InvalidPayload, InvalidWeights, PayloadTooLarge
 from icd.features.discoveries import weights
-from icd.refusals import InvalidWeights
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 import pytest
 
-from icd.errors import InvalidName
+from icd.errors import AgentTaken, DispatchNotFound, DispatchOver, InvalidName, RunNotFound
 from icd.features.dispatches import methods
 from icd.features.dispatches.observation import LOST, Seen
 from icd.features.dispatches.store import End
 from icd.features.events import store as events
-from icd.refusals import AgentTaken, DispatchNotFound, DispatchOver, RunNotFound
 from tests.support.call_fixtures import NOW_MS
 
 RUN = """

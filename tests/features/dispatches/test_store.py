@@ -2,11 +2,11 @@
 
 import pytest
 
+from icd.errors import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning, RunNotFound
 from icd.features.dispatches import store as dispatches
 from icd.features.dispatches.store import NEXT, OUTCOMES, End, New
 from icd.features.events import store as events
 from icd.features.runs import store as runs
-from icd.refusals import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning, RunNotFound
 from icd.values.processes import Process, Writer
 
 NOW_MS = 1_800_000_000_123

@@ -42,7 +42,9 @@ def read(model, conn, consumer, run_id, limit):
         if cursor.seq < model.pruned:
             with pytest.raises(CursorBehind) as behind:
                 events.require_kept(conn, cursor.seq, hint="")
-            assert behind.value.oldest == (model.log[0][0] if model.log else model.head + 1)
+            assert behind.value.facts["oldest"] == (
+                model.log[0][0] if model.log else model.head + 1
+            )
             return
         events.require_kept(conn, cursor.seq, hint="")
     since = cursor.seq if cursor else 0

@@ -3,10 +3,9 @@
 import msgspec
 import pytest
 
-from icd.app import methods
-from icd.errors import Usage
+from icd.app import registry
+from icd.errors import RunNotFound, RunOver, Usage
 from icd.features.gates.rules import DEFAULT
-from icd.refusals import RunNotFound, RunOver
 from tests.support import rows
 
 RUN = "run00001"
@@ -52,7 +51,7 @@ def test_a_check_changes_nothing(conn, result):
 
     assert conn.execute("SELECT * FROM runs").fetchall() == before
     assert conn.execute("SELECT count(*) FROM events").fetchone() == (0,)
-    assert not methods.find("gate.check").writes
+    assert not registry.find("gate.check").writes
 
 
 def test_a_check_goes_over_skipped_phases_and_their_gates(conn, result):

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from icd.errors import PhaseRefused, RunOver, UnreadableGates
 from icd.features.gates import store as gates
 from icd.features.gates.store import DEFAULT_PRIORITY, Verdict
 from icd.features.runs import store as runs
-from icd.refusals import PhaseRefused, RunOver, UnreadableGates
 from tests.support import rows
 
 HARD, SOFT, NONE = 0, 3, 4

@@ -1,8 +1,8 @@
 """hook.begin and hook.end, and what whoever runs hooks asks."""
 
 import pytest
-
 from icd.app.methods import find
+
 from icd.errors import InvalidName
 from icd.features.hooks import methods as hooks
 from icd.features.hooks.store import Done
@@ -12,7 +12,7 @@ def test_positions_are_the_business_of_the_callers_own_process():
     for name in ("hook.begin", "hook.end"):
         method = find(name)
         assert method is not None
-        assert method.local
+        assert method.runs.local
 
 
 @pytest.mark.parametrize("params", [hooks.Begin(hooks=["on-x"]), hooks.End(hooks=["on-x"])])
@@ -23,7 +23,7 @@ def test_a_name_that_no_hook_has_is_refused(params):
 
 def test_what_is_asked_when_nothing_is_to_be_done_writes_nothing():
     assert not hooks.PENDING.writes
-    assert not hooks.PENDING.appends
+    assert hooks.PENDING.writes is None or not hooks.PENDING.writes.appends
 
 
 def test_a_step_notes_what_was_delivered_and_tells_what_is_next(result):

@@ -1,11 +1,10 @@
 """lease.*: what a retried call is told, and what is refused before anything is done."""
 
 import pytest
-from msgspec import structs
+from msgspec import to_builtins
 
-from icd.errors import InvalidName, InvalidTtl, RequestMismatch
+from icd.errors import InvalidName, InvalidTtl, LeaseHeld, RequestMismatch
 from icd.features.leases.store import MAX_TTL_MS
-from icd.refusals import LeaseHeld
 
 CLAIM = {"name": "sprint", "scope_id": "b", "owner": "alice", "ttl_ms": 60_000}
 
@@ -13,7 +12,7 @@ CLAIM = {"name": "sprint", "scope_id": "b", "owner": "alice", "ttl_ms": 60_000}
 def test_acquire_answers_with_everything_that_is_known(result):
     held = result("lease.acquire", **CLAIM)
 
-    assert structs.asdict(held) == {
+    assert to_builtins(held) == {
         "name": "sprint",
         "scope_id": "b",
         "owner": "alice",

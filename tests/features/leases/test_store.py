@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from icd.errors import LeaseHeld, LeaseLost
 from icd.features.events import store as events
 from icd.features.leases import store as leases
 from icd.features.leases.store import about
-from icd.refusals import LeaseHeld, LeaseLost
 from icd.values.processes import Writer
 
 NOW = 1_800_000_000_123
@@ -20,7 +20,8 @@ ME = Writer(pid=41, session="session-a")
 @pytest.fixture
 def acquire(conn):
     def acquired(owner, *, scope="b", ttl_ms=TTL, now_ms=NOW):
-        return leases.acquire(conn, "sprint", scope, owner, ttl_ms=ttl_ms, actor=ME, now_ms=now_ms)
+        lease = leases.acquire(conn, "sprint", scope, owner, ttl_ms=ttl_ms, actor=ME, now_ms=now_ms)
+        return lease, lease.change
 
     return acquired
 
@@ -344,7 +345,7 @@ def play(model, conn, what, scope, owner, *words):
     try:
         if what == "acquire":
             found = leases.acquire(conn, "sprint", scope, owner, ttl_ms=words[0], **known)
-            return found[0].token
+            return found.token
         if what == "renew":
             ttl_ms, token = words
             return leases.renew(
@@ -393,7 +394,7 @@ def test_a_clock_that_steps_back_neither_ends_nor_shortens_a_lease(scratch, step
         now, deadline = NOW, 0
         for step in [0, *steps]:
             now += step
-            lease, _ = leases.acquire(
+            lease = leases.acquire(
                 conn, "sprint", "b", "alice", ttl_ms=ttl_ms, actor=ME, now_ms=now
             )
 

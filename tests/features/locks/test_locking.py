@@ -15,11 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from icd.errors import IcError, InvalidName, Locked, PermissionRefused
+from icd.errors import IcError, InvalidName, Locked, LockHeld, NotHolder, PermissionRefused
 from icd.features.locks import locking, owners, places
 from icd.features.locks.owners import Owner
 from icd.features.locks.places import Place
-from icd.refusals import LockHeld, NotHolder
 from tests.features.locks.test_waiting import watches
 from tests.support.processes import until
 

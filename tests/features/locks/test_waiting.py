@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from icd.errors import LockHeld
 from icd.features.locks import locking, owners, waiting
 from icd.features.locks.owners import Owner
 from icd.features.locks.places import Place
-from icd.refusals import LockHeld
 from tests.support.processes import until
 
 # Waits for a lock, and says what it cost.

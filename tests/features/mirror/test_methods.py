@@ -1,8 +1,8 @@
 """What the mirror reads, and what it is told was touched."""
 
-from icd.app import methods
+from icd.app import registry
 from icd.features.mirror import methods as mirror
-from icd.features.state import methods as state
+from icd.features.state import verbs as state
 
 
 def test_rows_are_read_by_name_and_missing_ones_are_none(result):
@@ -20,16 +20,16 @@ def test_versions_are_read_by_the_page(result):
 
 
 def test_the_questions_of_the_mirror_are_not_part_of_the_api():
-    assert methods.find("mirror.rows") is None
+    assert registry.find("mirror.rows") is None
 
 
 def test_a_write_to_state_says_which_row_it_touches():
     params = state.Delete("k", "s")
 
-    assert methods.find("state.delete").touches(params) == (("k", "s"),)
+    assert registry.find("state.delete").writes.rows(params) == (("k", "s"),)
 
 
 def test_nothing_of_the_sentinels_touches_state():
-    writing = [method for method in methods.table("sentinel").values() if method.writes]
+    writing = [method for method in registry.table("sentinel").values() if method.writes]
 
-    assert [method.touches(None) for method in writing] == [()] * len(writing)
+    assert [method.writes.rows(None) for method in writing] == [()] * len(writing)

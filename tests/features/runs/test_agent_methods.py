@@ -3,9 +3,8 @@
 import msgspec
 import pytest
 
-from icd.app import methods
-from icd.errors import InvalidName
-from icd.refusals import AgentNotFound, RunNotFound
+from icd.app import registry
+from icd.errors import AgentNotFound, InvalidName, RunNotFound
 from tests.support import rows
 
 
@@ -70,12 +69,12 @@ def test_a_digest_is_a_digest(digest):
     params = {"run_id": "r", "phase": "p", "path": "f", "content_hash": digest}
 
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(params, methods.find("artifact.add").params)
+        msgspec.convert(params, registry.find("artifact.add").params)
 
 
 def test_a_status_of_an_agent_is_one_of_three():
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"agent_id": "a", "status": "gone"}, methods.find("agent.update").params)
+        msgspec.convert({"agent_id": "a", "status": "gone"}, registry.find("agent.update").params)
 
 
 def test_tokens_of_an_unknown_run_are_zeros(database, result):

@@ -2,9 +2,9 @@
 
 import pytest
 
+from icd.errors import AgentNotFound, RunNotFound
 from icd.features.runs import agents
 from icd.features.runs import store as runs
-from icd.refusals import AgentNotFound, RunNotFound
 from tests.support import rows
 
 NOW = rows.NOW * 1000 + 5_500

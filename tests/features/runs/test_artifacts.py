@@ -2,10 +2,10 @@
 
 import pytest
 
+from icd.errors import RunNotFound
 from icd.features.runs import artifacts
 from icd.features.runs import store as runs
 from icd.features.runs.artifacts import Artifact, Origin
-from icd.refusals import RunNotFound
 from tests.support import rows
 
 NOW = rows.NOW * 1000 + 5_500

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from icd.app import methods
+from icd.app import registry
+from icd.app.call import Call
 from icd.app.dispatch import run_batch
 from icd.app.invocation import Need
-from icd.app.method import Call
 from icd.db.paths import Where
 from icd.features.runs import methods as methods_of_runs
 from icd.features.runs import store as runs
@@ -45,7 +45,7 @@ def call_typed(database, clock, project):
     """A typed call that names the database only."""
 
     def called(name, **params):
-        method = methods.find(name)
+        method = registry.find(name)
         checked = method.params(**params)
         method.check(checked)
         where = Where("", str(project / ".clavain" / "intercore.db"))
@@ -474,7 +474,7 @@ def test_typed_callers_may_leave_the_project_out(call_typed, conn, project):
 
 @pytest.mark.parametrize("given", ["sub", "/a\0b"])
 def test_a_project_that_cannot_be_meant_is_refused(given):
-    method = methods.find("run.create")
+    method = registry.find("run.create")
 
     with pytest.raises(Exception, match="project"):
         method.check(method.params(goal="g", project=given))

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
+from icd.errors import RunTaken
 from icd.features.events import store as events
 from icd.features.runs import create as claims
 from icd.features.runs import store as runs
-from icd.refusals import RunTaken
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS
 
@@ -40,7 +40,7 @@ def test_a_scope_is_taken_once_per_project(conn, create):
         create(scope_id="b")
     others = [create(scope_id="c"), create(scope_id="b", project_dir="/q")]
 
-    assert taken.value.run_id == run.id
+    assert taken.value.facts["run_id"] == run.id
     assert taken.value.data["run_id"] == run.id
     assert runs.holder(conn, "/p", "b") == run
     assert len({run.id, *(other.id for other in others)}) == 3

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from icd.errors import InvalidChain, UnknownPhase
 from icd.features.runs import phases
-from icd.refusals import InvalidChain, UnknownPhase
 
 NAMES = st.text("abcXYZ019_-", min_size=1, max_size=8)
 CHAINS = st.lists(NAMES, min_size=2, max_size=12, unique=True).map(tuple)

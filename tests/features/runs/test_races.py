@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from icctl import client
+from icd.errors import RunOver
 from icd.features.events import store as events
 from icd.features.runs import phases
 from icd.features.runs import store as runs
-from icd.refusals import RunOver
 from icd.values import ids
 from tests.support.folding import fold
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, running

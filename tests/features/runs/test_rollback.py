@@ -2,11 +2,11 @@
 
 import pytest
 
+from icd.errors import PhaseRefused, RollbackRefused, RunNotFound, RunTaken
 from icd.features.events import store as events
 from icd.features.runs import rollback as rollbacks
 from icd.features.runs import store as runs
 from icd.features.runs import transitions
-from icd.refusals import PhaseRefused, RollbackRefused, RunNotFound, RunTaken
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS
 
@@ -176,7 +176,7 @@ def test_a_completed_run_whose_scope_was_taken_since_stays_completed(conn, at, b
     with pytest.raises(RunTaken) as taken:
         back(run, "a")
 
-    assert taken.value.run_id == holder.id
+    assert taken.value.facts["run_id"] == holder.id
     assert runs.require(conn, run.id) == run
 
 

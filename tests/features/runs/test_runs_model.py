@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from icd.errors import IcError
+from icd.errors import IcError, PhaseRefused, RollbackRefused, RunOver, RunTaken
 from icd.features.events import store as events
 from icd.features.runs import (
     create as claims,
@@ -25,7 +25,6 @@ from icd.features.runs import (
 )
 from icd.features.runs.create import Wanted
 from icd.features.runs.transitions import Settings
-from icd.refusals import PhaseRefused, RollbackRefused, RunOver, RunTaken
 from icd.values import ids
 from icd.values.processes import Writer
 from tests.support.folding import fold

@@ -5,7 +5,7 @@ import os
 import msgspec
 import pytest
 
-from icd.refusals import RunNotFound
+from icd.errors import RunNotFound
 from tests.support import rows
 
 

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
+from icd.errors import PhaseRefused, RunNotFound, RunOver, UnknownPhase
 from icd.features.events import store as events
 from icd.features.runs import history as histories
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
 from icd.features.runs.transitions import Settings
-from icd.refusals import PhaseRefused, RunNotFound, RunOver, UnknownPhase
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from icd.app.invocation import Output
-from icd.features.sentinels.methods import MANY
+from icd.features.sentinels.verbs import MANY
 
 ALLOWED, THROTTLED = Output(0, b"allowed\n"), Output(1, b"throttled\n")
 

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from icd.errors import InvalidName, RequestMismatch
-from icd.features.sentinels import methods as sentinels
-from icd.features.sentinels.methods import Claim
+from icd.features.sentinels import verbs as sentinels
 from icd.features.sentinels.store import MAX_INTERVAL_S, PRUNED_PER_CHECK, WEEK_MS
+from icd.features.sentinels.verbs import Claim
 
 
 def check(ask, *, interval=5, name="stop", scope="s1", **other):

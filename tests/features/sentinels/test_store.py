@@ -354,9 +354,9 @@ def test_the_list_is_sorted_by_name_and_scope(conn):
         check(conn, NOW, interval_s=interval_s, name=name, scope=scope)
 
     assert sentinels.every(conn) == [
-        sentinels.Sentinel("a", "x", NOW // 1000, once=False, interval_ms=7000),
-        sentinels.Sentinel("a", "y", NOW // 1000, once=False, interval_ms=5000),
-        sentinels.Sentinel("b", "x", NOW // 1000, once=True, interval_ms=0),
+        sentinels.Sentinel("a", "x", NOW // 1000, once=False, interval=7),
+        sentinels.Sentinel("a", "y", NOW // 1000, once=False, interval=5),
+        sentinels.Sentinel("b", "x", NOW // 1000, once=True, interval=0),
     ]
 
 

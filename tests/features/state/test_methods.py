@@ -17,9 +17,10 @@ from icd.errors import (
     SecretRefused,
     VersionConflict,
 )
-from icd.features.state import methods as state
-from icd.features.state.store import INT64, Name
+from icd.features.state import verbs as state
+from icd.features.state.store import Name
 from icd.values.processes import Writer
+from icd.values.wire import CENTURY_MS, INT64
 
 YOU = Writer(pid=42, session="session-b")
 ROW = {"key": "k", "scope_id": "s"}
@@ -143,7 +144,7 @@ def test_payloads_are_judged_before_anything_is_locked(call, payload, kind):
         call("state.set", payload=payload, **ROW)
 
 
-TOO_LONG = {"ttl_ms": state.MAX_TTL_MS + 1}
+TOO_LONG = {"ttl_ms": CENTURY_MS + 1}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from icd.errors import NotAnInteger, VersionConflict
 from icd.features.state import store as state
-from icd.features.state.store import INT64, Name
+from icd.features.state.store import Name
 from icd.values.processes import Writer
+from icd.values.wire import INT64
 
 NOW = 1_800_000_000_123
 ME = Writer(pid=41, session="session-a")
@@ -71,7 +72,7 @@ def test_a_row_shows_seconds_and_utc(conn):
     row = put(conn)
 
     assert row.updated_at == NOW // 1000
-    assert row.updated_at_iso == "2027-01-15T08:00:00Z"
+    assert row.document().updated_at_iso == "2027-01-15T08:00:00Z"
 
 
 def test_scopes_are_kept_apart(conn):

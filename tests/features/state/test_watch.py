@@ -5,9 +5,9 @@ import time
 
 import pytest
 
+from icd.app.call import Answer
 from icd.app.dispatch import run_batch
 from icd.app.invocation import Output, Plan
-from icd.app.method import Answer
 from icd.app.planner import advance, resume
 from icd.errors import Corrupt, Locked
 from icd.features.events import store as events

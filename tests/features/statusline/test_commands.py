@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icd.app.method import Answer
+from icd.app.call import Answer
 from icd.app.planner import advance
 from icd.db.paths import Where
 from icd.errors import Corrupt, Locked, NoDatabase

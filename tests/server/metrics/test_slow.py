@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from icd.app import methods
-from icd.app.method import Call
+from icd.app import registry
+from icd.app.call import Call
 from icd.db.paths import Where
-from icd.features.state.methods import Set
+from icd.features.state.verbs import Set
 from icd.server.logs import log
 from icd.server.metrics.slow import LINES, WINDOW_SECONDS, Slow
 from icd.values.processes import Writer
@@ -36,7 +36,7 @@ def lines():
 
 
 def call(**fields):
-    method = methods.find("state.set")
+    method = registry.find("state.set")
     params = Set(key="k", scope_id="s", payload=b'"sesam"')
     world = {"where": Where("/p"), "writer": Writer(41, "s1"), "deadline": NOW}
     return Call(method=method, params=params, **(world | fields))

@@ -2,16 +2,16 @@
 
 import pytest
 
-from icd.app import methods
-from icd.app.method import Answer, Call
+from icd.app import registry
+from icd.app.call import Answer, Call
 from icd.db.paths import Where
 from icd.errors import Locked
 from icd.server import limits
 from icd.server.stores.call_queue import Waiting
 from icd.values.processes import Writer
 
-LIST = methods.find("state.list")
-INCR = methods.find("state.incr")
+LIST = registry.find("state.list")
+INCR = registry.find("state.incr")
 
 
 def call(deadline: float, **options: bool) -> Call:

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from icd.app import methods
-from icd.app.method import Answer, Call, Clock
+from icd.app import registry
+from icd.app.call import Answer, Call, Clock
 from icd.config import Settings
 from icd.db.database import Database
 from icd.db.paths import Where
@@ -117,7 +117,7 @@ def test_no_call_fails_or_is_lost_while_its_database_keeps_closing(
 
 def test_whoever_asks_in_the_moment_of_closing_is_answered(database: Database) -> None:
     """By the same store, which opens the file again."""
-    method = methods.find("state.list")
+    method = registry.find("state.list")
     where = Where("", database.path)
     answers: list[Answer] = []
 

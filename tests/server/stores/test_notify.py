@@ -3,15 +3,15 @@
 import anyio
 import pytest
 
-from icd.app import methods
-from icd.app.method import ANYTHING, EVENTS, STATE, Call
+from icd.app import registry
+from icd.app.call import ANYTHING, EVENTS, STATE, Call
 from icd.db.paths import Where
 from icd.server.stores.notify import Changes, Signal
 from icd.values.processes import Writer
 
 
 def call(name, /, **params):
-    method = methods.find(name)
+    method = registry.find(name)
     return Call(method, method.params(**params), Where("/"), Writer(), 0.0)
 
 

@@ -13,9 +13,9 @@ import anyio
 import numpy as np
 import pytest
 
-from icd.app import methods
+from icd.app import registry
+from icd.app.call import Answer, Call, Clock
 from icd.app.dispatch import run_batch
-from icd.app.method import Answer, Call, Clock
 from icd.config import DEFAULTS
 from icd.db.database import Database
 from icd.db.paths import Where
@@ -293,7 +293,7 @@ class Several:
 
     def call(self, number: int) -> Call:
         path = list(self.databases)[number]
-        method = methods.find("discovery.search")
+        method = registry.find("discovery.search")
         assert method is not None
         params = Search(embedding=packed(1.0, 3.0, *[0.5] * 254), limit=1)
         deadline = time.monotonic() + 60

@@ -14,8 +14,8 @@ from typing import Self
 import anyio
 import pytest
 
+from icd.app.call import STATE, Answer
 from icd.app.invocation import LOOK_AGAIN_SECONDS, Invocation
-from icd.app.method import STATE, Answer
 from icd.app.planner import plan
 from icd.features.statusline.store import Lane, Statusline
 from icd.server import limits

@@ -13,8 +13,8 @@ import select
 from signal import SIGCONT, SIGTERM
 
 from icd import procfs
+from icd.errors import AgentUnreachable
 from icd.features.dispatches.agent import trees
-from icd.refusals import AgentUnreachable
 from icd.values import processes
 from icd.values.processes import Process
 

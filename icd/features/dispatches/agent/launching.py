@@ -15,10 +15,10 @@ from msgspec import Struct
 
 import icd
 from icd import procfs
+from icd.errors import SpawnFailed
 from icd.features.dispatches.agent.commands import Command
 from icd.features.dispatches.agent.runner import RECORDED
 from icd.features.dispatches.agent.settling import LENGTH_BYTES
-from icd.refusals import SpawnFailed
 from icd.values.processes import Process
 
 # An interpreter starts, and a program; a loaded machine is no failure.

@@ -14,12 +14,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from icd.errors import IcError, UnreadableInput, Usage
+from icd.errors import DispatchOver, IcError, SpawnFailed, UnreadableInput, Usage
 from icd.features.dispatches.agent import commands, launching
 from icd.features.dispatches.agent.commands import Asked, Command
 from icd.features.dispatches.agent.killing import Target
 from icd.features.dispatches.agent.launching import Job, Launched
-from icd.refusals import DispatchOver, SpawnFailed
 
 HASH_CHARACTERS = 16
 READ_BYTES = 1024 * 1024

@@ -16,7 +16,8 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from icd.app.method import Method, Params
+from icd.app.call import Params
+from icd.app.verb import Method
 from icd.config import Settings
 from icd.errors import IcError
 from icd.features.dispatches.agent import looks
@@ -107,7 +108,7 @@ class Observer:
                 await threads.start(partial(looks.forget, subject.id, self._store.path))
         return bool(now.is_over)
 
-    async def _ask(self, method: Method, params: Params) -> Any:
+    async def _ask(self, method: Method[Any, Any], params: Params) -> Any:
         return await self._store.inquire(inquiry(self._store.path, method, params))
 
 

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 import anyio
 
-from icd.app.method import Method, Params
+from icd.app.call import Params
+from icd.app.verb import Method
 from icd.errors import IcError, Locked
 from icd.features.hooks import delivery as deliveries
 from icd.features.hooks import methods
@@ -213,7 +214,7 @@ class Deliveries:
         elif outcome.output:
             log.info("hook said", extra=facts)
 
-    async def _ask(self, method: Method, params: Params) -> Any:
+    async def _ask(self, method: Method[Any, Any], params: Params) -> Any:
         return await self._store.inquire(inquiry(self._store.path, method, params))
 
     async def _in_thread(self, function: Callable[[], T]) -> T:

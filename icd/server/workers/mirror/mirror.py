@@ -22,7 +22,8 @@ from typing import Any, TypeVar
 
 import anyio
 
-from icd.app.method import Clock, Method, Params
+from icd.app.call import Clock, Params
+from icd.app.verb import Method
 from icd.db import database
 from icd.errors import IcError
 from icd.features.mirror import methods
@@ -292,7 +293,7 @@ class Mirror:
             self._failed |= outcome.failed.keys()
             self._retry_at = time.monotonic() + limits.RETRY_SECONDS
 
-    async def _ask(self, method: Method, params: Params) -> Any:
+    async def _ask(self, method: Method[Any, Any], params: Params) -> Any:
         return await self._store.inquire(
             inquiry(self._store.path, method, params, seconds=ASK_SECONDS)
         )

@@ -1,9 +1,9 @@
-"""What a method is, and what it is given."""
+"""A call: what a method is given, and what it answers."""
 
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -12,6 +12,9 @@ from icd.config import DEFAULTS, Settings
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.values.processes import Writer
+
+if TYPE_CHECKING:
+    from icd.app.verb import Method
 
 DEFAULT_DEADLINE_MS = 5000
 
@@ -94,53 +97,10 @@ class Ended(msgspec.Struct, omit_defaults=True, gc=False):
     seq: int | None = None
 
 
-class Method(msgspec.Struct, frozen=True):
-    """One verb: how it is called, what it runs, what it answers."""
-
-    name: str
-    params: type[Params]
-    result: Any
-    # Given a Context, or a Whole.  None: answered by the daemon itself, without a database.
-    run: Callable[[Any, Any], Any] | None
-    # Judges the parameters before anything is locked or opened.
-    check: Callable[[Any], None] | None = None
-    writes: bool = False
-    # A retried write is answered from `core.requests`; False where the verb keeps ids itself.
-    keeps_effects: bool = True
-    creates: bool = False
-    # Its first changing statement decides everything: a failure leaves nothing to undo, so a
-    # savepoint (a fifth of the cost of a claim) would buy nothing.
-    atomic: bool = False
-    # The rows of state, by key and scope, that a call may change; None: nobody can tell.
-    touches: Callable[[Any], tuple[tuple[str, str], ...]] | None = None
-    # A call may append to the log of events.
-    appends: bool = False
-    # For methods that are asked again and again: what concerns them; None: all of state.
-    hears: Callable[[Any], Topic] | None = None
-    # For a typed stream: the notification that brings what each `Look` of `run` has found.
-    notifies: str = ""
-    # Works on the database as a whole: alone, and given a Whole.
-    whole: bool = False
-    # Touches files that the caller names, so it runs in the caller's own process only: a daemon
-    # would lend its reach to a caller in a sandbox.
-    local: bool = False
-    # Computes for longer than others may wait: the daemon answers it in several hops, and computes
-    # beside the lane (see server/searches.py); a direct call runs it like any other.
-    apart: bool = False
-    # Loads what takes a while to load, if a call needs it: a process that is there for this call
-    # alone does so before it takes the lock.
-    warm_up: Callable[[Any], None] | None = None
-
-
-def no_rows(_params: Params) -> tuple[tuple[str, str], ...]:
-    """For methods that write, but never to state."""
-    return ()
-
-
 class Call(msgspec.Struct, gc=False):
     """A method about to be run for somebody."""
 
-    method: Method
+    method: "Method[Any, Any]"
     params: Params
     where: Where
     writer: Writer

@@ -1,0 +1,157 @@
+"""Which module holds which rows; a module is loaded when its noun is first used."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from icd.app import parser
+from icd.app.verb import Command, Method, Verb
+
+if TYPE_CHECKING:
+    from icd.app.verb import Typed
+
+# Nouns with verbs or other nouns below them, then commands that stand alone; in the order of the
+# usage text.
+GROUPS = {
+    "state": ("features.state.verbs", "small JSON documents by key and scope"),
+    "sentinel": ("features.sentinels.verbs", "throttle guards: one claim per interval"),
+    "events": ("features.events.commands", "the log of everything that happened"),
+    "events cursor": ("features.events.cursor_commands", "how far consumers of events have read"),
+    "interspect": ("features.interspect.commands", "events about agents"),
+    "run": ("features.runs.commands", "what agents work on, and in which phase it is"),
+    "run agent": ("features.runs.agent_commands", "who works on a run"),
+    "run artifact": ("features.runs.artifact_commands", "what a run has produced"),
+    "gate": ("features.gates.commands", "whether a run may go on to its next phase"),
+    "dispatch": ("features.dispatches.commands", "agents that were started, and what came of them"),
+    "lock": ("features.locks.commands", "locks between processes, without a database"),
+    "lease": ("features.leases.verbs", "claims of work that outlive processes"),
+    "compat": ("features.compat.commands", "the way over from legacy temporary files"),
+    "discovery": ("features.discoveries.commands", "what scanners have found"),
+    "hooks": ("features.hooks.commands", "programs of the project that run after a commit"),
+    "config": ("features.config.commands", "the settings"),
+    "db": ("features.database.db_commands", "the database file itself"),
+    "service": ("admin.service.commands", "the daemon as a service of systemd"),
+}
+SINGLES = {
+    "init": "features.database.commands",
+    "health": "features.database.commands",
+    "version": "features.database.commands",
+    "backup": "features.database.backup_commands",
+    "restore": "features.database.backup_commands",
+    "export": "features.database.dump_commands",
+    "import": "features.database.dump_commands",
+    "hold": "features.locks.hold",
+    "wait": "features.events.wait",
+    "statusline": "features.statusline.commands",
+    "ping": "features.daemon.commands",
+    "status": "features.daemon.commands",
+    "metrics": "features.daemon.metrics",
+    "doctor": "admin.doctor.commands",
+    "trust": "features.trust.commands",
+    "lib-path": "features.library.commands",
+    "completion": "features.completion.commands",
+}
+
+
+# The first words of methods.
+METHODS = {
+    "state": "features.state.verbs",
+    "sentinel": "features.sentinels.verbs",
+    "events": "features.events.methods",
+    "cursor": "features.events.cursor_methods",
+    "run": "features.runs.methods",
+    "agent": "features.runs.agent_methods",
+    "artifact": "features.runs.artifact_methods",
+    "gate": "features.gates.methods",
+    "compat": "features.compat.methods",
+    "statusline": "features.statusline.methods",
+    "db": "features.database.methods",
+    "backup": "features.database.backup_methods",
+    "dump": "features.database.dump_methods",
+    "hook": "features.hooks.methods",
+    "dispatch": "features.dispatches.methods",
+    "lease": "features.leases.verbs",
+    "discovery": "features.discoveries.methods",
+    "icd": "features.daemon.methods",
+    "rpc": "features.daemon.methods",
+    "cli": "features.daemon.methods",
+}
+
+
+_methods: dict[str, dict[str, Method[Any, Any]]] = {}
+_commands: dict[str, dict[str, click.Command]] = {}
+
+
+# --- methods ---
+
+
+def find(name: str) -> Method[Any, Any] | None:
+    noun = name.partition(".")[0]
+    return table(noun).get(name) if noun in METHODS else None
+
+
+def table(noun: str) -> dict[str, Method[Any, Any]]:
+    """The methods of a noun by name; two of the same name are refused when the module loads."""
+    if noun not in _methods:
+        rows = _rows(METHODS[noun], "METHODS")
+        found = [row for row in rows if isinstance(row, Method) and _noun(row.name) == noun]
+        by_name = {row.name: row for row in found}
+        assert len(by_name) == len(found), f"a method of {noun} is defined twice"
+        _methods[noun] = by_name
+    return _methods[noun]
+
+
+def every() -> list[Method[Any, Any]]:
+    return [method for noun in METHODS for method in table(noun).values()]
+
+
+# --- commands ---
+
+
+def noun(words: list[str]) -> str | None:
+    """The noun that a command line begins with, the longer one if there are two."""
+    return next((n for n in (" ".join(words[:2]), words[0]) if n in GROUPS), None)
+
+
+def verbs(noun: str) -> dict[str, click.Command]:
+    """The commands below a noun, by name."""
+    if noun not in _commands:
+        rows = _rows(GROUPS[noun][0], "COMMANDS")
+        typed = [row for row in rows if _typed(row) and row.command.rpartition(" ")[0] == noun]
+        _commands[noun] = parser.Commands(typed) if typed else {str(c.name): c for c in rows}
+    return _commands[noun]
+
+
+def below(noun: str) -> list[str]:
+    """The nouns that stand below another one, by their last word."""
+    return [name.rpartition(" ")[2] for name in GROUPS if name.rpartition(" ")[0] == noun]
+
+
+def single(name: str) -> click.Command:
+    if name not in _commands:
+        rows = _rows(SINGLES[name], "COMMANDS")
+        typed = [row for row in rows if _typed(row) and row.command == name]
+        found = parser.Commands(typed) if typed else {str(c.name): c for c in rows}
+        _commands[name] = {name: found[name]}
+    return _commands[name][name]
+
+
+def commands() -> dict[str, click.Command]:
+    """All commands by their full name."""
+    found = {f"{noun} {verb}": command for noun in GROUPS for verb, command in verbs(noun).items()}
+    return found | {name: single(name) for name in SINGLES}
+
+
+def _rows(module: str, otherwise: str) -> list[Any]:
+    loaded = import_module(f"icd.{module}")
+    found: list[Any] = getattr(loaded, "VERBS", None) or getattr(loaded, otherwise)
+    return found
+
+
+def _typed(row: Any) -> "bool | Typed":
+    return isinstance(row, Verb | Command)
+
+
+def _noun(method: str) -> str:
+    return method.partition(".")[0]

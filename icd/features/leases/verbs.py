@@ -1,0 +1,233 @@
+"""lease: claims that outlive processes."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from icd.app import render
+from icd.app.call import Context, Params
+from icd.app.invocation import World
+from icd.app.types import SPAN
+from icd.app.verb import Argument, Option, Verb, Writes, no_rows
+from icd.errors import InvalidTtl, Usage
+from icd.features.leases import store
+from icd.features.leases.store import Lease
+from icd.values import validation
+from icd.values.wire import INT64, Result
+
+
+def _check_ttl(ttl_ms: int) -> None:
+    if ttl_ms < 1:
+        raise InvalidTtl("a lease needs a TTL above 0", hint="give the time that work may take")
+    if ttl_ms > store.MAX_TTL_MS:
+        raise InvalidTtl(
+            "a lease lasts a year at most", hint="take a shorter one and renew it in time"
+        )
+
+
+def _who(world: World, owner: str | None) -> str:
+    """A lease outlives processes: a pid would be an owner that is soon somebody else."""
+    if owner is not None:
+        return owner
+    session = world.invocation.env.get("CLAUDE_SESSION_ID", "")
+    if not session:
+        raise Usage("who is to hold it?", hint="give --owner, or set CLAUDE_SESSION_ID")
+    return session.encode("utf-8", "backslashreplace").decode()
+
+
+Name = Annotated[str, Argument("NAME", "What is claimed."), validation.check_name]
+Scope = Annotated[str, Argument("SCOPE", "Which one of them."), validation.check_scope]
+Owner = Annotated[
+    str,
+    Option("--owner", "Who holds it; else $CLAUDE_SESSION_ID.", "O", resolve=_who),
+    validation.check_owner,
+]
+Ttl = Annotated[int, SPAN, _check_ttl]
+Token = Annotated[
+    int,
+    Meta(ge=1, le=INT64 - 1),
+    Option("--token", "Only if this is still the lease's token.", "N"),
+]
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+class Acquire(Params):
+    """Claim work for a time, and print the fencing token of the claim.
+
+    Exit 1 if somebody else holds it, with who, for how long, and the token.
+    Whoever holds it already extends it and keeps its token.
+    After its deadline anybody may take it over, with a greater token: renew it before.
+    """
+
+    name: Name
+    scope_id: Scope
+    owner: Owner
+    ttl_ms: Annotated[Ttl, Option("--ttl", "Others may take over after this long.")]
+
+
+class Renew(Params):
+    """Move the deadline of a claim that you hold, and print its token.
+
+    A deadline never moves to an earlier moment.
+    Exit 1 if the claim is lost: its deadline has passed, it was released, or another has it.
+    """
+
+    name: Name
+    scope_id: Scope
+    owner: Owner
+    ttl_ms: Annotated[
+        Ttl | None, Option("--ttl", "From now on; else as long as the last time.")
+    ] = None
+    token: Token | None = None
+
+
+class Release(Params):
+    """Give a claim up; prints released, or not held if nobody holds it any more.
+
+    Exit 1 if somebody else holds it by now, or if --token is not that of the last claim.
+    """
+
+    name: Name
+    scope_id: Scope
+    owner: Owner
+    token: Token | None = None
+
+
+class List(Params):
+    """Print name, scope, owner, token and the unix time of the deadline, separated by tabs."""
+
+    name: Name | None = None
+    scope_id: Scope | None = None
+
+
+class Released(Result):
+    released: bool
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+def acquire(ctx: Context, p: Acquire) -> Lease:
+    _warn(ctx, p)
+    return store.acquire(
+        ctx.conn,
+        p.name,
+        p.scope_id,
+        p.owner,
+        ttl_ms=p.ttl_ms,
+        actor=ctx.writer,
+        now_ms=ctx.now_ms,
+    )
+
+
+def renew(ctx: Context, p: Renew) -> Lease:
+    return store.renew(
+        ctx.conn,
+        p.name,
+        p.scope_id,
+        p.owner,
+        ttl_ms=p.ttl_ms,
+        token=p.token,
+        actor=ctx.writer,
+        now_ms=ctx.now_ms,
+    )
+
+
+def release(ctx: Context, p: Release) -> Released:
+    done = store.release(
+        ctx.conn,
+        p.name,
+        p.scope_id,
+        p.owner,
+        token=p.token,
+        actor=ctx.writer,
+        now_ms=ctx.now_ms,
+    )
+    return Released(done)
+
+
+def list_(ctx: Context, p: List) -> list[Lease]:
+    return store.held(ctx.conn, name=p.name, scope_id=p.scope_id, now_ms=ctx.now_ms)
+
+
+def _warn(ctx: Context, p: Acquire) -> None:
+    if p.scope_id in ("", "unknown"):
+        ctx.warnings.append(
+            f"the scope of lease {p.name} is {p.scope_id or 'empty'}: is the variable unset?"
+        )
+    if p.owner == "unknown":
+        ctx.warnings.append(
+            f"the owner of lease {p.name} is unknown: all sessions without an id hold it together"
+        )
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def show_token(lease: Lease, _p: Params) -> list[str]:
+    return [str(lease.token)]
+
+
+def show_release(r: Released, _p: Release) -> list[str]:
+    return ["released" if r.released else "not held"]
+
+
+def show_list(found: list[Lease], _p: List) -> Iterator[str]:
+    return (render.columns(x.name, x.scope_id, x.owner, x.token, x.expires_at) for x in found)
+
+
+VERBS = [
+    Verb(
+        "lease acquire",
+        Acquire,
+        Lease,
+        acquire,
+        writes=Writes(no_rows, appends=True),
+        show=show_token,
+        order=("ttl_ms", "owner"),
+        summary="Claim work; exit 1 if it is taken.",
+        examples=[
+            'token=$(icctl lease acquire sprint "$BEAD" --ttl=30m) || exit 0',
+            'icctl lease acquire deploy production --ttl=10m --owner="$USER" --json',
+        ],
+    ),
+    Verb(
+        "lease renew",
+        Renew,
+        Lease,
+        renew,
+        writes=Writes(no_rows, appends=True),
+        show=show_token,
+        order=("ttl_ms", "owner", "token"),
+        summary="Keep a claim; exit 1 if it is lost.",
+        examples=[
+            'icctl lease renew sprint "$BEAD" || exit 1',
+            'icctl lease renew sprint "$BEAD" --ttl=1h --token="$TOKEN"',
+        ],
+    ),
+    Verb(
+        "lease release",
+        Release,
+        Released,
+        release,
+        writes=Writes(no_rows, appends=True),
+        show=show_release,
+        summary="Give a claim up.",
+        examples=[
+            'icctl lease release sprint "$BEAD"',
+            'icctl lease release sprint "$BEAD" --token="$TOKEN"',
+        ],
+    ),
+    Verb(
+        "lease list",
+        List,
+        list[Lease],
+        list_,
+        show=show_list,
+        summary="List the claims that are held.",
+        examples=["icctl lease list", 'icctl lease list sprint "$BEAD" --json'],
+    ),
+]
