@@ -17,10 +17,10 @@ from icd.app.invocation import (
     LOOK_AGAIN_SECONDS,
     Ask,
     Errand,
-    Invocation,
     Need,
     Output,
     Plan,
+    World,
     line,
     why_not,
 )
@@ -192,8 +192,8 @@ def _run_hooks(owed: Owed, home: str | None) -> None:
             run_hooks(path, settings, home, lambda call: answer_here(call, home, {}))
 
 
-def _invocation(request: client.Request, limit: float) -> Invocation:
-    found = Invocation(
+def _invocation(request: client.Request, limit: float) -> World:
+    found = World(
         argv=request.argv,
         cwd=os.getcwd(),
         began=request.began,

@@ -12,7 +12,7 @@ import pytest
 from icd import config
 from icd.app.call import Clock
 from icd.app.dispatch import run_batch
-from icd.app.invocation import Errand, Invocation, Output
+from icd.app.invocation import Errand, Output, World
 from icd.app.planner import advance, plan, run_errand
 from icd.db.database import Database
 from icd.errors import DamagedRow, Internal
@@ -116,7 +116,7 @@ def run_on(database, *argv):
         return found
 
     project = Path(database.path).parent.parent
-    invocation = Invocation(
+    invocation = World(
         argv=[str(project / "dump") if word == "OUT" else word for word in argv],
         cwd=str(project), deadline=time.monotonic() + SECONDS, pid=41, host="direct",
         env={"HOME": str(project)},

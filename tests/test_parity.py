@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from icd.app.call import Answer
-from icd.app.invocation import Invocation, Need, Plan
+from icd.app.invocation import Need, Plan, World
 from icd.app.planner import finish, plan
 from tests.support.parity_table import SCRIPTS, Step
 from tests.support.processes import Daemon, icctl, read_line, running
@@ -111,7 +111,7 @@ def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
         step.before(project)
     cwd = project / step.cwd
     cwd.mkdir(parents=True, exist_ok=True)
-    invocation = Invocation(
+    invocation = World(
         argv=[str(word) for word in step.argv],
         cwd=str(cwd),
         deadline=time.monotonic() + 5,

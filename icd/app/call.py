@@ -41,14 +41,22 @@ class Clock:
         return time.monotonic()
 
 
+def _said(description: str) -> msgspec.Meta:
+    return msgspec.Meta(description=description)
+
+
 class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What every method of a database accepts beside its own parameters."""
 
-    db: str | None = None
-    cwd: str | None = None
-    session: str | None = None
-    request_id: RequestId | None = None
-    deadline_ms: int = DEFAULT_DEADLINE_MS
+    db: Annotated[str | None, _said("The database file; else it is looked for from cwd.")] = None
+    cwd: Annotated[str | None, _said("The caller's directory, as an absolute path.")] = None
+    session: Annotated[str | None, _said("The caller's session, noted with what it writes.")] = None
+    request_id: Annotated[
+        RequestId | None, _said("A retry with the same id is answered with the first outcome.")
+    ] = None
+    deadline_ms: Annotated[
+        int, _said("Milliseconds after which nobody waits for the answer any more.")
+    ] = DEFAULT_DEADLINE_MS
 
 
 class Context(msgspec.Struct, gc=False):

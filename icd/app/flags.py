@@ -1,5 +1,7 @@
 """Flags that every command understands, before or after the verb."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from icd.app.types import duration_ms
@@ -20,7 +22,7 @@ class Flags(msgspec.Struct):
     help: bool = False
 
 
-def strip(argv: list[str]) -> Flags:
+def strip(argv: Sequence[str]) -> Flags:
     """Take the global flags out of a command line; what follows `--` is left alone."""
     found = Flags(words=[])
     _refuse_bytes(argv)
@@ -39,7 +41,7 @@ def strip(argv: list[str]) -> Flags:
     return found
 
 
-def _refuse_bytes(argv: list[str]) -> None:
+def _refuse_bytes(argv: Sequence[str]) -> None:
     """Arguments come as the operating system has them; JSON and SQLite want text."""
     for position, word in enumerate(argv, start=1):
         try:

@@ -32,8 +32,25 @@ _COMMAND = re.compile(r"(?:(?<=^)|(?<=['\s]))icctl (?=[a-z-])")
 _REASONS = {errno.EPIPE: _NOBODY, errno.ENXIO: "it is a socket, or a device that is not there"}
 
 
-class Invocation(msgspec.Struct):
-    """What a client forwards.  `files` maps a path to its content, or to why it cannot be read."""
+class Need(msgspec.Struct):
+    """Nothing was done; send this input and ask again, or run it in your own process."""
+
+    what: Literal["stdin", "file", "local"]
+    path: str = ""
+    limit: int = INPUT_BYTES
+
+
+class Needed(Exception):
+    def __init__(self, need: Need) -> None:
+        super().__init__(need)
+        self.need = need
+
+
+class World(msgspec.Struct):
+    """A caller: its command line, what a client forwards of the world around it, and the flags.
+
+    `files` maps a path to its content, or to why it cannot be read.
+    """
 
     argv: list[str]
     cwd: str
@@ -55,6 +72,42 @@ class Invocation(msgspec.Struct):
     # How to look at the daemon from outside (`Sight` of admin/doctor/context.py); only a caller's
     # own process can.
     sight: Callable[[], Any] | None = None
+    # The flags that every command understands, once they were taken out of `argv`.
+    json: bool = False
+    verbose: bool = False
+    db: str | None = None
+    timeout_ms: int | None = None
+    if_database: bool = False
+
+    @property
+    def where(self) -> Where:
+        """The caller's words about which database it means."""
+        return Where(self.cwd, self.db, self.env.get("INTERCORE_DB"))
+
+    def read_stdin(self) -> bytes:
+        if self.stdin is None:
+            raise Needed(Need("stdin"))
+        return self.stdin
+
+    def read_file(self, path: str) -> bytes:
+        content = self.files.get(path)
+        if content is None:
+            raise Needed(Need("file", path))
+        if isinstance(content, str):
+            hint = _NOBODY_HINT if content == _NOBODY else None
+            raise UnreadableInput(f"cannot read {path}: {content}", hint=hint)
+        return content
+
+    def directory(self, given: str | None) -> str:
+        """The directory that is meant, as text that can be stored."""
+        path = os.path.normpath(os.path.join(self.cwd, given or ""))
+        return path.encode("utf-8", "backslashreplace").decode()
+
+    def path(self, file: str) -> str:
+        """A file as the caller names it, seen from anywhere."""
+        if not file:
+            raise Usage("FILE is empty")
+        return os.path.join(self.cwd, file)
 
 
 class Refusal(msgspec.Struct):
@@ -81,14 +134,6 @@ class Output(msgspec.Struct):
     borrowed: bool = False
     # The daemon may not do it, and the caller's own process can.
     declined: bool = False
-
-
-class Need(msgspec.Struct):
-    """Nothing was done; send this input and ask again, or run it in your own process."""
-
-    what: Literal["stdin", "file", "local"]
-    path: str = ""
-    limit: int = INPUT_BYTES
 
 
 def as_the_row_says(_result: Any) -> Output:
@@ -169,52 +214,6 @@ class Errand(msgspec.Struct):
     program: str
     if_database: bool = False
     where: Where | None = None  # None: it is not about a project
-
-
-class Needed(Exception):
-    def __init__(self, need: Need) -> None:
-        super().__init__(need)
-        self.need = need
-
-
-class World(msgspec.Struct):
-    """What a command may know about its caller."""
-
-    invocation: Invocation
-    json: bool
-    verbose: bool = False
-    db: str | None = None
-    timeout_ms: int | None = None
-
-    @property
-    def where(self) -> Where:
-        """The caller's words about which database it means."""
-        return Where(self.invocation.cwd, self.db, self.invocation.env.get("INTERCORE_DB"))
-
-    def stdin(self) -> bytes:
-        if self.invocation.stdin is None:
-            raise Needed(Need("stdin"))
-        return self.invocation.stdin
-
-    def file(self, path: str) -> bytes:
-        content = self.invocation.files.get(path)
-        if content is None:
-            raise Needed(Need("file", path))
-        if isinstance(content, str):
-            hint = _NOBODY_HINT if content == _NOBODY else None
-            raise UnreadableInput(f"cannot read {path}: {content}", hint=hint)
-        return content
-
-    def directory(self, given: str | None) -> str:
-        """The directory that is meant, as text that can be stored."""
-        path = os.path.normpath(os.path.join(self.invocation.cwd, given or ""))
-        return path.encode("utf-8", "backslashreplace").decode()
-
-    def path(self, file: str) -> str:
-        """A file as the caller names it, seen from anywhere."""
-        if not file:
-            raise Usage("FILE is empty")
-        return os.path.join(self.invocation.cwd, file)
 
 
 def why_not(number: int) -> str:

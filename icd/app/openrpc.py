@@ -1,13 +1,16 @@
 """An OpenRPC document of the API, generated from the structs that check it."""
 
 from functools import cache
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
+from msgspec import Meta
 
 from icd import __version__
 from icd.app import registry
-from icd.app.verb import Method
+from icd.app.call import Params
+from icd.app.verb import Argument, Method, Option, hints, parts
 
 
 @cache
@@ -33,12 +36,31 @@ def _describe(
     method: Method[Any, Any], params: dict[str, Any], result: dict[str, Any]
 ) -> dict[str, Any]:
     required = params.get("required", [])
+    said = descriptions(method.params)
     return {
         "name": method.name,
+        "description": cleandoc(method.params.__doc__ or ""),
         "paramStructure": "either",
         "params": [
-            {"name": name, "required": name in required, "schema": schema}
+            {
+                "name": name,
+                "description": said.get(name, ""),
+                "required": name in required,
+                "schema": schema,
+            }
             for name, schema in params["properties"].items()
         ],
         "result": {"name": "result", "schema": result},
     }
+
+
+def descriptions(params: type[Params]) -> dict[str, str]:
+    """What each parameter means, as its row says it."""
+    found: dict[str, str] = {}
+    for name, hint in (Params.__annotations__ | hints(params)).items():
+        for mark in parts(hint)[1]:
+            if isinstance(mark, Argument | Option):
+                found[name] = mark.help
+            elif isinstance(mark, Meta) and mark.description:
+                found.setdefault(name, mark.description)
+    return found

@@ -6,7 +6,7 @@ keeps a parse near a tenth of a millisecond and click away from the daemon's own
 
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import click
@@ -23,7 +23,6 @@ from icd.app.invocation import (
     UNAVAILABLE,
     Ask,
     Errand,
-    Invocation,
     Local,
     Need,
     Needed,
@@ -39,15 +38,28 @@ from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage
 from icd.printable import printable
 from icd.values.processes import Writer
 
+# What is longer is a payload, and new each time.
 CACHED_CHARACTERS = 1000
 
 
-def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
+class Parsed(msgspec.Struct):
+    """What a command line says, whoever sends it: one of `help`, `error` and `command` is set."""
+
+    context: str = ""  # the command by its full name, for messages
+    flags: Flags | None = None
+    command: click.Command | None = None
+    params: dict[str, Any] = {}
+    help: Callable[[str], bytes] | None = None  # given the name of the program
+    error: IcError | None = None
+    shows: Callable[[str], bytes] | None = None  # on stdout, although it is an error
+
+
+def plan(world: World) -> Plan | Errand | Need | Output:
     """Decide what a command line means.  Does nothing yet."""
-    planned = _plan(invocation)
+    planned = _plan(world)
     if isinstance(planned, Output):
         planned = _harmless(planned)
-    skew = versions.skew(invocation)
+    skew = versions.skew(world)
     if skew is not None and isinstance(planned, Plan):
         planned.skew = skew
     elif skew is not None and isinstance(planned, Output):
@@ -55,44 +67,105 @@ def plan(invocation: Invocation) -> Plan | Errand | Need | Output:
     return planned
 
 
-def _plan(invocation: Invocation) -> Plan | Errand | Need | Output:
-    context = ""
+def _plan(world: World) -> Plan | Errand | Need | Output:
+    # Hooks say the same again and again.
+    read = _read if sum(map(len, world.argv)) < CACHED_CHARACTERS else _read.__wrapped__
+    parsed = read(*world.argv)
+    context = parsed.context
     try:
-        flags = strip(invocation.argv)
+        if parsed.help is not None:
+            return Output(0, parsed.help(world.program))
+        if parsed.error is not None:
+            return _refused(world.program, parsed)
+        wanted = _ask(world, parsed)
+        if isinstance(wanted, Output):
+            return wanted
+        if isinstance(wanted, Local):
+            return _errand(world, wanted, context)
+        return Plan(_call(world, wanted), wanted, context, world.program)
+    except Needed as exc:
+        return exc.need
+    except IcError as exc:
+        return _refused(world.program, Parsed(context, error=exc))
+    except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
+        return _bug(exc, world.program, context)
+
+
+@lru_cache(maxsize=1024)
+def _read(*argv: str) -> Parsed:
+    """What the words mean: a function of nothing else."""
+    parsed = Parsed()
+    try:
+        flags = parsed.flags = strip(argv)
         words = flags.words
         if words[:1] == ["help"]:
             words, flags.help = words[1:], True
         if not words:
-            return Output(0, texts.usage(invocation.program))
-        if words[0] in registry.SINGLES:
-            context, words = words[0], words[1:]
-            command = registry.single(context)
-        elif noun := registry.noun(words):
-            context, words = noun, words[noun.count(" ") + 1 :]
-            if flags.help and not words:
-                return Output(0, texts.noun(invocation.program, noun))
-            command = _verb(noun, words)
-            context, words = f"{noun} {command.name}", words[1:]
-        else:
-            return _unknown(invocation.program, words[0])
-        if flags.help:
-            return Output(0, texts.command(invocation.program, context, command))
-        world = World(invocation, flags.json, flags.verbose, flags.db, flags.timeout_ms)
-        wanted = _parse(command, context, words, world)
-        if isinstance(wanted, Output):
-            return wanted
-        if isinstance(wanted, Local):
-            return _errand(invocation, flags, wanted, context)
-        call = _call(invocation, flags, wanted)
-        return Plan(call, wanted, context, invocation.program)
-    except Needed as exc:
-        return exc.need
+            parsed.help = texts.usage
+            return parsed
+        _find(parsed, flags, words)
+    except click.UsageError as exc:
+        hint = f"see 'icctl {parsed.context} --help'"
+        parsed.error = Usage(exc.format_message().rstrip("."), hint=hint)
     except IcError as exc:
-        told = line(invocation.program, context, exc)
-        refused = Refusal(context or "command", type(exc), exc.message)
-        return Output(exc.exit, b"", told, refused=refused)
-    except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
-        return _bug(exc, invocation.program, context)
+        parsed.error = exc
+    return parsed
+
+
+def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
+    """The command, and what click makes of the words behind it."""
+    if words[0] in registry.SINGLES:
+        parsed.context, words = words[0], words[1:]
+        command = registry.single(parsed.context)
+    elif noun := registry.noun(words):
+        parsed.context, words = noun, words[noun.count(" ") + 1 :]
+        if flags.help and not words:
+            parsed.help = partial(texts.noun, name=noun)
+            return
+        command = _verb(noun, words)
+        parsed.context, words = f"{noun} {command.name}", words[1:]
+    else:
+        parsed.error, parsed.shows = Usage(f"unknown command: {words[0]}"), texts.usage
+        return
+    if flags.help:
+        parsed.help = partial(texts.command, context=parsed.context, leaf=command)
+        return
+    parsed.command = command
+    ctx = command.make_context(parsed.context, words, terminal_width=80, color=False)
+    parsed.params = ctx.params
+
+
+def _verb(noun: str, words: list[str]) -> click.Command:
+    verbs = registry.verbs(noun)
+    known = ", ".join([*verbs, *registry.below(noun)])
+    if not words:
+        raise Usage(f"missing subcommand ({known})")
+    if words[0] not in verbs:
+        raise Usage(f"unknown subcommand: {words[0]}", hint=f"use one of {known}")
+    return verbs[words[0]]
+
+
+def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
+    flags, command = parsed.flags, parsed.command
+    assert flags is not None
+    assert command is not None
+    assert command.callback is not None
+    world.json, world.verbose, world.db = flags.json, flags.verbose, flags.db
+    world.timeout_ms, world.if_database = flags.timeout_ms, flags.if_database
+    try:
+        wanted: Ask | Local | Output = command.callback(world, **parsed.params)
+    except click.UsageError as exc:
+        hint = f"see 'icctl {parsed.context} --help'"
+        raise Usage(exc.format_message().rstrip("."), hint=hint) from exc
+    return wanted
+
+
+def _refused(program: str, parsed: Parsed) -> Output:
+    error = parsed.error
+    assert error is not None
+    shown = b"" if parsed.shows is None else parsed.shows(program)
+    refused = Refusal(parsed.context or "command", type(error), error.message)
+    return Output(error.exit, shown, line(program, parsed.context, error), refused=refused)
 
 
 def finish(plan: Plan, answer: Answer) -> Output:
@@ -204,102 +277,56 @@ def _notes(program: str, context: str, answer: Answer) -> bytes:
     return "".join(notes).encode("utf-8", "backslashreplace")
 
 
-def _unknown(program: str, word: str) -> Output:
-    error = Usage(f"unknown command: {word}")
-    refused = Refusal("command", Usage, error.message)
-    return Output(3, texts.usage(program), line(program, "", error), refused=refused)
-
-
-def _verb(noun: str, words: list[str]) -> click.Command:
-    verbs = registry.verbs(noun)
-    known = ", ".join([*verbs, *registry.below(noun)])
-    if not words:
-        raise Usage(f"missing subcommand ({known})")
-    if words[0] not in verbs:
-        raise Usage(f"unknown subcommand: {words[0]}", hint=f"use one of {known}")
-    return verbs[words[0]]
-
-
-def _parse(
-    command: click.Command, context: str, words: list[str], world: World
-) -> Ask | Local | Output:
-    # Hooks say the same again and again; what is long is a payload, and new each time.
-    params = _params if sum(map(len, words)) < CACHED_CHARACTERS else _params.__wrapped__
-    try:
-        assert command.callback is not None
-        wanted: Ask | Local | Output = command.callback(world, **params(command, context, *words))
-    except click.UsageError as exc:
-        message = exc.format_message().rstrip(".")
-        raise Usage(message, hint=f"see '{world.invocation.program} {context} --help'") from exc
-    return wanted
-
-
-@lru_cache(maxsize=1024)
-def _params(command: click.Command, context: str, *words: str) -> dict[str, Any]:
-    """What click makes of the words: a function of nothing else."""
-    return command.make_context(context, list(words), terminal_width=80, color=False).params
-
-
-def _where(invocation: Invocation, flags: Flags, ask: Ask) -> Where:
-    if ask.cwd is None:
-        return Where(invocation.cwd, flags.db, invocation.env.get("INTERCORE_DB"))
-    return Where(ask.cwd, flags.db)
-
-
 def _word(given: str | None) -> str | None:
     """The environment may hold any bytes; the database holds text."""
     return given.encode("utf-8", "backslashreplace").decode()[:200] if given else None
 
 
-def _errand(invocation: Invocation, flags: Flags, local: Local, context: str) -> Errand:
-    patience = invocation.deadline - time.monotonic()
+def _errand(world: World, local: Local, context: str) -> Errand:
+    patience = world.deadline - time.monotonic()
+    timeout_ms = world.timeout_ms
     if local.has_own_timeout:
-        flags = msgspec.structs.replace(flags, timeout_ms=None)
-        patience = DEFAULT_DEADLINE_MS / 1000
+        timeout_ms, patience = None, DEFAULT_DEADLINE_MS / 1000
 
     def prepare(method: str, params: Params) -> Call:
         # Reading files was the caller's own time, and nobody asks for this answer again.
-        world = msgspec.structs.replace(
-            invocation, deadline=time.monotonic() + patience, request_id=None
+        later = msgspec.structs.replace(
+            world,
+            deadline=time.monotonic() + patience,
+            timeout_ms=timeout_ms,
+            request_id=None,
         )
-        return _call(world, flags, Ask(method, params, lambda _: Output(0)))
+        return _call(later, Ask(method, params))
 
-    where = Where(invocation.cwd, flags.db, invocation.env.get("INTERCORE_DB"))
-    return Errand(
-        local.run,
-        prepare,
-        context,
-        invocation.program,
-        flags.if_database,
-        where if local.is_about_project else None,
-    )
+    where = world.where if local.is_about_project else None
+    return Errand(local.run, prepare, context, world.program, world.if_database, where)
 
 
-def _call(invocation: Invocation, flags: Flags, ask: Ask) -> Call:
+def _call(world: World, ask: Ask) -> Call:
     """Attach to the call what concerns every call."""
     method = registry.find(ask.method)
     assert method is not None, f"{ask.method} is not in the table of methods"
-    deadline = invocation.deadline
-    if flags.timeout_ms is not None:
-        limit_ms = min(flags.timeout_ms, MAX_DEADLINE_MS)
+    deadline = world.deadline
+    if world.timeout_ms is not None:
+        limit_ms = min(world.timeout_ms, MAX_DEADLINE_MS)
         deadline = min(deadline, time.monotonic() + limit_ms / 1000)
-    params = msgspec.structs.replace(ask.params, request_id=invocation.request_id)
+    params = msgspec.structs.replace(ask.params, request_id=world.request_id)
     if method.check is not None:
         method.check(params)
-    env = invocation.env
+    env = world.env
     return Call(
         method=method,
         params=params,
-        where=_where(invocation, flags, ask),
+        where=world.where if ask.cwd is None else Where(ask.cwd, world.db),
         writer=Writer(
-            invocation.pid,
+            world.pid,
             _word(env.get("CLAUDE_SESSION_ID")),
             _word(env.get("IC_TRACE_ID")),
             _word(env.get("IC_SPAN_ID")),
         ),
         deadline=deadline,
-        verbose=flags.verbose,
-        if_database=flags.if_database,
+        verbose=world.verbose,
+        if_database=world.if_database,
         is_command=True,
-        optional=ask.optional or flags.if_database,
+        optional=ask.optional or world.if_database,
     )

@@ -13,13 +13,13 @@ Promises
 import re
 
 from icd import __version__
-from icd.app.invocation import Invocation, Output, Skew
+from icd.app.invocation import Output, Skew, World
 from icd.errors import IcError, SchemaTooNew
 
 NOT_UNDERSTOOD = 3  # the exit status of every mistake in a command line
 
 
-def skew(invocation: Invocation) -> Skew | None:
+def skew(invocation: World) -> Skew | None:
     """The difference, if there is one; a client that does not tell its version has none."""
     if invocation.client_version in ("", __version__):
         return None

@@ -2,40 +2,40 @@
 
 import pytest
 
-from icd.app.invocation import INPUT_BYTES, Invocation, Need, Needed, World, advice, line
+from icd.app.invocation import INPUT_BYTES, Need, Needed, World, advice, line
 from icd.errors import IcError, UnreadableInput, Usage
 from icd.values.payloads import PAYLOAD_BYTES
 
 
 def world(**known):
-    return World(Invocation(argv=[], cwd="/", deadline=0.0, **known), json=False)
+    return World(argv=[], cwd="/", deadline=0.0, **known)
 
 
 def test_stdin_that_was_not_sent_is_asked_for():
     with pytest.raises(Needed) as asked:
-        world().stdin()
+        world().read_stdin()
 
     assert asked.value.need == Need("stdin", "", INPUT_BYTES)
 
 
 def test_stdin_that_was_sent_is_there_even_if_empty():
-    assert world(stdin=b"").stdin() == b""
+    assert world(stdin=b"").read_stdin() == b""
 
 
 def test_a_file_that_was_not_sent_is_asked_for_by_its_path():
     with pytest.raises(Needed) as asked:
-        world(files={"other": b""}).file("a/b.json")
+        world(files={"other": b""}).read_file("a/b.json")
 
     assert asked.value.need == Need("file", "a/b.json", INPUT_BYTES)
 
 
 def test_a_file_that_was_sent_is_there():
-    assert world(files={"x": b"1"}).file("x") == b"1"
+    assert world(files={"x": b"1"}).read_file("x") == b"1"
 
 
 def test_a_file_that_the_caller_could_not_read_is_an_error_with_its_reason():
     with pytest.raises(UnreadableInput, match="cannot read x: No such file or directory"):
-        world(files={"x": "No such file or directory"}).file("x")
+        world(files={"x": "No such file or directory"}).read_file("x")
 
 
 def test_as_much_input_is_asked_for_as_a_payload_may_hold_with_some_white_space():

@@ -9,7 +9,7 @@ from icd.app import help as texts
 from icd.app import registry
 from icd.app.call import Answer
 from icd.app.idempotency import MAX_DEADLINE_MS
-from icd.app.invocation import Invocation, Need, Output, Plan, Refusal
+from icd.app.invocation import Need, Output, Plan, Refusal, World
 from icd.app.planner import finish, plan
 from icd.db.paths import Where
 from icd.errors import Corrupt, InvalidName, Locked, NoDatabase, Usage
@@ -357,7 +357,7 @@ def test_a_plan_works_in_a_directory_that_is_gone(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
 
-    planned = plan(Invocation(argv=["state", "get", "k", "s"], cwd="/", deadline=0.0))
+    planned = plan(World(argv=["state", "get", "k", "s"], cwd="/", deadline=0.0))
 
     assert isinstance(planned, Plan)
     os.chdir(tmp_path)
@@ -366,7 +366,7 @@ def test_a_plan_works_in_a_directory_that_is_gone(monkeypatch, tmp_path):
 def test_planning_leaves_the_callers_words_alone(invoke):
     argv = ["help", "state", "--json"]
 
-    plan(Invocation(argv=argv, cwd="/", deadline=0.0))
+    plan(World(argv=argv, cwd="/", deadline=0.0))
 
     assert argv == ["help", "state", "--json"]
 

@@ -7,14 +7,14 @@ import pytest
 from icd import __version__
 from icd.app import versions
 from icd.app.call import Answer
-from icd.app.invocation import Invocation
+from icd.app.invocation import World
 from icd.app.planner import advance
 from icd.errors import NoDatabase, SchemaTooNew
 from icd.features.statusline.store import Lane, Statusline
 
 
 def told(client: str, **world: object) -> str | None:
-    found = versions.skew(Invocation([], "/", 0.0, client_version=client, **world))
+    found = versions.skew(World([], "/", 0.0, client_version=client, **world))
     return found and found.line.decode()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from icd.app.call import Answer
 from icd.app.dispatch import run_batch
-from icd.app.invocation import Errand, Invocation, Need, Output
+from icd.app.invocation import Errand, Need, Output, World
 from icd.app.planner import finish, plan, run_errand
 
 
@@ -16,7 +16,7 @@ def invoke(project):
 
     def planned(*argv, **world):
         world = {"cwd": str(project), "deadline": time.monotonic() + 60, "pid": 41} | world
-        return plan(Invocation(argv=list(argv), **world))
+        return plan(World(argv=list(argv), **world))
 
     return planned
 

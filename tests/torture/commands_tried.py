@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import click
 
 from icd.app import registry
-from icd.app.invocation import Errand, Invocation, Need, Output, Plan
+from icd.app.invocation import Errand, Need, Output, Plan, World
 from icd.app.planner import plan
 
 # Rows that are in the databases of tests/data/databases; others are as good as none.
@@ -157,7 +157,7 @@ def _only_reads(name: str, planned: Plan) -> bool:
 
 def planned_as(argv: tuple[str, ...]) -> Plan | Errand | Need | Output:
     world = {"HOME": "/nonexistent"}
-    return plan(Invocation(list(argv), "/", time.monotonic() + 5, env=world))
+    return plan(World(list(argv), "/", time.monotonic() + 5, env=world))
 
 
 def _words(name: str, command: click.Command) -> list[str]:

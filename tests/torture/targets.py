@@ -20,7 +20,7 @@ from icctl import client, durations, helper
 from icd import config
 from icd.admin.service import logs as journal
 from icd.app import registry, types
-from icd.app.invocation import Invocation, Output, Plan
+from icd.app.invocation import Output, Plan, World
 from icd.app.planner import advance, plan
 from icd.errors import IcError
 from icd.features.compat.legacy import envelopes
@@ -123,10 +123,10 @@ def argv(data: bytes) -> None:
     words = [os.fsdecode(word) for word in data.split(b"\0")]
     later = time.monotonic() + 60
     files = dict.fromkeys(("x", "/dev/stdin"), b"\0\0\x80\x3f")
-    _judge(Invocation(words, "/project", later, stdin=b"[1]", env={"HOME": "/"}, files=files))
+    _judge(World(words, "/project", later, stdin=b"[1]", env={"HOME": "/"}, files=files))
 
 
-def _judge(invocation: Invocation) -> None:
+def _judge(invocation: World) -> None:
     """All that a host does with a command line; what only a caller's own process does is left."""
     found = plan(invocation)
     output = found if isinstance(found, Output) else Output(0)

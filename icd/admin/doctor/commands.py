@@ -60,7 +60,7 @@ def _scene(world: World) -> "Scene":
     from icd.admin.doctor.context import Scene
     from icd.features.library.commands import PATH
 
-    invocation = world.invocation
+    invocation = world
     return Scene(
         where=world.where,
         env=invocation.env,
@@ -87,7 +87,7 @@ def _until(scene: "Scene", patience: float) -> "Scene":
 def _shown(world: World, sections: list["Section"]) -> Output:
     found = [finding for section in sections for finding in section.findings]
     bad = any(finding.severity in _BAD for finding in found)
-    program = world.invocation.program
+    program = world.program
     output = _json(found) if world.json else render.text(*_lines(program, sections, found))
     output.exit = int(bad)
     bugs = [section.bug for section in sections if section.bug]
@@ -95,7 +95,7 @@ def _shown(world: World, sections: list["Section"]) -> Output:
         bug = Internal("a check failed, and what it looks at is unknown")
         bug.__cause__ = RuntimeError("\n".join(bugs))
         output.exit, output.bug = bug.exit, bug
-        output.stderr = line(world.invocation.program, "doctor", bug)
+        output.stderr = line(world.program, "doctor", bug)
     return output
 
 

@@ -44,7 +44,7 @@ def install(world: World, *, dry_run: bool, now: bool, sandbox: bool, force: boo
     """
 
     def run(_ask: Caller) -> Output:
-        env = world.invocation.env
+        env = world.env
         try:
             states = systemd.states(env, units.SOCKET, units.SERVICE)
         except NoSystemd:
@@ -83,7 +83,7 @@ def uninstall(world: World, *, dry_run: bool) -> Local:
     """
 
     def run(_ask: Caller) -> Output:
-        env = world.invocation.env
+        env = world.env
         states = systemd.states(env, units.SOCKET, units.SERVICE)
         found = units.look(env, sys.executable)
         steps = installing.to_remove(found, states)
@@ -115,7 +115,7 @@ def status(world: World) -> Local:
     def run(_ask: Caller) -> Output:
         from icd.admin.service.status import examine  # only this command pays for it
 
-        report = examine(world.invocation.env, sys.executable, __version__)
+        report = examine(world.env, sys.executable, __version__)
         exit_code = 0 if report.works else 1
         if world.json:
             return render.to_json(report, exit_code)
@@ -145,14 +145,14 @@ def logs(world: World, *, follow: bool, lines: int | None, since: str | None) ->
         words.append(f"--lines={lines or LINES}")
 
     def run(_ask: Caller) -> Output:
-        env = world.invocation.env
+        env = world.env
         if follow:
             return Output(0, more=_rendered(map(shown, systemd.follow(env, *words))))
         found = list(_rendered(map(shown, systemd.journal(env, *words))))
         told = Output(0, b"".join(found))
         if not found:
             nothing = "warning: the journal shows nothing of icd.service"
-            told.stderr = f"{world.invocation.program}: service logs: {nothing}\n".encode()
+            told.stderr = f"{world.program}: service logs: {nothing}\n".encode()
         return told
 
     return Local(run, is_about_project=False)
@@ -182,8 +182,8 @@ def _rendered(lines: Iterator[str | None]) -> Iterator[bytes]:
 
 def _refuse_a_daemon_in_the_foreground(world: World) -> None:
     """systemd would take the path from under it, and then start daemons that find it running."""
-    socket = systemd.socket_path(world.invocation.env)
-    other = knock(world.invocation.env, socket)
+    socket = systemd.socket_path(world.env)
+    other = knock(world.env, socket)
     if other is not None:
         sentence = f"icd (pid {other.pid}) answers at {socket}, and systemd did not start it"
         raise ForegroundDaemon(sentence)
@@ -191,23 +191,23 @@ def _refuse_a_daemon_in_the_foreground(world: World) -> None:
 
 def _elsewhere(world: World) -> bytes:
     """A service that nobody asks is not what was wished for."""
-    env = world.invocation.env
+    env = world.env
     listens = systemd.socket_path(env)
     asked = env.get("INTERCORE_SOCKET") or systemd.socket_path({})
     if asked == listens:
         return b""
     told = f"warning: icctl asks at {asked}, and systemd listens at {listens}; set INTERCORE_SOCKET"
-    return f"{world.invocation.program}: service install: {told}\n".encode(errors="surrogateescape")
+    return f"{world.program}: service install: {told}\n".encode(errors="surrogateescape")
 
 
 def _tell_systemd(world: World, commands: list[Command]) -> None:
     for words in commands:
-        systemd.systemctl(world.invocation.env, *words)
+        systemd.systemctl(world.env, *words)
 
 
 def _check(world: World) -> Pong:
-    socket = systemd.socket_path(world.invocation.env)
-    daemon = knock(world.invocation.env, socket)
+    socket = systemd.socket_path(world.env)
+    daemon = knock(world.env, socket)
     if daemon is None:
         raise ServiceFailed(f"the units are installed, but no daemon answers at {socket}")
     return daemon
@@ -243,7 +243,7 @@ def _report(
     said = [f"{change} {unit.path}" for change, unit in done]
     said += [f"ran {_spelled(words)}" for words in commands]
     if daemon is not None:
-        socket = systemd.socket_path(world.invocation.env)
+        socket = systemd.socket_path(world.env)
         said.append(f"icd {daemon.version} (pid {daemon.pid}) answers at {socket}")
     return render.text(*(said or ["nothing is left to do"]))
 

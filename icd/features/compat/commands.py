@@ -41,7 +41,7 @@ def status(world: World) -> Local:
         complaints: list[IcError] = []
         found = known = None
         try:
-            found = find(world.invocation.env, world.invocation.cwd)
+            found = find(world.env, world.cwd)
         except UnreadableInput as exc:
             complaints.append(exc)
         try:
@@ -50,7 +50,7 @@ def status(world: World) -> Local:
             complaints.append(exc)
         lines = sides.compare(found, known)
         output = render.to_json(lines) if world.json else sides.table(lines)
-        program = world.invocation.program
+        program = world.program
         output.stderr = b"".join(line(program, "compat status", exc) for exc in complaints)
         return output
 
@@ -77,7 +77,7 @@ def check(world: World, *, key: str) -> Ask:
         return render.text(f"{shown(key.encode())}: {answer}", exit_code=exit_code)
 
     def without(error: IcError) -> Output:
-        told = line(world.invocation.program, "compat check", error)
+        told = line(world.program, "compat check", error)
         return Output(1 if isinstance(error, _UNUSABLE) else error.exit, b"", told)
 
     return Ask("compat.check", methods.Check(key), show, render_error=without)
@@ -101,7 +101,7 @@ def import_(world: World, *, key: str | None, dry_run: bool) -> Local:
     _check_key(key)
 
     def run(ask: Caller) -> Output:
-        found = find(world.invocation.env, world.invocation.cwd, key)
+        found = find(world.env, world.cwd, key)
         imported, skipped = legacy.bring_in(ask, found, dry_run=dry_run)
         if world.json:
             return render.to_json({"dry_run": dry_run, "imported": imported, "skipped": skipped})
@@ -128,7 +128,7 @@ def cleanup(world: World, *, key: str | None, apply: bool, superseded: bool) -> 
     _check_key(key)
 
     def run(ask: Caller) -> Output:
-        found = find(world.invocation.env, world.invocation.cwd, key)
+        found = find(world.env, world.cwd, key)
         removed, left = legacy.clean_up(ask, found, apply=apply, superseded=superseded)
         if world.json:
             return render.to_json({"applied": apply, "removed": removed, "left": left})

@@ -32,7 +32,7 @@ def show(world: World, *, origin: bool) -> Local:
     def run(_ask: Caller) -> Output:
         from icd.config.origins import trace  # only this command pays for it
 
-        settings = trace(*_files(world), config.from_environment(world.invocation.env))
+        settings = trace(*_files(world), config.from_environment(world.env))
         columns = ("name", "value", "origin") if origin else ("name", "value")
         if world.json:
             output = render.to_json([{c: getattr(s, c) for c in columns} for s in settings])
@@ -59,7 +59,7 @@ def check(world: World) -> Local:
 
     def run(_ask: Caller) -> Output:
         problems = [problem for file in config.read(*_files(world)) for problem in file.problems]
-        problems += config.check_environment(world.invocation.env)
+        problems += config.check_environment(world.env)
         ignored = _ignored(world)
         found = {"problems": problems, **({"ignored": ignored} if ignored else {})}
         if world.json:
@@ -67,7 +67,7 @@ def check(world: World) -> Local:
         else:
             output = Output(2) if problems else render.text("ok")
         errors = [Misconfigured(str(problem), hint="") for problem in problems]
-        program = world.invocation.program
+        program = world.program
         output.stderr = b"".join(line(program, "config check", error) for error in errors)
         output.stderr += _told(world, "config check", ignored)
         return output
@@ -86,7 +86,7 @@ def _ignored(world: World) -> "list[Problem]":
 
 
 def _told(world: World, command: str, ignored: "list[Problem]") -> bytes:
-    program = world.invocation.program
+    program = world.program
     told = "".join(f"{program}: {command}: warning: {each}\n" for each in ignored)
     return told.encode("utf-8", "backslashreplace")
 
@@ -97,7 +97,7 @@ def _files(world: World) -> tuple[str | None, str]:
         database = paths.resolve(world.where)
     except NoDatabase:
         database = paths.target(world.where)
-    home = world.invocation.env.get("HOME")
+    home = world.env.get("HOME")
     return config.user_file(home), config.project_file(paths.canonical(database))
 
 

@@ -19,10 +19,10 @@ def ping(world: World) -> Ask:
       icctl ping
       icctl ping --verbose
     """
-    mine = world.invocation.client_version or "unknown"
+    mine = world.client_version or "unknown"
 
     def show(result: methods.Pong) -> Output:
-        versions = [f"{world.invocation.program} {mine}", f"icd {result.version}, pid {result.pid}"]
+        versions = [f"{world.program} {mine}", f"icd {result.version}, pid {result.pid}"]
         return render.text("pong", *(versions if world.verbose else []))
 
     def show_json(result: methods.Pong) -> Output:

@@ -15,7 +15,7 @@ def adopt(world: World) -> Local:
         found: methods.Adopted = ask("db.adopt", methods.Adopt())
         if world.json:
             return render.to_json(found)
-        return render.text(*_lines(found, world.invocation.cwd))
+        return render.text(*_lines(found, world.cwd))
 
     return Local(run)
 

@@ -25,7 +25,7 @@ def backup(world: World, *, file: str | None) -> Ask | Local:
     def show(made: methods.Made) -> Output:
         if world.json:
             return render.to_json(made)
-        return render.text(render.relative(made.file, world.invocation.cwd))
+        return render.text(render.relative(made.file, world.cwd))
 
     if file is None:
         return Ask("backup.create", methods.Create(), show)
@@ -52,9 +52,7 @@ def restore(world: World, *, file: str) -> Local:
         found: methods.Restored = ask("backup.restore", methods.Restore(file=source))
         if world.json:
             return render.to_json(found)
-        path, kept = (
-            render.relative(name or "", world.invocation.cwd) for name in (found.path, found.kept)
-        )
+        path, kept = (render.relative(name or "", world.cwd) for name in (found.path, found.kept))
         lines = [f"restored {path} (schema v{found.schema})"]
         return render.text(*lines, *([f"kept {kept}"] if kept else []))
 

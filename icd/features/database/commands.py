@@ -4,7 +4,7 @@ import click
 
 from icd import __version__
 from icd.app import render
-from icd.app.invocation import Ask, Invocation, Local, Output, World
+from icd.app.invocation import Ask, Local, Output, World
 from icd.errors import IcError, NoDatabase
 from icd.features.database import adopt as adoptions
 from icd.features.database import methods
@@ -35,7 +35,7 @@ def init(world: World, *, adopt: bool) -> Ask | Local:
         return adoptions.adopt(world)
 
     def show(result: methods.Initialized) -> Output:
-        path = render.relative(result.path, world.invocation.cwd)
+        path = render.relative(result.path, world.cwd)
         return render.text(f"initialized {path} (schema v{result.schema})")
 
     return Ask("db.init", methods.Init(), render.to_json if world.json else show)
@@ -77,10 +77,10 @@ def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
       icctl version --verbose
     """
     del ignored  # scripts of the original pass all sorts of things
-    program = world.invocation.program
-    mine = world.invocation.client_version or __version__
-    door = _door(world.invocation)
-    daemon = __version__ if world.invocation.host == "daemon" else None
+    program = world.program
+    mine = world.client_version or __version__
+    door = _door(world)
+    daemon = __version__ if world.host == "daemon" else None
 
     def shown(schema: int | None, why: str) -> Output:
         if world.json:
@@ -101,7 +101,7 @@ def version(world: World, *, ignored: tuple[str, ...]) -> Ask:
     return Ask("db.schema", methods.Schema(), show, render_error=without, optional=True)
 
 
-def _door(invocation: Invocation) -> str:
+def _door(invocation: World) -> str:
     way = "through" if invocation.host == "daemon" else "without"
     return f"{invocation.door}, {way} the daemon"
 

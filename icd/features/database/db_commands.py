@@ -39,7 +39,7 @@ def check(world: World) -> Local:
         )
         if not found.ok:
             told = Corrupt(f"{found.path} is not sound", hint=_WAY_OUT)
-            output.stderr = line(world.invocation.program, "db check", told)
+            output.stderr = line(world.program, "db check", told)
         return output
 
     return Local(run)

@@ -204,7 +204,7 @@ def decay(
         if not result.decayed:
             return output
         done = f"multiplied the scores of {result.decayed} by {_rest(lost):g} (--rate={lost:g})"
-        output.stderr = f"{world.invocation.program}: discovery decay: {done}\n".encode()
+        output.stderr = f"{world.program}: discovery decay: {done}\n".encode()
         return output
 
     return Ask("discovery.decay", methods.Decay(lost, min_age, every, min_floor), show)
@@ -268,7 +268,7 @@ def rollback(world: World, *, source: str, since: int, apply: bool, dry_run: boo
         output = render.in_order(result) if world.json else render.text(str(result.count))
         if not result.applied:
             told = "nothing was changed; add --apply to dismiss them"
-            output.stderr = f"{world.invocation.program}: discovery rollback: {told}\n".encode()
+            output.stderr = f"{world.program}: discovery rollback: {told}\n".encode()
         return output
 
     return Ask("discovery.retire", methods.Retire(source, since, apply=apply), show)

@@ -118,7 +118,7 @@ def prune(world: World, *, older_than: int) -> Ask:
 def _weights(world: World, given: str | None) -> Raw:
     if given is None:
         return methods.NOTHING
-    content = world.file(given[1:]) if given.startswith("@") else given.encode()
+    content = world.read_file(given[1:]) if given.startswith("@") else given.encode()
     if content.strip() == b"null":  # which would mean: keep them
         raise Usage("null is no object of weights", hint="write {} for none")
     return Raw(content)
@@ -129,7 +129,7 @@ def _vector(world: World, given: str | None) -> bytes | None:
         return None if given is None else b""
     if not given.startswith("@"):
         raise Usage("a vector is read from a file: write --topic-vector=@FILE")
-    content = world.file(given[1:])
+    content = world.read_file(given[1:])
     if not content:
         raise Usage(f"{given[1:]} is empty", hint="write --topic-vector= to forget the topic")
     return content

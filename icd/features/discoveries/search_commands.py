@@ -85,16 +85,16 @@ _SIMILARITY = "a similarity is a number from -1 to 1"
 def read(world: World, given: str, context: str) -> tuple[bytes, bytes]:
     """An embedding as a caller gives it, and what is to be said about that."""
     if given.startswith("@"):
-        return world.file(given[1:]), b""
+        return world.read_file(given[1:]), b""
     literal = given.encode()
     if not given or len(given) > PATH_CHARACTERS:
         return literal, b""
     try:
-        content = world.file(given)
+        content = world.read_file(given)
     except UnreadableInput:
         return literal, b""
     told = f"{given} is read as a file; write --embedding=@{given}"
-    note = f"{world.invocation.program}: {context}: warning: {told}\n"
+    note = f"{world.program}: {context}: warning: {told}\n"
     return content, note.encode("utf-8", "backslashreplace")
 
 

@@ -116,7 +116,7 @@ def _many(world: World, file: str, source: str | None, dedup_threshold: float) -
 
 def content(world: World, given: str) -> bytes:
     """What stands in a file of the caller, or the words themselves."""
-    return world.file(given[1:]) if given.startswith("@") else given.encode()
+    return world.read_file(given[1:]) if given.startswith("@") else given.encode()
 
 
 COMMANDS = [submit]

@@ -64,7 +64,7 @@ def _withheld(world: World, due: list[Due], why: IcError) -> Output:
     """Like agents that cannot be started: whoever moved the run on has moved it on."""
     lines = [Line(each.agent_id, each.name or each.agent_type, "", why.message) for each in due]
     output = render.to_json(lines) if world.json else Output(0)
-    output.stderr = line(world.invocation.program, "auto-spawn", why)
+    output.stderr = line(world.program, "auto-spawn", why)
     return output
 
 

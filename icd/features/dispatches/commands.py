@@ -67,7 +67,7 @@ def list_(
             *(render.columns(d.id, d.status, d.agent_type, d.name or "") for d in found)
         )
 
-    if world.invocation.host == "daemon":  # it watches them anyway
+    if world.host == "daemon":  # it watches them anyway
         return Ask("dispatch.list", wanted, shown)
 
     def run(ask: Caller) -> Output:
@@ -228,7 +228,7 @@ def _looked_at(
 
 def _end(world: World, dispatch_id: str, file: str) -> End:
     try:
-        found = msgspec.json.decode(world.file(file), type=End)
+        found = msgspec.json.decode(world.read_file(file), type=End)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidPayload(f"{file} does not tell an end: {exc}", hint="") from exc
     if found.id != dispatch_id:

@@ -59,7 +59,7 @@ class _Told:
     """What fails for one of several is told, and does not keep the others."""
 
     def __init__(self, world: World, output: Output, fine: type[IcError] | None = None) -> None:
-        self._program = world.invocation.program
+        self._program = world.program
         self._output = output
         self._fine = fine
 

@@ -218,20 +218,20 @@ def retry(
 def refuse_untrusted(world: World, what: str) -> None:
     """Raise if it is the rows of a database that decide what runs, and it may be a stranger's."""
     database = paths.canonical(paths.resolve(world.where))
-    why = trust.objection(world.invocation.env.get("HOME"), database)
+    why = trust.objection(world.env.get("HOME"), database)
     if why:
         raise Untrusted(f"{what}: {text(database)} is not trusted: {text(why)}")
 
 
 def start(world: World, ask: Caller, new: methods.Create, wanted: Wanted) -> Spawned:
-    if world.invocation.acts_as is not None:  # it would get root's environment
-        uid = world.invocation.acts_as
+    if world.acts_as is not None:  # it would get root's environment
+        uid = world.acts_as
         raise SpawnFailed(f"root starts no programs for user {uid}", hint="run it as that user")
     return spawning.spawn(
         Ledger(ask, new),
         wanted,
-        cwd=world.invocation.cwd,
-        env=world.invocation.env,
+        cwd=world.cwd,
+        env=world.env,
         database=paths.canonical(paths.resolve(world.where)),
         now_ns=time.time_ns(),
     )
@@ -243,7 +243,7 @@ def _shown(world: World, made: Spawned) -> Output:
 
 def _command(world: World, words: tuple[str, ...]) -> list[str]:
     """A command stands after `--`, so that a forgotten flag is not one."""
-    argv = world.invocation.argv
+    argv = world.argv
     after = argv[argv.index("--") + 1 :] if "--" in argv else []
     if list(words) != after:
         raise Usage(f"unexpected word: {words[0]}", hint="a command stands after --")
@@ -258,7 +258,7 @@ def _refuse(argv: list[str], given: dict[str, str | None]) -> None:
 
 
 def _path(world: World, given: str) -> str:
-    return os.path.normpath(os.path.join(world.invocation.cwd, given))
+    return os.path.normpath(os.path.join(world.cwd, given))
 
 
 def text(path: str) -> str:

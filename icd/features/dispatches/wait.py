@@ -34,7 +34,7 @@ def wait(world: World, *, dispatch_id: str, poll: int | None) -> Ask:  # noqa: A
       icctl dispatch wait k3v9x0qa --timeout=10m --json
     """
     ends_at = None if world.timeout_ms is None else time.monotonic() + world.timeout_ms / 1000
-    if world.invocation.host == "direct":
+    if world.host == "direct":
         return _looking(world, Get(dispatch_id), ends_at)
     return _told(world, Watch(dispatch_id), ends_at)
 
@@ -62,7 +62,7 @@ class _Judge:
         output = show(self._world)(found)
         output.exit = 0 if found.status in FINE else 1
         if not found.is_over:
-            program = self._world.invocation.program
+            program = self._world.program
             sentence = f"the time is up; dispatch {found.id} is still {found.status}"
             output.stderr = f"{program}: dispatch wait: {sentence}\n".encode()
         return output

@@ -103,7 +103,7 @@ def tail(
     )
     if reading.consumer is None and (reading.manual or reading.acked is not None):
         raise Usage("--ack and --acked go with --consumer")
-    if (reading.follow or reading.moves) and not world.invocation.continues:
+    if (reading.follow or reading.moves) and not world.continues:
         raise ClientTooOld("this client cannot tell when it has written what it was sent")
     return _ask(world, reading)
 
@@ -194,7 +194,7 @@ _RECORDING = [
 
 def _record(world: World, source: str, given: dict[str, str | None]) -> Ask:
     payload = given["payload"]
-    content = world.file(payload[1:]) if payload and payload.startswith("@") else payload
+    content = world.read_file(payload[1:]) if payload and payload.startswith("@") else payload
     raw = content.encode() if isinstance(content, str) else content
     params = methods.Record(
         source,
@@ -277,7 +277,7 @@ def prune(world: World, *, older_than: int | None, keep: int | None, force: bool
     def show(result: methods.Pruned) -> Output:
         output = render.text(f"{result.pruned} pruned")
         if result.held:
-            program = world.invocation.program
+            program = world.program
             told = f"{program}: events prune: warning: {result.held} more wait for"
             output.stderr = f"{told} durable cursors or hooks; --force deletes them, too\n".encode()
         return output

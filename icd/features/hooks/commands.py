@@ -124,7 +124,7 @@ def _trust(world: World) -> Trust:
     project = files.project(database)
     if project is None:
         raise NoHook(f"{database} has no hooks", hint="only a database in a .clavain directory has")
-    home = world.invocation.env.get("HOME")
+    home = world.env.get("HOME")
     if not home or not home.startswith("/"):
         raise PermissionRefused("trust is recorded in the home directory", hint="set HOME")
     return Trust(home, project)

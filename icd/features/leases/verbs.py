@@ -30,7 +30,7 @@ def _who(world: World, owner: str | None) -> str:
     """A lease outlives processes: a pid would be an owner that is soon somebody else."""
     if owner is not None:
         return owner
-    session = world.invocation.env.get("CLAUDE_SESSION_ID", "")
+    session = world.env.get("CLAUDE_SESSION_ID", "")
     if not session:
         raise Usage("who is to hold it?", hint="give --owner, or set CLAUDE_SESSION_ID")
     return session.encode("utf-8", "backslashreplace").decode()

@@ -56,12 +56,12 @@ def acquire(world: World, *, name: str, scope: str, owner: str | None) -> Local:
 
     def run(_ask: Caller) -> Output:
         found = _owner(world, owner)
-        place = places.place(world.invocation.env)
+        place = places.place(world.env)
         locking.acquire(place, name, scope, found, deadline=deadline(world))
         output = _told(world, name, scope, "acquired", found)
         if owners.liveness(found, owners.here()) == "dead":
             note = f"no process {found.pid} runs here: the next who asks gets the lock"
-            output.stderr = f"{world.invocation.program}: lock acquire: warning: {note}\n".encode()
+            output.stderr = f"{world.program}: lock acquire: warning: {note}\n".encode()
         return output
 
     return Local(run, is_about_project=False)
@@ -86,7 +86,7 @@ def release(world: World, *, name: str, scope: str, owner: str | None) -> Local:
 
     def run(_ask: Caller) -> Output:
         seconds = max(0.0, deadline(world) - time.monotonic())
-        place = places.place(world.invocation.env)
+        place = places.place(world.env)
         if owner is None and _was_taken_by_us(place, name, scope):
             found = _ourselves()
         else:
@@ -110,7 +110,7 @@ def list_(world: World) -> Local:
     """
 
     def run(_ask: Caller) -> Output:
-        return _listed(world, locking.every(places.place(world.invocation.env)))
+        return _listed(world, locking.every(places.place(world.env)))
 
     return Local(run, is_about_project=False)
 
@@ -129,7 +129,7 @@ def stale(world: World, *, older_than: int) -> Local:
     """
 
     def run(_ask: Caller) -> Output:
-        found = locking.every(places.place(world.invocation.env))
+        found = locking.every(places.place(world.env))
         return _listed(world, [e for e in found if locking.is_forsaken(e, older_than / 1000)])
 
     return Local(run, is_about_project=False)
@@ -149,7 +149,7 @@ def clean(world: World, *, older_than: int) -> Local:
     """
 
     def run(_ask: Caller) -> Output:
-        gone = locking.clean(places.place(world.invocation.env), older_than / 1000)
+        gone = locking.clean(places.place(world.env), older_than / 1000)
         return render.to_json({"cleaned": gone}) if world.json else render.text(f"{gone} cleaned")
 
     return Local(run, is_about_project=False)
@@ -158,11 +158,11 @@ def clean(world: World, *, older_than: int) -> Local:
 def deadline(world: World) -> float:
     """Starting this process took its part of the time."""
     patience_ms = PATIENCE_MS if world.timeout_ms is None else world.timeout_ms
-    return (world.invocation.began or time.monotonic()) + patience_ms / 1000
+    return (world.began or time.monotonic()) + patience_ms / 1000
 
 
 def _owner(world: World, given: str | None) -> Owner:
-    caller = world.invocation.pid or 0
+    caller = world.pid or 0
     where = owners.here()
     now = int(time.time())
     if given:

@@ -31,7 +31,7 @@ def hold(world: World, *, name: str, scope: str, command: tuple[str, ...]) -> Lo
     places.check_words(name, scope)
 
     def run(_ask: Caller) -> Output:
-        place = places.place(world.invocation.env)
+        place = places.place(world.env)
         deadline = locks.deadline(world)
         status = holding.hold(place, name, scope, [*command], deadline=deadline)
         return Output(status, borrowed=True)

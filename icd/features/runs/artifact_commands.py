@@ -45,7 +45,7 @@ def add(
         return render.to_json(added) if world.json else render.text(added.id)
 
     try:
-        content = world.file(path)
+        content = world.read_file(path)
     except UnreadableInput:
         return Ask("artifact.add", params(None), show)
     if len(content) <= INPUT_BYTES:

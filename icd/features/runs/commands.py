@@ -91,7 +91,7 @@ def create(
         raise Usage("--auto-spawn and --no-auto-spawn exclude each other")
     params = methods.Create(
         goal=goal,
-        cwd=world.invocation.cwd,
+        cwd=world.cwd,
         project=project,
         phases=None if chain is None else list(phases.parse(chain)),
         gates=NOTHING if rules is None else Raw(rules.encode()),
@@ -188,7 +188,7 @@ def list_(
     params = methods.List(
         status="active" if active else status,
         scope_id=scope,
-        cwd=world.invocation.cwd,
+        cwd=world.cwd,
         project=project,
         limit=limit,
         here=project is None and not all_projects,
@@ -215,7 +215,7 @@ def current(world: World, *, project: str | None, session: str | None) -> Ask:
             return render.to_json(found, 0 if found.found else 1)
         return render.text(found.id) if found.id is not None else Output(1)
 
-    params = methods.Current(cwd=world.invocation.cwd, project=project, of_session=session)
+    params = methods.Current(cwd=world.cwd, project=project, of_session=session)
     return Ask("run.current", params, show)
 
 
@@ -242,7 +242,7 @@ def _text(world: World, given: object) -> str | None:
     if not isinstance(given, str) or not given.startswith("@"):
         return given if isinstance(given, str) else None
     try:
-        return world.file(given[1:]).decode()
+        return world.read_file(given[1:]).decode()
     except UnicodeDecodeError as exc:
         raise Usage(f"{given[1:]} is not valid UTF-8") from exc
 

@@ -50,7 +50,7 @@ def snapshot(world: World, *, run: str | None, current: bool, project: str | Non
             return render.to_json({"found": False}, 1) if world.json else Output(1)
         return render.to_json(found) if world.json else render.text(*_lines(found))
 
-    params = methods.Take(run_id=run, cwd=world.invocation.cwd, project=project)
+    params = methods.Take(run_id=run, cwd=world.cwd, project=project)
     return Ask("run.snapshot", params, show)
 
 

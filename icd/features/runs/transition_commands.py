@@ -231,7 +231,7 @@ def _indented(value: object) -> Output:
 
 def _continue(world: World, output: Output, words: list[str], what: str) -> None:
     """Processes are started and ended by whoever asked, once it has been told the rest."""
-    if world.invocation.continues:
+    if world.continues:
         chosen = [] if world.db is None else ["--db", world.db]
         output.then = [*chosen, *words]
     else:
@@ -239,7 +239,7 @@ def _continue(world: World, output: Output, words: list[str], what: str) -> None
 
 
 def _note(world: World, context: str, text: str) -> bytes:
-    program = world.invocation.program
+    program = world.program
     return f"{program}: {context}: {invocation.advice(program, text)}\n".encode()
 
 

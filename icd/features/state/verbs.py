@@ -268,10 +268,10 @@ def _payload(world: World, f: SetForm) -> bytes:
     if f.value is not None:
         return f.value.encode()
     if f.file is None:
-        return world.stdin()
+        return world.read_stdin()
     if not f.file.startswith("@"):
         raise Usage(f"unexpected argument {f.file!r}: write @FILE, or --value for inline JSON")
-    return world.file(f.file[1:])
+    return world.read_file(f.file[1:])
 
 
 def show_nothing(_r: object, _p: object) -> list[str]:

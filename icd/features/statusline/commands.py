@@ -57,10 +57,8 @@ def statusline(
     if world.json and form not in {None, "json"}:
         raise Usage(f"--json goes with no --format={form}")
     show = SHOW["json" if world.json else form or "text"]
-    cwd = os.path.normpath(os.path.join(world.invocation.cwd, project)) if project else None
-    params = methods.Get(
-        _session(world, session), agent=agent, cwd=world.invocation.cwd, project=project
-    )
+    cwd = os.path.normpath(os.path.join(world.cwd, project)) if project else None
+    params = methods.Get(_session(world, session), agent=agent, cwd=world.cwd, project=project)
     return _watch(params, show, cwd, None) if watch else _ask(params, show, cwd)
 
 
@@ -85,7 +83,7 @@ def _watch(params: methods.Get, show: Show, cwd: str | None, last: bytes | None)
 
 
 def _session(world: World, given: str | None) -> str:
-    found = world.invocation.env.get("CLAUDE_SESSION_ID", "") if given is None else given
+    found = world.env.get("CLAUDE_SESSION_ID", "") if given is None else given
     return found.encode("utf-8", "backslashreplace").decode()
 
 

@@ -135,7 +135,7 @@ def _accepted(world: World, ask: Caller, *, dry_run: bool) -> Output:
 def _effects(world: World, ask: Caller, home: str, database: str) -> Effects:
     """All that trust is needed for; the database is opened for it, and so judged."""
     agents = _agents(ask)
-    projects = [world.invocation.cwd, *(each.project for each in agents)]
+    projects = [world.cwd, *(each.project for each in agents)]
     found = dict.fromkeys(filter(None, map(commands.in_project, projects)))
     why = trust.objection(home, database)
     return Effects(
@@ -243,7 +243,7 @@ def _revoked(world: World) -> Output:
 
 
 def _home(world: World) -> str:
-    home = world.invocation.env.get("HOME")
+    home = world.env.get("HOME")
     if not home or not os.path.isabs(home):
         raise PermissionRefused("trust is recorded in the home directory", hint="set HOME")
     return home

@@ -20,7 +20,7 @@ import time
 
 from icd.app.call import DEFAULT_DEADLINE_MS
 from icd.app.idempotency import MAX_DEADLINE_MS
-from icd.app.invocation import Invocation, Need, Output, why_not
+from icd.app.invocation import Need, Output, World, why_not
 from icd.errors import IcError, InvalidRequest
 from icd.features.daemon.methods import PROTOCOL, no_common_protocol
 from icd.server import limits
@@ -54,12 +54,12 @@ def _split(buffer: bytes | bytearray) -> tuple[list[bytes], bytes, int] | None:
     return fields, rest[:attached], len(buffer) - len(rest) + attached
 
 
-def invocation(frame: bytes) -> Invocation:
+def invocation(frame: bytes) -> World:
     """Read the caller's world from a complete frame."""
     whole = _split(frame)
     assert whole is not None, "the inbox hands out complete frames only"
     fields, attachments, _ = whole
-    found = Invocation(argv=[], cwd="/", deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000)
+    found = World(argv=[], cwd="/", deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000)
     found.continues = False
     for field in fields:
         letter, value = field[:1], field[1:]
@@ -82,7 +82,7 @@ def invocation(frame: bytes) -> Invocation:
     return found
 
 
-def _set(found: Invocation, letter: bytes, value: bytes) -> None:
+def _set(found: World, letter: bytes, value: bytes) -> None:
     if letter == b"i":
         found.request_id = value.decode("ascii", "replace")[:64]
     elif letter == b"n":

@@ -15,7 +15,7 @@ import anyio
 
 from icd.app.call import STATE, Answer, Call, Params
 from icd.app.dispatch import failure
-from icd.app.invocation import Errand, Invocation, Need, Output, Plan
+from icd.app.invocation import Errand, Need, Output, Plan, World
 from icd.app.planner import finish, plan
 from icd.app.verb import Method
 from icd.db.paths import Where
@@ -177,7 +177,7 @@ class Desk:
             self._about.subscribers -= 1
 
     async def command(
-        self, invocation: Invocation, *, size: int, frame: Callable[[Output], bytes] | None
+        self, invocation: World, *, size: int, frame: Callable[[Output], bytes] | None
     ) -> Output | Need:
         """Run a command line that came in a request of this size; `frame` allows for a stream."""
         planned = await off_the_loop(plan, invocation, size=size)

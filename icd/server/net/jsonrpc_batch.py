@@ -17,7 +17,7 @@ from msgspec import UNSET
 from icd.app import registry
 from icd.app.call import Answer, Call, Params
 from icd.app.idempotency import MAX_DEADLINE_MS
-from icd.app.invocation import Invocation, Need, Output
+from icd.app.invocation import Need, Output, World
 from icd.app.verb import Method
 from icd.errors import IcError, InvalidParams, InvalidRequest, Overloaded
 from icd.features.daemon import methods as daemon
@@ -278,7 +278,7 @@ async def _command(
 ) -> Answer:
     if params.cwd is None:
         raise InvalidParams("cli.run needs cwd, the directory that the command is run in")
-    invocation = Invocation(
+    invocation = World(
         argv=params.argv,
         cwd=_directory(params),
         deadline=_deadline(params),

@@ -22,7 +22,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from icd.app.call import DEFAULT_DEADLINE_MS
-from icd.app.invocation import Errand, Invocation, Need, Output, Plan, line
+from icd.app.invocation import Errand, Need, Output, Plan, World, line
 from icd.app.planner import plan, resume
 from icd.errors import DeadlineExceeded, IcError
 from icd.server import limits
@@ -286,7 +286,7 @@ class Session(asyncio.Protocol):
             self._gap.set()
             self._gap = None
 
-    async def _handle_large(self, invocation: Invocation, frame: bytes) -> None:
+    async def _handle_large(self, invocation: World, frame: bytes) -> None:
         try:
             self._carry_out(await off_the_loop(plan, invocation, size=len(frame)), frame)
         except Exception:  # noqa: BLE001 -- the last line of defence

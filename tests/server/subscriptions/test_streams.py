@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from icd.app.call import STATE, Answer
-from icd.app.invocation import LOOK_AGAIN_SECONDS, Invocation
+from icd.app.invocation import LOOK_AGAIN_SECONDS, World
 from icd.app.planner import plan
 from icd.features.statusline.store import Lane, Statusline
 from icd.server import limits
@@ -279,7 +279,7 @@ def test_a_peer_that_was_slow_once_is_heard_again_while_its_stream_goes_on() -> 
 
 def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last() -> None:
     """The same with an outlet whose room we decide: a real socket takes a quarter of a megabyte."""
-    planned = plan(Invocation(argv=WATCH, cwd="/", deadline=time.monotonic() + 60))
+    planned = plan(World(argv=WATCH, cwd="/", deadline=time.monotonic() + 60))
 
     async def scene() -> tuple[list[bytes], int]:
         written: list[bytes] = []
