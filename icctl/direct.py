@@ -11,8 +11,8 @@ from icctl import client
 from icctl.following import following
 from icd import __version__, config
 from icd.app import registry
-from icd.app.call import Answer, Call, Clock
-from icd.app.dispatch import failure, run_batch
+from icd.app.call import Answer, Call
+from icd.app.dispatch import Clock, failure, run_batch
 from icd.app.invocation import (
     LOOK_AGAIN_SECONDS,
     Ask,

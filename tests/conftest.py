@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from icd import config
-from icd.app.call import Clock
+from icd.app.dispatch import Clock
 from icd.db.database import Database
 from tests.support import processes
 from tests.support.processes import CLEAN, DOORS, icctl, running

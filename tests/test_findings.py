@@ -18,8 +18,8 @@ import pytest
 
 from icd import config
 from icd.app import registry
-from icd.app.call import Call, Clock
-from icd.app.dispatch import run_batch
+from icd.app.call import Call
+from icd.app.dispatch import Clock, run_batch
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.errors import DiscoveryRefused

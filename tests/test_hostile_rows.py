@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from icd import config
-from icd.app.call import Clock
-from icd.app.dispatch import run_batch
+from icd.app.dispatch import Clock, run_batch
 from icd.app.invocation import Errand, Output, World
 from icd.app.planner import advance, plan, run_errand
 from icd.db.database import Database

@@ -1,7 +1,6 @@
 """A call: what a method is given, and what it answers."""
 
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,16 +28,6 @@ Topic = tuple[str, ...]
 STATE: Topic = ("state",)  # then the key, then the scope
 EVENTS: Topic = ("events",)
 ANYTHING: Topic = ()
-
-
-class Clock:
-    """The two clocks of the machine; tests bring their own."""
-
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 def _said(description: str) -> msgspec.Meta:

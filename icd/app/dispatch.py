@@ -18,12 +18,10 @@ import math
 import os
 import sqlite3
 import time
-from zlib import crc32
+from collections.abc import Callable
 
-import msgspec
-
-from icd.app import idempotency as requests
-from icd.app.call import Answer, Call, Clock, Context, Params, Whole
+from icd.app import idempotency
+from icd.app.call import Answer, Call, Context, Whole
 from icd.app.write_cache import Recent
 from icd.db import paths
 from icd.db.bounds import RESULT_CHARACTERS, Connection
@@ -52,7 +50,14 @@ STATEMENT_GRACE_SECONDS = 0.1
 # What the daemon asks for itself may wait for its turn, but others do not wait for it any longer.
 BACKGROUND_SECONDS = 0.5
 
-_ENVELOPE = frozenset(Params.__struct_fields__)
+
+class Clock:
+    """The two clocks of the machine; tests bring their own."""
+
+    monotonic = staticmethod(time.monotonic)
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
 
 
 def run_batch(
@@ -71,54 +76,9 @@ def run_batch(
     leaves, waiting for the lock once more could turn a committed call into a failed one.
     """
     size = next((i for i, call in enumerate(calls) if call.method.runs.whole), len(calls)) or 1
-    left: list[Answer | None] = [None] * (len(calls) - size)
-    return _run_some(database, calls[:size], clock=clock, recent=recent, close=close) + left
-
-
-def _run_some(
-    database: Database, calls: list[Call], *, clock: Clock, recent: Recent | None, close: bool
-) -> list[Answer | None]:
-    now = clock.monotonic()
-    answers = [None if now < call.deadline else _too_late() for call in calls]
-    waiting = [i for i, answer in enumerate(answers) if answer is None]
-    if not waiting:
-        return answers
-    creates = any(calls[i].method.runs.creates for i in waiting)
-    database.stop_at = max(calls[i].deadline for i in waiting) + STATEMENT_GRACE_SECONDS
-    try:
-        with database.hold(min(calls[i].deadline for i in waiting), create=creates):
-            try:
-                _run_locked(database, calls, answers, clock=clock, recent=recent)
-                if close and not database.is_left_alone():
-                    _doubt(calls, answers)
-            except Exception as exc:  # noqa: BLE001 -- the error map
-                _answer_rest(answers, Answer(error=failure(exc, database.path)))
-            finally:
-                # Damage that shows in passing: whoever opens it again looks at all of it.
-                if close or any(a and isinstance(a.error, Corrupt) for a in answers):
-                    database.close()
-    except Locked as exc:
-        for i in waiting:
-            if calls[i].deadline <= clock.monotonic():
-                answers[i] = Answer(error=exc)
-    except NoDatabase as exc:  # its directory is gone, and the lock with it
-        database.close()
-        _turn_away(database, calls, answers, otherwise=Answer(error=exc))
-    except Exception as exc:  # noqa: BLE001 -- the error map
-        _answer_rest(answers, Answer(error=failure(exc)))
-    return answers
-
-
-def _doubt(calls: list[Call], answers: list[Answer | None]) -> None:
-    """What was committed is in files that have no name any more, and we are about to leave."""
-    for i, (call, answer) in enumerate(zip(calls, answers, strict=True)):
-        if answer is not None and answer.error is None and call.method.writes:
-            doubt = UnknownOutcome("unknown_outcome: files of the database were removed meanwhile")
-            answers[i] = Answer(error=doubt)
-
-
-def _answer_rest(answers: list[Answer | None], answer: Answer) -> None:
-    answers[:] = [known or answer for known in answers]
+    batch = _Batch(database, calls[:size], clock, recent)
+    batch.run(close=close)
+    return [batch.answers.get(id(call)) for call in calls]
 
 
 def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = None) -> IcError:
@@ -155,111 +115,148 @@ def _too_late() -> Answer:
     return Answer(error=DeadlineExceeded("the deadline passed before the call could run"))
 
 
-def _run_locked(
-    database: Database,
-    calls: list[Call],
-    answers: list[Answer | None],
-    *,
-    clock: Clock,
-    recent: Recent | None,
-) -> None:
-    if calls[0].method.runs.whole:
-        answers[0] = _run_whole(database, calls[0], clock=clock, recent=recent)
-        return
-    conn = _connection(database, calls, answers, recent)
-    here = [i for i, answer in enumerate(answers) if answer is None]
-    if conn is None or not here:
-        return
-    batch = _Batch(conn, database, clock, recent)
-    if len(here) == 1:
-        answers[here[0]] = batch.alone(calls[here[0]])
-    else:
-        for i, answer in zip(here, batch.together([calls[i] for i in here]), strict=True):
-            answers[i] = answer
-
-
-def _run_whole(database: Database, call: Call, *, clock: Clock, recent: Recent | None) -> Answer:
-    if recent is not None:
-        recent.clear()  # it may be another file afterwards
-    elsewhere = None if call.method.runs.creates else _judge(database, call.where)
-    if elsewhere is not None:
-        return elsewhere
-    assert call.method.run is not None
-    call.ran_at = clock.monotonic()
-    whole = Whole(database, clock.now_ms(), call.deadline)
-    result = call.method.run(whole, call.params)
-    return Answer(result=result, warnings=database.told())
-
-
-def _connection(
-    database: Database, calls: list[Call], answers: list[Answer | None], recent: Recent | None
-) -> Connection | None:
-    """Open the database if need be, and turn away whoever does not mean it."""
-    waiting = [call for call, answer in zip(calls, answers, strict=True) if answer is None]
-    creates = any(call.method.runs.creates for call in waiting)
-    reopened = database.reopened
-    try:
-        conn = database.connection(create=creates)
-    except NoDatabase as exc:
-        _turn_away(database, calls, answers, otherwise=Answer(error=exc))
-        return None
-    except LogLost as exc:
-        if all(call.background for call in waiting):
-            database.owe(exc)
-        else:
-            database.incidents.append(exc.message)
-        raise
-    if recent is not None and (database.others_wrote() or database.reopened != reopened):
-        recent.clear()
-    _turn_away(database, calls, answers, otherwise=None)
-    return conn
-
-
-def _turn_away(
-    database: Database,
-    calls: list[Call],
-    answers: list[Answer | None],
-    *,
-    otherwise: Answer | None,
-) -> None:
-    """A caller's database may have moved since it was looked up: look again, under the lock.
-
-    Whoever means this one gets `otherwise`: nothing yet, or why it cannot be opened.
-    """
-    found: dict[paths.Where, Answer | None] = {}
-    last = None
-    for i, call in enumerate(calls):
-        if call.where is last or answers[i] is not None or call.method.runs.creates:
-            continue
-        if call.where not in found:
-            found[call.where] = _judge(database, call.where) or otherwise
-        answers[i] = found[call.where]
-        last = call.where if answers[i] is None else None  # the usual case needs no look-up
-
-
-def _judge(database: Database, where: paths.Where) -> Answer | None:
-    """None if the caller means the file that is open; a cheap look usually settles it."""
-    try:
-        if database.identity is not None and paths.identity(where) == database.identity:
-            return None
-        same = paths.canonical(paths.resolve(where)) == database.path
-        return None if same else Answer(moved=True)
-    except IcError as exc:
-        return Answer(error=exc)
-
-
 class _Batch:
-    """Calls sharing a connection while the lock is held."""
+    """Calls that share the lock, and usually a transaction; those that end are in `answers`."""
+
+    _conn: Connection
 
     def __init__(
-        self, conn: Connection, database: Database, clock: Clock, recent: Recent | None
+        self, database: Database, calls: list[Call], clock: Clock, recent: Recent | None
     ) -> None:
-        self._conn = conn
+        self.answers: dict[int, Answer] = {}  # by the identity of the call
+        self._calls = calls
         self._database = database
         self._clock = clock
         self._recent = recent
 
-    def alone(self, call: Call) -> Answer:
+    def run(self, *, close: bool) -> None:
+        now = self._clock.monotonic()
+        self._answer_if(lambda call: call.deadline <= now, _too_late())
+        waiting = self._waiting()
+        if not waiting:
+            return
+        database = self._database
+        creates = any(call.method.runs.creates for call in waiting)
+        database.stop_at = max(call.deadline for call in waiting) + STATEMENT_GRACE_SECONDS
+        try:
+            with database.hold(min(call.deadline for call in waiting), create=creates):
+                self._run_locked(close=close)
+        except Locked as exc:
+            now = self._clock.monotonic()
+            self._answer_if(lambda call: call.deadline <= now, Answer(error=exc))
+        except NoDatabase as exc:  # its directory is gone, and the lock with it
+            database.close()
+            self._turn_away(otherwise=Answer(error=exc))
+        except Exception as exc:  # noqa: BLE001 -- the error map
+            self._answer_rest(failure(exc))
+
+    def _run_locked(self, *, close: bool) -> None:
+        database = self._database
+        try:
+            if self._calls[0].method.runs.whole:
+                self._run_whole(self._calls[0])
+            elif self._open() and (waiting := self._waiting()):
+                self._run_together(waiting) if len(waiting) > 1 else self._run_alone(waiting[0])
+            if close and not database.is_left_alone():
+                self._doubt()
+        except Exception as exc:  # noqa: BLE001 -- the error map
+            self._answer_rest(failure(exc, database.path))
+        finally:
+            # Damage that shows in passing: whoever opens it again looks at all of it.
+            if close or any(isinstance(a.error, Corrupt) for a in self.answers.values()):
+                database.close()
+
+    # --- who is answered already ---
+
+    def _waiting(self) -> list[Call]:
+        return [call for call in self._calls if id(call) not in self.answers]
+
+    def _answer(self, call: Call, answer: Answer) -> Answer:
+        self.answers[id(call)] = answer
+        return answer
+
+    def _answer_if(self, holds: Callable[[Call], bool], answer: Answer) -> None:
+        for call in self._waiting():
+            if holds(call):
+                self._answer(call, answer)
+
+    def _answer_rest(self, error: IcError) -> None:
+        self._answer_if(lambda _: True, Answer(error=error))
+
+    def _doubt(self) -> None:
+        """What was committed is in files that have no name any more, and we are about to leave."""
+        doubt = UnknownOutcome("unknown_outcome: files of the database were removed meanwhile")
+        for call in self._calls:
+            answer = self.answers.get(id(call))
+            if answer is not None and answer.error is None and call.method.writes:
+                self._answer(call, Answer(error=doubt))
+
+    # --- the database ---
+
+    def _run_whole(self, call: Call) -> None:
+        self._forget()  # it may be another file afterwards
+        elsewhere = None if call.method.runs.creates else self._judge(call.where)
+        if elsewhere is not None:
+            self._answer(call, elsewhere)
+            return
+        assert call.method.run is not None
+        call.ran_at = self._clock.monotonic()
+        whole = Whole(self._database, self._clock.now_ms(), call.deadline)
+        result = call.method.run(whole, call.params)
+        self._answer(call, Answer(result=result, warnings=self._database.told()))
+
+    def _open(self) -> bool:
+        """Open the database if need be, and turn away whoever does not mean it."""
+        database, waiting = self._database, self._waiting()
+        reopened = database.reopened
+        try:
+            creates = any(call.method.runs.creates for call in waiting)
+            self._conn = database.connection(create=creates)
+        except NoDatabase as exc:
+            self._turn_away(otherwise=Answer(error=exc))
+            return False
+        except LogLost as exc:
+            if all(call.background for call in waiting):
+                database.owe(exc)
+            else:
+                database.incidents.append(exc.message)
+            raise
+        if database.others_wrote() or database.reopened != reopened:
+            self._forget()
+        self._turn_away(otherwise=None)
+        return True
+
+    def _turn_away(self, *, otherwise: Answer | None) -> None:
+        """A caller's database may have moved since it was looked up: look again, under the lock.
+
+        Whoever means this one gets `otherwise`: nothing yet, or why it cannot be opened.
+        """
+        found: dict[paths.Where, Answer | None] = {}
+        last = None  # the usual case needs no look-up
+        for call in self._waiting():
+            if call.where is last or call.method.runs.creates:
+                continue
+            if call.where not in found:
+                found[call.where] = self._judge(call.where) or otherwise
+            answer = found[call.where]
+            last = call.where if answer is None else None
+            if answer is not None:
+                self._answer(call, answer)
+
+    def _judge(self, where: paths.Where) -> Answer | None:
+        """None if the caller means the file that is open; a cheap look usually settles it."""
+        database = self._database
+        try:
+            if database.identity is not None and paths.identity(where) == database.identity:
+                return None
+            same = paths.canonical(paths.resolve(where)) == database.path
+            return None if same else Answer(moved=True)
+        except IcError as exc:
+            return Answer(error=exc)
+
+    # --- the transaction ---
+
+    def _run_alone(self, call: Call) -> Answer:
         """One call, one transaction."""
         try:
             self._begin(write=call.method.writes is not None, deadline=call.deadline)
@@ -267,45 +264,45 @@ class _Batch:
             self._conn.execute("COMMIT")
         except Exception as exc:  # noqa: BLE001 -- the error map
             self._roll_back()
-            return Answer(error=failure(exc, self._database.path, self._conn), trace=call.trace)
-        return answer
+            answer = self._failed(call, exc)
+        return self._answer(call, answer)
 
-    def together(self, calls: list[Call]) -> list[Answer | None]:
+    def _run_together(self, calls: list[Call]) -> None:
         """Many calls, one transaction; or each its own, if the shared one is lost."""
-        answers: list[Answer | None] = [None] * len(calls)
+        answers: dict[int, Answer] = {}
         try:
             writes = any(call.method.writes is not None for call in calls)
             self._begin(write=writes, deadline=min(call.deadline for call in calls))
             stop_at = time.monotonic() + BATCH_SECONDS
             read = 0
-            for i, call in enumerate(calls):
-                answers[i] = answer = self._in_savepoint(call)
+            for call in calls:
+                answers[id(call)] = answer = self._in_savepoint(call)
                 if not self._conn.in_transaction:
-                    return self._again_alone(calls, keep=(i, answer))
+                    self._answer(call, answer)  # it lost the transaction of all
+                    self._run_each(calls)
+                    return
                 read += answer.size
                 if read > BATCH_CHARACTERS or time.monotonic() > stop_at:
                     break
             self._conn.execute("COMMIT")
         except Exception:  # noqa: BLE001 -- whoever is to blame will hear it alone
-            self._roll_back()
-            return self._again_alone(calls)
-        return answers
+            self._run_each(calls)
+        else:
+            self.answers |= answers
 
-    def _again_alone(
-        self, calls: list[Call], keep: tuple[int, Answer | None] = (-1, None)
-    ) -> list[Answer | None]:
+    def _run_each(self, calls: list[Call]) -> None:
+        """What was done together is undone, and each call gets a transaction of its own."""
         self._roll_back()
-        answers: list[Answer | None] = [None] * len(calls)
         read = 0
-        for i, call in enumerate(calls):
-            if read > BATCH_CHARACTERS and i != keep[0]:
+        for call in calls:
+            if id(call) in self.answers:
                 continue
-            answers[i] = answer = keep[1] if i == keep[0] else self._in_time(call)
-            read += answer.size if answer else 0
-        return answers
-
-    def _in_time(self, call: Call) -> Answer:
-        return self.alone(call) if self._clock.monotonic() < call.deadline else _too_late()
+            if read > BATCH_CHARACTERS:
+                break
+            if self._clock.monotonic() < call.deadline:
+                read += self._run_alone(call).size
+            else:
+                self._answer(call, _too_late())
 
     def _begin(self, *, write: bool, deadline: float) -> None:
         """Begin; a program that does not know our lock is waited for until the deadline."""
@@ -334,7 +331,10 @@ class _Batch:
         try:
             return self._run(call)
         except Exception as exc:  # noqa: BLE001 -- the error map
-            return Answer(error=failure(exc, self._database.path, self._conn), trace=call.trace)
+            return self._failed(call, exc)
+
+    def _failed(self, call: Call, exc: Exception) -> Answer:
+        return Answer(error=failure(exc, self._database.path, self._conn), trace=call.trace)
 
     def _run(self, call: Call) -> Answer:
         call.ran_at = self._clock.monotonic()
@@ -394,30 +394,8 @@ class _Batch:
 
 
 def _execute(ctx: Context, call: Call) -> object:
-    """Run the method, unless its effect is already known under the caller's request id."""
-    method, request_id = call.method, call.params.request_id
+    method, writes = call.method, call.method.writes
     assert method.run is not None, f"{method.name} does not run on a database"
-    if not (request_id and method.writes and method.writes.keeps_effects):
-        return method.run(ctx, call.params)
-    digest = _digest(call.params)
-    effect = requests.find(ctx.conn, request_id, method=method.name, digest=digest)
-    if effect is not None:
-        return msgspec.json.decode(effect, type=method.result)
-    result = method.run(ctx, call.params)
-    if ctx.changed:
-        requests.record(
-            ctx.conn,
-            request_id,
-            method=method.name,
-            digest=digest,
-            effect=msgspec.json.encode(result).decode(),
-            now_ms=ctx.now_ms,
-            monotonic_ms=int(ctx.monotonic * 1000),
-        )
-    return result
-
-
-def _digest(params: Params) -> int:
-    """A fingerprint of the method's own parameters: deadlines differ between two attempts."""
-    own = [getattr(params, f) for f in params.__struct_fields__ if f not in _ENVELOPE]
-    return crc32(msgspec.json.encode(own))
+    if call.params.request_id and writes is not None and writes.keeps_effects:
+        return idempotency.run_once(ctx, call)
+    return method.run(ctx, call.params)

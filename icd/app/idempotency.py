@@ -17,7 +17,11 @@ If the clock steps again and again, the oldest of more than `HELD_MOST` go at ea
 """
 
 import sqlite3
+from zlib import crc32
 
+import msgspec
+
+from icd.app.call import Call, Context, Params
 from icd.errors import RequestMismatch
 
 # The longest total deadline a call may ask for.  Ids are kept ten times as long, so that an id can
@@ -54,6 +58,36 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
 _TOO_MANY = "SELECT count(*) > ?1 FROM (SELECT 1 FROM requests LIMIT ?1 + 1)"
 _EVER = 2**63 - 1
+_ENVELOPE = frozenset(Params.__struct_fields__)
+
+
+def run_once(ctx: Context, call: Call) -> object:
+    """Run the method, unless its effect is already known under the caller's request id."""
+    method, request_id = call.method, call.params.request_id
+    assert method.run is not None
+    assert request_id is not None
+    digest = _digest(call.params)
+    effect = find(ctx.conn, request_id, method=method.name, digest=digest)
+    if effect is not None:
+        return msgspec.json.decode(effect, type=method.result)
+    result = method.run(ctx, call.params)
+    if ctx.changed:
+        record(
+            ctx.conn,
+            request_id,
+            method=method.name,
+            digest=digest,
+            effect=msgspec.json.encode(result).decode(),
+            now_ms=ctx.now_ms,
+            monotonic_ms=int(ctx.monotonic * 1000),
+        )
+    return result
+
+
+def _digest(params: Params) -> int:
+    """A fingerprint of the method's own parameters: deadlines differ between two attempts."""
+    own = [getattr(params, f) for f in params.__struct_fields__ if f not in _ENVELOPE]
+    return crc32(msgspec.json.encode(own))
 
 
 def find(conn: sqlite3.Connection, request_id: str, *, method: str, digest: int) -> str | None:

@@ -15,7 +15,7 @@ import msgspec
 
 from icd import __version__, config
 from icd.app import registry
-from icd.app.call import Clock
+from icd.app.dispatch import Clock
 from icd.errors import AlreadyRunning, Misconfigured
 from icd.server import handover, limits, logs, modules, systemd, watchdog
 from icd.server.handover import Estate

@@ -222,9 +222,9 @@ def test_a_method_that_raises_alone_leaves_nothing_behind(batch, call, conn, exc
 
 
 def test_references_of_internal_errors_differ(batch, call):
-    bad = call(raising(ValueError()))
+    bad = [call(raising(ValueError())) for _ in range(3)]
 
-    messages = {answer.error.message for answer in batch(bad, bad, bad)}
+    messages = {answer.error.message for answer in batch(*bad)}
 
     assert len(messages) == 3
 

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from icd.app import dispatch
-from icd.app.call import Clock, Params
-from icd.app.dispatch import run_batch
+from icd.app.call import Params
+from icd.app.dispatch import Clock, run_batch
 from icd.app.verb import Method, Runs, Writes
 from icd.db.bounds import RESULT_CHARACTERS
 from icd.db.connection import transaction, until

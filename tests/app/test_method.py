@@ -2,7 +2,7 @@
 
 import time
 
-from icd.app.call import Clock
+from icd.app.dispatch import Clock
 
 
 def test_the_clock_of_the_machine_counts_milliseconds_since_the_epoch():

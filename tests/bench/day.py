@@ -37,8 +37,8 @@ from msgspec import Raw, Struct, json
 
 from icd import config
 from icd.app import registry
-from icd.app.call import Call, Clock
-from icd.app.dispatch import run_batch
+from icd.app.call import Call
+from icd.app.dispatch import Clock, run_batch
 from icd.app.write_cache import Recent
 from icd.db.database import Database
 from icd.db.paths import Where

@@ -6,8 +6,8 @@ import pytest
 from msgspec import Raw
 
 from icd.app import registry
-from icd.app.call import Call, Clock
-from icd.app.dispatch import run_batch
+from icd.app.call import Call
+from icd.app.dispatch import Clock, run_batch
 from icd.app.verb import Method
 from icd.app.write_cache import Recent
 from icd.db.paths import Where

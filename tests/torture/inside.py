@@ -62,8 +62,7 @@ def answer(lines: object, run: "Callable[..., object]") -> None:
 
 def core() -> "Callable[..., object]":
     from icd import config
-    from icd.app.call import Clock
-    from icd.app.dispatch import run_batch
+    from icd.app.dispatch import Clock, run_batch
     from icd.app.write_cache import Recent
     from icd.db import paths
     from icd.db.database import Database

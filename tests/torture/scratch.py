@@ -11,8 +11,8 @@ import msgspec
 
 from icd import config
 from icd.app import registry
-from icd.app.call import Answer, Call, Clock, Params
-from icd.app.dispatch import _Batch
+from icd.app.call import Answer, Call, Params
+from icd.app.dispatch import Clock, _Batch
 from icd.app.verb import Method
 from icd.db.database import Database
 from icd.db.paths import Where

@@ -12,8 +12,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from icd.app import idempotency as requests
-from icd.app.call import Clock
-from icd.app.dispatch import failure
+from icd.app.dispatch import Clock, failure
 from icd.app.write_cache import Recent
 from icd.config import Settings
 from icd.db.connection import transaction, until

@@ -12,8 +12,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from icd import config, procfs
-from icd.app.call import Answer, Call, Clock, Topic
-from icd.app.dispatch import failure
+from icd.app.call import Answer, Call, Topic
+from icd.app.dispatch import Clock, failure
 from icd.db.paths import Where
 from icd.errors import Overloaded
 from icd.features.mirror import methods as mirror

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import anyio
 
-from icd.app.call import Answer, Call, Clock
-from icd.app.dispatch import STATEMENT_GRACE_SECONDS, failure, run_batch
+from icd.app.call import Answer, Call
+from icd.app.dispatch import STATEMENT_GRACE_SECONDS, Clock, failure, run_batch
 from icd.app.write_cache import Recent
 from icd.config import Settings
 from icd.db import lock

@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 from icd.app import registry
-from icd.app.call import Answer, Call, Clock
+from icd.app.call import Answer, Call
+from icd.app.dispatch import Clock
 from icd.config import Settings
 from icd.db.database import Database
 from icd.db.paths import Where

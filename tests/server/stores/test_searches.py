@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from icd.app import registry
-from icd.app.call import Answer, Call, Clock
-from icd.app.dispatch import run_batch
+from icd.app.call import Answer, Call
+from icd.app.dispatch import Clock, run_batch
 from icd.config import DEFAULTS
 from icd.db.database import Database
 from icd.db.paths import Where

@@ -22,7 +22,8 @@ from typing import Any, TypeVar
 
 import anyio
 
-from icd.app.call import Clock, Params
+from icd.app.call import Params
+from icd.app.dispatch import Clock
 from icd.app.verb import Method
 from icd.db import database
 from icd.errors import IcError

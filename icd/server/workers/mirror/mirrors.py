@@ -6,7 +6,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from icd.app.call import Clock
+from icd.app.dispatch import Clock
 from icd.config import Settings
 from icd.features.daemon.methods import MirrorReport
 from icd.features.mirror import interband
