@@ -8,7 +8,7 @@ import os
 import pwd
 
 import icd
-from icd.app.invocation import Errand, Plan
+from icd.app.invocation import Ask, Errand
 from icd.db.files import ownership
 from icd.db.paths import Where, upward
 from icd.errors import OtherOwner
@@ -17,7 +17,7 @@ _PROGRAM = (icd.__file__, os.__file__)
 _ELSEWHERE = "install intercore where every user can read it, or run this as user {}"
 
 
-def act_as_owner(planned: Plan | Errand) -> int | None:
+def act_as_owner(planned: Ask | Errand) -> int | None:
     """The user that this process is from now on; None: it stays what it is."""
     where = _where(planned)
     if where is None:
@@ -41,7 +41,7 @@ def act_as_owner(planned: Plan | Errand) -> int | None:
     return uid
 
 
-def _where(planned: Plan | Errand) -> Where | None:
+def _where(planned: Ask | Errand) -> Where | None:
     if isinstance(planned, Errand):
         return planned.where
     return planned.call.where if planned.call.method.run is not None else None

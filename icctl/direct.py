@@ -19,7 +19,6 @@ from icd.app.invocation import (
     Errand,
     Need,
     Output,
-    Plan,
     World,
     line,
     why_not,
@@ -100,13 +99,13 @@ def changes_nothing(request: client.Request) -> bool:
     planned = plan(_invocation(request, 0.0))
     if isinstance(planned, Output):
         return True  # there is nothing to be carried out
-    if not isinstance(planned, Plan) or isinstance(planned.call.params, daemon.Reload):
+    if not isinstance(planned, Ask) or isinstance(planned.call.params, daemon.Reload):
         return False
     return not (planned.call.method.writes or planned.call.method.runs.whole)
 
 
 def _carry_out(
-    request: client.Request, planned: Plan | Errand, home: str | None, owed: Owed
+    request: client.Request, planned: Ask | Errand, home: str | None, owed: Owed
 ) -> Output:
     """Most commands are done after one answer; others print, and look again after a while."""
     if isinstance(planned, Errand):
@@ -115,7 +114,7 @@ def _carry_out(
     while following is not None:
         if not request.deliver(output.stdout, output.stderr):
             return Output(0)
-        if _stdout_is_closed(_patience(following.ask)):
+        if _stdout_is_closed(_patience(following)):
             return Output(0)
         output, following = advance(following, answer_here(following.call, home, owed))
     return output

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from icd.server.stores.db_thread import Lane
+from icd.server.stores.db_thread import DbThread
 from tests.support import mounts
 from tests.support.processes import Daemon, icctl, running, until
 
@@ -107,7 +107,7 @@ async def test_no_exception_in_the_hop_hangs_the_lane(kind: type[BaseException])
     def fail() -> None:
         raise kind
 
-    lane = await Lane.open(lambda: sqlite3.connect(":memory:"))
+    lane = await DbThread.open(lambda: sqlite3.connect(":memory:"))
     try:
         with anyio.fail_after(5), pytest.raises(RuntimeError if kind is StopIteration else kind):
             await lane.hop(fail)
@@ -122,7 +122,7 @@ async def test_no_exception_in_the_hop_hangs_the_lane(kind: type[BaseException])
 async def test_a_hop_that_takes_its_time_is_waited_for_in_the_loop() -> None:
     import threading
 
-    lane = await Lane.open(lambda: sqlite3.connect(":memory:"))
+    lane = await DbThread.open(lambda: sqlite3.connect(":memory:"))
     gate = threading.Event()
     results = []
     try:

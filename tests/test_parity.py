@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from icd.app.call import Answer
-from icd.app.invocation import Need, Plan, World
+from icd.app.invocation import Ask, Need, World
 from icd.app.planner import finish, plan
 from tests.support.parity_table import SCRIPTS, Step
 from tests.support.processes import Daemon, icctl, read_line, running
@@ -106,7 +106,7 @@ def _start_over(project: Path) -> None:
 
 
 def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
-    """Plan the command here, call its method by JSON-RPC, show the result as the command would."""
+    """Ask the command here, call its method by JSON-RPC, show the result as the command would."""
     if step.before is not None:
         step.before(project)
     cwd = project / step.cwd
@@ -122,7 +122,7 @@ def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
     while isinstance(planned, Need):
         invocation.files[planned.path] = (cwd / planned.path).read_bytes()
         planned = plan(invocation)
-    assert isinstance(planned, Plan), planned
+    assert isinstance(planned, Ask), planned
     params = msgspec.structs.replace(
         planned.call.params,
         cwd=str(cwd),

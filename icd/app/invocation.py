@@ -8,7 +8,7 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
@@ -136,6 +136,13 @@ class Output(msgspec.Struct):
     declined: bool = False
 
 
+class Skew(msgspec.Struct):
+    """What to say about client and daemon of different versions; see icd/app/versions.py."""
+
+    line: bytes
+    always: bool  # even if all went well
+
+
 def as_the_row_says(_result: Any) -> Output:
     """Stands for the rendering that the row of a command declares."""
     raise AssertionError("it is replaced when the command is asked for")
@@ -164,6 +171,11 @@ class Ask(msgspec.Struct):
     cwd: str | None = None
     # A missing database is an answer, not a failure.
     optional: bool = False
+    # What follows is set by the planner, which makes it ready for a host.
+    call: Call = cast(Call, None)
+    context: str = ""
+    program: str = "icctl"
+    skew: Skew | None = None
 
 
 class Caller(Protocol):
@@ -186,23 +198,6 @@ class Local(msgspec.Struct):
 
 # What `--if-database` makes of a missing database; EX_UNAVAILABLE of sysexits.h.
 UNAVAILABLE = 69
-
-
-class Skew(msgspec.Struct):
-    """What to say about client and daemon of different versions; see icd/app/versions.py."""
-
-    line: bytes
-    always: bool  # even if all went well
-
-
-class Plan(msgspec.Struct):
-    """An Ask made ready for a host."""
-
-    call: Call
-    ask: Ask
-    context: str
-    program: str
-    skew: Skew | None = None
 
 
 class Errand(msgspec.Struct):

@@ -6,17 +6,15 @@ A command is made when it is first asked for: a process that is there for one ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin
 
 import click
 from msgspec import NODEFAULT, Meta, Struct
 
-from icd.app import render
-from icd.app.invocation import Ask, Local, Output, World, as_the_row_says
+from icd.app.invocation import World
 from icd.app.types import Whole
-from icd.app.verb import Argument, Command, Option, hints, parts
+from icd.app.verb import Argument, Option, hints, parts
 
 if TYPE_CHECKING:
     from icd.app.verb import Typed
@@ -74,13 +72,12 @@ def _fields(form: type[Struct]) -> Iterator[Field]:
 
 
 class Leaf(click.Command):
-    """Parses the words of one command; its callback is given a World and what was typed."""
+    """Parses the words of one command."""
 
     def __init__(self, row: Typed) -> None:
         found = fields(row.form, row.order)
         super().__init__(
             row.command.rpartition(" ")[2],
-            callback=_callback(row, found),
             params=[_parameter(field) for field in found],
             help=_help(row),
             short_help=row.summary,
@@ -88,41 +85,24 @@ class Leaf(click.Command):
         )
         self.row = row
         self._reads = [(f.name, read) for f in found if (read := getattr(f.typed, "read", None))]
-        self._waits = any(getattr(f.typed, "resolve", None) for f in found)
+        self._fills = {
+            f.name: resolve for f in found if (resolve := getattr(f.typed, "resolve", None))
+        }
 
-    def make_context(self, *words: Any, **settings: Any) -> click.Context:
-        ctx = super().make_context(*words, **settings)
+    def parse(self, context: str, words: list[str]) -> Struct | Callable[[World], Struct]:
+        """The form, or what makes it of the caller's world."""
+        ctx = self.make_context(context, words, terminal_width=80, color=False)
         given = {name: word for name, word in ctx.params.items() if word is not None}
         for name, read in self._reads:
             if name in given:
                 given[name] = _read(read, given[name])
-        ctx.params = given if self._waits else {"typed": self.row.form(**given)}
-        return ctx
-
-
-def _callback(row: Typed, found: list[Field]) -> Callable[..., Ask | Local | Output]:
-    fills = [
-        (f.name, f.typed.resolve) for f in found if isinstance(f.typed, Option) and f.typed.resolve
-    ]
-
-    def filled(world: World, /, **given: Any) -> Ask | Local | Output:
-        for name, resolve in fills:
-            given[name] = resolve(world, given.get(name))
-        return ask(world, row.form(**given))
-
-    def ask(world: World, /, typed: Any) -> Ask | Local | Output:
-        if isinstance(row, Command):
-            asked = row.ask(world, typed)
-            if not isinstance(asked, Ask) or asked.render is not as_the_row_says:
-                return asked
-        else:
-            if row.usage is not None:
-                row.usage(typed)
-            asked = Ask(row.name, typed)
-        asked.render = partial(_json if world.json else _text, row, typed)
-        return asked
-
-    return filled if fills else ask
+        form: type[Struct] = self.row.form
+        fills = self._fills
+        if not fills:
+            return form(**given)
+        return lambda world: form(
+            **given | {name: fill(world, given.get(name)) for name, fill in fills.items()}
+        )
 
 
 def _parameter(field: Field) -> click.Parameter:
@@ -170,23 +150,6 @@ def _read(read: Callable[[str], Any], words: str | tuple[str, ...]) -> Any:
         return read(words) if isinstance(words, str) else [read(word) for word in words]
     except ValueError as exc:
         raise click.BadParameter(str(exc)) from exc
-
-
-def _text(row: Typed, typed: Any, result: Any) -> Output:
-    if result is None or row.show is None:
-        return Output(1)
-    shown = row.show(result, typed)
-    if isinstance(shown, Output):
-        return shown
-    return render.text(*shown, exit_code=row.exit(result) if row.exit else 0)
-
-
-def _json(row: Typed, typed: Any, result: Any) -> Output:
-    if result is None:
-        return Output(1)
-    if row.json:
-        return row.json(result, typed)
-    return render.to_json(result, row.exit(result) if row.exit else 0)
 
 
 def _help(row: Typed) -> str:

@@ -7,13 +7,14 @@ keeps a parse near a tenth of a millisecond and click away from the daemon's own
 import time
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from icd import __version__
 from icd.app import help as texts
-from icd.app import registry, versions
+from icd.app import registry, render, versions
 from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Params, Progress
 from icd.app.dispatch import failure
 from icd.app.flags import Flags, strip
@@ -27,16 +28,21 @@ from icd.app.invocation import (
     Need,
     Needed,
     Output,
-    Plan,
     Refusal,
     World,
     advice,
+    as_the_row_says,
     line,
 )
+from icd.app.parser import Leaf
+from icd.app.verb import Method, Verb
 from icd.db.paths import Where
 from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage
 from icd.printable import printable
 from icd.values.processes import Writer
+
+if TYPE_CHECKING:
+    from icd.app.verb import Typed
 
 # What is longer is a payload, and new each time.
 CACHED_CHARACTERS = 1000
@@ -48,47 +54,48 @@ class Parsed(msgspec.Struct):
     context: str = ""  # the command by its full name, for messages
     flags: Flags | None = None
     command: click.Command | None = None
-    params: dict[str, Any] = {}
+    # The form, what makes it of the caller's world, or what a click command is given.
+    typed: Any = None
     help: Callable[[str], bytes] | None = None  # given the name of the program
     error: IcError | None = None
     shows: Callable[[str], bytes] | None = None  # on stdout, although it is an error
 
 
-def plan(world: World) -> Plan | Errand | Need | Output:
+def plan(world: World) -> Ask | Errand | Need | Output:
     """Decide what a command line means.  Does nothing yet."""
     planned = _plan(world)
     if isinstance(planned, Output):
         planned = _harmless(planned)
-    skew = versions.skew(world)
-    if skew is not None and isinstance(planned, Plan):
-        planned.skew = skew
-    elif skew is not None and isinstance(planned, Output):
-        versions.tell(skew, planned)
+    if world.client_version and world.client_version != __version__:
+        skew = versions.skew(world)
+        if isinstance(planned, Ask):
+            planned.skew = skew
+        elif isinstance(planned, Output):
+            versions.tell(skew, planned)
     return planned
 
 
-def _plan(world: World) -> Plan | Errand | Need | Output:
+def _plan(world: World) -> Ask | Errand | Need | Output:
     # Hooks say the same again and again.
     read = _read if sum(map(len, world.argv)) < CACHED_CHARACTERS else _read.__wrapped__
     parsed = read(*world.argv)
-    context = parsed.context
     try:
         if parsed.help is not None:
             return Output(0, parsed.help(world.program))
         if parsed.error is not None:
             return _refused(world.program, parsed)
         wanted = _ask(world, parsed)
-        if isinstance(wanted, Output):
-            return wanted
         if isinstance(wanted, Local):
-            return _errand(world, wanted, context)
-        return Plan(_call(world, wanted), wanted, context, world.program)
+            return _errand(world, wanted, parsed.context)
+        if isinstance(wanted, Ask):
+            wanted.context, wanted.program = parsed.context, world.program
+        return wanted
     except Needed as exc:
         return exc.need
     except IcError as exc:
-        return _refused(world.program, Parsed(context, error=exc))
+        return _refused(world.program, Parsed(parsed.context, error=exc))
     except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
-        return _bug(exc, world.program, context)
+        return _bug(exc, world.program, parsed.context)
 
 
 @lru_cache(maxsize=1024)
@@ -105,10 +112,9 @@ def _read(*argv: str) -> Parsed:
             return parsed
         _find(parsed, flags, words)
     except click.UsageError as exc:
-        hint = f"see 'icctl {parsed.context} --help'"
-        parsed.error = Usage(exc.format_message().rstrip("."), hint=hint)
+        parsed.error = _mistake(parsed, exc)
     except IcError as exc:
-        parsed.error = exc
+        parsed.error = exc.with_traceback(None)
     return parsed
 
 
@@ -131,8 +137,21 @@ def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
         parsed.help = partial(texts.command, context=parsed.context, leaf=command)
         return
     parsed.command = command
-    ctx = command.make_context(parsed.context, words, terminal_width=80, color=False)
-    parsed.params = ctx.params
+    if isinstance(command, Leaf):
+        parsed.typed = command.parse(parsed.context, words)
+        if isinstance(command.row, Verb) and isinstance(parsed.typed, Params):
+            _judge(command.row, parsed.typed)
+    else:
+        ctx = command.make_context(parsed.context, words, terminal_width=80, color=False)
+        parsed.typed = ctx.params
+
+
+def _judge(row: Verb[Any, Any], params: Params) -> None:
+    """What a line alone can say wrongly is wrong for every caller: it is judged once."""
+    if row.usage is not None:
+        row.usage(params)
+    if row.check is not None:
+        row.check(params)
 
 
 def _verb(noun: str, words: list[str]) -> click.Command:
@@ -149,15 +168,63 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     flags, command = parsed.flags, parsed.command
     assert flags is not None
     assert command is not None
-    assert command.callback is not None
     world.json, world.verbose, world.db = flags.json, flags.verbose, flags.db
     world.timeout_ms, world.if_database = flags.timeout_ms, flags.if_database
+    if not isinstance(command, Leaf):
+        assert command.callback is not None
+        asked: Ask | Local | Output = _usage(parsed, command.callback, world, **parsed.typed)
+    elif isinstance(command.row, Verb):
+        return _ask_verb(world, command.row, parsed.typed)
+    else:
+        typed = parsed.typed if isinstance(parsed.typed, msgspec.Struct) else parsed.typed(world)
+        asked = _usage(parsed, command.row.ask, world, typed)
+        if isinstance(asked, Ask) and asked.render is as_the_row_says:
+            asked.render = partial(_json if world.json else _text, command.row, typed)
+    if isinstance(asked, Ask):
+        method = registry.find(asked.method)
+        assert method is not None, f"{asked.method} is not in the table of methods"
+        if method.check is not None:
+            method.check(asked.params)
+        asked.call = _call(world, method, asked)
+    return asked
+
+
+def _ask_verb(world: World, row: Verb[Any, Any], typed: Any) -> Ask:
+    if not isinstance(typed, Params):
+        typed = typed(world)
+        _judge(row, typed)
+    asked = Ask(row.name, typed, partial(_json if world.json else _text, row, typed))
+    asked.call = _call(world, row, asked)
+    return asked
+
+
+def _usage(parsed: Parsed, ask: Callable[..., Any], *words: Any, **options: Any) -> Any:
     try:
-        wanted: Ask | Local | Output = command.callback(world, **parsed.params)
+        return ask(*words, **options)
     except click.UsageError as exc:
-        hint = f"see 'icctl {parsed.context} --help'"
-        raise Usage(exc.format_message().rstrip("."), hint=hint) from exc
-    return wanted
+        raise _mistake(parsed, exc) from exc
+
+
+def _mistake(parsed: Parsed, exc: click.UsageError) -> IcError:
+    hint = f"see 'icctl {parsed.context} --help'"
+    return Usage(exc.format_message().rstrip("."), hint=hint)
+
+
+def _text(row: "Typed", typed: Any, result: Any) -> Output:
+    if result is None or row.show is None:
+        return Output(1)
+    shown = row.show(result, typed)
+    if isinstance(shown, Output):
+        return shown
+    return render.text(*shown, exit_code=row.exit(result) if row.exit else 0)
+
+
+def _json(row: "Typed", typed: Any, result: Any) -> Output:
+    if result is None:
+        return Output(1)
+    if row.json:
+        return row.json(result, typed)
+    return render.to_json(result, row.exit(result) if row.exit else 0)
 
 
 def _refused(program: str, parsed: Parsed) -> Output:
@@ -168,12 +235,12 @@ def _refused(program: str, parsed: Parsed) -> Output:
     return Output(error.exit, shown, line(program, parsed.context, error), refused=refused)
 
 
-def finish(plan: Plan, answer: Answer) -> Output:
+def finish(asked: Ask, answer: Answer) -> Output:
     """Turn an answer into text and an exit code."""
     try:
-        return _harmless(_finish(plan, answer))
+        return _harmless(_finish(asked, answer))
     except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
-        return _bug(exc, plan.program, plan.context)
+        return _bug(exc, asked.program, asked.context)
 
 
 def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
@@ -207,41 +274,40 @@ def _harmless(output: Output) -> Output:
     return output
 
 
-def advance(plan: Plan, answer: Answer) -> tuple[Output, Plan | None]:
+def advance(asked: Ask, answer: Answer) -> tuple[Output, Ask | None]:
     """For commands that go on: what to print now, and what to ask next; None at the end."""
-    if plan.call.background and answer.error is not None and answer.error.retryable:
-        ends_at = plan.ask.ends_at
-        if ends_at is None or time.monotonic() < ends_at:
-            soon = msgspec.structs.replace(plan.ask, patience=SOON_SECONDS)
-            return Output(0), _again(plan, soon)  # it was not executed: it will be
-    output = finish(plan, answer)
+    is_put_off = answer.error is not None and answer.error.retryable and asked.call.background
+    if is_put_off and (asked.ends_at is None or time.monotonic() < asked.ends_at):
+        soon = msgspec.structs.replace(asked, patience=SOON_SECONDS)
+        return Output(0), _again(asked, soon)  # it was not executed: it will be
+    output = finish(asked, answer)
     try:
-        ask = None if plan.ask.follow is None else plan.ask.follow(answer)
-        return output, None if ask is None else _again(plan, ask)
+        following = None if asked.follow is None else asked.follow(answer)
+        return output, None if following is None else _again(asked, following)
     except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
-        return _bug(exc, plan.program, plan.context), None
+        return _bug(exc, asked.program, asked.context), None
 
 
-def resume(plan: Plan, place: bytes) -> Plan:
+def resume(asked: Ask, place: bytes) -> Ask:
     """Go on where another host left off."""
-    if not (place and plan.ask.resume):
-        return plan
-    return _again(plan, plan.ask.resume(place))
+    if not (place and asked.resume):
+        return asked
+    return _again(asked, asked.resume(place))
 
 
-def _again(plan: Plan, ask: Ask) -> Plan:
-    method = registry.find(ask.method)
-    assert method is not None, f"{ask.method} is not in the table of methods"
-    deadline = time.monotonic() + DEFAULT_DEADLINE_MS / 1000
-    call = msgspec.structs.replace(
-        plan.call,
+def _again(before: Ask, asked: Ask) -> Ask:
+    method = registry.find(asked.method)
+    assert method is not None, f"{asked.method} is not in the table of methods"
+    asked.call = msgspec.structs.replace(
+        before.call,
         method=method,
-        params=ask.params,
-        deadline=deadline,
+        params=asked.params,
+        deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000,
         background=True,
         verbose=False,
     )
-    return Plan(call, ask, plan.context, plan.program)
+    asked.context, asked.program = before.context, before.program
+    return asked
 
 
 def _bug(exc: Exception, program: str, context: str) -> Output:
@@ -250,21 +316,22 @@ def _bug(exc: Exception, program: str, context: str) -> Output:
     return _harmless(Output(error.exit, b"", line(program, context, error), bug=bug))
 
 
-def _finish(plan: Plan, answer: Answer) -> Output:
+def _finish(asked: Ask, answer: Answer) -> Output:
     if answer.error is None:
-        output = plan.ask.render(answer.result)
+        output = asked.render(answer.result)
     else:
         declined = isinstance(answer.error, OtherOwner)
-        special = not declined and plan.ask.render_error and plan.ask.render_error(answer.error)
-        output = special or _told(answer.error, plan, if_database=plan.call.if_database)
+        special = not declined and asked.render_error and asked.render_error(answer.error)
+        output = special or _told(answer.error, asked, if_database=asked.call.if_database)
         output.declined = declined
-    output.stderr = _notes(plan.program, plan.context, answer) + output.stderr
-    if plan.skew is not None:
-        versions.tell(plan.skew, output, answer.error)
+    if answer.warnings or answer.trace:
+        output.stderr = _notes(asked.program, asked.context, answer) + output.stderr
+    if asked.skew is not None:
+        versions.tell(asked.skew, output, answer.error)
     return output
 
 
-def _told(error: IcError, asked: Plan | Errand, *, if_database: bool) -> Output:
+def _told(error: IcError, asked: Ask | Errand, *, if_database: bool) -> Output:
     if if_database and isinstance(error, NoDatabase):
         return Output(UNAVAILABLE)
     return Output(error.exit, b"", line(asked.program, asked.context, error))
@@ -296,23 +363,23 @@ def _errand(world: World, local: Local, context: str) -> Errand:
             timeout_ms=timeout_ms,
             request_id=None,
         )
-        return _call(later, Ask(method, params))
+        row = registry.find(method)
+        assert row is not None, f"{method} is not in the table of methods"
+        if row.check is not None:
+            row.check(params)
+        return _call(later, row, Ask(method, params))
 
     where = world.where if local.is_about_project else None
     return Errand(local.run, prepare, context, world.program, world.if_database, where)
 
 
-def _call(world: World, ask: Ask) -> Call:
+def _call(world: World, method: Method[Any, Any], ask: Ask) -> Call:
     """Attach to the call what concerns every call."""
-    method = registry.find(ask.method)
-    assert method is not None, f"{ask.method} is not in the table of methods"
     deadline = world.deadline
     if world.timeout_ms is not None:
         limit_ms = min(world.timeout_ms, MAX_DEADLINE_MS)
         deadline = min(deadline, time.monotonic() + limit_ms / 1000)
     params = msgspec.structs.replace(ask.params, request_id=world.request_id)
-    if method.check is not None:
-        method.check(params)
     env = world.env
     return Call(
         method=method,

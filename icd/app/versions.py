@@ -19,11 +19,9 @@ from icd.errors import IcError, SchemaTooNew
 NOT_UNDERSTOOD = 3  # the exit status of every mistake in a command line
 
 
-def skew(invocation: World) -> Skew | None:
-    """The difference, if there is one; a client that does not tell its version has none."""
-    if invocation.client_version in ("", __version__):
-        return None
-    program, client = invocation.program, invocation.client_version
+def skew(world: World) -> Skew:
+    """What to say to a client that has told another version than ours."""
+    program, client = world.program, world.client_version
     mine, theirs = _order(__version__), _order(client)
     if mine < theirs:
         relation, hint = "older than", "run 'icctl service reload'"
@@ -33,7 +31,7 @@ def skew(invocation: World) -> Skew | None:
         relation, hint = "another version than", "install one version of both"
     told = f"the daemon ({__version__}) is {relation} this {program} ({client}); {hint}"
     line = f"{program}: warning: {told}\n".encode("utf-8", "backslashreplace")
-    return Skew(line, always=invocation.is_terminal)
+    return Skew(line, always=world.is_terminal)
 
 
 def tell(skew: Skew, output: Output, error: IcError | None = None) -> None:

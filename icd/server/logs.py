@@ -50,6 +50,21 @@ class Rarely:
         log.warning(text, extra=facts)
 
 
+class Once:
+    """Things that are worth one line in the log, and not one for each call.  Threads may use it."""
+
+    REMEMBERED = 200  # what comes after so many is not logged: a project decides how many there are
+
+    def __init__(self) -> None:
+        self._said: set[int] = set()
+
+    def warn(self, sentence: str, **facts: object) -> None:
+        said = hash(f"{sentence} {facts}")
+        if said not in self._said and len(self._said) < self.REMEMBERED:
+            self._said.add(said)
+            log.warning("%s", sentence, extra=facts)
+
+
 def one_line(text: str, limit: int) -> str:
     """What a stranger calls something, made fit for a line; of what is long, the end."""
     line = "".join(char if char.isprintable() else "?" for char in text[-limit:])

@@ -2,37 +2,39 @@
 
 import gc
 import os
+import pkgutil
 import resource
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import NoReturn
 
 import anyio
 import msgspec
 
+import icd
 from icd import __version__, config
 from icd.app import registry
 from icd.app.dispatch import Clock
 from icd.errors import AlreadyRunning, Misconfigured
-from icd.server import handover, limits, logs, modules, systemd, watchdog
-from icd.server.handover import Estate
-from icd.server.lifecycle import Life
-from icd.server.logs import log
+from icd.server import limits, logs, reexec, systemd, watchdog
+from icd.server.lifecycle import Lifecycle
+from icd.server.logs import Once, log
 from icd.server.metrics.status import About
-from icd.server.net import socket_claim as sockets
-from icd.server.net.connections import Door
-from icd.server.net.handler import Desk
-from icd.server.net.socket_claim import Claim
+from icd.server.net import socket_claim
+from icd.server.net.connections import Connections
+from icd.server.net.handler import Handler
+from icd.server.net.socket_claim import SocketClaim
+from icd.server.reexec import Handover
 from icd.server.reload import Preflight, Reload
-from icd.server.stores.registry import Router
+from icd.server.stores.registry import Stores
 from icd.server.workers.dispatches.observers import Observers
 from icd.server.workers.hooks.hooks import Hooks, home
 from icd.server.workers.mirror.mirrors import Mirrors
 from icd.server.workers.mirror.mirrors import root as interband_root
-from icd.server.workers.once import Once
 
 ReadSettings = Callable[..., config.Settings]
 
@@ -52,17 +54,16 @@ def main(
     subprocess._USE_VFORK = False  # type: ignore[misc]  # noqa: SLF001 -- as its manual says
     settings = _settings(config_file, flags)
     settings()  # complain before anything is bound
-    modules.load_all()  # an upgrade may replace the files from now on
-    registry.every()
+    _load_everything()
     if preflight:
         return _show_preflight()
     _raise_descriptor_limit()
     # Calls make no cycles; looking for them every 700 objects only costs time.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    claim, estate = handover.take_over() or (_claim(socket_path), Estate())
+    claim, inherited = reexec.take_over() or (_claim(socket_path), Handover())
     os.chdir("/")
-    left: Estate | None = estate
+    left: Handover | None = inherited
     try:
         while left is not None:
             left = anyio.run(serve, claim, settings, left, directory, backend="asyncio")
@@ -72,53 +73,52 @@ def main(
 
 
 async def serve(
-    claim: Claim, settings: ReadSettings, estate: Estate, directory: str
-) -> Estate | None:
-    """Until told to stop, or until we are other code; if that fails, the estate to go on with."""
-    with anyio.open_signal_receiver(*handover.HELD_BACK) as signals:
-        handover.release_signals()
-        async with anyio.create_task_group() as lanes:
-            mirrors = Mirrors(interband_root(), home(), Clock(), lanes)
-            hooks = Hooks(home(), lambda: claim.path, lanes)
-            observers = Observers(lanes)
+    claim: SocketClaim, settings: ReadSettings, inherited: Handover, directory: str
+) -> Handover | None:
+    """Until told to stop, or until we are other code; if that fails, what to go on with."""
+    with anyio.open_signal_receiver(*reexec.HELD_BACK) as signals:
+        reexec.release_signals()
+        async with anyio.create_task_group() as background:
+            # --- start up ---
+            mirrors = Mirrors(interband_root(), home(), Clock(), background)
+            hooks = Hooks(home(), lambda: claim.path, background)
+            observers = Observers(background)
             attach = (mirrors.attach, hooks.attach, observers.attach)
-            router = Router(settings, Clock(), lanes, attach, settings().vectors_max_mib)
-            about = About(claim.path, router, mirrors, hooks, settings().slow_ms)
-            reload = Reload(directory, estate)
+            stores = Stores(settings, Clock(), background, attach, settings().vectors_max_mib)
+            about = About(lambda: claim.path, stores, mirrors, hooks, settings().slow_ms)
+            reload = Reload(directory, inherited)
             async with anyio.create_task_group() as tasks:
-                door = Door(tasks, about, lambda pid: Desk(pid, router, about, reload))
-                life = Life(
-                    claim,
-                    tasks,
-                    door=door,
-                    router=router,
-                    hooks=hooks,
-                    about=about,
-                    reload=reload,
-                    exit_idle_seconds=settings().exit_idle_seconds,
+                make = partial(Handler, stores=stores, about=about, reload=reload, tasks=tasks)
+                connections = Connections(tasks, about, make)
+                life = Lifecycle(
+                    claim, tasks, connections=connections, stores=stores, hooks=hooks, reload=reload
                 )
-                lanes.start_soon(life.obey, signals)
-                door.take_up(estate.connections)
-                router.open_again(estate.databases)
-                claim.sock.listen(limits.BACKLOG)  # not before we can be told to stop
-                _announce(claim.path, estate)
+                background.start_soon(life.obey, signals)
+                connections.take_over(inherited.connections)
+                stores.open_again(inherited.databases)
+                life.start(settings().exit_idle_seconds)
+                tasks.start_soon(watchdog.feed, about.summary)
+                _announce(claim.path, inherited)
+
+                # --- serve ---
                 left = await life.run()
+
+                # --- shut down ---
                 if left is None:
                     systemd.notify("STOPPING=1", "STATUS=stopping")
-                    await door.close()
+                    await connections.close()
                 tasks.cancel_scope.cancel()
-            databases = router.needed
+            handover = None if left is None else Handover(left, stores.needed)
             await hooks.close()
-            await _close(claim, mirrors, router, hand_over=left is not None)
-            if left is not None:
-                handover.hold_signals()
+            await _close(claim, mirrors, stores, hand_over=handover is not None)
+            if handover is not None:
+                reexec.hold_signals()
                 await anyio.sleep(0.001)  # what arrived just before is heard now
-                handover.pass_on(life.too_late)
+                reexec.pass_on(life.too_late)
                 # From here: to wait for our own tasks is to wait for a database that hangs.
-                heirloom = Estate(left, databases)
-                _become_new(claim, heirloom, directory)
-            lanes.cancel_scope.cancel()  # whoever still looks for a database
-    return None if left is None else heirloom
+                _become_new(claim, handover, directory)
+            background.cancel_scope.cancel()  # look-ups of databases that are not needed any more
+    return handover
 
 
 def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSettings:
@@ -129,6 +129,18 @@ def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSett
     return partial(config.load, path, given=above, tell=Once().warn)
 
 
+def _load_everything() -> None:
+    """An upgrade replaces the files of an installation under the daemon that runs from them.
+
+    What it had not loaded by then would be of the new version, amidst the old: so it loads
+    everything at its start, and stays whole until it is reloaded.
+    """
+    for module in pkgutil.walk_packages(icd.__path__, "icd."):
+        if module.name != "icd.__main__":  # that is us
+            import_module(module.name)
+    registry.every()
+
+
 def _directory() -> str:
     """Where we were started, which may be gone by now: then relative paths mean nothing."""
     try:
@@ -137,12 +149,14 @@ def _directory() -> str:
         return "/"
 
 
-def _claim(socket_path: str | None) -> Claim:
+def _claim(socket_path: str | None) -> SocketClaim:
     try:
         passed = systemd.passed_socket()
         if passed is not None:
-            return sockets.take(passed)
-        return sockets.claim(sockets.choose(socket_path or os.environ.get("INTERCORE_SOCKET")))
+            return socket_claim.take(passed)
+        return socket_claim.claim(
+            socket_claim.choose(socket_path or os.environ.get("INTERCORE_SOCKET"))
+        )
     except AlreadyRunning as exc:
         # To a service manager it is a success, but only after we said so.
         systemd.notify("READY=1", f"STATUS={exc.message}")
@@ -152,28 +166,28 @@ def _claim(socket_path: str | None) -> Claim:
 def _show_preflight() -> int:
     """What `reload` of another daemon wants to know: that we start, and what we are."""
     anyio.run(watchdog.check, backend="asyncio")
-    said = msgspec.json.encode(Preflight(version=__version__, handover=handover.FORMAT))
+    said = msgspec.json.encode(Preflight(version=__version__, handover=reexec.FORMAT))
     sys.stdout.write(said.decode())
     return 0
 
 
-def _become_new(claim: Claim, left: Estate, directory: str) -> None:
+def _become_new(claim: SocketClaim, left: Handover, directory: str) -> None:
     """Does not return, unless it fails: then we go on where we left off."""
     try:
-        handover.execute(claim, left, directory)
+        reexec.execute(claim, left, directory)
     except OSError as exc:
         log.error("not reloaded: %s", exc)
         left.failure = f"the new code does not start: {exc}"
 
 
-def _announce(path: str, estate: Estate) -> None:
+def _announce(path: str, inherited: Handover) -> None:
     log.info("listening", extra={"socket": path, "version": __version__})
     systemd.notify("READY=1", f"STATUS=listening at {path}", f"MAINPID={os.getpid()}")
-    if not estate.previous:
+    if not inherited.previous:
         _greet(path)
 
 
-async def _close(claim: Claim, mirrors: Mirrors, router: Router, *, hand_over: bool) -> None:
+async def _close(claim: SocketClaim, mirrors: Mirrors, stores: Stores, *, hand_over: bool) -> None:
     """Databases that do not close are left behind: the exec ends their threads, or the exit.
 
     For the exec everything is answered already, and others wait: then they get less time for it.
@@ -181,14 +195,14 @@ async def _close(claim: Claim, mirrors: Mirrors, router: Router, *, hand_over: b
     patience = limits.FLUSH_SECONDS if hand_over else limits.DRAIN_SECONDS
     with anyio.move_on_after(patience) as drained:
         await mirrors.close()
-        await router.close()
+        await stores.close()
     if drained.cancelled_caught:
         log.warning("a database does not close; leaving without it")
         if not hand_over:
             _leave_behind(claim)
 
 
-def _leave_behind(claim: Claim) -> NoReturn:
+def _leave_behind(claim: SocketClaim) -> NoReturn:
     """Nothing but the end of the process ends a thread that hangs."""
     claim.release()
     os._exit(0)
@@ -207,7 +221,7 @@ def _greet(path: str) -> None:
     """Tell a newcomer at a terminal what to do next."""
     if not sys.stderr.isatty():
         return
-    prefix = "" if path in sockets.candidates() else f"export INTERCORE_SOCKET={path}\n    "
+    prefix = "" if path in socket_claim.candidates() else f"export INTERCORE_SOCKET={path}\n    "
     if shutil.which("icctl") is None:
         prefix += f'export PATH="{os.path.dirname(sys.executable)}:$PATH"\n    '
     sys.stderr.write(

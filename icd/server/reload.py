@@ -18,11 +18,11 @@ from icd import __version__
 from icd.app.call import Answer
 from icd.errors import ReloadRefused
 from icd.features.daemon.methods import Reloaded
-from icd.server import handover, limits, systemd
+from icd.server import limits, reexec, systemd
 from icd.server.logs import log
+from icd.server.reexec import Handover
 from icd.server.workers import threads
 
-Deliver = Callable[[Answer], None]
 Done = subprocess.CompletedProcess[bytes]
 
 
@@ -34,26 +34,30 @@ class Preflight(msgspec.Struct):
 
 
 class Reload:
-    """`directory`: where the daemon was started, which relative paths on its command line mean."""
+    """`directory`: where the daemon was started, which relative paths on its command line mean.
 
-    def __init__(self, directory: str, estate: handover.Estate) -> None:
+    `inherited`: what the daemon before us left.
+    """
+
+    def __init__(self, directory: str, inherited: Handover) -> None:
         self._directory = directory
-        self._estate = estate
-        self._early: list[Deliver] = []
-        self._late: list[Deliver] = []
+        self._inherited = inherited
+        self._early: list[asyncio.Future[Answer]] = []
+        self._late: list[asyncio.Future[Answer]] = []
         self._under_way: Answer | None = None  # for whoever asks for what is being done
         self._wanted = anyio.Event()
 
-    def ask(self, deliver: Deliver, *, early: bool) -> None:
-        """Reload; `deliver` gets the answer once the new code is known to run, if `early`.
+    async def ask(self, *, early: bool) -> Answer:
+        """Reload; answered once the new code is known to run, if `early`.
 
-        Else only a refusal: the next daemon carries out the command again, and answers it.
+        Else only a refusal is: the next daemon carries out the command again, and answers it.
         """
         if early and self._under_way is not None:
-            deliver(self._under_way)  # or we would wait for it to end, and it for us
-            return
-        (self._early if early else self._late).append(deliver)
+            return self._under_way  # or we would wait for it to end, and it for us
+        told: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        (self._early if early else self._late).append(told)
         self.order()
+        return await told
 
     def order(self) -> None:
         self._wanted.set()
@@ -64,9 +68,9 @@ class Reload:
 
     def outcome(self) -> Answer:
         """For whoever asked the daemon before us."""
-        if self._estate.failure:
-            return Answer(error=ReloadRefused(self._estate.failure))
-        previous = self._estate.previous or __version__
+        if self._inherited.failure:
+            return Answer(error=ReloadRefused(self._inherited.failure))
+        previous = self._inherited.previous or __version__
         return Answer(result=Reloaded(version=__version__, previous=previous, pid=os.getpid()))
 
     async def attempt(
@@ -80,15 +84,15 @@ class Reload:
             found = await self._preflight(hung)
             reloaded = Reloaded(version=found.version, previous=__version__, pid=os.getpid())
             self._under_way = Answer(result=reloaded)
-            self._deliver(self._early, self._under_way)
+            self._tell(self._early, self._under_way)
             systemd.notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
             await self._quiesce(quiesce)
         except ReloadRefused as exc:
             self._under_way = None
             log.error("not reloaded: %s", exc.message)
             systemd.notify("READY=1", f"STATUS=not reloaded: {exc.message}")
-            self._deliver(self._early, Answer(error=exc))
-            self._deliver(self._late, Answer(error=exc))
+            self._tell(self._early, Answer(error=exc))
+            self._tell(self._late, Answer(error=exc))
             return False
         log.info("reloading", extra={"from": __version__, "to": found.version})
         return True
@@ -96,7 +100,7 @@ class Reload:
     async def _preflight(self, hung: Callable[[], list[str]]) -> Preflight:
         """Have the new code show, in a process of its own, that it starts and can take over."""
         env = {k: v for k, v in os.environ.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")}
-        start = partial(_start, [*handover.command(), "--preflight"], self._directory, env)
+        start = partial(_start, [*reexec.command(), "--preflight"], self._directory, env)
         done = await _unless(hung, start)
         if done.returncode:
             last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:500]
@@ -105,7 +109,7 @@ class Reload:
             found = msgspec.json.decode(done.stdout, type=Preflight)
         except msgspec.DecodeError as exc:
             raise ReloadRefused("the new code does not say what it is") from exc
-        if found.handover != handover.FORMAT:
+        if found.handover != reexec.FORMAT:
             raise ReloadRefused(f"icd {found.version} cannot take over from icd {__version__}")
         return found
 
@@ -117,10 +121,11 @@ class Reload:
             await anyio.sleep(limits.RELOAD_PAUSE_SECONDS)
         raise ReloadRefused(obstacle)
 
-    def _deliver(self, waiting: list[Deliver], answer: Answer) -> None:
-        told, waiting[:] = waiting[:], []
-        for deliver in told:
-            deliver(answer)
+    def _tell(self, waiting: list[asyncio.Future[Answer]], answer: Answer) -> None:
+        for told in waiting:
+            if not told.done():
+                told.set_result(answer)
+        waiting.clear()
 
 
 async def _unless(hung: Callable[[], list[str]], start: Callable[[], Done]) -> Done:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from icd.server import systemd
-from icd.server.stores.db_thread import Lane
+from icd.server.stores.db_thread import DbThread
 
 
 async def feed(status: Callable[[], str]) -> None:
@@ -45,7 +45,7 @@ async def _pulse() -> AsyncIterator[Callable[[], Awaitable[None]]]:
     async def beat() -> None:
         await lane.hop(lambda: opened[0].execute("SELECT 1").fetchone())
 
-    lane = await Lane.open(connect)
+    lane = await DbThread.open(connect)
     try:
         yield beat
     finally:

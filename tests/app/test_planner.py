@@ -9,7 +9,7 @@ from icd.app import help as texts
 from icd.app import registry
 from icd.app.call import Answer
 from icd.app.idempotency import MAX_DEADLINE_MS
-from icd.app.invocation import Need, Output, Plan, Refusal, World
+from icd.app.invocation import Ask, Need, Output, Refusal, World
 from icd.app.planner import finish, plan
 from icd.db.paths import Where
 from icd.errors import Corrupt, InvalidName, Locked, NoDatabase, Usage
@@ -144,7 +144,7 @@ def test_two_command_lines_that_are_alike_are_told_apart(invoke):
 
     assert (one.interval, other.interval, again.interval) == (5, 6, 5)
     assert one == again
-    assert invoke("sentinel", "reset", "a", "b").ask.method == "sentinel.reset"
+    assert invoke("sentinel", "reset", "a", "b").method == "sentinel.reset"
 
 
 def test_a_noun_without_a_verb_names_the_verbs(invoke):
@@ -213,7 +213,7 @@ def test_a_plan_carries_the_callers_world(invoke, project):
 
     planned = invoke("state", "get", "k", "s", "--db=x.db", env=env, request_id="r1")
 
-    assert isinstance(planned, Plan)
+    assert isinstance(planned, Ask)
     assert planned.call.method.name == "state.get"
     assert planned.call.where == Where(str(project), "x.db", "env.db")
     assert planned.call.writer == Writer(41, "session-a")
@@ -287,7 +287,7 @@ def test_a_payload_from_a_file_is_asked_for_by_the_path_as_written(invoke):
 
 
 def test_a_payload_on_the_command_line_needs_no_input(invoke):
-    assert isinstance(invoke("state", "set", "k", "s", "--value", "1"), Plan)
+    assert isinstance(invoke("state", "set", "k", "s", "--value", "1"), Ask)
 
 
 def test_mistakes_are_told_before_input_is_asked_for(invoke):
@@ -303,7 +303,7 @@ def test_a_file_that_cannot_be_read_is_an_error(invoke):
 
 @pytest.mark.parametrize("words", ["version", "health", "state get k s", "sentinel list", "init"])
 def test_no_other_command_touches_stdin(invoke, words):
-    assert isinstance(invoke(*words.split()), Plan)
+    assert isinstance(invoke(*words.split()), Ask)
 
 
 # --- the world of this process --------------------------------------------------------------
@@ -359,7 +359,7 @@ def test_a_plan_works_in_a_directory_that_is_gone(monkeypatch, tmp_path):
 
     planned = plan(World(argv=["state", "get", "k", "s"], cwd="/", deadline=0.0))
 
-    assert isinstance(planned, Plan)
+    assert isinstance(planned, Ask)
     os.chdir(tmp_path)
 
 

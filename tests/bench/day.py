@@ -43,7 +43,7 @@ from icd.app.write_cache import Recent
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.errors import DuplicateDiscovery
-from icd.server.stores.maintenance import Upkeep
+from icd.server.stores.maintenance import Maintenance
 from icd.values.processes import Writer
 
 LIMIT_BYTES = 10 * 1024
@@ -100,7 +100,7 @@ class Day:
         self._path = str(root / ".clavain" / "intercore.db")
         self._where = Where(str(root), db=self._path)
         self._database = Database(self._path, settings)
-        self._upkeep = Upkeep(self._database, self.clock, self._recent)
+        self._upkeep = Maintenance(self._database, self.clock, self._recent)
         self.call("db.init")
 
     def play(self, callers: list["Caller"]) -> None:

@@ -235,7 +235,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 
 def test_code_that_cannot_take_over_is_refused(tmp_path: Path) -> None:
     with installed(tmp_path) as (daemon, package):
-        module = package / "server" / "handover.py"
+        module = package / "server" / "reexec.py"
         module.write_text(
             re.sub(r"^FORMAT = \d+", "FORMAT = 0", module.read_text(), flags=re.MULTILINE)
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import click
 
 from icd.app import registry
-from icd.app.invocation import Errand, Need, Output, Plan, World
+from icd.app.invocation import Ask, Errand, Need, Output, World
 from icd.app.planner import plan
 
 # Rows that are in the databases of tests/data/databases; others are as good as none.
@@ -109,7 +109,7 @@ def reads() -> list[Read]:
         planned = planned_as(argv)
         if isinstance(planned, Errand) and name in LOCAL_READS:
             found.append(Read(argv, is_local=True))
-        elif isinstance(planned, Plan) and _only_reads(name, planned):
+        elif isinstance(planned, Ask) and _only_reads(name, planned):
             found.append(Read(argv))
     return found
 
@@ -147,7 +147,7 @@ WRITES_BY_NAME = {
 }  # fmt: skip
 
 
-def _only_reads(name: str, planned: Plan) -> bool:
+def _only_reads(name: str, planned: Ask) -> bool:
     method = planned.call.method
     is_asked = method.run is not None and not (
         method.runs.creates or method.runs.whole or method.runs.local
@@ -155,7 +155,7 @@ def _only_reads(name: str, planned: Plan) -> bool:
     return is_asked and name not in ENDLESS and (not method.writes or name in READS_TOO)
 
 
-def planned_as(argv: tuple[str, ...]) -> Plan | Errand | Need | Output:
+def planned_as(argv: tuple[str, ...]) -> Ask | Errand | Need | Output:
     world = {"HOME": "/nonexistent"}
     return plan(World(list(argv), "/", time.monotonic() + 5, env=world))
 

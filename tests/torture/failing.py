@@ -182,7 +182,8 @@ def _fail_in_database() -> None:
 
 
 def _fail_in_server() -> None:
-    from icd.server import handover, reload
+    from icd.server import reexec as handover
+    from icd.server import reload
     from icd.server.net.session import Session
     from icd.server.stores import maintenance as upkeep
     from icd.server.workers.mirror import channel

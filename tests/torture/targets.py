@@ -20,7 +20,7 @@ from icctl import client, durations, helper
 from icd import config
 from icd.admin.service import logs as journal
 from icd.app import registry, types
-from icd.app.invocation import Output, Plan, World
+from icd.app.invocation import Ask, Output, World
 from icd.app.planner import advance, plan
 from icd.errors import IcError
 from icd.features.compat.legacy import envelopes
@@ -33,7 +33,7 @@ from icd.features.mirror import interband
 from icd.features.runs import phases
 from icd.server.net import argv_frame as keyhole
 from icd.server.net import jsonrpc
-from icd.server.net.framing import Inbox
+from icd.server.net.framing import Framing
 from icd.values import payloads
 from icd.values.processes import Process
 from tests.torture.scratch import Scratch
@@ -72,7 +72,7 @@ def written(data: bytes) -> str:
 
 
 def frames(data: bytes) -> None:
-    inbox = Inbox()
+    inbox = Framing()
     size = PIECES[len(data) % len(PIECES)]
     try:
         for at in range(0, len(data), size):
@@ -90,7 +90,7 @@ def _message(message: bytes | list[bytes]) -> None:
                 _line(line)
         return
     with contextlib.suppress(IcError):
-        _judge(keyhole.invocation(message))
+        _judge(keyhole.world(message))
 
 
 def lines(data: bytes) -> None:
@@ -132,7 +132,7 @@ def _judge(invocation: World) -> None:
     output = found if isinstance(found, Output) else Output(0)
     with scratch().transaction():
         for _ in range(ASKED):
-            if isinstance(found, Plan) and scratch().can_run(found.call.method):
+            if isinstance(found, Ask) and scratch().can_run(found.call.method):
                 output, found = advance(found, scratch().answer(found.call))
             _judge_output(output)
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from icd import procfs
-from icd.app.invocation import Plan
+from icd.app.invocation import Ask
 from tests.support.processes import DOORS
 from tests.torture import commands_tried, hosts_tried, printed, users_home
 from tests.torture.code import ROOT, Code
@@ -235,7 +235,7 @@ class Trial:
         """The same calls as JSON-RPC: a refusal has a name and a hint."""
         for argv in argvs:
             planned = commands_tried.planned_as(tuple(argv))
-            if not isinstance(planned, Plan) or planned.call.method.writes or argv[0] == "wait":
+            if not isinstance(planned, Ask) or planned.call.method.writes or argv[0] == "wait":
                 continue
             given = json.loads(msgspec.json.encode(planned.call.params))
             given |= {"cwd": str(clone.root), "deadline_ms": int(DEADLINE * 1000)}

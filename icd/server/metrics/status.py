@@ -8,6 +8,7 @@ import os
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from icd import __version__
 from icd.app.call import Answer, Call, Params
@@ -17,7 +18,7 @@ from icd.features.daemon import methods as daemon
 from icd.server import start_failures as startups
 from icd.server.metrics.slow import Slow
 from icd.server.metrics.tally import Tally, last_error
-from icd.server.stores.registry import Router
+from icd.server.stores.registry import Stores
 from icd.server.stores.store import Store
 from icd.server.workers.hooks.hooks import Hooks
 from icd.server.workers.mirror.mirrors import Mirrors
@@ -38,11 +39,16 @@ class About:
     """Facts and counts since the start."""
 
     def __init__(
-        self, socket: str, router: Router, mirrors: Mirrors, hooks: Hooks, slow_ms: int
+        self,
+        socket: Callable[[], str],
+        router: Stores,
+        mirrors: Mirrors,
+        hooks: Hooks,
+        slow_ms: int,
     ) -> None:
         self.sessions = 0
         self.subscribers = 0
-        self.socket = socket
+        self._socket = socket
         self._router = router
         self._mirrors = mirrors
         self._hooks = hooks
@@ -107,7 +113,7 @@ class About:
     def _missed(self) -> tuple[Counter[str], int | None]:
         """What clients wrote down beside our socket, in a directory that is never a hung one."""
         try:
-            path = os.path.join(os.path.dirname(self.socket), MISSED)
+            path = os.path.join(os.path.dirname(self._socket()), MISSED)
             with open(path, encoding="ascii", errors="replace") as file:
                 found = Counter(file.read(MISSED_CHARACTERS).split())
                 return found, int(os.fstat(file.fileno()).st_mtime)
@@ -115,7 +121,7 @@ class About:
             return Counter(), None
 
     def _start_up_errors(self) -> list[daemon.StartUpError]:
-        directory, now_ms = os.path.dirname(self.socket), time.time_ns() // 1_000_000
+        directory, now_ms = os.path.dirname(self._socket()), time.time_ns() // 1_000_000
         return [
             daemon.StartUpError(
                 at=failed.at_ms // 1000, at_iso=iso(failed.at_ms // 1000), sentence=failed.sentence
@@ -134,7 +140,7 @@ class About:
             started_at=self._started_at,
             started_at_iso=iso(self._started_at),
             uptime=int(now - self._started),
-            socket=self.socket,
+            socket=self._socket(),
             sqlite_version=sqlite3.sqlite_version,
             sqlite_note=SQLITE_NOTE if sqlite3.sqlite_version_info < SOUND_SQLITE else None,
             sessions=self.sessions,

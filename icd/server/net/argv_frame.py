@@ -1,4 +1,4 @@
-"""The keyhole frame: a command line as raw bytes, without quoting and without JSON.
+"""The argv frame: a command line as raw bytes, without quoting and without JSON.
 
 Request   `ic1 N` NUL, then N fields, each a letter and a value and NUL, then attachments:
           i request id · t deadline in milliseconds of CLOCK_MONOTONIC · n program ·
@@ -17,6 +17,7 @@ Letters that are not known here are ignored, so that newer clients can talk to o
 
 import os
 import time
+from typing import NamedTuple
 
 from icd.app.call import DEFAULT_DEADLINE_MS
 from icd.app.idempotency import MAX_DEADLINE_MS
@@ -31,37 +32,42 @@ HEAD_BYTES = 16  # room for a number of fields beyond the limit
 VERSION_CHARACTERS = 32  # longer than any that a packager would accept
 
 
-def length(buffer: bytes | bytearray) -> int | None:
-    """The length of the frame that starts the buffer, or None if it is not complete yet."""
-    found = _split(buffer)
-    return None if found is None else found[2]
+class Frame(NamedTuple):
+    """A complete request: all of it, its fields, and what is attached to them."""
+
+    raw: bytes
+    fields: list[bytes]
+    attachments: bytes
 
 
-def _split(buffer: bytes | bytearray) -> tuple[list[bytes], bytes, int] | None:
-    """Fields, attachments, and the length of both."""
+def split(buffer: bytes | bytearray) -> Frame | None:
+    """The frame that starts the buffer, or None if it is not complete yet."""
     count = _count(buffer)
     if count is None:
         return None
-    parts = bytes(buffer).split(b"\0", count + 1)
+    whole = bytes(buffer)
+    parts = whole.split(b"\0", count + 1)
     if len(parts) < count + 2:
         return None
     fields, rest = parts[1:-1], parts[-1]
-    attached = sum(_length(field) for field in fields if field[:1] in (b"s", b"f"))
+    attached = 0
+    for field in fields:
+        if field[:1] in (b"s", b"f"):
+            attached += _length(field)
     if attached > limits.MESSAGE_BYTES:
         raise InvalidRequest(f"attachments of {attached} bytes are too large")
-    if len(rest) < attached:
+    left = len(rest) - attached
+    if left < 0:
         return None
-    return fields, rest[:attached], len(buffer) - len(rest) + attached
+    return Frame(whole[:-left] if left else whole, fields, rest[:attached])
 
 
-def invocation(frame: bytes) -> World:
+def world(frame: Frame) -> World:
     """Read the caller's world from a complete frame."""
-    whole = _split(frame)
-    assert whole is not None, "the inbox hands out complete frames only"
-    fields, attachments, _ = whole
-    found = World(argv=[], cwd="/", deadline=time.monotonic() + DEFAULT_DEADLINE_MS / 1000)
-    found.continues = False
-    for field in fields:
+    now = time.monotonic()
+    found = World(argv=[], cwd="/", deadline=now + DEFAULT_DEADLINE_MS / 1000, continues=False)
+    attachments = frame.attachments
+    for field in frame.fields:
         letter, value = field[:1], field[1:]
         if letter == b"a":
             found.argv.append(os.fsdecode(value))
@@ -77,6 +83,10 @@ def invocation(frame: bytes) -> World:
                 found.files[_path(value)] = content
         elif letter == b"x":
             found.files[_path(value)] = why_not(min(_length(field), ERRNO))
+        elif letter == b"t":
+            found.deadline = min(_number(value) / 1000, now + MAX_DEADLINE_MS / 1000)
+        elif letter == b"p":
+            found.pid = _number(value)
         else:
             _set(found, letter, value)
     return found
@@ -99,11 +109,6 @@ def _set(found: World, letter: bytes, value: bytes) -> None:
         found.cwd = os.fsdecode(value)
         if not found.cwd.startswith("/"):
             raise InvalidRequest("the directory in a keyhole frame must be absolute")
-    elif letter == b"p":
-        found.pid = _number(value)
-    elif letter == b"t":
-        latest = time.monotonic() + MAX_DEADLINE_MS / 1000
-        found.deadline = min(_number(value) / 1000, latest)
 
 
 def reply(answer: Output | Need) -> bytes:

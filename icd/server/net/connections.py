@@ -9,30 +9,29 @@ import anyio
 from anyio.abc import TaskGroup
 
 from icd.server import limits
-from icd.server.handover import Connection
 from icd.server.metrics.status import About
-from icd.server.net.handler import Desk
+from icd.server.net.handler import Handler
 from icd.server.net.listener import peer
 from icd.server.net.session import Session
+from icd.server.reexec import Connection
 
 LOOK_SECONDS = 0.005
 
 
-class Door:
-    """`desk` makes a place where the requests of one peer are carried out."""
+class Connections:
+    """`handler` makes what carries out the requests of one peer."""
 
-    def __init__(self, tasks: TaskGroup, about: About, desk: Callable[[int], Desk]) -> None:
+    def __init__(self, tasks: TaskGroup, about: About, handler: Callable[[int], Handler]) -> None:
         self._tasks = tasks
         self._about = about
-        self._desk = desk
+        self._handler = handler
         self.entered = 0  # since the start
         self._sessions: set[Session] = set()
         self._entering = 0
         self._closing = False
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self._sessions or self._entering)
+    def __len__(self) -> int:
+        return len(self._sessions) + self._entering
 
     def open(self, connection: socket.socket, pid: int, left: Connection | None = None) -> None:
         if len(self._sessions) >= limits.SESSIONS:
@@ -42,7 +41,7 @@ class Door:
             self._entering += 1
             self._tasks.start_soon(self._begin, connection, pid, left)
 
-    def take_up(self, left: list[Connection]) -> None:
+    def take_over(self, left: list[Connection]) -> None:
         """Go on with the conversations of the daemon before us."""
         for one in left:
             connection = socket.socket(fileno=one.fd)
@@ -72,7 +71,7 @@ class Door:
         return f"{busy} calls do not come to an end" if busy else ""
 
     def go_on(self) -> None:
-        """After all."""
+        """Resume accepting requests: the reload was cancelled."""
         for session in list(self._sessions):
             session.resume()
 
@@ -95,7 +94,7 @@ class Door:
 
     async def _begin(self, connection: socket.socket, pid: int, left: Connection | None) -> None:
         try:
-            session = Session(self._desk(pid), self._tasks, self._left, left)
+            session = Session(self._handler(pid), self._left, left)
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(lambda: session, connection)
         except (OSError, MemoryError):  # it has left already, or there is no room for it

@@ -1,6 +1,6 @@
 """JSON-RPC: all the lines that have arrived, answered as one burst.
 
-The calls of a burst enter the lane together and in order, so a pipelining client shares commits
+The calls of a burst reach the database together and in order, so a pipelining client shares commits
 with itself; the replies come back in the same order.
 
 A peer that does not read costs a bounded amount: when the replies become large, they are sent, and
@@ -8,7 +8,7 @@ what is left of the burst is carried out once the peer has read them.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -17,13 +17,14 @@ from msgspec import UNSET
 from icd.app import registry
 from icd.app.call import Answer, Call, Params
 from icd.app.idempotency import MAX_DEADLINE_MS
-from icd.app.invocation import Need, Output, World
+from icd.app.invocation import Ask, Need, Output, World
+from icd.app.planner import plan
 from icd.app.verb import Method
 from icd.errors import IcError, InvalidParams, InvalidRequest, Overloaded
 from icd.features.daemon import methods as daemon
 from icd.server import limits
 from icd.server.net import jsonrpc
-from icd.server.net.handler import Desk, off_the_loop
+from icd.server.net.handler import Handler, off_the_loop
 from icd.server.net.jsonrpc import Id, Request
 
 # Waits until the peer has read what it was sent.
@@ -41,7 +42,7 @@ class _Slot:
         self.id = request_id
         self.silent = silent
         self.call: Call | None = None
-        self.later: Callable[[], Coroutine[Any, Any, Call | Answer]] | None = None
+        self.later: Callable[[], Awaitable[Call | Answer]] | None = None
         self.reply = b""
         self.is_settled = False
         self.ran = False  # it may have had an effect
@@ -102,74 +103,74 @@ class _Line:
 class Burst:
     """Lines, the calls they ask for, and their replies."""
 
-    def __init__(self, desk: Desk, lines: list[bytes]) -> None:
-        self._desk = desk
+    def __init__(self, handler: Handler, lines: list[bytes]) -> None:
+        self._handler = handler
         self._lines: list[_Line] = []
         for line in lines:
             decoded = jsonrpc.decode_line(line)
             items = decoded if isinstance(decoded, list) else [decoded]
             batch = isinstance(decoded, list)
-            slots = [_prepare(desk, item, len(line), batch=batch) for item in items]
+            slots = [_prepare(handler, item, len(line), batch=batch) for item in items]
             self._lines.append(_Line(line, slots, batch=batch))
         self._slots = [slot for line in self._lines for slot in line.slots]
-
-    @property
-    def takes_time(self) -> bool:
-        return any(slot.later is not None for slot in self._slots)
 
     @property
     def is_done(self) -> bool:
         return all(slot.is_settled for slot in self._slots)
 
-    def run(self, deliver: Callable[[bytes], None]) -> None:
-        """Answer everything at once, or as much as a peer can read at once; `run_rest` goes on.
+    @property
+    def takes_time(self) -> bool:
+        """Whether something has to be awaited before, or instead of, its call."""
+        return any(slot.later is not None for slot in self._slots)
 
-        For bursts in which nothing takes time.
-        """
-        waiting = [slot for slot in self._slots if slot.call is not None]
-        if not waiting:
-            deliver(self._ready())
-            return
-        for slot in waiting[1:]:
-            assert slot.call is not None
-            slot.call.may_wait = True
+    def calls(self) -> list[Call]:
+        """What can be carried out together, and next: all up to what takes time."""
+        found: list[Call] = []
+        for slot in self._slots:
+            if slot.later is not None and not slot.is_settled and slot.call is None:
+                break
+            if slot.call is not None:
+                slot.call.may_wait = bool(found)
+                found.append(slot.call)
+        return found
 
-        def settle(answers: list[Answer]) -> None:
-            for slot, answer in zip(waiting, answers, strict=True):
+    def settle(self, calls: list[Call], answers: list[Answer]) -> bytes:
+        """What can be sent by now, given answers to the calls."""
+        answered = {id(call): answer for call, answer in zip(calls, answers, strict=True)}
+        for slot in self._slots:
+            answer = answered.get(id(slot.call))
+            if answer is not None:
                 slot.settle(answer)
-            deliver(self._ready())
+        return self._ready()
 
-        self._desk.run([slot.call for slot in waiting if slot.call is not None], settle)
+    async def run(self, write: Callable[[bytes], None], room: Room) -> None:
+        """One after the other, as much at once as a peer can read; the next may be a stream.
 
-    async def run_rest(self, write: Callable[[bytes], None], room: Room) -> None:
-        """Whenever the peer has read what it was sent, answer some of what is left."""
+        What came first must be seen by what came later.
+        """
+        write(self._ready())
         while not self.is_done:
             since = time.monotonic()
             await room()
-            self._desk.begin()
-            waiting = [slot for slot in self._slots if slot.call is not None]
-            calls = [slot.call for slot in waiting if slot.call is not None]
-            for number, call in enumerate(calls):
-                call.deadline += time.monotonic() - since  # the peer's own time
-                call.may_wait = number > 0
-            for slot, answer in zip(waiting, await self._desk.ask(calls), strict=True):
-                slot.settle(answer)
-            write(self._ready())
+            self._handler.begin()
+            if calls := self.calls():
+                for call in calls:
+                    call.deadline += time.monotonic() - since  # the peer's own time
+                write(self.settle(calls, await self._handler.ask(calls)))
+            else:
+                await self._catch_up(next(slot for slot in self._slots if not slot.is_settled))
+                write(self._ready())
 
-    async def run_in_order(self, write: Callable[[bytes], None], room: Room) -> None:
-        """One request after the other: what came first must be seen by what came later.
-
-        Each is answered when it is done: the next one may be a stream.
-        """
-        for slot in self._slots:
-            await room()
-            self._desk.begin()
-            if slot.later is not None:
-                await _catch_up(slot, slot.later)
-            if slot.call is not None:
-                (answer,) = await self._desk.ask([slot.call])
-                slot.settle(answer)
-            write(self._ready())
+    async def _catch_up(self, slot: _Slot) -> None:
+        assert slot.later is not None
+        try:
+            found = await slot.later()
+        except IcError as exc:
+            found = Answer(error=exc)
+        if isinstance(found, Call):
+            slot.call = found
+        else:
+            slot.settle(found)
 
     def give_up(self) -> tuple[bytes, list[bytes]]:
         """Carry out nothing more: the last replies, and the lines that another daemon can answer.
@@ -194,18 +195,7 @@ class Burst:
         return b"".join(parts)
 
 
-async def _catch_up(slot: _Slot, later: Callable[[], Coroutine[Any, Any, Call | Answer]]) -> None:
-    try:
-        found = await later()
-    except IcError as exc:
-        found = Answer(error=exc)
-    if isinstance(found, Call):
-        slot.call = found
-    else:
-        slot.settle(found)
-
-
-def _prepare(desk: Desk, item: Request | IcError, size: int, *, batch: bool) -> _Slot:
+def _prepare(handler: Handler, item: Request | IcError, size: int, *, batch: bool) -> _Slot:
     """A slot with its reply, with the call that will produce it, or with work to be done first."""
     if isinstance(item, IcError):
         slot = _Slot(None, silent=False)
@@ -216,38 +206,42 @@ def _prepare(desk: Desk, item: Request | IcError, size: int, *, batch: bool) -> 
         method, params = jsonrpc.parameters(item)
         if isinstance(params, daemon.Run):
             frame = None if batch or slot.silent else partial(jsonrpc.output, slot.id)
-            slot.later = partial(_command, desk, params, size, frame)
+            slot.later = partial(_command, handler, params, size, frame)
         elif isinstance(params, daemon.Reload):
-            slot.later = partial(desk.reload_early, method)
+            slot.later = partial(handler.reload, method)
         elif method.stream is not None and method.stream.notifies:
             if batch or slot.silent:
                 raise InvalidRequest("a stream needs a line and an id of its own", hint=ALONE)
-            slot.later = partial(_watch, desk, method, params, slot.id)
+            slot.later = partial(_watch, handler, method, params, slot.id)
         elif method.run is None:
-            slot.settle(desk.ask_daemon(method, params))
+            slot.settle(handler.ask_daemon(method, params))
         elif size > limits.LARGE_BYTES:
-            slot.later = partial(_large_call, desk, method, params, size)
+            slot.later = partial(_large_call, handler, method, params, size)
         else:
-            slot.call = _call(desk, method, params)
+            slot.call = _call(handler, method, params)
     except IcError as exc:
-        desk.refuse("method" if registry.find(item.method) is None else item.method, exc)
+        handler.refuse("method" if registry.find(item.method) is None else item.method, exc)
         slot.settle(Answer(error=exc))
     return slot
 
 
-async def _watch(desk: Desk, method: Method[Any, Any], params: Params, request_id: Id) -> Answer:
-    return await desk.watch(_call(desk, method, params), request_id)
+async def _watch(
+    handler: Handler, method: Method[Any, Any], params: Params, request_id: Id
+) -> Answer:
+    return await handler.watch(_call(handler, method, params), request_id)
 
 
-async def _large_call(desk: Desk, method: Method[Any, Any], params: Params, size: int) -> Call:
+async def _large_call(
+    handler: Handler, method: Method[Any, Any], params: Params, size: int
+) -> Call:
     try:
-        return await off_the_loop(lambda _: _call(desk, method, params), None, size=size)
+        return await off_the_loop(lambda _: _call(handler, method, params), None, size=size)
     except IcError as exc:
-        desk.refuse(method.name, exc)
+        handler.refuse(method.name, exc)
         raise
 
 
-def _call(desk: Desk, method: Method[Any, Any], params: Params) -> Call:
+def _call(handler: Handler, method: Method[Any, Any], params: Params) -> Call:
     cwd = _directory(params)
     if not cwd and params.db is None:
         raise InvalidParams("give db or cwd, to say which database is meant")
@@ -256,8 +250,8 @@ def _call(desk: Desk, method: Method[Any, Any], params: Params) -> Call:
     return Call(
         method=method,
         params=params,
-        where=desk.where(cwd, params.db),
-        writer=desk.writer(params.session),
+        where=handler.where(cwd, params.db),
+        writer=handler.writer(params.session),
         deadline=_deadline(params),
     )
 
@@ -274,22 +268,28 @@ def _deadline(params: Params) -> float:
 
 
 async def _command(
-    desk: Desk, params: daemon.Run, size: int, frame: Callable[[Output], bytes] | None
+    handler: Handler, params: daemon.Run, size: int, frame: Callable[[Output], bytes] | None
 ) -> Answer:
     if params.cwd is None:
         raise InvalidParams("cli.run needs cwd, the directory that the command is run in")
-    invocation = World(
+    world = World(
         argv=params.argv,
         cwd=_directory(params),
         deadline=_deadline(params),
         program=params.program,
         env=params.env,
-        pid=desk.pid,
+        pid=handler.pid,
         request_id=params.request_id,
         stdin=None if params.stdin is None else params.stdin.encode(),
         files={path: content.encode() for path, content in params.files.items()},
     )
-    output = await desk.command(invocation, size=size, frame=frame)
+    planned = await off_the_loop(plan, world, size=size)
+    if frame is None and isinstance(planned, Ask) and planned.follow is not None:
+        raise InvalidRequest(
+            "a command that goes on needs a line and an id of its own",
+            hint="send it outside a batch, or ask for its typed method again and again",
+        )
+    output = await handler.command(planned, frame, early=True)
     if isinstance(output, Need):
         return Answer(result=daemon.Ran(need=output.what, path=output.path or None))
     ran = daemon.Ran(

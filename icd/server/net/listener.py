@@ -13,9 +13,12 @@ import struct
 from collections.abc import Callable, Iterator
 
 import anyio
+from anyio.abc import TaskGroup
 
+from icd.errors import AlreadyRunning, IcError
 from icd.server import limits
 from icd.server.logs import Rarely, log
+from icd.server.net.socket_claim import SocketClaim
 
 _SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 0.05
@@ -23,8 +26,13 @@ _AT_ONCE = 64
 _CREDENTIALS = struct.Struct("iII")
 
 
+Admitted = Callable[[socket.socket, int], None]
+
+
 class Listener:
-    def __init__(self, sock: socket.socket, admitted: Callable[[socket.socket, int], None]) -> None:
+    """Accepts connections at one socket."""
+
+    def __init__(self, sock: socket.socket, admitted: Admitted) -> None:
         self.ended = anyio.Event()
         self._sock = sock
         self._admitted = admitted
@@ -89,6 +97,83 @@ class Listener:
         with contextlib.suppress(OSError):
             self._sock.accept()[0].close()
         self._reserve = _spare()
+
+
+class Acceptor:
+    """Accepts connections where the daemon listens, and takes its place again if it gets lost.
+
+    `stop` is told why this daemon has to leave its place to another one.
+    """
+
+    def __init__(
+        self, claim: SocketClaim, admitted: Admitted, tasks: TaskGroup, stop: Callable[[str], None]
+    ) -> None:
+        self.claim = claim
+        self._admitted = admitted
+        self._tasks = tasks
+        self._stop = stop
+        self._is_paused = False
+        self._complaint = ""
+
+    def start(self) -> None:
+        self.claim.sock.listen(limits.BACKLOG)  # not before we can be told to stop
+        self._listen()
+        self._tasks.start_soon(self._keep_place)
+
+    async def pause(self) -> None:
+        """Let callers wait in the backlog: the next daemon may accept them."""
+        self._is_paused = True
+        self._listener.stop()
+        await self._listener.ended.wait()
+
+    def go_on(self) -> None:
+        self._listen()
+        self._is_paused = False
+
+    async def close(self) -> None:
+        await self._retire(self._listener, self.claim.sock)
+
+    def _listen(self) -> None:
+        self._listener = Listener(self.claim.sock, self._admitted)
+        self._tasks.start_soon(self._listener.run)
+
+    async def _retire(self, listener: Listener, sock: socket.socket) -> None:
+        """Callers that are still in the backlog then learn that nothing was executed."""
+        listener.stop()
+        await listener.ended.wait()
+        sock.close()
+
+    async def _keep_place(self) -> None:
+        while True:
+            await anyio.sleep(limits.PLACE_SECONDS)
+            while self._is_paused:  # noqa: ASYNC110 -- for a second, or the next daemon looks
+                await anyio.sleep(limits.RELOAD_PAUSE_SECONDS / 10)
+            try:
+                if self.claim.is_taken:
+                    self._stop("another daemon is where clients look first")
+                    return
+                if not self.claim.is_held:
+                    self._take_place_again()
+                self._complaint = ""
+            except AlreadyRunning as exc:
+                self._stop(exc.message)
+                return
+            except (OSError, IcError) as exc:
+                self._complain(str(exc))
+
+    def _take_place_again(self) -> None:
+        before = self.claim.sock
+        self.claim.renew()
+        if self.claim.sock is not before:
+            self.claim.sock.listen(limits.BACKLOG)
+            self._tasks.start_soon(self._retire, self._listener, before)
+            self._listen()
+        log.warning("the socket or its lock had vanished", extra={"socket": self.claim.path})
+
+    def _complain(self, sentence: str) -> None:
+        if self._complaint != sentence:
+            self._complaint = sentence
+            log.error("cannot listen again: %s", sentence)
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:

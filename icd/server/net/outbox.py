@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import ClassVar
 
+import anyio
+
 from icd.server import limits
 
 
@@ -24,24 +26,21 @@ class Outbox:
     _unread: ClassVar["dict[Outbox, None]"] = {}  # those that have some, the oldest first
 
     def __init__(self, drop: Callable[[], None]) -> None:
+        self.is_unread = False  # the peer has to read before it gets more
         self._drop = drop
         self._rest: deque[memoryview] = deque()
         self._given: list[bytes] = []  # ends with what the transport still has
         self._is_full = False  # the transport says so
         self._counted = 0
         self._transport: asyncio.Transport | None = None
+        self._changed: anyio.Event | None = None  # while somebody waits for room
 
     def connect(self, transport: asyncio.Transport) -> None:
         self._transport = transport
 
     @property
-    def is_unread(self) -> bool:
-        """The peer has to read before it gets more."""
-        return self._is_full or bool(self._rest)
-
-    @property
     def unsent(self) -> bytes:
-        """For whoever goes on with the conversation."""
+        """For the daemon that goes on with the conversation."""
         assert self._transport is not None
         size = self._transport.get_write_buffer_size()
         given = b"".join(self._given)[-size:] if size else b""
@@ -57,23 +56,40 @@ class Outbox:
         else:
             self._rest.append(memoryview(data))
             self._go_on()
-        if self.is_unread:
+        if self._is_full or self._rest:
             self._account()
 
     def pause(self) -> None:
-        self._is_full = True
+        """The transport has no room."""
+        self._is_full = self.is_unread = True
 
     def resume(self) -> None:
         """The transport has room again."""
         self._is_full = False
         self._go_on()
         self._account()
+        if not self.is_unread:
+            self.wake()
+
+    async def room(self) -> bool:
+        """Wait until the peer has read what it was sent; False: woken before that."""
+        if self.is_unread:
+            self._changed = self._changed or anyio.Event()
+            await self._changed.wait()
+        return not self.is_unread
+
+    def wake(self) -> None:
+        """Let go of whoever waits for room."""
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     def close(self) -> None:
         self._rest.clear()
         self._given.clear()
         self._is_full = False
         self._account()
+        self.wake()
 
     def give_up(self) -> None:
         """The peer gets nothing more."""
@@ -102,6 +118,7 @@ class Outbox:
 
     def _account(self) -> None:
         """Keep count of what waits to be read; if it is too much, drop who reads the least."""
+        self.is_unread = self._is_full or bool(self._rest)
         size = 0
         if self.is_unread and self._transport is not None:
             size = self._transport.get_write_buffer_size() + sum(map(len, self._rest))

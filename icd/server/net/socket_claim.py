@@ -38,7 +38,7 @@ def choose(given: str | None) -> str:
     return path
 
 
-class Claim:
+class SocketClaim:
     """Being the daemon at a path: the lock, and a bound socket.
 
     `passed`: the socket came from systemd, which keeps it when we leave.
@@ -98,19 +98,19 @@ class Claim:
         return self.path in candidates()
 
 
-def claim(path: str) -> Claim:
+def claim(path: str) -> SocketClaim:
     """Bind the path.  The socket listens once the daemon can serve."""
     lock = _lock(path)
     try:
         _refuse_company(candidates() if path in candidates() else [path])
-        return Claim(path, lock, _bind(path), passed=False)
+        return SocketClaim(path, lock, _bind(path), passed=False)
     except BaseException:
         os.close(lock)
         raise
 
 
-def take(sock: socket.socket) -> Claim:
-    """Claim the path of a socket that systemd listens on.
+def take(sock: socket.socket) -> SocketClaim:
+    """SocketClaim the path of a socket that systemd listens on.
 
     A daemon that was started by hand may still be there: it notices that its place was taken, and
     leaves.  Until then its callers are served by it, and ours wait in the backlog.
@@ -129,7 +129,7 @@ def take(sock: socket.socket) -> Claim:
     except BaseException:
         os.close(lock)
         raise
-    return Claim(path, lock, sock, passed=True)
+    return SocketClaim(path, lock, sock, passed=True)
 
 
 def _refuse_company(places: list[str]) -> None:

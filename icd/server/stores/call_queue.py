@@ -1,4 +1,4 @@
-"""The calls that wait for one database, and how each gets its answer, once and in time.
+"""The calls that wait for one database; each gets its answer once, and in time.
 
 Used in the event loop only.
 """
@@ -12,33 +12,46 @@ from icd.app.call import Answer, Call
 from icd.errors import DeadlineExceeded, IcError, UnknownOutcome
 from icd.server import limits
 
+Deliver = Callable[[list[Answer]], None]
+# Given calls instead, some of whose answers say that their database is another one by now.
+Moved = Callable[[list[Call], list[Answer], Deliver], None]
 
-class _Ticket:
+
+class Ticket:
     """Calls that were submitted together; their answers are delivered together.
 
-    `size` is what they hold in memory until then.
+    `size` is what the answers hold in memory until then.
     """
 
-    __slots__ = ("_answers", "_deliver", "_missing", "size")
+    __slots__ = ("_deliver", "_missing", "_moved", "answers", "calls", "size")
 
-    def __init__(self, size: int, deliver: Callable[[list[Answer]], None]) -> None:
-        self._answers: list[Answer | None] = [None] * size
-        self._missing = size
-        self._deliver = deliver
+    def __init__(self, calls: list[Call], deliver: Deliver, moved: Moved | None) -> None:
+        self.calls = calls
+        self.answers: list[Answer | None] = [None] * len(calls)
         self.size = 0
+        self._missing = len(calls)
+        self._deliver = deliver
+        self._moved = moved
 
     def answer(self, index: int, answer: Answer) -> None:
-        if self._answers[index] is None:
-            self.size += answer.size
-            self._answers[index] = answer
-            self._missing -= 1
-            if not self._missing:
-                self._deliver([answer for answer in self._answers if answer is not None])
+        if self.answers[index] is not None:
+            return
+        self.size += answer.size
+        self.answers[index] = answer
+        self._missing -= 1
+        if not self._missing:
+            found = [answer for answer in self.answers if answer is not None]
+            if self._moved is not None and any(answer.moved for answer in found):
+                self._moved(self.calls, found, self._deliver)
+            else:
+                self._deliver(found)
 
 
 class Waiter(msgspec.Struct, gc=False):
+    """One call of a ticket."""
+
     call: Call
-    ticket: _Ticket
+    ticket: Ticket
     index: int
 
     @property
@@ -50,7 +63,7 @@ class Waiter(msgspec.Struct, gc=False):
         self.ticket.answer(self.index, answer)
 
 
-class Waiting:
+class CallQueue:
     """In the order in which they came; `path` is what sentences name."""
 
     def __init__(self, path: str) -> None:
@@ -69,9 +82,10 @@ class Waiting:
     def calls(self) -> list[Call]:
         return [waiter.call for waiter in self._queue]
 
-    def add(self, calls: list[Call], deliver: Callable[[list[Answer]], None]) -> None:
-        ticket = _Ticket(len(calls), deliver)
-        self._queue.extend(Waiter(call, ticket, index) for index, call in enumerate(calls))
+    def add(self, calls: list[Call], deliver: Deliver, moved: Moved | None = None) -> None:
+        ticket = Ticket(calls, deliver, moved)
+        for index, call in enumerate(calls):
+            self._queue.append(Waiter(call, ticket, index))
 
     def take(self, most: int) -> list[Call]:
         """The calls whose turn it is; `hand_out` ends it."""
@@ -88,9 +102,10 @@ class Waiting:
             if answer is None:
                 left.append(waiter)
             else:
-                waiter.answer(answer)
+                waiter.ticket.answer(waiter.index, answer)
                 large |= answer.size > 0 and waiter.is_for_later
-        self._queue.extendleft(reversed(left))
+        if left:
+            self._queue.extendleft(reversed(left))
         if large:
             self._put_off()
 
@@ -111,7 +126,7 @@ class Waiting:
             waiter.answer(Answer(error=error))
 
     def settle(self, *, overdue: float) -> None:
-        """The lane hangs: whoever is overdue hears at least what is known."""
+        """The thread hangs: calls that are overdue hear at least what is known."""
         for waiter in self._in_flight:
             if waiter.call.deadline < overdue:
                 waiter.answer(Answer(error=self._overdue(waiter.call)))
@@ -125,6 +140,6 @@ class Waiting:
         return DeadlineExceeded(sentence)
 
     def turn_away(self) -> None:
-        """Nobody is served here any more."""
+        """Nothing is served here any more."""
         while self._queue:
             self._queue.popleft().answer(Answer(moved=True))

@@ -1,18 +1,24 @@
-"""aiosqlite's thread and connection, used for one synchronous function per hop.
+"""The thread of one database: aiosqlite's connection and thread, one synchronous function per hop.
 
 aiosqlite would hop once per statement; a batch hops once.  `_tx` is a private name of aiosqlite,
 which is why its version is pinned; see docs/adr/0002.
+
+A thread that hangs, on a mount or on a foreign lock, cannot be ended; but the loop sees it, tells
+the callers that wait for it, and logs once when it hangs and once when it is back.
 """
 
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 import aiosqlite
 import anyio
 
+from icd.server import limits
+from icd.server.logs import log
 from icd.server.workers import threads
 
 T = TypeVar("T")
@@ -23,15 +29,15 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 0.002
 
 
-class Lane(aiosqlite.Connection):
+class DbThread(aiosqlite.Connection):
     """The only thread that touches one database."""
 
     @classmethod
-    async def open(cls, connector: Callable[[], sqlite3.Connection]) -> "Lane":
-        lane = cls(connector, iter_chunk_size=64)
+    async def open(cls, connector: Callable[[], sqlite3.Connection]) -> "DbThread":
+        thread = cls(connector, iter_chunk_size=64)
         with anyio.CancelScope(shield=True):
-            await lane
-        return lane
+            await thread
+        return thread
 
     def __await__(self) -> Generator[Any, None, aiosqlite.Connection]:
         with threads.deaf():
@@ -39,12 +45,12 @@ class Lane(aiosqlite.Connection):
 
     async def hop(self, function: Callable[[], T]) -> T:
         """Run the function in the thread.  It runs to its end even if the caller is cancelled."""
-        errand = _Errand(function)
-        self._tx.put_nowait((None, errand.run))
-        return await errand.result()
+        hop = _Hop(function)
+        self._tx.put_nowait((None, hop.run))
+        return await hop.result()
 
 
-class _Errand(Generic[T]):
+class _Hop(Generic[T]):
     """A function on its way through the thread."""
 
     def __init__(self, function: Callable[[], T]) -> None:
@@ -84,3 +90,37 @@ class _Errand(Generic[T]):
     def _tell(self) -> None:
         if not self._told.done():
             self._told.set_result(None)
+
+
+class HangDetector:
+    """How long a thread has been at one thing, as the loop sees it.
+
+    The thread works within `with`; meanwhile `check` is called every `GRACE_SECONDS`.
+    """
+
+    def __init__(self, path: str, check: Callable[[], None]) -> None:
+        self.is_working = False
+        self.hung_since: float | None = None  # monotonic
+        self._path = path
+        self._check = check
+        self._since = 0.0
+
+    def __enter__(self) -> None:
+        self._since = time.monotonic()
+        self.is_working = True
+        self._timer = asyncio.get_running_loop().call_later(limits.GRACE_SECONDS, self._tick)
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self.is_working = False
+        if self.hung_since is not None:
+            self.hung_since = None
+            took = round(time.monotonic() - self._since, 1)
+            log.warning("database is back", extra={"path": self._path, "seconds": took})
+
+    def _tick(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(limits.GRACE_SECONDS, self._tick)
+        self._check()
+        if self.hung_since is None and time.monotonic() - self._since > limits.HUNG_SECONDS:
+            self.hung_since = self._since
+            log.warning("database hangs", extra={"path": self._path})

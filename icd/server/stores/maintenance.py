@@ -50,7 +50,7 @@ class Facts(Struct, frozen=True):
     at_ms: int
 
 
-class Upkeep:
+class Maintenance:
     """`facts` is replaced as a whole, so that the loop may read it; all else is the lane's."""
 
     def __init__(self, database: Database, clock: Clock, recent: Recent) -> None:

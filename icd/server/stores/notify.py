@@ -1,18 +1,20 @@
 """Who wants to know that a database changed, and telling them after the commit.
 
 Level-triggered: what is told is "look again", never the change itself, so nothing is lost when
-several changes come at once, and nobody who is slow can hold up the lane.  Whoever is told reads
-the database anew.
+several changes come at once, and a slow listener cannot hold up the database's thread.  Listeners
+read the database anew.
 
 A change is told to those whom it concerns: a thousand watchers of other rows cost nothing.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, Self
 
 import anyio
 
 from icd.app.call import ANYTHING, EVENTS, STATE, Call, Topic
+from icd.app.invocation import LOOK_AGAIN_SECONDS
+from icd.server import limits
 
 # The rows of state that may have changed; None: nobody can tell which.
 Touched = set[tuple[str, str]] | None
@@ -130,6 +132,47 @@ class Changes:
     def _tell_topic(self, topic: Topic) -> None:
         for signal in list(self._signals.get(topic, ())):
             signal.set()
+
+
+class ChangeWaiter:
+    """Waits for a change of the database that a caller means, whichever that is by now.
+
+    A database may be opened, closed, deleted or replaced meanwhile: this goes with the caller's
+    words, not with the file.  `find` gives the changes of the open store; None while none is open.
+    """
+
+    def __init__(self, find: Callable[[], "Changes | None"], topic: Topic) -> None:
+        self._find = find
+        self._signal = Signal(topic)
+        self._changes: Changes | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._move(None)
+
+    def listen(self) -> bool:
+        """From now on; to be called before each look.  Whether there is anything to listen to."""
+        self._move(self._find())
+        self._signal.renew()
+        return self._changes is not None
+
+    async def wait(self, patience: float | None) -> None:
+        """For a change, or for so long; None: for as long as it takes."""
+        longest = limits.REST_SECONDS if patience is None else min(patience, limits.REST_SECONDS)
+        if self._changes is None:  # its creation would not be told
+            longest = min(longest, LOOK_AGAIN_SECONDS)
+        with anyio.move_on_after(longest):
+            await self._signal.wait()
+
+    def _move(self, changes: Changes | None) -> None:
+        if changes is not self._changes:
+            if self._changes is not None:
+                self._changes.remove(self._signal)
+            if changes is not None:
+                changes.add(self._signal)
+            self._changes = changes
 
 
 def _touched(calls: list[Call]) -> Touched:

@@ -19,19 +19,17 @@ from icd.errors import Overloaded
 from icd.features.mirror import methods as mirror
 from icd.server import limits
 from icd.server.logs import log
-from icd.server.stores.ears import Ear
-from icd.server.stores.inquiries import inquiry
-from icd.server.stores.resolver import Lookups
+from icd.server.stores.call_queue import Deliver
+from icd.server.stores.notify import Changes, ChangeWaiter
+from icd.server.stores.resolver import Resolver
 from icd.server.stores.searches import Searches
-from icd.server.stores.store import Store
+from icd.server.stores.store import Store, inquiry
 from icd.server.subscriptions.event_fanout import Feed
-
-Deliver = Callable[[list[Answer]], None]
 
 MOVES = 3  # how often a caller's database may move away while it is being asked
 
 
-class Router:
+class Stores:
     """All open databases of this daemon; `opened` are told of each that is about to be opened.
 
     `settings` reads what holds for the project with that file of settings.
@@ -47,7 +45,7 @@ class Router:
     ) -> None:
         self.stores: dict[str, Store] = {}
         self._searches = Searches(self.ask, vectors_max_mib * 1024 * 1024)
-        self._lookups = Lookups(settings)
+        self._resolver = Resolver(settings)
         self._clock = clock
         self._tasks = tasks
         self._opened = opened
@@ -57,20 +55,14 @@ class Router:
         self._closing = False
         self._opening = anyio.Lock()
 
-    def submit(self, calls: list[Call], deliver: Deliver) -> None:
-        """Have the calls answered; `deliver` is called once, with the answers in their order."""
-        store = self._ready(calls)
-        if store is None:
-            self._tasks.start_soon(self._submit_slowly, calls, deliver)
-            return
-
-        def check(answers: list[Answer]) -> None:
-            if any(answer.moved for answer in answers):
-                self._tasks.start_soon(self._follow_slowly, calls, answers, deliver)
-            else:
-                deliver(answers)
-
-        store.submit(calls, check)
+    def ready(self, calls: list[Call]) -> Store | None:
+        """The store that serves all the calls, if it is known and open already."""
+        first = calls[0]
+        for call in calls:
+            runs = call.method.runs
+            if runs.creates or runs.apart or call.where != first.where:
+                return None
+        return self._open_store(first.where)
 
     async def ask(self, calls: list[Call]) -> list[Answer]:
         """Answers in the order of the calls, wherever each of them is served.
@@ -95,8 +87,12 @@ class Router:
                 tasks.start_soon(self._ask_some, calls, indices, answers)
         return answers
 
-    def ear(self, where: Where, topic: Topic) -> Ear:
-        return Ear(lambda: self._open_store(where), topic)
+    def waiter(self, where: Where, topic: Topic) -> ChangeWaiter:
+        def changes() -> Changes | None:
+            store = self._open_store(where)
+            return None if store is None else store.changes
+
+        return ChangeWaiter(changes, topic)
 
     def feed(self, where: Where) -> Feed | None:
         """What is new in the log of a database; None while it is not open."""
@@ -143,16 +139,9 @@ class Router:
             groups.setdefault(call.where, []).append(index)
         return list(groups.values())
 
-    def _ready(self, calls: list[Call]) -> Store | None:
-        """The store that serves all the calls, if it is known and open already."""
-        first = calls[0]
-        for call in calls:
-            if call.method.runs.creates or call.method.runs.apart or call.where != first.where:
-                return None
-        return self.stores.get(self._known.get(first.where, ""))
-
-    async def _submit_slowly(self, calls: list[Call], deliver: Deliver) -> None:
-        deliver(await self.ask(calls))
+    def follow(self, calls: list[Call], answers: list[Answer], deliver: Deliver) -> None:
+        """Ask again for calls whose database has moved, wherever it is by now."""
+        self._tasks.start_soon(self._follow_slowly, calls, answers, deliver)
 
     async def _follow_slowly(
         self, calls: list[Call], answers: list[Answer], deliver: Deliver
@@ -166,7 +155,7 @@ class Router:
 
     async def _ask_here(self, calls: list[Call], moves: int) -> list[Answer]:
         """Calls that all name the same database."""
-        store = self._ready(calls)
+        store = self.ready(calls)
         if store is None:
             try:
                 store = await self._find_store(calls)
@@ -192,7 +181,7 @@ class Router:
         where = calls[0].where
         create = any(call.method.runs.creates for call in calls)
         deadline = min(call.deadline for call in calls)
-        path, settings = await self._lookups.find(where, create=create, deadline=deadline)
+        path, settings = await self._resolver.find(where, create=create, deadline=deadline)
         if self._closing:
             raise Overloaded("the daemon is stopping")
         if len(self._known) >= limits.KNOWN_PLACES:

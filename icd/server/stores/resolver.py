@@ -25,7 +25,7 @@ Found = tuple[str, config.Settings]
 Settings = Callable[[str], config.Settings]
 
 
-class Lookups:
+class Resolver:
     """`settings` reads what holds for the project with that file of settings."""
 
     def __init__(self, settings: Settings) -> None:

@@ -1,10 +1,10 @@
-"""One database in the daemon: calls queue, a lane drains them in batches.
+"""One database in the daemon: calls queue, its thread drains them in batches.
 
 Invariants
-    - a single task feeds the lane, one batch at a time, so others get at the lock in between;
-    - whoever submitted calls is answered: by the lane, or at its deadline if the lane hangs;
-    - a database that cannot be opened answers everybody with the reason, and is forgotten;
-    - one that nobody needs for long is closed and forgotten, unless somebody asks meanwhile.
+    - a single task feeds the thread, one batch at a time, so others get at the lock in between;
+    - every call is answered: by the thread, or at its deadline if the thread hangs;
+    - a database that cannot be opened answers every call with the reason, and is forgotten;
+    - an idle database is closed and forgotten, unless a call comes meanwhile.
 """
 
 import asyncio
@@ -17,29 +17,33 @@ from typing import Any, TypeVar
 
 import anyio
 
-from icd.app.call import Answer, Call
+from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Params
 from icd.app.dispatch import STATEMENT_GRACE_SECONDS, Clock, failure, run_batch
+from icd.app.verb import Method
 from icd.app.write_cache import Recent
 from icd.config import Settings
 from icd.db import lock
 from icd.db.database import Database
+from icd.db.paths import Where
 from icd.errors import IcError, Internal, Locked, NoDatabase, Overloaded
 from icd.features.mirror.methods import LOOK
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.stores import maintenance as upkeep
-from icd.server.stores.call_queue import Waiting
-from icd.server.stores.db_thread import Lane
-from icd.server.stores.hang_detector import Watch
-from icd.server.stores.inquiries import inquiry
-from icd.server.stores.maintenance import Facts, Upkeep
+from icd.server.stores.call_queue import CallQueue, Deliver, Moved
+from icd.server.stores.db_thread import DbThread, HangDetector
+from icd.server.stores.maintenance import Facts, Maintenance
 from icd.server.stores.notify import Changes
+from icd.values.processes import Writer
 
 T = TypeVar("T")
 
 
 class Store:
-    """The queue and the lane of one database file."""
+    """The queue and the thread of one database file.
+
+    `forget` is told that nothing is served here any more.
+    """
 
     def __init__(
         self, path: str, settings: Settings, clock: Clock, forget: Callable[["Store"], None]
@@ -55,9 +59,9 @@ class Store:
         self._forget = forget
         self._settings = settings
         self._recent = Recent()
-        self._upkeep = Upkeep(self.database, clock, self._recent)
-        self._waiting = Waiting(path)
-        self._watch = Watch(path, self._settle_overdue)
+        self._upkeep = Maintenance(self.database, clock, self._recent)
+        self._queue = CallQueue(path)
+        self._hangs = HangDetector(path, self._settle_overdue)
         self._needs: list[Callable[[], bool]] = []
         self._notice: tuple[str, Callable[[], object]] | None = None
         self.used_at = time.monotonic()  # by others than the daemon itself
@@ -73,22 +77,22 @@ class Store:
 
     @property
     def waiting(self) -> int:
-        return self._waiting.unanswered
+        return self._queue.unanswered
 
     @property
     def facts(self) -> Facts | None:
-        """What the lane saw when it last looked; None until it is idle for the first time."""
+        """What the thread saw when it last looked; None until it is idle for the first time."""
         return self._upkeep.facts
 
     @property
     def is_working(self) -> bool:
         """Whether the thread is at something, be it only a look while nobody waits."""
-        return self._watch.is_working
+        return self._hangs.is_working
 
     @property
     def hung_since(self) -> float | None:
         """Since when, monotonic, the thread has been at one thing for too long."""
-        return self._watch.hung_since
+        return self._hangs.hung_since
 
     @property
     def is_needed(self) -> bool:
@@ -109,15 +113,15 @@ class Store:
         """Have the next command of a person or a script warn of this; `told`: it did."""
         self._notice = (sentence, told)
 
-    def submit(self, calls: list[Call], deliver: Callable[[list[Answer]], None]) -> None:
+    def submit(self, calls: list[Call], deliver: Deliver, moved: Moved | None = None) -> None:
         """Queue the calls; `deliver` gets the answers in their order, each after its commit."""
-        if len(self._waiting) + len(calls) > limits.WAITING_CALLS:
+        if len(self._queue) + len(calls) > limits.WAITING_CALLS:
             error = Overloaded(f"too many calls wait for {self.path}")
             deliver([Answer(error=error)] * len(calls))
             return
         if not calls[0].background:
             self.calls += len(calls)
-        self._waiting.add(calls, deliver)
+        self._queue.add(calls, deliver, moved)
         self._rouse()
 
     def _rouse(self) -> None:
@@ -145,18 +149,18 @@ class Store:
         raise NoDatabase(f"{self.path} was closed")
 
     async def run(self) -> None:
-        """The life of the lane: open, drain, rest, close."""
+        """The life of the thread: open, drain, rest, close."""
         await self._wake.wait()
-        lane = await self._open()
-        if lane is None:
+        thread = await self._open()
+        if thread is None:
             self.database.lock.close()
             self._end()
             return
         try:
-            await self._drain(lane)
+            await self._drain(thread)
         finally:
             with anyio.CancelScope(shield=True):
-                await self._close(lane)
+                await self._close(thread)
 
     async def stop(self) -> None:
         """Finish what is queued, then close."""
@@ -164,20 +168,20 @@ class Store:
         self._wake.set()
         await self._closed.wait()
 
-    async def _open(self) -> Lane | None:
+    async def _open(self) -> DbThread | None:
         """Open for those who wait; None when nobody waits any more, because they were told why."""
-        while self._waiting:
-            calls = self._waiting.calls()
+        while self._queue:
+            calls = self._queue.calls()
             creates = any(call.method.runs.creates for call in calls)
             first = min(call.deadline for call in calls)
             self.database.stop_at = max(call.deadline for call in calls) + STATEMENT_GRACE_SECONDS
             try:
-                with self._watch.hop():
-                    return await Lane.open(partial(self._connect, first, create=creates))
+                with self._hangs:
+                    return await DbThread.open(partial(self._connect, first, create=creates))
             except Locked as exc:
-                self._waiting.refuse(exc, until=time.monotonic())
+                self._queue.refuse(exc, until=time.monotonic())
             except Exception as exc:  # noqa: BLE001 -- everybody who waits is told
-                self._waiting.refuse(failure(exc), until=math.inf)
+                self._queue.refuse(failure(exc), until=math.inf)
         self._forget(self)
         return None
 
@@ -185,19 +189,19 @@ class Store:
         with self.database.hold(deadline, create=create):
             return self.database.connection(create=create)
 
-    async def _drain(self, lane: Lane) -> None:
+    async def _drain(self, thread: DbThread) -> None:
         look_at = time.monotonic() + self._settings.idle_seconds
         while True:
-            if not self._waiting:
+            if not self._queue:
                 if self._stopping:
                     return
                 if not await self._rest(look_at):
-                    look_at = time.monotonic() + await self._look_after(lane)
-            if self._waiting:
+                    look_at = time.monotonic() + await self._look_after(thread)
+            if self._queue:
                 await self._gather()
-                if await self._run_batch(lane):
+                if await self._run_batch(thread):
                     look_at = time.monotonic() + self._settings.idle_seconds
-            if not (self.database.is_open or self._waiting):
+            if not (self.database.is_open or self._queue):
                 return  # closed, or deleted: whoever asks next finds what is there by then
 
     async def _rest(self, idle_at: float) -> bool:
@@ -223,20 +227,20 @@ class Store:
         it back and forth costs more than the work itself.
         """
         size = 0
-        while size < len(self._waiting) < limits.BATCH_CALLS:
-            size = len(self._waiting)
+        while size < len(self._queue) < limits.BATCH_CALLS:
+            size = len(self._queue)
             await asyncio.sleep(0)
 
-    async def _run_batch(self, lane: Lane) -> bool:
+    async def _run_batch(self, thread: DbThread) -> bool:
         """Run what is waiting; whether anybody but the daemon itself had asked."""
-        calls = self._waiting.take(limits.BATCH_CALLS)
+        calls = self._queue.take(limits.BATCH_CALLS)
         asked = sum(not call.background for call in calls)
         self.used_at = time.monotonic()
         self._upkeep.used |= asked > 0
         work = partial(run_batch, self.database, calls, clock=self._clock, recent=self._recent)
         try:
-            answers = await self._hop(lane, work)
-        except Exception as exc:  # noqa: BLE001 -- the lane outlives every batch
+            answers = await self._hop(thread, work)
+        except Exception as exc:  # noqa: BLE001 -- the thread outlives every batch
             answers = [Answer(error=failure(exc)) for _ in calls]
         self._looked_at = time.monotonic()
         self.batches += asked > 0
@@ -244,7 +248,7 @@ class Store:
         self.largest_batch = max(self.largest_batch, asked)
         if self._notice is not None:
             self._warn(calls, answers, *self._notice)
-        self._waiting.hand_out(answers)
+        self._queue.hand_out(answers)
         self.changes.after(calls, self.database.foreign)
         return asked > 0
 
@@ -264,11 +268,11 @@ class Store:
                 told()
                 return
 
-    async def _hop(self, lane: Lane, work: Callable[[], T]) -> T:
+    async def _hop(self, thread: DbThread, work: Callable[[], T]) -> T:
         reopened, was_open = self.database.reopened, self.database.is_open
         try:
-            with self._watch.hop():
-                return await lane.hop(work)
+            with self._hangs:
+                return await thread.hop(work)
         finally:
             for incident in self.database.take_incidents():
                 log.warning("%s", incident)
@@ -278,16 +282,16 @@ class Store:
                 log.info("database closed", extra={"path": self.path})
 
     def _settle_overdue(self) -> None:
-        self._waiting.settle(overdue=time.monotonic() - limits.GRACE_SECONDS)
+        self._queue.settle(overdue=time.monotonic() - limits.GRACE_SECONDS)
 
-    async def _look_after(self, lane: Lane) -> float:
+    async def _look_after(self, thread: DbThread) -> float:
         """See to the database while nobody asks; how long to rest until the next look."""
         idle = time.monotonic() - self.used_at
         close = idle >= self._settings.close_idle_seconds and not self.is_needed
         foreign = self.database.foreign
         try:
-            due = await self._hop(lane, partial(self._upkeep.look, close=close))
-        except Exception as exc:  # noqa: BLE001 -- the lane goes on without it
+            due = await self._hop(thread, partial(self._upkeep.look, close=close))
+        except Exception as exc:  # noqa: BLE001 -- the thread goes on without it
             self._tell_of_upkeep(exc)
             return limits.REST_SECONDS
         if self.database.foreign != foreign:
@@ -303,21 +307,21 @@ class Store:
         else:
             log.error("upkeep failed", exc_info=exc, extra={"path": self.path})
 
-    async def _close(self, lane: Lane) -> None:
+    async def _close(self, thread: DbThread) -> None:
         self._forget(self)
         try:
-            while not await self._closed_under_the_lock(lane):
+            while not await self._closed_under_the_lock(thread):
                 log.warning("database is locked, not closed yet", extra={"path": self.path})
-            await lane.close()
+            await thread.close()
         except Exception:  # noqa: BLE001 -- there is nobody left to tell
             log.exception("closing failed", extra={"path": self.path})
-        self._waiting.turn_away()
+        self._queue.turn_away()
         self._end()
 
-    async def _closed_under_the_lock(self, lane: Lane) -> bool:
+    async def _closed_under_the_lock(self, thread: DbThread) -> bool:
         """Never without the lock; when the daemon stops, it does not wait for it for ever."""
         try:
-            await self._hop(lane, partial(upkeep.close, self.database))
+            await self._hop(thread, partial(upkeep.close, self.database))
         except Locked:
             return False
         return True
@@ -325,3 +329,24 @@ class Store:
     def _end(self) -> None:
         self._closed.set()
         self.changes.tell()  # whoever waits for a change here must look elsewhere
+
+
+def inquiry(
+    path: str,
+    method: Method[Any, Any],
+    params: Params,
+    *,
+    seconds: float = DEFAULT_DEADLINE_MS / 1000,
+) -> Call:
+    """What the daemon asks of a database for itself, like any other call.
+
+    In the background: the database counts as idle all the same, and it is not in the counts.
+    """
+    return Call(
+        method=method,
+        params=params,
+        where=Where("", path),
+        writer=Writer(),
+        deadline=time.monotonic() + seconds,
+        background=True,
+    )

@@ -19,8 +19,7 @@ from icd.features.events.store import Event
 from icd.features.events.watch_methods import WATCH, Appended, Watch
 from icd.server import limits
 from icd.server.logs import log
-from icd.server.stores.inquiries import inquiry
-from icd.server.stores.store import Store
+from icd.server.stores.store import Store, inquiry
 
 
 class Member(Protocol):
@@ -28,7 +27,7 @@ class Member(Protocol):
 
     position: int
 
-    def take(self, events: list[Event], seq: int) -> bool:
+    def offer(self, events: list[Event], seq: int) -> bool:
         """Send those that are wanted; there are no others up to `seq`.  False: there is no room."""
 
     def send_away(self) -> None:
@@ -109,7 +108,7 @@ class Feed:
         self._position = news.seq
         if news.events:
             for member in list(self._members):
-                if not member.take(news.events, news.seq):
+                if not member.offer(news.events, news.seq):
                     self.leave(member)
                     member.send_away()
 

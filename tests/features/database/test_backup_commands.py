@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from icd.app.invocation import Errand, Plan
+from icd.app.invocation import Ask, Errand
 from icd.db import migrate
 
 STAMP = "20270115-080000"
@@ -38,7 +38,7 @@ def test_a_file_is_looked_for_in_the_callers_directory(stdout, project):
 def test_a_file_is_written_by_the_callers_own_process(invoke):
     assert isinstance(invoke("backup", "mine"), Errand)
     assert isinstance(invoke("restore", "mine"), Errand)
-    assert isinstance(invoke("backup"), Plan)
+    assert isinstance(invoke("backup"), Ask)
 
 
 def test_a_file_that_exists_is_left_alone(ic, project):

@@ -1,8 +1,8 @@
 """hook.begin and hook.end, and what whoever runs hooks asks."""
 
 import pytest
-from icd.app.methods import find
 
+from icd.app.registry import find
 from icd.errors import InvalidName
 from icd.features.hooks import methods as hooks
 from icd.features.hooks.store import Done

@@ -7,7 +7,7 @@ import pytest
 
 from icd.app.call import Answer
 from icd.app.dispatch import run_batch
-from icd.app.invocation import Output, Plan
+from icd.app.invocation import Ask, Output
 from icd.app.planner import advance, resume
 from icd.errors import Corrupt, Locked
 from icd.features.events import store as events
@@ -21,7 +21,7 @@ def look(database, clock):
     """Carry out one step of a command that goes on: what it shows, and the next step."""
 
     def step(planned):
-        assert isinstance(planned, Plan), planned
+        assert isinstance(planned, Ask), planned
         (answer,) = run_batch(database, [planned.call], clock=clock)
         output, following = advance(planned, answer)
         return output.stdout.decode(), following
@@ -87,7 +87,7 @@ def test_as_json_version_0_means_that_there_is_none(invoke, look, ic, put):
 def test_it_goes_on_where_another_host_left_off(invoke, look, put):
     put("a", "1")
     _, planned = look(invoke("state", "watch", "k"))
-    place = planned.ask.place
+    place = planned.place
     put("b", "2")
 
     again = resume(invoke("state", "watch", "k"), place)
@@ -196,7 +196,7 @@ def test_it_must_be_said_what_is_waited_for(invoke, words):
 def test_when_the_time_is_up_the_exit_is_1_and_nothing_is_said(invoke, database, clock):
     planned = invoke(*WAIT, "--timeout=1ms")
     planned.call.deadline = time.monotonic() + 60
-    while time.monotonic() < planned.ask.ends_at:
+    while time.monotonic() < planned.ends_at:
         pass
     (answer,) = run_batch(database, [planned.call], clock=clock)
 
@@ -208,16 +208,16 @@ def test_when_the_time_is_up_the_exit_is_1_and_nothing_is_said(invoke, database,
 def test_the_end_of_its_time_does_not_move_when_another_host_goes_on(invoke, look):
     _, planned = look(invoke(*WAIT, "--timeout=60s"))
 
-    again = resume(invoke(*WAIT, "--timeout=60s"), planned.ask.place)
+    again = resume(invoke(*WAIT, "--timeout=60s"), planned.place)
 
-    assert again.ask.ends_at == planned.ask.ends_at
+    assert again.ask.ends_at == planned.ends_at
 
 
 def test_an_event_between_two_hosts_is_not_missed(invoke, look, record):
     _, planned = look(invoke("wait", "--event=done"))
     record("done")
 
-    again = resume(invoke("wait", "--event=done"), planned.ask.place)
+    again = resume(invoke("wait", "--event=done"), planned.place)
 
     assert json.loads(look(again)[0])["seq"] == 1
 
@@ -230,5 +230,5 @@ def test_a_database_that_is_held_is_waited_for_until_the_time_is_up(invoke, look
     waiting.ask.ends_at = time.monotonic()
     over, end = advance(waiting, held)
 
-    assert (again.exit, following.ask.patience) == (0, 0.05)
+    assert (again.exit, following.patience) == (0, 0.05)
     assert (over.exit, end) == (2, None)

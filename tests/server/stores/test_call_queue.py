@@ -7,7 +7,7 @@ from icd.app.call import Answer, Call
 from icd.db.paths import Where
 from icd.errors import Locked
 from icd.server import limits
-from icd.server.stores.call_queue import Waiting
+from icd.server.stores.call_queue import CallQueue
 from icd.values.processes import Writer
 
 LIST = registry.find("state.list")
@@ -23,11 +23,11 @@ def write(deadline: float) -> Call:
 
 
 @pytest.fixture
-def waiting() -> Waiting:
-    return Waiting("/db")
+def waiting() -> CallQueue:
+    return CallQueue("/db")
 
 
-def test_answers_come_in_the_order_of_the_calls_once_all_are_there(waiting: Waiting) -> None:
+def test_answers_come_in_the_order_of_the_calls_once_all_are_there(waiting: CallQueue) -> None:
     told: list[list[Answer]] = []
     waiting.add([call(1), call(2)], told.append)
 
@@ -40,7 +40,7 @@ def test_answers_come_in_the_order_of_the_calls_once_all_are_there(waiting: Wait
     assert [answer.result for answer in told[0]] == ["a", "b"]
 
 
-def test_a_call_that_was_not_reached_is_the_first_of_the_next_turn(waiting: Waiting) -> None:
+def test_a_call_that_was_not_reached_is_the_first_of_the_next_turn(waiting: CallQueue) -> None:
     for deadline in (1, 2, 3):
         waiting.add([call(deadline)], lambda _: None)
 
@@ -50,7 +50,7 @@ def test_a_call_that_was_not_reached_is_the_first_of_the_next_turn(waiting: Wait
     assert [found.deadline for found in waiting.calls()] == [2, 3]
 
 
-def test_only_those_whose_time_is_over_are_refused(waiting: Waiting) -> None:
+def test_only_those_whose_time_is_over_are_refused(waiting: CallQueue) -> None:
     refused: list[Answer] = []
     for deadline in (1, 5, 2, 6):
         waiting.add([call(deadline)], refused.extend)
@@ -61,7 +61,7 @@ def test_only_those_whose_time_is_over_are_refused(waiting: Waiting) -> None:
     assert [found.deadline for found in waiting.calls()] == [5, 6]
 
 
-def test_whoever_is_overdue_hears_whether_its_call_may_have_run(waiting: Waiting) -> None:
+def test_whoever_is_overdue_hears_whether_its_call_may_have_run(waiting: CallQueue) -> None:
     heard: list[str] = []
     for deadline in (1, 2, 9):
         waiting.add([write(deadline)], lambda answers: heard.append(answers[0].error.name))
@@ -73,7 +73,7 @@ def test_whoever_is_overdue_hears_whether_its_call_may_have_run(waiting: Waiting
     assert waiting.unanswered == 2
 
 
-def test_the_outcome_of_a_read_is_never_unknown(waiting: Waiting) -> None:
+def test_the_outcome_of_a_read_is_never_unknown(waiting: CallQueue) -> None:
     heard: list[str] = []
     waiting.add([call(1)], lambda answers: heard.append(answers[0].error.name))
     waiting.take(1)
@@ -83,7 +83,7 @@ def test_the_outcome_of_a_read_is_never_unknown(waiting: Waiting) -> None:
     assert heard == ["deadline_exceeded"]
 
 
-def test_after_large_answers_the_rest_of_the_same_peer_is_put_off(waiting: Waiting) -> None:
+def test_after_large_answers_the_rest_of_the_same_peer_is_put_off(waiting: CallQueue) -> None:
     told: list[list[Answer]] = []
     waiting.add([call(9), *(call(9, may_wait=True) for _ in range(3))], told.append)
     waiting.add([call(9)], told.append)
@@ -97,7 +97,9 @@ def test_after_large_answers_the_rest_of_the_same_peer_is_put_off(waiting: Waiti
     assert len(waiting) == 1
 
 
-def test_what_cannot_be_put_off_is_answered_however_large_the_others_are(waiting: Waiting) -> None:
+def test_what_cannot_be_put_off_is_answered_however_large_the_others_are(
+    waiting: CallQueue,
+) -> None:
     told: list[list[Answer]] = []
     waiting.add([call(9), call(9)], told.append)
     waiting.take(2)
@@ -108,7 +110,7 @@ def test_what_cannot_be_put_off_is_answered_however_large_the_others_are(waiting
     assert len(waiting) == 1
 
 
-def test_an_answer_that_comes_after_all_is_not_delivered_twice(waiting: Waiting) -> None:
+def test_an_answer_that_comes_after_all_is_not_delivered_twice(waiting: CallQueue) -> None:
     heard: list[list[Answer]] = []
     waiting.add([call(1)], heard.append)
     waiting.take(1)
@@ -119,7 +121,7 @@ def test_an_answer_that_comes_after_all_is_not_delivered_twice(waiting: Waiting)
     assert len(heard) == 1
 
 
-def test_whoever_is_left_is_turned_away(waiting: Waiting) -> None:
+def test_whoever_is_left_is_turned_away(waiting: CallQueue) -> None:
     heard: list[Answer] = []
     waiting.add([call(1), call(2)], heard.extend)
 

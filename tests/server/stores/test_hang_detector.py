@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from icd.server import limits
-from icd.server.stores.hang_detector import Watch
+from icd.server.stores.db_thread import HangDetector
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
 
 def test_what_ends_in_time_is_not_mentioned(told) -> None:
     async def scene() -> None:
-        watch = Watch("/db", lambda: None)
-        with watch.hop():
+        watch = HangDetector("/db", lambda: None)
+        with watch:
             assert watch.is_working
             await anyio.lowlevel.checkpoint()
         assert not watch.is_working
@@ -37,8 +37,8 @@ def test_what_hangs_is_mentioned_once_and_once_when_it_is_back(told) -> None:
     checks = []
 
     async def scene() -> None:
-        watch = Watch("/db", lambda: checks.append(watch.hung_since))
-        with anyio.fail_after(20), watch.hop():
+        watch = HangDetector("/db", lambda: checks.append(watch.hung_since))
+        with anyio.fail_after(20), watch:
             while len(checks) < 3 or checks[-3] is None:  # noqa: ASYNC110 -- knows no events
                 await anyio.sleep(0.005)
         assert watch.hung_since is None
@@ -52,8 +52,8 @@ def test_what_hangs_is_mentioned_once_and_once_when_it_is_back(told) -> None:
 def test_somebody_is_told_to_look_only_while_the_thread_works(told) -> None:
     async def scene() -> int:
         checks: list[int] = []
-        watch = Watch("/db", lambda: checks.append(1))
-        with watch.hop():
+        watch = HangDetector("/db", lambda: checks.append(1))
+        with watch:
             await anyio.sleep(0.05)
         found = len(checks)
         await anyio.sleep(0.05)

@@ -18,7 +18,7 @@ from icd.features.discoveries import retention as dismissals
 from icd.features.state import store as state
 from icd.server import limits
 from icd.server.stores import maintenance as upkeep
-from icd.server.stores.maintenance import Upkeep, rest
+from icd.server.stores.maintenance import Maintenance, rest
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS, FakeClock
 from tests.support.discovery_lines import DISCOVERY
@@ -30,8 +30,8 @@ def recent() -> Recent:
 
 
 @pytest.fixture
-def kept(database: Database, clock: FakeClock, recent: Recent) -> Upkeep:
-    return Upkeep(database, clock, recent)
+def kept(database: Database, clock: FakeClock, recent: Recent) -> Maintenance:
+    return Maintenance(database, clock, recent)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def elsewhere(database: Database, sql: str) -> None:
     other.close()
 
 
-def test_a_look_tells_sizes_and_rows(kept: Upkeep, conn, database: Database) -> None:
+def test_a_look_tells_sizes_and_rows(kept: Maintenance, conn, database: Database) -> None:
     assert kept.facts is None
     write(conn, "a")
     write(conn, "b")
@@ -73,7 +73,7 @@ def test_a_look_tells_sizes_and_rows(kept: Upkeep, conn, database: Database) -> 
 
 
 def test_rows_are_counted_again_only_after_a_write(
-    kept: Upkeep, conn, database, statements
+    kept: Maintenance, conn, database, statements
 ) -> None:
     def counted() -> int:
         found = sum("count(1)" in statement for statement in statements)
@@ -90,7 +90,7 @@ def test_rows_are_counted_again_only_after_a_write(
     assert counted() == len(COUNTS)
 
 
-def test_rows_of_a_large_file_are_not_counted(kept: Upkeep, monkeypatch) -> None:
+def test_rows_of_a_large_file_are_not_counted(kept: Maintenance, monkeypatch) -> None:
     monkeypatch.setattr(upkeep, "COUNTED_BYTES", 1000)
 
     kept.look(close=False)
@@ -100,7 +100,7 @@ def test_rows_of_a_large_file_are_not_counted(kept: Upkeep, monkeypatch) -> None
 
 
 def test_a_look_at_a_database_at_rest_neither_writes_nor_checkpoints(
-    kept: Upkeep, statements: list[str]
+    kept: Maintenance, statements: list[str]
 ) -> None:
     kept.look(close=False)
     statements.clear()
@@ -110,7 +110,9 @@ def test_a_look_at_a_database_at_rest_neither_writes_nor_checkpoints(
     assert statements == ["PRAGMA data_version"]
 
 
-def test_a_row_that_expires_is_waited_for_and_pruned(kept: Upkeep, conn, clock: FakeClock) -> None:
+def test_a_row_that_expires_is_waited_for_and_pruned(
+    kept: Maintenance, conn, clock: FakeClock
+) -> None:
     write(conn, "goes", ttl_ms=1500)
     write(conn, "stays")
 
@@ -137,15 +139,17 @@ DAYS = Settings(discoveries_keep_days=30)
 
 
 @pytest.fixture
-def forgetful(conn, database: Database, clock: FakeClock, recent: Recent) -> Iterator[Upkeep]:
+def forgetful(conn, database: Database, clock: FakeClock, recent: Recent) -> Iterator[Maintenance]:
     """Of the same file, with another setting."""
     other = Database(database.path, DAYS)
-    yield Upkeep(other, clock, recent)
+    yield Maintenance(other, clock, recent)
     other.close()
     other.lock.close()
 
 
-def test_dismissed_discoveries_stay_unless_it_is_set_otherwise(kept: Upkeep, conn, clock) -> None:
+def test_dismissed_discoveries_stay_unless_it_is_set_otherwise(
+    kept: Maintenance, conn, clock
+) -> None:
     dismiss(conn, 1, NOW_MS)
     clock.wall_ms += 1000 * upkeep.DAY_MS
 
@@ -155,7 +159,7 @@ def test_dismissed_discoveries_stay_unless_it_is_set_otherwise(kept: Upkeep, con
 
 
 def test_dismissed_discoveries_are_waited_for_and_forgotten_in_time(
-    forgetful: Upkeep, conn, clock: FakeClock
+    forgetful: Maintenance, conn, clock: FakeClock
 ) -> None:
     dismiss(conn, 1, NOW_MS)
     dismiss(conn, 2, NOW_MS + 1000)
@@ -173,7 +177,7 @@ def test_dismissed_discoveries_are_waited_for_and_forgotten_in_time(
 
 
 def test_many_dismissed_discoveries_are_forgotten_in_pieces(
-    forgetful: Upkeep, conn, clock: FakeClock, monkeypatch
+    forgetful: Maintenance, conn, clock: FakeClock, monkeypatch
 ) -> None:
     monkeypatch.setattr(dismissals, "PRUNED_AT_ONCE", 2)
     for number in range(3):
@@ -187,7 +191,7 @@ def test_many_dismissed_discoveries_are_forgotten_in_pieces(
 
 
 def test_what_others_wrote_is_noticed_and_what_is_remembered_dropped(
-    kept: Upkeep, conn, database: Database, recent: Recent
+    kept: Maintenance, conn, database: Database, recent: Recent
 ) -> None:
     """Else a write that repeats an older one would be skipped, over somebody's newer one."""
     kept.look(close=False)
@@ -202,7 +206,7 @@ def test_what_others_wrote_is_noticed_and_what_is_remembered_dropped(
 
 
 def test_a_database_is_closed_only_after_everything_was_pruned(
-    kept: Upkeep, conn, clock: FakeClock, database: Database
+    kept: Maintenance, conn, clock: FakeClock, database: Database
 ) -> None:
     conn.execute("BEGIN")
     for number in range(state.PRUNED_AT_ONCE + 1):
@@ -218,7 +222,7 @@ def test_a_database_is_closed_only_after_everything_was_pruned(
     assert not Path(f"{database.path}-wal").exists()
 
 
-def test_a_deleted_database_is_closed(kept: Upkeep, database: Database) -> None:
+def test_a_deleted_database_is_closed(kept: Maintenance, database: Database) -> None:
     Path(database.path).unlink()
 
     assert kept.look(close=False) is None
@@ -268,7 +272,7 @@ def test_a_rest_ends_when_there_is_something_to_do(idle, due, expected) -> None:
     assert rest(USUAL, now=0.0, idle=idle, due=due) == pytest.approx(expected)
 
 
-def test_looking_does_not_wait_long_for_somebody_elses_lock(kept: Upkeep, database) -> None:
+def test_looking_does_not_wait_long_for_somebody_elses_lock(kept: Maintenance, database) -> None:
     other = Database(database.path, USUAL)
     with other.hold(time.monotonic() + 5):
         assert kept.look(close=True) is None
@@ -277,7 +281,7 @@ def test_looking_does_not_wait_long_for_somebody_elses_lock(kept: Upkeep, databa
     assert database.is_open
 
 
-def test_what_is_wrong_with_a_row_is_told_as_such(kept: Upkeep, database: Database) -> None:
+def test_what_is_wrong_with_a_row_is_told_as_such(kept: Maintenance, database: Database) -> None:
     elsewhere(database, "INSERT INTO sqlite_sequence (name, seq) VALUES ('events', 'x')")
 
     with pytest.raises(DamagedRow, match="seq is TEXT"):
@@ -286,7 +290,9 @@ def test_what_is_wrong_with_a_row_is_told_as_such(kept: Upkeep, database: Databa
     assert database.is_open
 
 
-def test_a_damaged_file_is_told_as_such_and_closed(kept: Upkeep, conn, database: Database) -> None:
+def test_a_damaged_file_is_told_as_such_and_closed(
+    kept: Maintenance, conn, database: Database
+) -> None:
     """Whoever asks next opens it with all the care."""
     roots = conn.execute("SELECT rootpage FROM sqlite_schema").fetchall()
     (size,) = conn.execute("PRAGMA page_size").fetchone()

@@ -12,7 +12,7 @@ from icd import config
 from icd.db.paths import Where
 from icd.errors import DeadlineExceeded, NoDatabase, Overloaded
 from icd.server import limits
-from icd.server.stores.resolver import Lookups
+from icd.server.stores.resolver import Resolver
 from tests.support.processes import PATIENCE
 
 
@@ -41,7 +41,7 @@ def soon() -> float:
 
 def test_what_is_found_comes_with_its_settings(initialized: Path) -> None:
     async def scene():
-        lookups = Lookups(lambda _path: config.Settings(idle_seconds=7))
+        lookups = Resolver(lambda _path: config.Settings(idle_seconds=7))
         return await lookups.find(where(initialized), create=False, deadline=soon() + 20)
 
     path, settings = anyio.run(scene)
@@ -52,7 +52,7 @@ def test_what_is_found_comes_with_its_settings(initialized: Path) -> None:
 
 def test_what_goes_wrong_is_told_to_whoever_asked(project: Path) -> None:
     async def scene():
-        await Lookups(lambda _path: config.DEFAULTS).find(
+        await Resolver(lambda _path: config.DEFAULTS).find(
             where(project), create=False, deadline=soon() + 20
         )
 
@@ -66,7 +66,7 @@ def test_a_place_that_hangs_takes_a_few_threads_and_every_caller_leaves_in_time(
     gate = Gate()
 
     async def scene() -> int:
-        lookups = Lookups(gate.read)
+        lookups = Resolver(gate.read)
         late = 0
         for _ in range(3 * limits.LOOKUPS_AT_ONCE):
             try:
@@ -92,7 +92,7 @@ def test_all_places_together_are_bounded(
     monkeypatch.setattr(limits, "LOOKUPS", 1)
 
     async def scene() -> None:
-        lookups = Lookups(gate.read)
+        lookups = Resolver(gate.read)
         with pytest.raises(DeadlineExceeded):
             await lookups.find(where(initialized), create=False, deadline=soon())
         with pytest.raises(Overloaded):

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Self
 
 import anyio
@@ -20,11 +19,11 @@ from icd.app.planner import plan
 from icd.features.statusline.store import Lane, Statusline
 from icd.server import limits
 from icd.server.net.argv_frame import chunk
-from icd.server.net.handler import Desk
+from icd.server.net.handler import Handler
+from icd.server.net.outbox import Outbox
 from icd.server.net.session import Session
-from icd.server.stores.ears import Ear
-from icd.server.stores.notify import Changes
-from icd.server.subscriptions.streams import CLOSED, RELOADING, Outlet, Stream
+from icd.server.stores.notify import Changes, ChangeWaiter
+from icd.server.subscriptions.stream import CLOSED, RELOADING, CommandStream, Stream, follow
 from tests.support.processes import (
     BIN,
     CLEAN,
@@ -260,7 +259,7 @@ def test_a_peer_that_was_slow_once_is_heard_again_while_its_stream_goes_on() -> 
     async def main() -> tuple[bool, bool]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        session = Session(Desk(1, None, None, None), None, lambda _: None)  # type: ignore[arg-type]
+        session = Session(Handler(1, None, None, None, None), lambda _: None)  # type: ignore[arg-type]
         with theirs:
             transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: session, ours
@@ -278,31 +277,34 @@ def test_a_peer_that_was_slow_once_is_heard_again_while_its_stream_goes_on() -> 
 
 
 def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last() -> None:
-    """The same with an outlet whose room we decide: a real socket takes a quarter of a megabyte."""
+    """The same with an outbox whose room we decide: a real socket takes a quarter of a megabyte."""
     planned = plan(World(argv=WATCH, cwd="/", deadline=time.monotonic() + 60))
 
     async def scene() -> tuple[list[bytes], int]:
         written: list[bytes] = []
         asked = 0
-        store = SimpleNamespace(changes=Changes())
+        changes = Changes()
 
         async def ask(_calls):
             nonlocal asked
             asked += 1
             return [Answer(result=Statusline(session="s1", lane=Lane(f"{asked}", 0)))]
 
-        outlet = Outlet(written.append)
+        outbox = Outbox(lambda: None)
+        outbox.connect(Wire(written))
+        stream = Stream(outbox)
+        waiter = ChangeWaiter(lambda: changes, STATE)
         async with anyio.create_task_group() as tasks:
-            stream = Stream(outlet, ask, lambda _call: Ear(lambda: store, STATE), chunk)
-            tasks.start_soon(stream.run, planned)
+            command = CommandStream(planned, waiter, stream, chunk)
+            tasks.start_soon(follow, command, stream, ask)
             await _eventually(lambda: written)
-            outlet.pause()
-            store.changes.tell()
+            outbox.pause()
+            changes.tell()
             await anyio.sleep(0.5)
             without_room = (len(written), asked)
-            outlet.resume()
+            outbox.resume()
             await _eventually(lambda: len(written) > 1)
-            outlet.end(CLOSED)
+            stream.end(CLOSED)
         assert without_room == (1, 1)
         return written, asked
 
@@ -311,20 +313,34 @@ def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last() -> 
     assert written[-1] == chunk_of(f"lane {asked}\n")
 
 
+class Wire(asyncio.Transport):
+    """A connection that takes everything at once."""
+
+    def __init__(self, written: list[bytes]) -> None:
+        super().__init__()
+        self.write = written.append  # type: ignore[assignment]
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
 def chunk_of(text: str) -> bytes:
     return f"+ {len(text)} 0\n{text}".encode()
 
 
 def test_after_a_reload_that_was_refused_streams_may_begin_again() -> None:
     async def scene() -> list[bool]:
-        outlet = Outlet(lambda _: None)
+        stream = Stream(Outbox(lambda: None))
         ended = []
-        outlet.end(RELOADING)
+        stream.end(RELOADING)
         for _ in range(2):
-            with anyio.move_on_after(0.1) as patience, outlet.until_end():
+            with anyio.move_on_after(0.1) as patience, stream.until_end():
                 await anyio.sleep_forever()
             ended.append(not patience.cancelled_caught)
-            outlet.open_again()
+            stream.reopen()
         return ended
 
     assert anyio.run(scene) == [True, False]

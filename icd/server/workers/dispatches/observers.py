@@ -25,8 +25,7 @@ from icd.features.dispatches.methods import LIVE, POLL, Live, Poll
 from icd.features.dispatches.observation import Seen, Subject
 from icd.server import limits
 from icd.server.logs import log
-from icd.server.stores.inquiries import inquiry
-from icd.server.stores.store import Store
+from icd.server.stores.store import Store, inquiry
 from icd.server.workers import threads
 from icd.server.workers.dispatches.pidfds import Pidfds
 from icd.values.processes import Process

@@ -28,8 +28,7 @@ from icd.features.hooks.store import Delivery, Done
 from icd.features.hooks.trust import Trust
 from icd.server import limits
 from icd.server.logs import log
-from icd.server.stores.inquiries import inquiry
-from icd.server.stores.store import Store
+from icd.server.stores.store import Store, inquiry
 from icd.server.workers import threads
 
 T = TypeVar("T")

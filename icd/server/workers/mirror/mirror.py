@@ -31,14 +31,12 @@ from icd.features.mirror import methods
 from icd.features.mirror.interband import Channel
 from icd.features.state.store import Row
 from icd.server import limits
-from icd.server.logs import log
-from icd.server.stores.inquiries import inquiry
+from icd.server.logs import Once, log
 from icd.server.stores.notify import Touched
-from icd.server.stores.store import Store
+from icd.server.stores.store import Store, inquiry
 from icd.server.workers import threads
 from icd.server.workers.mirror.copies import FILES, Copies, Name, Outcome, Tally
 from icd.server.workers.mirror.permits import UNTRUSTED, Permit, Refusal
-from icd.server.workers.once import Once
 
 T = TypeVar("T")
 

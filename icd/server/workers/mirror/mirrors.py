@@ -11,12 +11,11 @@ from icd.config import Settings
 from icd.features.daemon.methods import MirrorReport
 from icd.features.mirror import interband
 from icd.server import limits
-from icd.server.logs import log
+from icd.server.logs import Once, log
 from icd.server.stores.store import Store
 from icd.server.workers.mirror.copies import Tally
 from icd.server.workers.mirror.mirror import Mirror
 from icd.server.workers.mirror.permits import Permit
-from icd.server.workers.once import Once
 
 
 class Root(Struct, frozen=True):

@@ -19,7 +19,7 @@ import msgspec
 
 from icd import __version__
 from icd.errors import Misconfigured
-from icd.server.net.socket_claim import Claim, Identity
+from icd.server.net.socket_claim import Identity, SocketClaim
 from icd.server.workers import threads
 
 FORMAT = 1  # what the memfd holds; a daemon takes over from one that writes the same
@@ -44,7 +44,7 @@ class Connection(msgspec.Struct):
     place: bytes = b""
 
 
-class Estate(msgspec.Struct):
+class Handover(msgspec.Struct):
     """What a daemon leaves to the next."""
 
     connections: list[Connection] = []
@@ -69,16 +69,16 @@ def command() -> list[str]:
     return [sys.executable, *flags, "-m", "icd", *sys.argv[1:]]
 
 
-def execute(claim: Claim, estate: Estate, directory: str) -> NoReturn:
+def execute(claim: SocketClaim, handover: Handover, directory: str) -> NoReturn:
     """Become the installed code.  An OSError leaves everything as it was."""
-    estate.path, estate.passed, estate.bound = claim.path, claim.passed, claim.bound
-    estate.lock, estate.listener = claim.lock, claim.sock.fileno()
-    estate.previous = __version__
-    kept = [estate.lock, estate.listener, *(left.fd for left in estate.connections)]
+    handover.path, handover.passed, handover.bound = claim.path, claim.passed, claim.bound
+    handover.lock, handover.listener = claim.lock, claim.sock.fileno()
+    handover.previous = __version__
+    kept = [handover.lock, handover.listener, *(left.fd for left in handover.connections)]
     memory = os.memfd_create("icd-handover", 0)  # not closed by the exec
     try:
         with os.fdopen(os.dup(memory), "wb") as file:
-            file.write(msgspec.msgpack.encode(estate))
+            file.write(msgspec.msgpack.encode(handover))
         for fd in kept:
             os.set_inheritable(fd, True)  # noqa: FBT003
         os.chdir(directory)
@@ -91,23 +91,23 @@ def execute(claim: Claim, estate: Estate, directory: str) -> NoReturn:
         raise
 
 
-def take_over() -> tuple[Claim, Estate] | None:
+def take_over() -> tuple[SocketClaim, Handover] | None:
     """What the daemon that we were has left us, if we were one."""
     given = os.environ.pop(VARIABLE, "")
     if not given.isdigit():
         return None
     with os.fdopen(int(given), "rb") as file:
         file.seek(0)
-        estate = msgspec.msgpack.decode(file.read(), type=Estate)
-    if estate.format != FORMAT:  # preflight has asked, so somebody else wrote it
-        raise Misconfigured(f"cannot take over from icd {estate.previous}", hint="start icd anew")
-    for fd in (estate.lock, estate.listener, *(left.fd for left in estate.connections)):
+        handover = msgspec.msgpack.decode(file.read(), type=Handover)
+    if handover.format != FORMAT:  # preflight has asked, so somebody else wrote it
+        raise Misconfigured(f"cannot take over from icd {handover.previous}", hint="start icd anew")
+    for fd in (handover.lock, handover.listener, *(left.fd for left in handover.connections)):
         os.set_inheritable(fd, False)  # noqa: FBT003
-    sock = socket.socket(fileno=estate.listener)
+    sock = socket.socket(fileno=handover.listener)
     sock.settimeout(0)
-    claim = Claim(estate.path, estate.lock, sock, passed=estate.passed)
-    claim.bound = estate.bound  # somebody else may have put theirs in its place meanwhile
-    return claim, estate
+    claim = SocketClaim(handover.path, handover.lock, sock, passed=handover.passed)
+    claim.bound = handover.bound  # somebody else may have put theirs in its place meanwhile
+    return claim, handover
 
 
 def hold_signals() -> None:
