@@ -13,22 +13,22 @@ _UNSAFE = re.compile(
     rb"|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]"  # U+202A to U+202E, U+2066 to U+2069
 )
 # All bytes with which none of these begins: what consists of them needs no closer look.
-_SAFE = bytes(b for b in range(256) if b not in (0xC2, 0xE2) and not _UNSAFE.match(bytes([b])))
+SAFE = bytes(b for b in range(256) if b not in (0xC2, 0xE2) and not _UNSAFE.match(bytes([b])))
 _BREAKS = {"\t": r"\u0009", "\n": r"\u000a", "\r": r"\u000d"}
-_LINE_BREAKS = str.maketrans({char: _BREAKS[char] for char in "\n\r"})
+LINE_BREAKS = str.maketrans({char: _BREAKS[char] for char in "\n\r"})
 _FIELD_BREAKS = str.maketrans(_BREAKS)
 
 
 def printable(data: bytes) -> bytes:
     """UTF-8 text, or JSON, of any number of lines."""
-    if not data.translate(None, _SAFE):
+    if not data.translate(None, SAFE):
         return data
     return _UNSAFE.sub(lambda found: rb"\u%04x" % ord(found[0].decode()), data)
 
 
 def line(text: str) -> str:
     """Without a line break, so that no data looks like a line of its own."""
-    return text.translate(_LINE_BREAKS)
+    return text.translate(LINE_BREAKS)
 
 
 def field(text: str) -> str:

@@ -131,7 +131,8 @@ class _Batch:
 
     def run(self, *, close: bool) -> None:
         now = self._clock.monotonic()
-        self._answer_if(lambda call: call.deadline <= now, _too_late())
+        if any(call.deadline <= now for call in self._calls):
+            self._answer_if(lambda call: call.deadline <= now, _too_late())
         waiting = self._waiting()
         if not waiting:
             return

@@ -78,11 +78,7 @@ class World(msgspec.Struct):
     db: str | None = None
     timeout_ms: int | None = None
     if_database: bool = False
-
-    @property
-    def where(self) -> Where:
-        """The caller's words about which database it means."""
-        return Where(self.cwd, self.db, self.env.get("INTERCORE_DB"))
+    where: Where = Where("")  # the caller's words about which database it means
 
     def read_stdin(self) -> bytes:
         if self.stdin is None:

@@ -38,7 +38,7 @@ from icd.app.parser import Leaf
 from icd.app.verb import Method, Verb
 from icd.db.paths import Where
 from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage
-from icd.printable import printable
+from icd.printable import SAFE, printable
 from icd.values.processes import Writer
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     assert command is not None
     world.json, world.verbose, world.db = flags.json, flags.verbose, flags.db
     world.timeout_ms, world.if_database = flags.timeout_ms, flags.if_database
+    world.where = Where(world.cwd, flags.db, world.env.get("INTERCORE_DB"))
     if not isinstance(command, Leaf):
         assert command.callback is not None
         asked: Ask | Local | Output = _usage(parsed, command.callback, world, **parsed.typed)
@@ -269,8 +270,10 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
 
 def _harmless(output: Output) -> Output:
     """The one place through which everything passes that any command prints."""
-    output.stdout = printable(output.stdout)
-    output.stderr = printable(output.stderr)
+    if output.stdout.translate(None, SAFE):
+        output.stdout = printable(output.stdout)
+    if output.stderr.translate(None, SAFE):
+        output.stderr = printable(output.stderr)
     return output
 
 

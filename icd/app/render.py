@@ -14,7 +14,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def text(*lines: str, exit_code: int = 0) -> Output:
-    text = "".join(f"{printable.line(line)}\n" for line in lines)
+    text = "".join([f"{line.translate(printable.LINE_BREAKS)}\n" for line in lines])
     return Output(exit_code, text.encode("utf-8", "surrogateescape"))  # paths as they are
 
 

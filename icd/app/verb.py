@@ -31,12 +31,9 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Struct)
 
 # Of the rows of state, by key and scope, those that a call may change.
-Rows = Callable[[Any], tuple[tuple[str, str], ...]]
-
-
-def no_rows(_params: Params) -> tuple[tuple[str, str], ...]:
-    """For methods that write, but never to state."""
-    return ()
+Rows = Callable[[Any], tuple[tuple[str, str], ...]] | tuple[()]
+# For methods that write, but never to state.
+no_rows: Rows = ()
 
 
 # --- how a field is typed -------------------------------------------------------------------------

@@ -18,37 +18,34 @@ class Framing:
 
     def __init__(self) -> None:
         self.sends_frames: bool | None = None  # None: the peer has not said anything
-        self._buffer = bytearray()
+        self.buffer = bytearray()
         self._counted = 0
-
-    def __len__(self) -> int:
-        return len(self._buffer)
 
     @property
     def unread(self) -> bytes:
-        return bytes(self._buffer)
+        return bytes(self.buffer)
 
     def feed(self, data: bytes) -> None:
         if self.sends_frames is None:
             self.sends_frames = data[:1] == b"i"
-        self._buffer += data
+        self.buffer += data
 
     def go_on(self, unread: bytes, *, sends_frames: bool | None) -> None:
         """Where the daemon before us left off."""
         self.sends_frames = sends_frames
-        self._buffer += unread
+        self.buffer += unread
 
     def put_back(self, lines: list[bytes]) -> None:
         """Lines that were taken and that nothing was done about: they are next."""
         if lines:
-            self._buffer[:0] = b"\n".join([*lines, b""])
+            self.buffer[:0] = b"\n".join([*lines, b""])
 
     def next(self) -> Message | None:
         """The next complete message, if there is one; what is incomplete must be within limits."""
         message: Message | None = None
-        if self._buffer:
+        if self.buffer:
             message = self._frame() if self.sends_frames else self._lines()
-        partial = len(self._buffer) if message is None else 0
+        partial = len(self.buffer) if message is None else 0
         if partial or self._counted:
             self._account(partial)
         return message
@@ -57,18 +54,18 @@ class Framing:
         self._account(0)
 
     def _frame(self) -> Frame | None:
-        frame = argv_frame.split(self._buffer)
+        frame = argv_frame.split(self.buffer)
         if frame is not None:
-            del self._buffer[: len(frame.raw)]
+            del self.buffer[: len(frame.raw)]
         return frame
 
     def _lines(self) -> list[bytes] | None:
         """All complete lines, or as many as are answered in one go."""
-        end = self._buffer.rfind(b"\n") + 1
+        end = self.buffer.rfind(b"\n") + 1
         if not end:
             return None
-        lines = bytes(self._buffer[:end]).split(b"\n", limits.REQUESTS)
-        del self._buffer[: end - len(lines[-1])]
+        lines = bytes(self.buffer[:end]).split(b"\n", limits.REQUESTS)
+        del self.buffer[: end - len(lines[-1])]
         return [line for line in lines[:-1] if line.strip()]
 
     def _account(self, size: int) -> None:

@@ -139,21 +139,16 @@ class Handler:
             answer = self._reload.outcome() if again else await self._reload.ask(early=early)
             return finish(planned, self._counted(planned.call.method, answer))
         if planned.call.method.run is None:
-            return self.finished(planned, self.ask_daemon(planned.call.method, planned.call.params))
-        return self.finished(planned, (await self.ask([planned.call]))[0])
-
-    def finished(self, asked: Ask, answer: Answer) -> Output:
-        return _logged(finish(asked, answer))
+            return finish(planned, self.ask_daemon(planned.call.method, planned.call.params))
+        return finish(planned, (await self.ask([planned.call]))[0])
 
     def told(self, planned: Errand | Need | Output) -> Output | Need:
         """What needs no call: help, a mistake, or a question of ours."""
         if isinstance(planned, Errand):
             return Need("local")  # the caller's files are none of our business
-        if isinstance(planned, Output):
-            if planned.refused is not None:
-                name = planned.refused.command.replace(" ", ".")
-                self.refuse(name, planned.refused.kind(planned.refused.message))
-            return _logged(planned)
+        if isinstance(planned, Output) and planned.refused is not None:
+            name = planned.refused.command.replace(" ", ".")
+            self.refuse(name, planned.refused.kind(planned.refused.message))
         return planned
 
     async def _follow_command(
@@ -163,7 +158,7 @@ class Handler:
             asked = resume(asked, self.stream.place)
         waiter = self._waiter(asked.call)
         output: Output = await self._follow(CommandStream(asked, waiter, self.stream, frame))
-        return _logged(output)
+        return output
 
     # --- typed streams ---
 
@@ -226,12 +221,6 @@ class Handler:
         if not self._name:
             self._name = callers.name(self.pid if self.caller is None else self.caller)
         return self._name
-
-
-def _logged(output: Output) -> Output:
-    if output.bug is not None:
-        log.error("a command failed: %s", output.bug, exc_info=output.bug.__cause__)
-    return output
 
 
 async def off_the_loop(function: Callable[[A], R], argument: A, *, size: int) -> R:

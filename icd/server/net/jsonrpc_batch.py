@@ -23,6 +23,7 @@ from icd.app.verb import Method
 from icd.errors import IcError, InvalidParams, InvalidRequest, Overloaded
 from icd.features.daemon import methods as daemon
 from icd.server import limits
+from icd.server.logs import log
 from icd.server.net import jsonrpc
 from icd.server.net.handler import Handler, off_the_loop
 from icd.server.net.jsonrpc import Id, Request
@@ -292,6 +293,8 @@ async def _command(
     output = await handler.command(planned, frame, early=True)
     if isinstance(output, Need):
         return Answer(result=daemon.Ran(need=output.what, path=output.path or None))
+    if output.bug is not None:
+        log.error("a command failed: %s", output.bug, exc_info=output.bug.__cause__)
     ran = daemon.Ran(
         exit=output.exit,
         stdout=output.stdout.decode("utf-8", "replace"),

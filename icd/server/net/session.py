@@ -27,7 +27,7 @@ import anyio
 
 from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call
 from icd.app.invocation import Ask, Need, Output, World, line
-from icd.app.planner import plan
+from icd.app.planner import finish, plan
 from icd.errors import DeadlineExceeded, IcError
 from icd.features.daemon import methods as daemon
 from icd.server import limits
@@ -187,7 +187,7 @@ class Session(asyncio.Protocol):
 
     def _set_reading(self) -> None:
         """While busy, too, or the end of a stream's peer would not be seen."""
-        ahead = len(self._framing) > limits.AHEAD_BYTES if self._busy else False
+        ahead = len(self._framing.buffer) > limits.AHEAD_BYTES if self._busy else False
         reads = self._mode.value.reads and not (ahead or self._outbox.is_unread)
         if reads != self._reads and not self._transport.is_closing():
             self._reads = reads
@@ -202,7 +202,7 @@ class Session(asyncio.Protocol):
                 self._start(message)
             elif self._mode is Mode.CLOSING:
                 self._transport.close()
-            elif len(self._framing) and self._timer is None:
+            elif self._framing.buffer and self._timer is None:
                 self._start_timer(limits.PARTIAL_SECONDS, self._lose_patience)
         except IcError as exc:  # what the peer sends can no longer be understood
             self._say_goodbye(exc)
@@ -226,7 +226,7 @@ class Session(asyncio.Protocol):
         self._stream.shown = self._stream.place = b""  # the next stream begins anew
         self._again = b""
         self._conversation = None
-        if len(self._framing) or self._mode is not Mode.OPEN or not self._reads:
+        if self._framing.buffer or self._mode is not Mode.OPEN or not self._reads:
             # In a turn of its own: a peer that pipelines must not keep everybody else waiting.
             asyncio.get_running_loop().call_soon(self._pump)
 
@@ -273,7 +273,7 @@ class Session(asyncio.Protocol):
             self._handler.tasks.start_soon(self._run_command, planned)
         elif planned.call.method.run is None:
             answer = self._handler.ask_daemon(planned.call.method, planned.call.params)
-            self._reply_output(self._handler.finished(planned, answer))
+            self._reply_output(finish(planned, answer))
         else:
             self._handler.submit([planned.call], partial(self._answered, planned))
 
@@ -283,7 +283,7 @@ class Session(asyncio.Protocol):
             calls = [asked.call]
             if answers[0].error is not None:
                 self._handler.blame(calls, answers)
-            self._reply_output(self._handler.finished(asked, answers[0]))
+            self._reply_output(finish(asked, answers[0]))
             self._handler.count(calls, answers)
         except Exception:  # noqa: BLE001 -- the last line of defence
             self._fail()
@@ -302,6 +302,8 @@ class Session(asyncio.Protocol):
             self._fail()
 
     def _reply_output(self, output: Output | Need) -> None:
+        if isinstance(output, Output) and output.bug is not None:
+            log.error("a command failed: %s", output.bug, exc_info=output.bug.__cause__)
         self._reply(argv_frame.reply(output))
 
     # --- JSON-RPC, in lines ---

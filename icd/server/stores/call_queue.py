@@ -68,29 +68,25 @@ class CallQueue:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._queue: deque[Waiter] = deque()
+        self.pending: deque[Waiter] = deque()  # those whose turn has not come
         self._in_flight: list[Waiter] = []
-
-    def __len__(self) -> int:
-        """Those whose turn has not come."""
-        return len(self._queue)
 
     @property
     def unanswered(self) -> int:
-        return len(self._queue) + len(self._in_flight)
+        return len(self.pending) + len(self._in_flight)
 
     def calls(self) -> list[Call]:
-        return [waiter.call for waiter in self._queue]
+        return [waiter.call for waiter in self.pending]
 
     def add(self, calls: list[Call], deliver: Deliver, moved: Moved | None = None) -> None:
         ticket = Ticket(calls, deliver, moved)
         for index, call in enumerate(calls):
-            self._queue.append(Waiter(call, ticket, index))
+            self.pending.append(Waiter(call, ticket, index))
 
     def take(self, most: int) -> list[Call]:
         """The calls whose turn it is; `hand_out` ends it."""
-        size = min(len(self._queue), most)
-        self._in_flight = [self._queue.popleft() for _ in range(size)]
+        size = min(len(self.pending), most)
+        self._in_flight = [self.pending.popleft() for _ in range(size)]
         return [waiter.call for waiter in self._in_flight]
 
     def hand_out(self, answers: list[Answer | None]) -> None:
@@ -105,23 +101,23 @@ class CallQueue:
                 waiter.ticket.answer(waiter.index, answer)
                 large |= answer.size > 0 and waiter.is_for_later
         if left:
-            self._queue.extendleft(reversed(left))
+            self.pending.extendleft(reversed(left))
         if large:
             self._put_off()
 
     def _put_off(self) -> None:
         """Peers that have enough to read for now ask again for the rest."""
-        some = [waiter for waiter in self._queue if waiter.is_for_later]
+        some = [waiter for waiter in self.pending if waiter.is_for_later]
         if some:
-            self._queue = deque(w for w in self._queue if not w.is_for_later)
+            self.pending = deque(w for w in self.pending if not w.is_for_later)
         for waiter in some:
             waiter.answer(Answer(later=True))
 
     def refuse(self, error: IcError, *, until: float) -> None:
         """Answer those whose turn has not come and whose deadline is not after `until`."""
-        refused = [waiter for waiter in self._queue if waiter.call.deadline <= until]
+        refused = [waiter for waiter in self.pending if waiter.call.deadline <= until]
         if refused:
-            self._queue = deque(w for w in self._queue if w.call.deadline > until)
+            self.pending = deque(w for w in self.pending if w.call.deadline > until)
         for waiter in refused:
             waiter.answer(Answer(error=error))
 
@@ -141,5 +137,5 @@ class CallQueue:
 
     def turn_away(self) -> None:
         """Nothing is served here any more."""
-        while self._queue:
-            self._queue.popleft().answer(Answer(moved=True))
+        while self.pending:
+            self.pending.popleft().answer(Answer(moved=True))

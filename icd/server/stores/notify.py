@@ -62,25 +62,24 @@ class Changes:
         self._listeners: list[Listener] = []
         self._readers: list[Callable[[], None]] = []
         self._signals: dict[Topic, set[Told]] = {}
-        self._foreign = 0
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether somebody relies on being told, also of what others write."""
-        return bool(self._signals)
+        self.is_watched = False  # a signal relies on being told, also of what others write
+        self.is_heard = False  # or a listener is told
+        self.foreign = 0  # commits of others that were noticed
 
     def listen(self, listener: Listener) -> None:
         """Have every change of state told, from now on."""
         self._listeners.append(listener)
+        self.is_heard = True
 
     def listen_to_log(self, reader: Callable[[], None]) -> None:
         """Have it told, from now on, that events may have been appended."""
         self._readers.append(reader)
+        self.is_heard = True
 
     def add(self, signal: Told) -> None:
-        first = not self._signals
         self._signals.setdefault(signal.topic, set()).add(signal)
-        if first:
+        if not self.is_watched:
+            self.is_watched = self.is_heard = True
             self._watched()
 
     def remove(self, signal: Told) -> None:
@@ -89,12 +88,12 @@ class Changes:
             found.discard(signal)
             if not found:
                 del self._signals[signal.topic]
+            self.is_watched = bool(self._signals)
+            self.is_heard = bool(self._listeners or self._readers or self._signals)
 
     def after(self, calls: list[Call], foreign: int) -> None:
         """A batch has been committed; `foreign` counts the commits of others that were noticed."""
-        unknown, self._foreign = foreign != self._foreign, foreign
-        if not (self._listeners or self._readers or self._signals):
-            return
+        unknown, self.foreign = foreign != self.foreign, foreign
         if unknown:
             self.tell()
             return
@@ -183,5 +182,6 @@ def _touched(calls: list[Call]) -> Touched:
         if writes is not None:
             if writes.rows is None:
                 return None
-            found.update(writes.rows(call.params))
+            if writes.rows:
+                found.update(writes.rows(call.params))
     return found

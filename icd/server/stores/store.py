@@ -115,7 +115,7 @@ class Store:
 
     def submit(self, calls: list[Call], deliver: Deliver, moved: Moved | None = None) -> None:
         """Queue the calls; `deliver` gets the answers in their order, each after its commit."""
-        if len(self._queue) + len(calls) > limits.WAITING_CALLS:
+        if len(self._queue.pending) + len(calls) > limits.WAITING_CALLS:
             error = Overloaded(f"too many calls wait for {self.path}")
             deliver([Answer(error=error)] * len(calls))
             return
@@ -170,7 +170,7 @@ class Store:
 
     async def _open(self) -> DbThread | None:
         """Open for those who wait; None when nobody waits any more, because they were told why."""
-        while self._queue:
+        while self._queue.pending:
             calls = self._queue.calls()
             creates = any(call.method.runs.creates for call in calls)
             first = min(call.deadline for call in calls)
@@ -192,16 +192,16 @@ class Store:
     async def _drain(self, thread: DbThread) -> None:
         look_at = time.monotonic() + self._settings.idle_seconds
         while True:
-            if not self._queue:
+            if not self._queue.pending:
                 if self._stopping:
                     return
                 if not await self._rest(look_at):
                     look_at = time.monotonic() + await self._look_after(thread)
-            if self._queue:
+            if self._queue.pending:
                 await self._gather()
                 if await self._run_batch(thread):
                     look_at = time.monotonic() + self._settings.idle_seconds
-            if not (self.database.is_open or self._queue):
+            if not (self.database.is_open or self._queue.pending):
                 return  # closed, or deleted: whoever asks next finds what is there by then
 
     async def _rest(self, idle_at: float) -> bool:
@@ -227,8 +227,8 @@ class Store:
         it back and forth costs more than the work itself.
         """
         size = 0
-        while size < len(self._queue) < limits.BATCH_CALLS:
-            size = len(self._queue)
+        while size < len(self._queue.pending) < limits.BATCH_CALLS:
+            size = len(self._queue.pending)
             await asyncio.sleep(0)
 
     async def _run_batch(self, thread: DbThread) -> bool:
@@ -249,7 +249,10 @@ class Store:
         if self._notice is not None:
             self._warn(calls, answers, *self._notice)
         self._queue.hand_out(answers)
-        self.changes.after(calls, self.database.foreign)
+        if self.changes.is_heard:
+            self.changes.after(calls, self.database.foreign)
+        else:
+            self.changes.foreign = self.database.foreign
         return asked > 0
 
     def _warn(
@@ -274,8 +277,9 @@ class Store:
             with self._hangs:
                 return await thread.hop(work)
         finally:
-            for incident in self.database.take_incidents():
-                log.warning("%s", incident)
+            if self.database.incidents:
+                for incident in self.database.take_incidents():
+                    log.warning("%s", incident)
             if self.database.is_open and self.database.reopened != reopened:
                 log.warning("database replaced, reopened", extra={"path": self.path})
             elif was_open and not self.database.is_open:

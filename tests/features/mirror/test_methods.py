@@ -32,4 +32,4 @@ def test_a_write_to_state_says_which_row_it_touches():
 def test_nothing_of_the_sentinels_touches_state():
     writing = [method for method in registry.table("sentinel").values() if method.writes]
 
-    assert [method.writes.rows(None) for method in writing] == [()] * len(writing)
+    assert [method.writes.rows for method in writing] == [()] * len(writing)

@@ -100,7 +100,7 @@ def test_somebody_who_watches_is_not_asked_for_every_second(invoke, look, put):
     put("s", "1", "--ttl=5s")
     _, expiring = look(forever)
 
-    assert (forever.ask.patience, expiring.ask.patience) == (None, 5.0)
+    assert (forever.patience, expiring.patience) == (None, 5.0)
 
 
 def test_an_error_ends_it(invoke):
@@ -210,7 +210,7 @@ def test_the_end_of_its_time_does_not_move_when_another_host_goes_on(invoke, loo
 
     again = resume(invoke(*WAIT, "--timeout=60s"), planned.place)
 
-    assert again.ask.ends_at == planned.ends_at
+    assert again.ends_at == planned.ends_at
 
 
 def test_an_event_between_two_hosts_is_not_missed(invoke, look, record):
@@ -227,7 +227,7 @@ def test_a_database_that_is_held_is_waited_for_until_the_time_is_up(invoke, look
     held = Answer(error=Locked("held"))
 
     again, following = advance(waiting, held)
-    waiting.ask.ends_at = time.monotonic()
+    waiting.ends_at = time.monotonic()
     over, end = advance(waiting, held)
 
     assert (again.exit, following.patience) == (0, 0.05)

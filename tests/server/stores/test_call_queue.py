@@ -94,7 +94,7 @@ def test_after_large_answers_the_rest_of_the_same_peer_is_put_off(waiting: CallQ
     assert [[answer.later for answer in answers] for answers in told] == [
         [False, False, True, True]
     ]
-    assert len(waiting) == 1
+    assert len(waiting.pending) == 1
 
 
 def test_what_cannot_be_put_off_is_answered_however_large_the_others_are(
@@ -107,7 +107,7 @@ def test_what_cannot_be_put_off_is_answered_however_large_the_others_are(
     waiting.hand_out([Answer(size=2 * limits.PIECE_CHARACTERS), None])
 
     assert told == []
-    assert len(waiting) == 1
+    assert len(waiting.pending) == 1
 
 
 def test_an_answer_that_comes_after_all_is_not_delivered_twice(waiting: CallQueue) -> None:
