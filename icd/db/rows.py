@@ -1,11 +1,13 @@
 """From a row to a struct, with a look at its values, and from a struct to SQL.
 
 The struct of a table names its columns, and no other code does: statements are made from it.
+Columns are its fields without a default, then those that are marked as a `Column`.
 
 SQLite checks the types of a STRICT table when it is written, not when it is read, so a file that
 another program made can hold anything.  What is above this module can rely on its structs.
 """
 
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -13,6 +15,10 @@ import msgspec
 from msgspec import Raw
 
 Kind = TypeVar("Kind")
+
+# A column that JSON leaves out while it has its default, such as `name: Column[str | None] = None`.
+_COLUMN = object()
+Column = Annotated[Kind, _COLUMN]
 
 # How many sequences of types are remembered per struct: few columns can be NULL in practice, and
 # a stranger's rows must not fill the memory with all that are possible.
@@ -34,7 +40,7 @@ def checked(kind: type[Kind], row: tuple[Any, ...]) -> Kind:
 
 def _judge(kind: type, types: tuple[type, ...]) -> None:
     names: tuple[str, ...] = getattr(kind, "__struct_fields__", None) or kind._fields  # type: ignore[attr-defined]
-    hints = {name: hint for base in kind.__mro__ for name, hint in _annotations(base).items()}
+    hints = _hints(kind)
     for name, found in zip(names, types, strict=False):
         if not _allows(hints[name], found):
             raise WrongValue(f"a row of the database holds {_word(found)} as its {name}")
@@ -43,8 +49,9 @@ def _judge(kind: type, types: tuple[type, ...]) -> None:
         known.add(types)
 
 
-def _annotations(kind: type) -> dict[str, Any]:
-    return getattr(kind, "__annotations__", {})
+def _hints(kind: type) -> dict[str, Any]:
+    bases = [getattr(base, "__annotations__", {}) for base in kind.__mro__]
+    return {name: hint for base in bases for name, hint in base.items()}
 
 
 def _allows(hint: Any, found: type) -> bool:
@@ -66,7 +73,7 @@ def _word(kind: type) -> str:
 
 
 def columns(kind: type[msgspec.Struct], table: str = "") -> str:
-    """The columns that a struct is made of, for a SELECT: its fields without a default."""
+    """The columns that a struct is made of, for a SELECT."""
     return ", ".join(f"{table}.{name}" if table else name for name in _columns(kind))
 
 
@@ -90,9 +97,14 @@ def values(row: msgspec.Struct) -> tuple[Any, ...]:
     return msgspec.structs.astuple(row)[: len(_columns(type(row)))]
 
 
+@cache
 def _columns(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     names = kind.__struct_fields__
-    return names[: len(names) - len(kind.__struct_defaults__)]
+    hints = _hints(kind)
+    end = len(names) - len(kind.__struct_defaults__)
+    while end < len(names) and _COLUMN in getattr(hints[names[end]], "__metadata__", ()):
+        end += 1
+    return names[:end]
 
 
 def document(text: str) -> Raw:
