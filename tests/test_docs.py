@@ -25,7 +25,7 @@ from icd.db import migrate
 from icd.features.compat.legacy import patterns
 from icd.features.gates import rules as gate_rules
 from icd.features.gates import store as gates
-from icd.features.gates.checks import CHECKS
+from icd.features.gates.rules import CHECKS
 from icd.features.statusline.commands import PREFIX, SHOW
 from icd.features.statusline.store import Statusline
 from icd.server import limits

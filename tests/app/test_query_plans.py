@@ -24,7 +24,7 @@ from icd.features.dispatches import usage
 from icd.features.events import cursor_store as cursors
 from icd.features.events import retention
 from icd.features.events import store as events
-from icd.features.gates import checks as gate_checks
+from icd.features.gates import rules as gate_rules
 from icd.features.runs import store as runs
 from icd.features.sentinels import store as sentinels
 from icd.features.state import store as state
@@ -65,9 +65,9 @@ HOT = {
     "cursors._LAST_OF": cursors._LAST_OF,
     "retention._COUNT": retention._COUNT,
     "retention._DELETE": retention._DELETE,
-    "gate_checks._ARTIFACTS": gate_checks._ARTIFACTS,
-    "gate_checks._AGENTS": gate_checks._AGENTS,
-    "gate_checks._VERDICT": gate_checks._VERDICT,
+    "gate_rules._ARTIFACTS": gate_rules._ARTIFACTS,
+    "gate_rules._AGENTS": gate_rules._AGENTS,
+    "gate_rules._VERDICT": gate_rules._VERDICT,
     "searches._PAGE": searches._PAGE,
     "searches._FETCH": searches._FETCH,
     "requests._FIND": requests._FIND,

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 import pytest
 
 from icd.features.runs import create as claims
-from icd.features.runs.create import Wanted
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS
 
@@ -30,10 +29,9 @@ def create(conn):
     """Begin a run."""
 
     def created(*, now_ms=NOW_MS, takeover_after_ms=None, actor=Writer(41, "s"), **wanted):  # noqa: B008
-        wanted = Wanted(**{"project_dir": "/p", "goal": "g"} | wanted)
-        made = claims.create(
-            conn, wanted, takeover_after_ms=takeover_after_ms, actor=actor, now_ms=now_ms
-        )
-        return made.run
+        wanted = {"project_dir": "/p", "goal": "g"} | wanted
+        run = claims.new(**wanted, actor=actor, now_ms=now_ms)
+        claims.create(conn, run, takeover_after_ms=takeover_after_ms, actor=actor, now_ms=now_ms)
+        return run
 
     return created

@@ -318,7 +318,7 @@ def _check_budget(ctx: Context, found: Dispatch) -> Spent:
         used=budget.used,
         budget=budget.budget,
         warn_pct=budget.warn_pct,
-        exceeded=budget.exceeded,
+        exceeded=bool(budget.exceeded),
     )
 
 

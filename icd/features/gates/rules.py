@@ -1,21 +1,25 @@
-"""Which checks stand between two phases: rules are data, those of everybody or a run's own.
+"""Which checks stand between two phases: rules are data, the default ones or a run's own.
 
 A run's own rules replace the default ones altogether, so that what `gate rules` shows is all there
 is.  They are judged once, when the run is created, and stored as text:
 
     [{"from": "plan", "to": "work", "checks": [{"check": "artifact_exists", "phase": "plan"}]}]
+
+A check is a small function that answers with its evidence; it reads what is recorded about one run
+and nothing else.
 """
 
 import json
 import re
-from collections.abc import Collection, Sequence
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
+from typing import Literal
 
 import msgspec
 from msgspec import Struct, field
 
 from icd.errors import IcError, InvalidGates, UnreadableGates
-from icd.features.gates.checks import CHECKS
 from icd.features.runs.store import Run
 from icd.values.validation import shown
 
@@ -26,6 +30,84 @@ CHECKS_OF_A_RULE = 8
 RULES_BYTES = 64 * 1024  # room for all of these, with names of usual length
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a check found.
+
+    `from_phase` and `to_phase` say which transition asks for it, where a run passes over several.
+    """
+
+    check: str
+    phase: str | None = None
+    result: Literal["pass", "fail"]
+    count: int | None = None
+    detail: str | None = None
+    from_phase: str | None = None
+    to_phase: str | None = None
+
+
+class Kind(Struct, frozen=True):
+    """Given the connection, the id of a run and a phase, which most checks are not about."""
+
+    judge: Callable[[sqlite3.Connection, str, str], Condition]
+    takes_phase: bool = False
+
+
+_ARTIFACTS = """
+SELECT count(*) FROM run_artifacts WHERE run_id = ? AND phase = ? AND status = 'active'
+"""
+_AGENTS = "SELECT count(*) FROM run_agents WHERE run_id = ? AND status = 'active'"
+# A verdict may say anything else; these two mean yes for certain.
+_VERDICT = """
+SELECT 1 FROM dispatches WHERE run_id = ? AND verdict_status IN ('pass', 'warn') LIMIT 1
+"""
+
+
+def artifact_exists(conn: sqlite3.Connection, run_id: str, phase: str) -> Condition:
+    """The phase has left something behind that was not rolled back."""
+    (count,) = conn.execute(_ARTIFACTS, (run_id, phase)).fetchone()
+    detail = None if count else f'no artifacts found for phase "{phase}"'
+    return _condition("artifact_exists", detail, phase=phase, count=count)
+
+
+def agents_complete(conn: sqlite3.Connection, run_id: str, _phase: str) -> Condition:
+    """No agent works on the run any more."""
+    (count,) = conn.execute(_AGENTS, (run_id,)).fetchone()
+    detail = f"{count} agents still active" if count else None
+    return _condition("agents_complete", detail, count=count)
+
+
+def verdict_exists(conn: sqlite3.Connection, run_id: str, _phase: str) -> Condition:
+    """A dispatch of the run has ended with a verdict that is not a no."""
+    found = conn.execute(_VERDICT, (run_id,)).fetchone()
+    return _condition("verdict_exists", None if found else "no passing verdict found")
+
+
+def _condition(
+    check: str, detail: str | None, *, phase: str | None = None, count: int | None = None
+) -> Condition:
+    """Details are told of what fails."""
+    return Condition(
+        check=check,
+        phase=phase,
+        result="pass" if detail is None else "fail",
+        count=count,
+        detail=detail,
+    )
+
+
+CHECKS = {
+    "artifact_exists": Kind(artifact_exists, takes_phase=True),
+    "agents_complete": Kind(agents_complete),
+    "verdict_exists": Kind(verdict_exists),
+}
+
+
+# --- rules ----------------------------------------------------------------------------------------
 
 
 class Check(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -79,7 +161,7 @@ def met(rules: Collection[Rule], chain: Sequence[str], phase: str | None = None)
 
 
 def parse(text: str) -> str:
-    """Rules as somebody wrote them; the text that is stored."""
+    """Rules as they were written; the answer is the text that is stored."""
     rules = _read(text)
     return msgspec.json.encode(rules).decode()
 

@@ -17,11 +17,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
-from icd.errors import PhaseRefused, RunOver
+from icd.errors import PhaseRefused
 from icd.features.gates import rules as gate_rules
-from icd.features.gates.checks import CHECKS, Condition
+from icd.features.gates.rules import CHECKS, Condition
 from icd.features.runs import phases
-from icd.features.runs import store as runs
 from icd.features.runs.store import Run
 
 # What an advance and the question before it take for granted; soft.
@@ -78,16 +77,6 @@ def tier_of(priority: int) -> Tier:
     if priority <= HARD_THROUGH:
         return "hard"
     return "soft" if priority <= SOFT_THROUGH else "none"
-
-
-def next_phase(conn: sqlite3.Connection, run: Run) -> str:
-    """Where an advance would take the run."""
-    if run.status != "active":
-        raise RunOver(f"run is in a terminal status ({run.status})")
-    found = phases.ahead(phases.chain(run), run.phase, runs.skipped(conn, run.id))
-    if found is None:
-        raise RunOver("run is already in terminal phase")
-    return found
 
 
 def _of_step(condition: Condition, step: tuple[str, str]) -> Condition:

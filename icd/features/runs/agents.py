@@ -1,45 +1,42 @@
-"""Agents that work on a run, as whoever started them says.
+"""Agents that work on a run, as their starters say.
 
 An agent is a note, not a process: what it does is a dispatch's business, and only `update` changes
-how it fares.  Whatever is noted about an agent is a sign of life of its run.
+its status.  Each note about an agent is a sign of life of its run.
 
 Callers run these inside a transaction.
 """
 
 import sqlite3
-from typing import Literal, get_args
+from typing import Literal
 
-from msgspec import Struct
-
-from icd.db.rows import checked
+from icd.db.rows import Column, checked, put, select, values
 from icd.errors import AgentNotFound
 from icd.features.runs import store as runs
 from icd.values import ids
+from icd.values.wire import Result, iso
 
 Status = Literal["active", "completed", "failed"]
-STATUSES: tuple[Status, ...] = get_args(Status)
 
 
-class Agent(Struct, frozen=True):
+class Agent(Result):
     id: str
     run_id: str
     agent_type: str
-    name: str | None
     status: Status
-    dispatch_id: str | None
     created_at: int
     updated_at: int
+    name: Column[str | None] = None
+    dispatch_id: Column[str | None] = None
+    created_at_iso: str = ""
+    updated_at_iso: str = ""
+
+    def __post_init__(self) -> None:
+        self.created_at_iso = iso(self.created_at)
+        self.updated_at_iso = iso(self.updated_at)
 
 
-_ADD = """
-INSERT INTO run_agents
-    (id, run_id, agent_type, name, status, dispatch_id, created_at, updated_at)
-VALUES (?, ?, ?, ?, 'active', ?, ?, ?)
-"""
-_OF_RUN = """
-SELECT id, run_id, agent_type, name, status, dispatch_id, created_at, updated_at
-FROM run_agents WHERE run_id = ? ORDER BY created_at, rowid
-"""
+_ADD = put(Agent, "run_agents")
+_OF_RUN = select(Agent, "run_agents", "WHERE run_id = ? ORDER BY created_at, rowid")
 _UPDATE = "UPDATE run_agents SET status = ?, updated_at = ? WHERE id = ? RETURNING run_id"
 
 
@@ -52,12 +49,13 @@ def add(
     dispatch_id: str | None,
     now_ms: int,
 ) -> str:
-    """Note an agent that has begun; its id is returned."""
+    """Note an agent that has begun; the answer is its id."""
     runs.require(conn, run_id)
-    agent_id, now = ids.new(), now_ms // 1000
-    conn.execute(_ADD, (agent_id, run_id, agent_type, name, dispatch_id, now, now))
+    now = now_ms // 1000
+    agent = Agent(ids.new(), run_id, agent_type, "active", now, now, name, dispatch_id)
+    conn.execute(_ADD, values(agent))
     runs.touch(conn, run_id, now_ms=now_ms)
-    return agent_id
+    return agent.id
 
 
 def of_run(conn: sqlite3.Connection, run_id: str) -> list[Agent]:

@@ -1,8 +1,8 @@
 """Artifacts: what a run has produced, phase by phase.
 
-An artifact is a path and, if somebody could read the file at that moment, the digest of what was
-in it; the file itself stays where it is, and nobody here looks at it.  Phases are names: they
-need not be in the run's chain.  Whatever is added is a sign of life of its run.
+An artifact is a path and, if its adder could read the file at that moment, the digest of what was
+in it; the file itself stays where it is, and nothing here opens it.  Phases are names: they need
+not be in the run's chain.  Each artifact is a sign of life of its run.
 
 Callers run these inside a transaction.
 """
@@ -12,23 +12,28 @@ from typing import Literal
 
 from msgspec import Struct
 
-from icd.db.rows import checked
+from icd.db.rows import Column, checked, put, select, values
 from icd.features.runs import store as runs
 from icd.values import ids
+from icd.values.wire import Result, iso
 
 Status = Literal["active", "rolled_back"]
 
 
-class Artifact(Struct, frozen=True):
+class Artifact(Result):
     id: str
     run_id: str
     phase: str
     path: str
     type: str
-    content_hash: str | None
-    dispatch_id: str | None
     status: Status
     created_at: int
+    content_hash: Column[str | None] = None
+    dispatch_id: Column[str | None] = None
+    created_at_iso: str = ""
+
+    def __post_init__(self) -> None:
+        self.created_at_iso = iso(self.created_at)
 
 
 class Origin(Struct, frozen=True):
@@ -43,15 +48,12 @@ class Origin(Struct, frozen=True):
     status: Status
 
 
-_ADD = """
-INSERT INTO run_artifacts
-    (id, run_id, phase, path, type, content_hash, dispatch_id, status, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?)
-"""
-_OF_RUN = """
-SELECT id, run_id, phase, path, type, content_hash, dispatch_id, status, created_at
-FROM run_artifacts WHERE run_id = ?1 AND (?2 IS NULL OR phase = ?2) ORDER BY created_at, rowid
-"""
+_ADD = put(Artifact, "run_artifacts")
+_OF_RUN = select(
+    Artifact,
+    "run_artifacts",
+    "WHERE run_id = ?1 AND (?2 IS NULL OR phase = ?2) ORDER BY created_at, rowid",
+)
 _ORIGINS = """
 SELECT a.dispatch_id, d.name, a.phase, a.path, a.content_hash, a.type, a.status
 FROM run_artifacts AS a LEFT JOIN dispatches AS d ON d.id = a.dispatch_id
@@ -70,13 +72,14 @@ def add(
     dispatch_id: str | None,
     now_ms: int,
 ) -> str:
-    """Note what a run has produced; the artifact's id is returned."""
+    """Note what a run has produced; the answer is the artifact's id."""
     runs.require(conn, run_id)
-    artifact_id = ids.new()
-    row = (artifact_id, run_id, phase, path, type, content_hash, dispatch_id, now_ms // 1000)
-    conn.execute(_ADD, row)
+    made = Artifact(
+        ids.new(), run_id, phase, path, type, "active", now_ms // 1000, content_hash, dispatch_id
+    )
+    conn.execute(_ADD, values(made))
     runs.touch(conn, run_id, now_ms=now_ms)
-    return artifact_id
+    return made.id
 
 
 def of_run(conn: sqlite3.Connection, run_id: str, phase: str | None = None) -> list[Artifact]:

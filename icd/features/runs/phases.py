@@ -1,6 +1,6 @@
 """The phases of a run: a chain of names that it goes through, of which the last is final.
 
-A run has the chain of everybody, or one of its own that was given when it was created.  It moves
+A run has the default chain, or one of its own that was given when it was created.  It moves
 along its chain and never leaves it: forward to the next phase that is not skipped, backward to any
 phase behind it.  The last phase cannot be skipped, so every chain comes to an end.
 
@@ -10,12 +10,15 @@ Pure functions; nothing here knows a database.
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from icd.errors import InvalidChain, UnknownPhase
-from icd.features.runs.store import Run
 from icd.values.validation import shown
+
+if TYPE_CHECKING:
+    from icd.features.runs.store import Run
 
 DEFAULT = (
     "brainstorm",
@@ -29,7 +32,7 @@ DEFAULT = (
     "done",
 )
 
-# Every advance looks at all of them; nobody could follow more anyway.
+# Every advance looks at all of them, and no person could follow more.
 MOST = 100
 # A name stands in lines and in file names of prompts.
 NAME_CHARACTERS = 100
@@ -38,8 +41,8 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _CONTEXT = "parse phase chain"
 
 
-def chain(run: Run) -> tuple[str, ...]:
-    """The run's own phases, or those of everybody."""
+def chain(run: "Run") -> tuple[str, ...]:
+    """The run's own phases, or the default ones."""
     if run.phases is None:
         return DEFAULT
     try:
@@ -49,7 +52,7 @@ def chain(run: Run) -> tuple[str, ...]:
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """Phases as somebody wrote them: a JSON array of names."""
+    """Phases as they were written: a JSON array of names."""
     try:
         names = msgspec.json.decode(text, type=list[str])
     except (msgspec.DecodeError, UnicodeError) as exc:

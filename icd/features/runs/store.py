@@ -3,22 +3,30 @@
 Invariants
     - at most one active run of a project has the same scope; a run without a scope limits nobody;
     - a run that has ended never changes again, except that a completed one can be rolled back;
-    - `updated_ms` is its last sign of life: whatever is done for an active run moves it.
+    - `updated_ms` is its last sign of life: everything that is done for an active run moves it.
+
+A column is a field of `Shown`, or of `Run` where it is stored but not shown as it is.
 
 Callers run these inside a transaction.
 """
 
 import sqlite3
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Raw, UnsetType, field, structs
 
-from icd.db.rows import checked
-from icd.errors import RunNotFound
-from icd.values.processes import Process
+from icd.db.rows import Column, checked, put, select, values
+from icd.errors import RunNotFound, UnknownPhase
+from icd.features.runs import phases as chains
+from icd.values import payloads, processes
+from icd.values.processes import Liveness, Process
+from icd.values.wire import Result, iso, iso_if
+
+COMPLEXITY = 3
+WARN_PCT = 80
 
 
-class Run(Struct, frozen=True):
-    """A row; `phases`, `gates`, `metadata` and `actions` are text as it is stored."""
+class Shown(Result):
+    """What is shown of a run as it is stored."""
 
     id: str
     project_dir: str
@@ -28,25 +36,36 @@ class Run(Struct, frozen=True):
     complexity: int
     force_full: bool
     auto_advance: bool
-    auto_spawn: bool
-    scope_id: str | None
-    phases: str | None
-    gates: str | None
-    token_budget: int | None
-    budget_warn_pct: int
-    budget_told: int
-    metadata: str | None
-    actions: str | None
-    session: str | None
-    owner_pid: int | None
-    owner_start: int | None
-    owner_boot: str | None
-    owner_pidns: str | None
     created_at: int
-    created_ms: int
     updated_at: int
-    updated_ms: int
-    completed_at: int | None
+    completed_at: Column[int | None] = None
+    scope_id: Column[str | None] = None
+    token_budget: Column[int | None] = None
+    metadata: Column[str | None] = None
+    auto_spawn: Column[bool] = False
+    session: Column[str | None] = None
+    owner_pid: Column[int | None] = None
+
+    def __post_init__(self) -> None:
+        """SQLite has no booleans."""
+        self.force_full = bool(self.force_full)
+        self.auto_advance = bool(self.auto_advance)
+        self.auto_spawn = bool(self.auto_spawn)
+
+
+class Run(Shown):
+    """A row; `phases`, `gates` and `actions` are JSON as it is stored."""
+
+    phases: Column[str | None] = None
+    gates: Column[str | None] = None
+    actions: Column[str | None] = None
+    budget_warn_pct: Column[int] = WARN_PCT
+    budget_told: Column[int] = 0
+    owner_start: Column[int | None] = None
+    owner_boot: Column[str | None] = None
+    owner_pidns: Column[str | None] = None
+    created_ms: Column[int] = 0
+    updated_ms: Column[int] = 0
 
     @property
     def owner(self) -> Process | None:
@@ -57,46 +76,59 @@ class Run(Struct, frozen=True):
         )
 
 
-_COLUMNS = """
-SELECT id, project_dir, goal, status, phase, complexity, force_full, auto_advance, auto_spawn,
-       scope_id, phases, gates, token_budget, budget_warn_pct, budget_told, metadata, actions,
-       session, owner_pid, owner_start, owner_boot, owner_pidns, created_at, created_ms,
-       updated_at, updated_ms, completed_at
-FROM runs
-"""
-_FIND = f"{_COLUMNS} WHERE id = ?"
-_MEANT = f"""
-{_COLUMNS} WHERE scope_id = ?
-ORDER BY status = 'active' DESC, created_ms DESC, rowid DESC LIMIT 1
-"""
-_TOUCH = "UPDATE runs SET updated_at = ?, updated_ms = ? WHERE id = ? AND status = 'active'"
-_SKIPPED = "SELECT phase FROM run_skips WHERE run_id = ?"
-_HOLDER = f"{_COLUMNS} WHERE project_dir = ? AND scope_id = ? AND status = 'active'"
-_CURRENT = f"""
-{_COLUMNS} WHERE project_dir = ?1 AND status = 'active' AND (?2 IS NULL OR session = ?2)
+class Document(Shown):
+    """A run as every method shows it; `owner_liveness` and `skipped` are not there in lists."""
+
+    created_at_iso: str = ""
+    updated_at_iso: str = ""
+    completed_at_iso: str | None = None
+    phases: list[str] | None = None
+    gates: Raw | UnsetType = UNSET
+    actions: Raw | UnsetType = UNSET
+    budget_warn_pct: int | None = None
+    owner_liveness: Liveness | None = None
+    skipped: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.created_at_iso = iso(self.created_at)
+        self.updated_at_iso = iso(self.updated_at)
+        self.completed_at_iso = iso_if(self.completed_at)
+
+
+_FIND = select(Run, "runs", "WHERE id = ?")
+_MEANT = select(
+    Run,
+    "runs",
+    "WHERE scope_id = ? ORDER BY status = 'active' DESC, created_ms DESC, rowid DESC LIMIT 1",
+)
+_HOLDER = select(Run, "runs", "WHERE project_dir = ? AND scope_id = ? AND status = 'active'")
+_CURRENT = select(
+    Run,
+    "runs",
+    """
+WHERE project_dir = ?1 AND status = 'active' AND (?2 IS NULL OR session = ?2)
 ORDER BY created_ms DESC, rowid DESC LIMIT 1
-"""
-_LIST = f"""
-{_COLUMNS}
+""",
+)
+_LIST = select(
+    Run,
+    "runs",
+    """
 WHERE (:status IS NULL OR status = :status) AND (:scope_id IS NULL OR scope_id = :scope_id)
       AND (:project_dir IS NULL OR project_dir = :project_dir)
       AND (:home IS NULL OR project_dir IN (:home, :here)
            OR substr(project_dir, 1, length(:home) + 1) = :home || '/'
            OR substr(project_dir, 1, length(:here) + 1) = :here || '/')
 ORDER BY created_ms DESC, rowid DESC LIMIT :limit
-"""
-_INSERT = """
-INSERT INTO runs (id, project_dir, goal, status, phase, complexity, force_full, auto_advance,
-                  auto_spawn, scope_id, phases, gates, token_budget, budget_warn_pct, budget_told,
-                  metadata, actions, session, owner_pid, owner_start, owner_boot, owner_pidns,
-                  created_at, created_ms, updated_at, updated_ms, completed_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
+""",
+)
+_INSERT = put(Run, "runs")
+_TOUCH = "UPDATE runs SET updated_at = ?, updated_ms = ? WHERE id = ? AND status = 'active'"
+_SKIPPED = "SELECT phase FROM run_skips WHERE run_id = ?"
 
 
 def find(conn: sqlite3.Connection, run_id: str) -> Run | None:
-    row = conn.execute(_FIND, (run_id,)).fetchone()
-    return made(row) if row else None
+    return _one(conn, _FIND, run_id)
 
 
 def require(conn: sqlite3.Connection, run_id: str) -> Run:
@@ -109,24 +141,19 @@ def require(conn: sqlite3.Connection, run_id: str) -> Run:
 def meant(conn: sqlite3.Connection, word: str) -> Run | None:
     """The run with this id, else the active, else the latest one with this scope."""
     found = find(conn, word)
-    if found is None and word:
-        row = conn.execute(_MEANT, (word,)).fetchone()
-        found = made(row) if row else None
-    return found
+    return _one(conn, _MEANT, word) if found is None and word else found
 
 
 def holder(conn: sqlite3.Connection, project_dir: str, scope_id: str) -> Run | None:
     """The active run of a project that has this scope."""
-    row = conn.execute(_HOLDER, (project_dir, scope_id)).fetchone()
-    return made(row) if row else None
+    return _one(conn, _HOLDER, project_dir, scope_id)
 
 
 def current(
     conn: sqlite3.Connection, project_dir: str, *, session: str | None = None
 ) -> Run | None:
     """The newest active run of a project, or of a session in it."""
-    row = conn.execute(_CURRENT, (project_dir, session)).fetchone()
-    return made(row) if row else None
+    return _one(conn, _CURRENT, project_dir, session)
 
 
 def newest(
@@ -143,7 +170,7 @@ def newest(
     `within`: those of two directories and of all below them.
     """
     home, here = within or (None, None)
-    values = {
+    wanted = {
         "status": status,
         "scope_id": scope_id,
         "project_dir": project_dir,
@@ -151,12 +178,12 @@ def newest(
         "here": here,
         "limit": limit,
     }
-    return [made(row) for row in conn.execute(_LIST, values)]
+    return [checked(Run, row) for row in conn.execute(_LIST, wanted)]
 
 
 def add(conn: sqlite3.Connection, run: Run) -> None:
-    """Whoever calls has made sure that its scope is free."""
-    conn.execute(_INSERT, structs.astuple(run))
+    """The caller has made sure that its scope is free."""
+    conn.execute(_INSERT, values(run))
 
 
 def touch(conn: sqlite3.Connection, run_id: str, *, now_ms: int) -> None:
@@ -169,10 +196,40 @@ def skipped(conn: sqlite3.Connection, run_id: str) -> set[str]:
     return {phase for (phase,) in conn.execute(_SKIPPED, (run_id,))}
 
 
-def made(row: tuple[object, ...]) -> Run:
-    """SQLite has no booleans."""
-    columns = list(row)
-    for position in (6, 7, 8):
-        if columns[position] in (0, 1):
-            columns[position] = bool(columns[position])
-    return checked(Run, tuple(columns))
+def in_full(conn: sqlite3.Connection, run: Run) -> Document:
+    found = document(run)
+    found.owner_liveness = None if run.owner is None else processes.liveness(run.owner)
+    found.skipped = sorted(skipped(conn, run.id))
+    return found
+
+
+def document(run: Run) -> Document:
+    found = Document(*structs.astuple(run)[: len(Shown.__struct_fields__)])
+    found.phases = _own_phases(run)
+    found.gates = _json(run.gates)
+    found.actions = _json(run.actions)
+    found.budget_warn_pct = None if run.token_budget is None else run.budget_warn_pct
+    return found
+
+
+def limits(run: Run | Document) -> tuple[int, int | None] | None:
+    """Its budget of tokens, and the percentage of it at which to warn."""
+    return None if run.token_budget is None else (run.token_budget, run.budget_warn_pct)
+
+
+def _own_phases(run: Run) -> list[str] | None:
+    """What cannot be read must not keep anybody from seeing the rest."""
+    try:
+        return None if run.phases is None else list(chains.chain(run))
+    except UnknownPhase:
+        return None
+
+
+def _json(text: str | None) -> Raw | UnsetType:
+    """Stored text as it is; what another program put there could make the answer unreadable."""
+    return UNSET if text is None or not payloads.is_json(text) else Raw(text)
+
+
+def _one(conn: sqlite3.Connection, statement: str, *given: str | None) -> Run | None:
+    row = conn.execute(statement, given).fetchone()
+    return checked(Run, row) if row else None

@@ -4,14 +4,14 @@ Strategy
     A run has a status and a phase.  `MAY` says what may be done in which status; phases.py says
     where a phase leads.  A transition reads the run, decides with these two, changes the row by
     one statement that compares id, status and phase with what was read, and appends one event.
-    So of an advance and a cancel at once, whichever commits first decides, and the other finds
+    So of an advance and a cancel at once, the first that commits decides, and the other finds
     that it came too late; nothing is ever half of one and half of the other.
 
     active --advance, override--> active in a later phase, or completed in the last one
     active --advance--> the same, with the event `pause` or `block`: it was asked, and may not
     active --skip, set--> the same phase
     active --cancel--> cancelled        active --abandon--> abandoned
-    active, completed --rollback--> active in an earlier phase (rollbacks.py)
+    active, completed --rollback--> active in an earlier phase (rollback.py)
 
     Folding the events of a run gives its row: `advance`, `override` and `rollback` go from
     `from_state` to `to_state`, all others stay where they are.
@@ -20,20 +20,20 @@ Callers run these inside a transaction; nothing here begins or commits one.
 """
 
 import sqlite3
+from collections.abc import Collection
 
-from msgspec import Struct, json, structs
+from msgspec import Struct, json
 
 from icd.errors import PhaseRefused, RunOver
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.features.gates import store as gates
-from icd.features.runs import history as histories
-from icd.features.runs import phases
+from icd.features.runs import history, phases
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
 from icd.values.processes import Writer
 
-# Whatever is not listed is refused.
+# What is not listed is refused.
 MAY: dict[str, frozenset[str]] = {
     "active": frozenset({"advance", "override", "skip", "set", "cancel", "abandon", "rollback"}),
     "completed": frozenset({"rollback"}),
@@ -45,10 +45,9 @@ MAY: dict[str, frozenset[str]] = {
 SPAWNING = "executing"
 
 
-class Advance(Struct, frozen=True, kw_only=True):
+class Advance(Struct):
     """What an advance came to; `reason` is empty if there is nothing to say."""
 
-    advanced: bool
     event_type: str
     from_phase: str
     to_phase: str
@@ -56,14 +55,10 @@ class Advance(Struct, frozen=True, kw_only=True):
     gate_tier: str = "none"
     reason: str = ""
     spawns: bool = False
+    advanced: bool = False
 
-
-class Settings(Struct, frozen=True, omit_defaults=True):
-    """What may be changed about a run; None: stays as it is."""
-
-    complexity: int | None = None
-    auto_advance: bool | None = None
-    force_full: bool | None = None
+    def __post_init__(self) -> None:
+        self.advanced = self.event_type in ("advance", "override")
 
 
 _MOVE = """
@@ -73,7 +68,9 @@ WHERE id = :id AND status = :status AND phase = :phase
 RETURNING id
 """
 _SET = """
-UPDATE runs SET complexity = :complexity, auto_advance = :auto_advance, force_full = :force_full,
+UPDATE runs SET complexity = coalesce(:complexity, complexity),
+                auto_advance = coalesce(:auto_advance, auto_advance),
+                force_full = coalesce(:force_full, force_full),
                 updated_at = :now_ms / 1000, updated_ms = :now_ms
 WHERE id = :id AND status = :status AND phase = :phase
 RETURNING id
@@ -101,11 +98,10 @@ def advance(
     if if_phase is not None and if_phase not in chain:
         raise PhaseRefused(f'phase "{if_phase}" is not in the chain of run {run.id}')
     if if_phase is not None and run.phase != if_phase:
-        return _stale(conn, run, if_phase)
-    require_may(run, "advance")
-    to_phase = phases.ahead(chain, run.phase, runs.skipped(conn, run.id))
-    if to_phase is None:
-        raise RunOver("run is already in terminal phase")
+        # Another caller was faster: nothing changes, and nothing is recorded.
+        why = history.why_not_in(conn, run, if_phase)
+        return Advance("stale", run.phase, run.phase, reason=why)
+    to_phase = next_phase(conn, run)
     found = _judge(
         conn, run, to_phase, priority=priority, disabled=disable_gates, skip_reason=skip_reason
     )
@@ -123,19 +119,8 @@ def override(
     """To the very next phase, skipped or not, whatever its gate says."""
     run = runs.require(conn, run_id)
     require_may(run, "override")
-    to_phase = phases.ahead(phases.chain(run), run.phase, ())
-    if to_phase is None:
-        raise RunOver("run is already in terminal phase")
-    found = Advance(
-        advanced=True,
-        event_type="override",
-        from_phase=run.phase,
-        to_phase=to_phase,
-        gate_result="fail",
-        gate_tier="hard",
-        reason=reason,
-    )
-    move(conn, run, to_phase, now_ms=now_ms)
+    found = Advance("override", run.phase, _ahead(run, ()), "fail", "hard", reason)
+    move(conn, run, found.to_phase, now_ms=now_ms)
     _record(conn, run, found, actor=actor, now_ms=now_ms)
     return found
 
@@ -180,7 +165,7 @@ def abandon(
     actor: Writer,
     now_ms: int,
 ) -> None:
-    """Nobody works on it any more; `successor` is the run that does instead."""
+    """No agent works on it any more; `successor` is the run that takes its scope."""
     run = runs.require(conn, run_id)
     require_may(run, "abandon")
     move(conn, run, run.phase, status="abandoned", now_ms=now_ms)
@@ -189,20 +174,36 @@ def abandon(
 
 
 def configure(
-    conn: sqlite3.Connection, run_id: str, wanted: Settings, *, actor: Writer, now_ms: int
+    conn: sqlite3.Connection,
+    run_id: str,
+    *,
+    complexity: int | None = None,
+    auto_advance: bool | None = None,
+    force_full: bool | None = None,
+    actor: Writer,
+    now_ms: int,
 ) -> None:
+    """Change settings; what is None stays as it is."""
     run = runs.require(conn, run_id)
     require_may(run, "set")
-    changes = {name: value for name, value in structs.asdict(wanted).items() if value is not None}
-    kept = {name: getattr(run, name) for name in Settings.__struct_fields__}
-    compared = {"id": run.id, "status": run.status, "phase": run.phase}
-    _require_one(conn, _SET, {**compared, **kept, **changes, "now_ms": now_ms})
-    reason = ", ".join(f"{name}={json.encode(value).decode()}" for name, value in changes.items())
+    wanted = {"complexity": complexity, "auto_advance": auto_advance, "force_full": force_full}
+    _require_one(conn, _SET, run, now_ms=now_ms, **wanted)
+    reason = ", ".join(
+        f"{name}={json.encode(value).decode()}"
+        for name, value in wanted.items()
+        if value is not None
+    )
     tell(conn, run, "set", reason=reason, actor=actor, now_ms=now_ms)
 
 
+def next_phase(conn: sqlite3.Connection, run: Run) -> str:
+    """Where an advance would take the run."""
+    require_may(run, "advance")
+    return _ahead(run, runs.skipped(conn, run.id))
+
+
 def require_may(run: Run, what: str) -> None:
-    if what in MAY[run.status]:
+    if what in MAY.get(run.status, ()):
         return
     if what in ("advance", "override", "skip"):
         raise RunOver(f"run is in a terminal status ({run.status})")
@@ -214,19 +215,15 @@ def move(
 ) -> None:
     """Change status and phase of exactly the run that was read."""
     to_status = status or ("completed" if to_phase == phases.chain(run)[-1] else "active")
-    ended = to_status != "active"
+    completed_at = None if to_status == "active" else now_ms // 1000
     _require_one(
         conn,
         _MOVE,
-        {
-            "id": run.id,
-            "status": run.status,
-            "phase": run.phase,
-            "to_phase": to_phase,
-            "to_status": to_status,
-            "completed_at": now_ms // 1000 if ended else None,
-            "now_ms": now_ms,
-        },
+        run,
+        to_phase=to_phase,
+        to_status=to_status,
+        completed_at=completed_at,
+        now_ms=now_ms,
     )
 
 
@@ -265,25 +262,25 @@ def _judge(
 ) -> Advance:
     """What becomes of an advance from here to there."""
     if not (run.auto_advance or skip_reason):
-        return Advance(
-            advanced=False,
-            event_type="pause",
-            from_phase=run.phase,
-            to_phase=to_phase,
-            reason="auto_advance disabled",
-        )
+        return Advance("pause", run.phase, to_phase, reason="auto_advance disabled")
     verdict = gates.evaluate(conn, run, to_phase, priority=priority, disabled=disabled)
     is_blocked = verdict.tier == "hard" and verdict.result == "fail"
     return Advance(
-        advanced=not is_blocked,
-        event_type="block" if is_blocked else "advance",
-        from_phase=run.phase,
-        to_phase=to_phase,
+        "block" if is_blocked else "advance",
+        run.phase,
+        to_phase,
         gate_result=verdict.result,
         gate_tier=verdict.tier,
         reason=" | ".join(filter(None, (skip_reason, verdict.evidence_json()))),
         spawns=run.auto_spawn and not is_blocked and to_phase == SPAWNING,
     )
+
+
+def _ahead(run: Run, skipped: Collection[str]) -> str:
+    found = phases.ahead(phases.chain(run), run.phase, skipped)
+    if found is None:
+        raise RunOver("run is already in terminal phase")
+    return found
 
 
 def _record(
@@ -302,19 +299,9 @@ def _record(
     )
 
 
-def _stale(conn: sqlite3.Connection, run: Run, expected: str) -> Advance:
-    """Somebody else was faster: nothing changes, and nothing is recorded."""
-    return Advance(
-        advanced=False,
-        event_type="stale",
-        from_phase=run.phase,
-        to_phase=run.phase,
-        reason=histories.why_not_in(conn, run, expected),
-    )
-
-
 def _require_one(
-    conn: sqlite3.Connection, statement: str, values: dict[str, str | int | bool | None]
+    conn: sqlite3.Connection, statement: str, run: Run, **changes: str | int | bool | None
 ) -> None:
-    if not conn.execute(statement, values).fetchall():
-        raise PhaseRefused(f"run {values['id']} has moved on meanwhile")
+    compared = {"id": run.id, "status": run.status, "phase": run.phase}
+    if not conn.execute(statement, compared | changes).fetchall():
+        raise PhaseRefused(f"run {run.id} has moved on meanwhile")

@@ -1,8 +1,8 @@
 """statusline.*: what a statusline shows about one session, in one call."""
 
-from icd.app import projects
 from icd.app.call import ANYTHING, Context, Params, Topic
 from icd.app.verb import Method, Stream
+from icd.features.runs import params
 from icd.features.statusline import store as statusline
 from icd.features.statusline.store import Statusline
 from icd.values import validation as names
@@ -22,7 +22,7 @@ def get(ctx: Context, p: Get) -> Statusline:
         ctx.conn,
         p.session_id,
         agent=p.agent or None,
-        project=lambda: projects.meant(ctx, p.cwd, p.project),
+        project=lambda: params.project(ctx, p.cwd, p.project),
         is_alive=is_alive,
         now_ms=ctx.now_ms,
     )

@@ -21,8 +21,8 @@ from icd.features.dispatches.auto_spawn_methods import AskDue
 from icd.features.hooks import files
 from icd.features.hooks.trust import Trust
 from icd.features.mirror import interband
-from icd.features.runs import methods as runs
-from icd.features.runs.documents import Document
+from icd.features.runs.store import Document
+from icd.features.runs.verbs import runs
 from icd.features.state import verbs as state
 from icd.values.wire import Result
 

@@ -18,7 +18,7 @@ def advance(conn, **options):
 
 def asked(conn, priority=gates.DEFAULT_PRIORITY):
     run = runs.require(conn, RUN)
-    return gates.evaluate(conn, run, gates.next_phase(conn, run), priority=priority)
+    return gates.evaluate(conn, run, transitions.next_phase(conn, run), priority=priority)
 
 
 def test_an_advance_with_no_priority_is_not_checked_less_than_the_question_before_it(conn):

@@ -8,8 +8,7 @@ import pytest
 from icd.errors import InvalidGates
 from icd.features.gates import rules as gate_rules
 from icd.features.gates import store as gates
-from icd.features.gates.checks import CHECKS
-from icd.features.gates.rules import CHECKS_OF_A_RULE, DEFAULT, RULES, RULES_BYTES
+from icd.features.gates.rules import CHECKS, CHECKS_OF_A_RULE, DEFAULT, RULES, RULES_BYTES
 from icd.features.runs import phases
 
 ARTIFACT = {"check": "artifact_exists", "phase": "a"}

@@ -8,6 +8,7 @@ from icd.errors import PhaseRefused, RunOver, UnreadableGates
 from icd.features.gates import store as gates
 from icd.features.gates.store import DEFAULT_PRIORITY, Verdict
 from icd.features.runs import store as runs
+from icd.features.runs import transitions
 from tests.support import rows
 
 HARD, SOFT, NONE = 0, 3, 4
@@ -265,7 +266,7 @@ def test_the_next_phase_is_the_first_one_that_is_not_skipped(conn):
     rows.run(conn, "run00002")
     rows.skip(conn, "run00002", "reflect")
 
-    assert gates.next_phase(conn, runs.require(conn, RUN)) == "reflect"
+    assert transitions.next_phase(conn, runs.require(conn, RUN)) == "reflect"
 
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "failed", "abandoned"])
@@ -273,11 +274,11 @@ def test_a_run_that_is_over_goes_nowhere(conn, status):
     rows.run(conn, status=status)
 
     with pytest.raises(RunOver, match=f"terminal status .{status}."):
-        gates.next_phase(conn, runs.require(conn, RUN))
+        transitions.next_phase(conn, runs.require(conn, RUN))
 
 
 def test_there_is_nothing_after_the_last_phase(conn):
     rows.run(conn, phase="done")
 
     with pytest.raises(RunOver, match="terminal phase"):
-        gates.next_phase(conn, runs.require(conn, RUN))
+        transitions.next_phase(conn, runs.require(conn, RUN))

@@ -32,7 +32,7 @@ def test_an_agent_begins_active(conn, add):
 
     (agent,) = agents.of_run(conn, "run00001")
     assert agent == agents.Agent(
-        found, "run00001", "codex", "fixer", "active", "d1", NOW // 1000, NOW // 1000
+        found, "run00001", "codex", "active", NOW // 1000, NOW // 1000, "fixer", "d1"
     )
 
 

@@ -27,7 +27,7 @@ def test_an_artifact_is_kept_as_it_was_given(conn, add):
     found = add(type="plan", content_hash=DIGEST, dispatch_id="d1")
 
     expected = Artifact(
-        found, "run00001", "planned", "plan.md", "plan", DIGEST, "d1", "active", NOW // 1000
+        found, "run00001", "planned", "plan.md", "plan", "active", NOW // 1000, DIGEST, "d1"
     )
     assert artifacts.of_run(conn, "run00001") == [expected]
 

@@ -10,8 +10,8 @@ from icd.app.call import Call
 from icd.app.dispatch import run_batch
 from icd.app.invocation import Need
 from icd.db.paths import Where
-from icd.features.runs import methods as methods_of_runs
 from icd.features.runs import store as runs
+from icd.features.runs.verbs import runs as verbs
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS
 
@@ -500,7 +500,7 @@ def test_what_is_no_json_in_the_database_does_not_make_the_answer_unreadable(
 
 
 def test_a_list_that_is_cut_says_so_unless_a_length_was_asked_for(ic, created, monkeypatch):
-    monkeypatch.setattr(methods_of_runs, "LIMIT", 2)
+    monkeypatch.setattr(verbs, "LIMIT", 2)
     for _ in range(3):
         created()
 

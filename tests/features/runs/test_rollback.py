@@ -66,7 +66,7 @@ def test_a_run_goes_back_and_that_is_recorded(conn, at, back):
 
     done = back(run, "a", "wrong")
 
-    assert (done.from_phase, done.to_phase, done.phases) == ("c", "a", ["b", "c"])
+    assert (done.from_phase, done.to_phase, done.rolled_back_phases) == ("c", "a", ["b", "c"])
     found = runs.require(conn, run.id)
     assert (found.status, found.phase, found.updated_ms) == ("active", "a", LATER)
     event = events.read(conn, limit=9, run_id=run.id)[-1]
@@ -92,7 +92,7 @@ def test_artifacts_of_the_phases_since_are_marked_and_no_others(conn, at, back):
 
     done = back(run, "a")
 
-    assert done.artifacts == 2
+    assert done.marked_artifacts == 2
     left = "SELECT phase FROM run_artifacts WHERE run_id = ? AND status = 'active' ORDER BY phase"
     assert [phase for (phase,) in conn.execute(left, (run.id,))] == ["a", "d"]
     assert [phase for (phase,) in conn.execute(left, (other.id,))] == ["b"]
@@ -106,7 +106,7 @@ def test_all_active_agents_of_the_run_have_failed(conn, at, back):
 
     done = back(run, "a")
 
-    assert done.agents == 2
+    assert done.failed_agents == 2
     count = "SELECT status, count(*) FROM run_agents GROUP BY status ORDER BY status"
     assert conn.execute(count).fetchall() == [("active", 1), ("completed", 1), ("failed", 2)]
 
@@ -142,7 +142,7 @@ def test_skips_of_the_phases_since_are_forgotten_and_those_ahead_are_not(conn, a
 
     done = back(run, "a")
 
-    assert done.skips == ["b"]
+    assert done.cleared_skips == ["b"]
     assert runs.skipped(conn, run.id) == {"c"}
 
 
@@ -187,7 +187,7 @@ def test_a_plan_tells_what_would_happen_and_does_nothing(conn, at):
 
     planned = rollbacks.plan(conn, run.id, "a", now_ms=LATER)
 
-    assert planned.phases == ["b", "c"]
+    assert planned.rolled_back_phases == ["b", "c"]
     assert "\n".join(conn.iterdump()) == before
 
 

@@ -2,18 +2,10 @@
 
 import pytest
 
-from icd.features.runs import (
-    history as histories,
-)
-from icd.features.runs import (
-    rollback as rollbacks,
-)
-from icd.features.runs import (
-    store as runs,
-)
-from icd.features.runs import (
-    transitions,
-)
+from icd.features.runs import history as histories
+from icd.features.runs import rollback as rollbacks
+from icd.features.runs import store as runs
+from icd.features.runs import transitions
 from tests.app.test_query_plans import plan
 
 INDEXES = {

@@ -10,21 +10,10 @@ from hypothesis import strategies as st
 
 from icd.errors import IcError, PhaseRefused, RollbackRefused, RunOver, RunTaken
 from icd.features.events import store as events
-from icd.features.runs import (
-    create as claims,
-)
-from icd.features.runs import (
-    phases,
-    transitions,
-)
-from icd.features.runs import (
-    rollback as rollbacks,
-)
-from icd.features.runs import (
-    store as runs,
-)
-from icd.features.runs.create import Wanted
-from icd.features.runs.transitions import Settings
+from icd.features.runs import create as claims
+from icd.features.runs import phases, transitions
+from icd.features.runs import rollback as rollbacks
+from icd.features.runs import store as runs
 from icd.values import ids
 from icd.values.processes import Writer
 from tests.support.folding import fold
@@ -94,17 +83,17 @@ class World:
         holder = next(
             (m for m in self.runs if scope and m.scope == scope and m.status == "active"), None
         )
-        wanted = Wanted(project_dir="/p", goal="g", scope_id=scope, chain=chain)
+        wanted = {"project_dir": "/p", "goal": "g", "scope_id": scope, "chain": chain}
 
         def make():
-            return claims.create(
-                self.conn, wanted, takeover_after_ms=takeover, actor=ME, now_ms=self.now
-            )
+            run = claims.new(**wanted, actor=ME, now_ms=self.now)
+            claims.create(self.conn, run, takeover_after_ms=takeover, actor=ME, now_ms=self.now)
+            return run
 
         if holder and (takeover is None or max(0, self.now - holder.seen) < takeover):
             refused(make, RunTaken)
             return
-        made = make().run
+        made = make()
         if holder:
             holder.status = "abandoned"
             holder.seen = self.now
@@ -175,8 +164,7 @@ class World:
 
     def set(self, m, auto):
         def act():
-            wanted = Settings(auto_advance=auto)
-            transitions.configure(self.conn, m.id, wanted, actor=ME, now_ms=self.now)
+            transitions.configure(self.conn, m.id, auto_advance=auto, actor=ME, now_ms=self.now)
 
         if m.status != "active":
             refused(act, RunOver)
@@ -224,9 +212,9 @@ class World:
             back = set(m.chain[m.chain.index(phase) + 1 : m.place + 1])
             marked = [p for p in m.artifacts if p in back]
             done = act()
-            assert set(done.phases) == back
-            assert (done.artifacts, done.agents) == (len(marked), m.agents)
-            assert set(done.skips) == m.skips & back
+            assert set(done.rolled_back_phases) == back
+            assert (done.marked_artifacts, done.failed_agents) == (len(marked), m.agents)
+            assert set(done.cleared_skips) == m.skips & back
             assert len(done.dispatches) == m.working
             self.happened(m, "rollback", phase)
             m.place, m.status = m.chain.index(phase), "active"

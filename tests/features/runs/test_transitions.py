@@ -8,7 +8,6 @@ from icd.features.events import store as events
 from icd.features.runs import history as histories
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
-from icd.features.runs.transitions import Settings
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS
 
@@ -191,7 +190,7 @@ def test_a_skip_does_not_open_a_hard_gate(conn, create, advance, told):
 
 
 def test_without_auto_advance_a_run_pauses_unless_there_is_a_reason(conn, own, advance, told):
-    transitions.configure(conn, own.id, Settings(auto_advance=False), actor=ME, now_ms=LATER)
+    transitions.configure(conn, own.id, auto_advance=False, actor=ME, now_ms=LATER)
 
     paused = advance(own)
     went_on = advance(own, skip_reason="approved")
@@ -283,7 +282,7 @@ def test_a_run_ends_once_and_stays_so(conn, own, advance, told, end):
         lambda: advance(own),
         lambda: transitions.override(conn, own.id, "r", actor=ME, now_ms=LATER),
         lambda: transitions.skip(conn, own.id, "b", reason="r", actor=ME, now_ms=LATER),
-        lambda: transitions.configure(conn, own.id, Settings(1), actor=ME, now_ms=LATER),
+        lambda: transitions.configure(conn, own.id, complexity=1, actor=ME, now_ms=LATER),
     ):
         with pytest.raises(RunOver):
             refused()
@@ -296,9 +295,7 @@ def test_a_run_ends_once_and_stays_so(conn, own, advance, told, end):
 def test_settings_that_were_not_given_stay_as_they_are(conn, create, told):
     run = create(complexity=4)
 
-    transitions.configure(
-        conn, run.id, Settings(auto_advance=False, force_full=True), actor=ME, now_ms=LATER
-    )
+    transitions.configure(conn, run.id, auto_advance=False, force_full=True, actor=ME, now_ms=LATER)
 
     found = runs.require(conn, run.id)
     assert (found.complexity, found.auto_advance, found.force_full) == (4, False, True)

@@ -6,23 +6,12 @@ import pytest
 
 from icd.features.events import store as events
 from icd.features.events.store import Fact
-from icd.features.runs import (
-    agents,
-    artifacts,
-)
-from icd.features.runs import (
-    budget as budgets,
-)
-from icd.features.runs import (
-    history as histories,
-)
-from icd.features.runs import (
-    snapshot_store as snapshots,
-)
-from icd.features.runs import (
-    store as runs,
-)
+from icd.features.runs import agents, artifacts
+from icd.features.runs import budget as budgets
+from icd.features.runs import history as histories
+from icd.features.runs import store as runs
 from icd.features.runs.budget import Budget, Tokens
+from icd.features.runs.verbs import snapshot as snapshots
 from icd.features.statusline import store as statusline
 from icd.values.processes import Writer
 from tests.support import rows
@@ -58,10 +47,8 @@ def test_everything_of_a_run_is_in_it_and_nothing_of_another(conn, happen):
     assert [agent.id for agent in found.agents] == ["agent-run00001"]
     assert [artifact.id for artifact in found.artifacts] == ["artifact-run00001"]
     assert [dispatch.id for dispatch in found.dispatches] == ["dispatch-run00001"]
-    assert [(move.from_phase, move.to_phase) for move in found.history] == [
-        ("planned", "executing")
-    ]
-    assert found.tokens == Tokens(90, 5, 7)
+    assert [(move.from_phase, move.to_phase) for move in found.events] == [("planned", "executing")]
+    assert found.tokens == Tokens("run00001", 90, 5, 7, 95, 700 / 97)
     assert found.budget == Budget("run00001", 100, 95, 80)
     assert found.gate is not None
     assert (found.gate.to_phase, found.gate.result) == ("review", "fail")
@@ -75,7 +62,7 @@ def test_the_history_is_that_of_the_phase_in_order_with_its_gates(conn, happen):
     happen("advance", payload='{"gate_result":7}')
     happen("advance", payload="[1]")
 
-    found = read(conn).history
+    found = read(conn).events
 
     assert [(move.event_type, move.gate_result, move.gate_tier) for move in found] == [
         ("block", "fail", "hard"),
@@ -92,7 +79,7 @@ def test_the_gate_is_that_of_the_way_past_skipped_phases(conn):
     gate = read(conn).gate
 
     assert (gate.to_phase, gate.result, gate.tier) == ("reflect", "fail", "soft")
-    assert '"verdict_exists"' in gate.evidence
+    assert b'"verdict_exists"' in bytes(gate.evidence)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +103,7 @@ def test_of_very_much_the_newest_is_shown_and_that_there_is_more(conn, happen, m
 
     found = read(conn)
 
-    assert [move.reason for move in found.history] == ["1", "2"]
+    assert [move.reason for move in found.events] == ["1", "2"]
     assert [agent.id for agent in found.agents] == ["agent1", "agent2"]
     assert [artifact.id for artifact in found.artifacts] == ["artifact1", "artifact2"]
     assert [dispatch.id for dispatch in found.dispatches] == ["dispatch1", "dispatch2"]

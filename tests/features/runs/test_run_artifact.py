@@ -8,8 +8,8 @@ import pytest
 from icd.app.dispatch import run_batch
 from icd.app.invocation import INPUT_BYTES, Errand, Need
 from icd.app.planner import run_errand
-from icd.features.runs.artifact_commands import code_rollback
 from icd.features.runs.artifacts import Origin
+from icd.features.runs.verbs.artifacts import ask_origins
 from tests.support import rows
 
 ADD = ("run", "artifact", "add", "run00001", "--phase=planned")
@@ -159,7 +159,7 @@ def rollback():
     """What `run rollback --layer=code` would call, and how it would show the answer."""
 
     def asked(phase=None, form="json", *, result=ORIGINS):
-        ask = code_rollback("run00001", phase, form)
+        ask = ask_origins("run00001", phase, form)
         assert (ask.method, ask.params.run_id, ask.params.phase) == (
             "artifact.origins",
             "run00001",

@@ -1,0 +1,212 @@
+"""gate: whether a run may go on, why not, and going on all the same."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from icd.app import render
+from icd.app.call import Context, Params
+from icd.app.invocation import Ask, Output, World
+from icd.app.types import Whole
+from icd.app.verb import Command, Method, Option, Verb, Writes, no_rows
+from icd.errors import Usage
+from icd.features.gates import rules as gate_rules
+from icd.features.gates import store
+from icd.features.gates.rules import Condition, Rule
+from icd.features.gates.store import Evidence
+from icd.features.runs import phases, transitions
+from icd.features.runs import store as runs
+from icd.features.runs.params import Reason, RunId
+from icd.values.wire import Result
+
+# Other ways to count priorities are not turned away.
+Priority = Annotated[int, Whole(-(2**31), 2**31 - 1)]
+
+
+class Check(Params):
+    """Tell whether RUN may go on to its next phase, and what was found; changes nothing.
+
+    The next phase is where an advance would go: over all phases that are skipped, whose gates count
+    nevertheless.
+    Prints the transition, the result (pass, fail or none) and the tier, then a line for each check.
+    Exit 1 if it fails, also where the gate is soft and an advance would go on.
+    """
+
+    run_id: RunId
+    priority: Annotated[
+        Priority,
+        Option(
+            "--priority",
+            "Of the work: up to 1 hard, 2 and 3 soft, from 4 on unchecked (default 3).",
+            "N",
+        ),
+    ] = store.DEFAULT_PRIORITY
+
+
+class Override(Params):
+    """Take RUN to the very next phase of its chain, whatever its gates say.
+
+    Phases that are skipped are not passed over.
+    Records an event of the type override with the reason.
+    """
+
+    run_id: RunId
+    reason: Annotated[Reason, Option("--reason", "Why; it is recorded.", "TEXT")]
+
+
+class Rules(Params):
+    """List the rules of the gates of a run."""
+
+    run_id: Annotated[str, Meta(description="The run, by its id.")]
+    phase: Annotated[
+        str | None, Meta(description="Only what is checked before leaving this phase.")
+    ] = None
+
+
+class RulesForm(Params):
+    """List the rules of gates: the transition, a tab, and what is checked, a line each.
+
+    Without --run the default ones, for which no database is needed.
+    With --json they are in the shape that 'run create --gates' takes.
+    """
+
+    phase: Annotated[
+        str | None, Option("--phase", "Only what is checked before leaving this phase.", "FROM")
+    ] = None
+    run: Annotated[
+        str | None, Option("--run", "The rules of this run, which may have its own.", "RUN")
+    ] = None
+
+
+class Checked(Result, kw_only=True):
+    """Fields in the order of the original's JSON, which sorts these but not the evidence."""
+
+    evidence: Evidence | None = None
+    from_phase: str
+    result: str
+    run_id: str
+    tier: str
+    to_phase: str
+
+
+class Overridden(Result):
+    from_phase: str
+    reason: str
+    to_phase: str
+
+
+def check(ctx: Context, p: Check) -> Checked:
+    run = runs.require(ctx.conn, p.run_id)
+    to_phase = transitions.next_phase(ctx.conn, run)
+    verdict = store.evaluate(ctx.conn, run, to_phase, priority=p.priority)
+    return Checked(
+        evidence=Evidence(verdict.evidence) if verdict.evidence else None,
+        from_phase=run.phase,
+        result=verdict.result,
+        run_id=run.id,
+        tier=verdict.tier,
+        to_phase=to_phase,
+    )
+
+
+def override(ctx: Context, p: Override) -> Overridden:
+    moved = transitions.override(ctx.conn, p.run_id, p.reason, actor=ctx.writer, now_ms=ctx.now_ms)
+    return Overridden(moved.from_phase, p.reason, moved.to_phase)
+
+
+def rules(ctx: Context, p: Rules) -> list[Rule]:
+    run = runs.require(ctx.conn, p.run_id)
+    return gate_rules.met(gate_rules.of(run), phases.chain(run), p.phase)
+
+
+def _check_override(p: Override) -> None:
+    if not p.reason.strip():
+        raise Usage("an override needs a reason", hint="say why the gate does not count this time")
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def _fails(r: Checked) -> int:
+    return 1 if r.result == "fail" else 0
+
+
+def show_check(r: Checked, _p: Check) -> Iterator[str]:
+    yield f"{r.from_phase} → {r.to_phase}: {r.result} (tier: {r.tier})"
+    if r.evidence is not None:
+        yield from map(show_condition, r.evidence.conditions)
+
+
+def json_check(r: Checked, _p: Check) -> Output:
+    return Output(_fails(r), render.in_order(r).stdout)
+
+
+def show_condition(found: Condition) -> str:
+    """`  [FAIL] check (count: N) — detail`, and the transition where a run passes over several."""
+    line = f"  [{found.result.upper()}] {found.check}"
+    if found.from_phase is not None:
+        line += f" ({found.from_phase} → {found.to_phase})"
+    if found.count is not None:
+        line += f" (count: {found.count})"
+    return line if found.detail is None else f"{line} — {found.detail}"
+
+
+def show_override(r: Overridden, _p: Override) -> list[str]:
+    return [f"{r.from_phase} → {r.to_phase} (override: {r.reason})"]
+
+
+def ask_rules(world: World, f: RulesForm) -> Ask | Output:
+    if f.run is not None:
+        return Ask("gate.rules", Rules(f.run, f.phase))
+    found = gate_rules.met(gate_rules.DEFAULT, phases.DEFAULT, f.phase)
+    return render.to_json(found) if world.json else render.text(*show_rules(found, f))
+
+
+def show_rules(found: list[Rule], _f: RulesForm) -> Iterator[str]:
+    for rule in found:
+        for check in rule.checks:
+            about = f" (phase: {check.phase})" if check.phase else ""
+            yield render.columns(f"{rule.from_phase} → {rule.to_phase}", f"{check.check}{about}")
+
+
+VERBS = [
+    Verb(
+        "gate check",
+        Check,
+        Checked,
+        check,
+        show=show_check,
+        exit=_fails,
+        json=json_check,
+        summary="May a run go on: yes (0) or no (1)?",
+        examples=[
+            'icctl gate check "$RUN"',
+            'icctl gate check "$RUN" --priority=0 || echo "not yet"',
+        ],
+    ),
+    Verb(
+        "gate override",
+        Override,
+        Overridden,
+        override,
+        check=_check_override,
+        writes=Writes(no_rows, appends=True),
+        show=show_override,
+        summary="Go on though a gate is closed.",
+        examples=['icctl gate override "$RUN" --reason="reviewed by hand"'],
+    ),
+    Method("gate.rules", Rules, list[Rule], rules),
+    Command(
+        "gate rules",
+        RulesForm,
+        ask_rules,
+        show=show_rules,
+        summary="List what is checked, and where.",
+        examples=[
+            "icctl gate rules",
+            "icctl gate rules --phase=review",
+            'icctl gate rules --run="$RUN" --json',
+        ],
+    ),
+]

@@ -1,0 +1,127 @@
+"""run agent: who works on a run."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from icd.app import render
+from icd.app.call import Context, Params
+from icd.app.verb import Argument, Option, Verb, Writes, no_rows
+from icd.features.runs import agents
+from icd.features.runs.agents import Agent, Status
+from icd.features.runs.params import RunId
+from icd.values import validation
+from icd.values.wire import Result
+
+
+class Add(Params):
+    """Note that an agent works on a run, and print the agent's id; exit 1 if there is no such run."""  # noqa: E501
+
+    run_id: RunId
+    agent_type: Annotated[
+        str, Option("--type", "What it is (default claude).", "T"), validation.check_name
+    ] = "claude"
+    name: Annotated[
+        str | None, Option("--name", "What it is called.", "NAME"), validation.check_scope
+    ] = None
+    dispatch_id: Annotated[
+        str | None,
+        Option("--dispatch-id", "The dispatch that it runs in.", "ID"),
+        validation.check_scope,
+    ] = None
+
+
+class List(Params):
+    """Print id, type, status and name of the agents of a run, the oldest first."""
+
+    run_id: RunId
+
+
+class Update(Params):
+    """Say how an agent fares; exit 1 if there is no such agent.
+
+    The gate between executing and review waits for agents that are active.
+    """
+
+    agent_id: Annotated[str, Argument("AGENT", "The agent, by its id.")]
+    status: Annotated[Status, Option("--status", "How it is now.")]
+
+
+class Added(Result):
+    id: str
+
+
+class Updated(Result):
+    id: str
+    status: str
+
+
+def add(ctx: Context, p: Add) -> Added:
+    found = agents.add(
+        ctx.conn,
+        p.run_id,
+        agent_type=p.agent_type,
+        name=p.name or None,
+        dispatch_id=p.dispatch_id or None,
+        now_ms=ctx.now_ms,
+    )
+    return Added(found)
+
+
+def list_(ctx: Context, p: List) -> list[Agent]:
+    return agents.of_run(ctx.conn, p.run_id)
+
+
+def update(ctx: Context, p: Update) -> Updated:
+    agents.update(ctx.conn, p.agent_id, p.status, now_ms=ctx.now_ms)
+    return Updated(p.agent_id, p.status)
+
+
+def show_id(r: Added, _p: Params) -> list[str]:
+    return [r.id]
+
+
+def show_list(found: list[Agent], _p: List) -> Iterator[str]:
+    return (render.columns(a.id, a.agent_type, a.status, a.name or "") for a in found)
+
+
+def show_update(_r: Updated, _p: Update) -> list[str]:
+    return ["updated"]
+
+
+VERBS = [
+    Verb(
+        "run agent add",
+        Add,
+        Added,
+        add,
+        method="agent.add",
+        writes=Writes(no_rows),
+        show=show_id,
+        summary="Note that an agent works on a run.",
+        examples=[
+            'icctl run agent add "$RUN" --name=reviewer',
+            'icctl run agent add "$RUN" --type=codex --name=fixer --dispatch-id="$ID"',
+        ],
+    ),
+    Verb(
+        "run agent list",
+        List,
+        list[Agent],
+        list_,
+        method="agent.list",
+        show=show_list,
+        summary="List the agents of a run.",
+        examples=['icctl run agent list "$RUN"', 'icctl run agent list "$RUN" --json'],
+    ),
+    Verb(
+        "run agent update",
+        Update,
+        Updated,
+        update,
+        method="agent.update",
+        writes=Writes(no_rows),
+        show=show_update,
+        summary="Say how an agent fares.",
+        examples=['icctl run agent update "$AGENT" --status=completed'],
+    ),
+]

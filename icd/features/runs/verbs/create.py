@@ -1,0 +1,243 @@
+"""run create: begin a run."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Raw, field, structs
+
+from icd.app.call import Context, Params
+from icd.app.invocation import Ask, World
+from icd.app.types import SPAN
+from icd.app.verb import Command, Method, Option, Writes, narrow, no_rows
+from icd.errors import InvalidParams, InvalidPayload, PayloadTooLarge, SecretRefused, Usage
+from icd.features.gates import rules
+from icd.features.runs import create as claims
+from icd.features.runs import params as shared
+from icd.features.runs import phases
+from icd.features.runs.store import COMPLEXITY, WARN_PCT
+from icd.values import payloads, validation
+from icd.values.wire import INT64, Milliseconds, Result
+
+NOTHING = Raw(b"null")
+
+Complexity = Annotated[int, Meta(ge=1, le=5)]
+
+
+class Create(Params):
+    """Begin a run in the first phase of its chain, and print its id.
+
+    A project has at most one active run for each scope.
+    If another run has it, the exit code is 1 and the message names that run, its age and whether
+    whoever created it is still there.
+    --takeover-after abandons it, in the same transaction, if nothing was done for it for that long.
+    """
+
+    goal: Annotated[str, Option("--goal", "What is to be done.", "TEXT")]
+    project: Annotated[
+        str | None, Option("--project", "Where; else the current directory.", "DIR")
+    ] = None
+    complexity: Annotated[Complexity, Option("--complexity", "Kept (default 3).", "1..5")] = (
+        COMPLEXITY
+    )
+    scope_id: Annotated[
+        str | None,
+        Option(
+            "--scope-id",
+            "What it is about: a project has one active run for each.",
+            "S",
+            aliases=("--bead",),
+        ),
+    ] = None
+    phases: Annotated[list[str] | None, Meta(description="Its own phases, in their order.")] = None
+    # A default that is no factory could not be described.
+    gates: Annotated[Raw, Meta(description="Its own gate rules, as JSON.")] = field(
+        default_factory=lambda: NOTHING
+    )
+    token_budget: Annotated[
+        Annotated[int, Meta(ge=1, le=INT64 - 1)] | None,
+        Option("--token-budget", "How many tokens it may use.", "N"),
+    ] = None
+    budget_warn_pct: Annotated[
+        int,
+        Meta(ge=1, le=99),
+        Option("--budget-warn-pct", "Warn at this percentage of them (default 80).", "P"),
+    ] = WARN_PCT
+    metadata: Annotated[
+        str | None, Option("--metadata", "Kept with it; @FILE reads a file.", "TEXT")
+    ] = None
+    actions: Annotated[Raw, Meta(description="A JSON object, kept with it.")] = field(
+        default_factory=lambda: NOTHING
+    )
+    auto_spawn: Annotated[
+        bool | None, Option("--auto-spawn", "Start its agents when it enters executing.")
+    ] = None
+    takeover_after_ms: Annotated[
+        Milliseconds | None,
+        SPAN,
+        Option(
+            "--takeover-after",
+            "Abandon the run that has S if it showed no sign of life for so long.",
+        ),
+    ] = None
+
+
+class CreateForm(Create, kw_only=True):
+    __doc__ = Create.__doc__
+
+    phases: Annotated[
+        str | None, Option("--phases", "Its own phases, as an array; @FILE reads one.", "JSON")
+    ] = None  # type: ignore[assignment]
+    gates: Annotated[
+        str | None, Option("--gates", "Its own gate rules; @FILE reads a file.", "JSON")
+    ] = None  # type: ignore[assignment]
+    actions: Annotated[
+        str | None, Option("--actions", "An object, kept with it; @FILE reads a file.", "JSON")
+    ] = None  # type: ignore[assignment]
+    session: Annotated[
+        str | None, Option("--session", "Whose it is; else $CLAUDE_SESSION_ID.", "SID")
+    ] = None
+    no_auto_spawn: Annotated[
+        bool, Option("--no-auto-spawn", "Do not, whatever the settings say.")
+    ] = False
+
+
+class Created(Result):
+    """`took_over`: the run that had the scope, and is abandoned."""
+
+    id: str
+    phase: str
+    took_over: str | None = None
+
+
+def create(ctx: Context, p: Create) -> Created:
+    actor = structs.replace(ctx.writer, session=p.session or ctx.writer.session)
+    run = claims.new(
+        project_dir=shared.project(ctx, p.cwd, p.project),
+        goal=p.goal,
+        complexity=p.complexity,
+        scope_id=p.scope_id or None,
+        chain=None if p.phases is None else tuple(p.phases),
+        gates=_text(p.gates),
+        token_budget=p.token_budget,
+        budget_warn_pct=p.budget_warn_pct,
+        metadata=p.metadata,
+        actions=_text(p.actions),
+        auto_spawn=ctx.settings.auto_spawn if p.auto_spawn is None else p.auto_spawn,
+        actor=actor,
+        now_ms=ctx.now_ms,
+    )
+    old = claims.create(
+        ctx.conn, run, takeover_after_ms=p.takeover_after_ms, actor=actor, now_ms=ctx.now_ms
+    )
+    if old is not None:
+        ctx.warnings.append(f"abandoned {claims.described(old, now_ms=ctx.now_ms)}")
+    return Created(run.id, run.phase, None if old is None else old.id)
+
+
+def _check(p: Create) -> None:
+    """Judge it outside the lock."""
+    if not p.goal.strip():
+        raise InvalidParams("the goal is empty", hint="say what is to be done, with --goal")
+    if len(p.goal.encode()) > payloads.STRING_BYTES:
+        raise PayloadTooLarge(f"the goal is longer than {payloads.STRING_BYTES} bytes")
+    shared.check_project(p.cwd, p.project)
+    validation.check_scope(p.scope_id or "")
+    chain = phases.DEFAULT if p.phases is None else phases.check(p.phases)
+    if (given := _text(p.gates)) is not None:
+        stored = rules.parse(given)
+        rules.check_against(stored, chain)
+        p.gates = Raw(stored.encode())
+    if p.metadata is not None:
+        _check_metadata(p.metadata)
+    if (actions := _text(p.actions)) is not None:
+        p.actions = Raw(payloads.check(actions.encode()).encode())
+        if not bytes(p.actions).startswith(b"{"):
+            raise InvalidPayload("the actions are not a JSON object")
+
+
+def _check_metadata(text: str) -> None:
+    """Any text will do; what is JSON is judged as such, so that no secret hides in it."""
+    try:
+        payloads.check(text.encode())
+    except (PayloadTooLarge, SecretRefused):
+        raise
+    except InvalidPayload:
+        payloads.check(msgspec.json.encode(text))
+
+
+def _text(raw: Raw) -> str | None:
+    return None if bytes(raw) == bytes(NOTHING) else bytes(raw).decode()
+
+
+def ask_create(world: World, f: CreateForm) -> Ask:
+    if not f.goal:
+        raise Usage("--goal is empty")
+    chain, gates, actions = (_given(world, each) for each in (f.phases, f.gates, f.actions))
+    if f.auto_spawn and f.no_auto_spawn:
+        raise Usage("--auto-spawn and --no-auto-spawn exclude each other")
+    params = narrow(
+        f,
+        Create,
+        cwd=world.cwd,
+        phases=None if chain is None else list(phases.parse(chain)),
+        gates=NOTHING if gates is None else Raw(gates.encode()),
+        actions=NOTHING if actions is None else Raw(actions.encode()),
+        metadata=_given(world, f.metadata),
+        auto_spawn=bool(f.auto_spawn) if f.auto_spawn or f.no_auto_spawn else None,
+    )
+    return Ask("run.create", params)
+
+
+def _given(world: World, word: str | None) -> str | None:
+    """What an option says, or the file that it names."""
+    if word is None or not word.startswith("@"):
+        return word
+    try:
+        return world.read_file(word[1:]).decode()
+    except UnicodeDecodeError as exc:
+        raise Usage(f"{word[1:]} is not valid UTF-8") from exc
+
+
+def show_id(r: Created, _f: CreateForm) -> list[str]:
+    return [r.id]
+
+
+VERBS = [
+    Method(
+        "run.create",
+        Create,
+        Created,
+        create,
+        check=_check,
+        writes=Writes(no_rows, appends=True),
+    ),
+    Command(
+        "run create",
+        CreateForm,
+        ask_create,
+        show=show_id,
+        # The last that was written comes first.
+        order=(
+            "takeover_after_ms",
+            "no_auto_spawn",
+            "auto_spawn",
+            "session",
+            "actions",
+            "metadata",
+            "budget_warn_pct",
+            "token_budget",
+            "gates",
+            "phases",
+            "scope_id",
+            "complexity",
+            "project",
+            "goal",
+        ),
+        summary="Begin a run and print its id.",
+        examples=[
+            'icctl run create --goal="fix the parser"',
+            'icctl run create --goal="$TITLE" --bead="$BEAD" --takeover-after=60m',
+            """icctl run create --goal=x --phases='["plan","work","done"]' --gates=@g.json""",
+        ],
+    ),
+]

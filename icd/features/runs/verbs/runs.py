@@ -1,0 +1,338 @@
+"""run: how runs are; what happens to them is in transitions.py.  `VERBS` has all verbs of a run."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import click
+from msgspec import Meta, structs
+
+from icd.app import render
+from icd.app.call import Context, Params
+from icd.app.invocation import Ask, Output, World
+from icd.app.verb import Command, Method, Option, Verb, narrow
+from icd.errors import InvalidParams, Usage
+from icd.features.runs import budget as budgets
+from icd.features.runs import history, params, store
+from icd.features.runs.budget import Budget, Tokens
+from icd.features.runs.history import PhaseEvent
+from icd.features.runs.params import RunId
+from icd.features.runs.store import Document
+from icd.features.runs.transitions import MAY
+from icd.features.runs.verbs import create, snapshot, transitions
+from icd.features.runs.verbs.snapshot import labelled
+from icd.values import validation
+from icd.values.wire import Result
+
+# Runs in one answer, at most and if nothing is said.
+MOST = 10_000
+LIMIT = 1000
+STATUSES = tuple(MAY)
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+class Status(Params):
+    """Show a run: its phase, goal and settings; with --json all that is known about it."""
+
+    run_id: RunId
+
+
+class PhaseForm(Status):
+    """Print the phase of a run."""
+
+
+class List(Params):
+    """Print id, status, phase and goal of runs, separated by tabs, the newest first.
+
+    Runs of this project: of the directory that owns the database, of the git checkout that the
+    call comes from, and of all directories below them.
+    --all-projects shows every run that the database holds.
+    """
+
+    status: Annotated[
+        str | None, Option("--status", "Only with this status."), click.Choice(STATUSES)
+    ] = None
+    scope_id: Annotated[str | None, Option("--scope", "Only those about S.", "S")] = None
+    project: Annotated[
+        str | None, Option("--project", "Only those of the project of DIR.", "DIR")
+    ] = None
+    limit: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST)] | None,
+        Option("--limit", f"At most N (default {LIMIT}).", "N"),
+    ] = None
+    here: Annotated[
+        bool, Meta(description="Only those of the database's project and of the caller's.")
+    ] = False
+
+
+class ListForm(List):
+    __doc__ = List.__doc__
+
+    active: Annotated[bool, Option("--active", "Only active ones.")] = False
+    all_projects: Annotated[bool, Option("--all-projects", "Those of all projects.")] = False
+
+
+class Current(Params):
+    """Print the id of the newest active run of a project; exit 1, silently, if there is none.
+
+    A project is the git checkout that DIR lies in, however DIR is written.
+    """
+
+    project: Annotated[
+        str | None, Option("--project", "Where; else the current directory.", "DIR")
+    ] = None
+    of_session: Annotated[
+        str | None, Option("--session", "Only a run that this session created.", "SID")
+    ] = None
+
+
+class Events(Params):
+    """Print what happened to a run: from and to, what, result of the gate, reason; tabs between.
+
+    'icctl events tail RUN' has all its events, those of its dispatches, too.
+    """
+
+    run_id: RunId
+
+
+class TokensOf(Params):
+    """Print the tokens that the dispatches of a run have used; of an unknown run, zeros."""
+
+    run_id: RunId
+
+
+class BudgetOf(Params):
+    """Print how the token budget of a run stands; exit 1 as long as it is used up."""
+
+    run_id: RunId
+
+
+class Found(Result):
+    found: bool
+    id: str | None = None
+    goal: str | None = None
+    phase: str | None = None
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+def status(ctx: Context, p: Status) -> Document:
+    return store.in_full(ctx.conn, store.require(ctx.conn, p.run_id))
+
+
+def list_(ctx: Context, p: List) -> list[Document]:
+    within = params.projects_around(ctx, p.cwd) if p.here else None
+    limit = p.limit or LIMIT
+    found = store.newest(
+        ctx.conn,
+        status=p.status,
+        scope_id=p.scope_id,
+        project_dir=None if p.project is None else params.project(ctx, p.cwd, p.project),
+        within=within,
+        limit=limit + 1,
+    )
+    if p.limit is None and len(found) > limit:
+        ctx.warnings.append(f"only the newest {limit} are shown; see --limit")
+    hides = not found and within is not None
+    if hides and store.newest(ctx.conn, status=p.status, scope_id=p.scope_id, limit=1):
+        ctx.warnings.append("there are runs of other projects; see --all-projects")
+    return [store.document(run) for run in found[:limit]]
+
+
+def current(ctx: Context, p: Current) -> Found:
+    where = params.project(ctx, p.cwd, p.project)
+    run = store.current(ctx.conn, where, session=p.of_session)
+    if run is None:
+        return Found(found=False)
+    return Found(found=True, id=run.id, goal=run.goal, phase=run.phase)
+
+
+def events(ctx: Context, p: Events) -> list[PhaseEvent]:
+    found = history.of_run(ctx.conn, p.run_id)
+    if len(found) == history.MOST:
+        ctx.warnings.append(f"there may be more than these {history.MOST}; see 'events tail'")
+    return found
+
+
+def tokens(ctx: Context, p: TokensOf) -> Tokens:
+    return budgets.tokens(ctx.conn, p.run_id)
+
+
+def budget(ctx: Context, p: BudgetOf) -> Budget:
+    run = store.find(ctx.conn, p.run_id)
+    return Budget(p.run_id, None) if run is None else budgets.of_run(ctx.conn, run)
+
+
+def _check_list(p: List) -> None:
+    params.check_project(p.cwd, p.project)
+    if p.here and p.project is not None:
+        raise InvalidParams("here and project exclude each other", hint="leave one of them out")
+    if p.status is not None and p.status not in STATUSES:
+        known = ", ".join(STATUSES)
+        raise InvalidParams(f"unknown status {validation.shown(p.status)}", hint=known)
+
+
+def _check_current(p: Current) -> None:
+    params.check_project(p.cwd, p.project)
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def show_status(run: Document, _p: Status) -> list[str]:
+    limits = store.limits(run)
+    return labelled(
+        {
+            **snapshot.about(run),
+            "Complexity": str(run.complexity),
+            "ForceFull": "true" if run.force_full else None,
+            "AutoAdv": None if run.auto_advance else "false",
+            "Scope": run.scope_id,
+            "Budget": limits and f"{limits[0]} tokens (warn at {limits[1]}%)",
+        }
+    )
+
+
+def ask_phase(_world: World, f: PhaseForm) -> Ask:
+    return Ask("run.status", narrow(f, Status))
+
+
+def show_phase(run: Document, _f: PhaseForm) -> list[str]:
+    return [run.phase]
+
+
+def json_phase(run: Document, _f: PhaseForm) -> Output:
+    return render.to_json({"id": run.id, "phase": run.phase})
+
+
+def ask_list(world: World, f: ListForm) -> Ask:
+    if f.active and f.status not in (None, "active"):
+        raise Usage("--active and --status exclude each other")
+    if f.all_projects and f.project is not None:
+        raise Usage("--all-projects and --project exclude each other")
+    here = f.project is None and not f.all_projects
+    status = "active" if f.active else f.status
+    return Ask("run.list", narrow(f, List, status=status, here=here, cwd=world.cwd))
+
+
+def show_list(found: list[Document], _f: ListForm) -> Iterator[str]:
+    return (render.columns(r.id, r.status, r.phase, render.one_line(r.goal)) for r in found)
+
+
+def ask_current(world: World, p: Current) -> Ask:
+    return Ask("run.current", structs.replace(p, cwd=world.cwd))
+
+
+def show_current(r: Found, _p: Current) -> list[str]:
+    return [] if r.id is None else [r.id]
+
+
+def show_events(found: list[PhaseEvent], _p: Events) -> Iterator[str]:
+    for event in found:
+        way = f"{event.from_phase} → {event.to_phase}"
+        reason = render.one_line(event.reason or "")
+        yield render.columns(way, event.event_type, event.gate_result or "", reason)
+
+
+def show_tokens(used: Tokens, _p: TokensOf) -> Iterator[str]:
+    yield f"Run: {used.run_id}"
+    yield f"  Input tokens:  {used.input_tokens}"
+    yield f"  Output tokens: {used.output_tokens}"
+    yield f"  Cache hits:    {used.cache_hits}"
+    if used.cache_ratio is not None:
+        yield f"  Cache ratio:   {used.cache_ratio:.1f}%"
+    yield f"  Total tokens:  {used.total_tokens}"
+
+
+def show_budget(found: Budget, _p: BudgetOf) -> list[str]:
+    if found.budget is None:
+        return [f"Run {found.run_id}: no budget set"]
+    return [
+        f"Run: {found.run_id}",
+        f"  Budget:    {found.budget} tokens",
+        f"  Used:      {found.used} tokens ({found.usage_pct:.1f}%)",
+        f"  Warn at:   {found.warn_pct}%",
+        f"  Status:    {found.status}",
+    ]
+
+
+VERBS = [
+    *create.VERBS,
+    Verb(
+        "run status",
+        Status,
+        Document,
+        status,
+        show=show_status,
+        summary="Show a run.",
+        examples=['icctl run status "$RUN"', 'icctl run status "$RUN" --json'],
+    ),
+    Command(
+        "run phase",
+        PhaseForm,
+        ask_phase,
+        show=show_phase,
+        json=json_phase,
+        summary="Print the phase of a run.",
+        examples=['case $(icctl run phase "$RUN") in executing) echo busy ;; esac'],
+    ),
+    Method("run.list", List, list[Document], list_, check=_check_list),
+    Command(
+        "run list",
+        ListForm,
+        ask_list,
+        show=show_list,
+        order=("active", "status", "scope_id", "project", "all_projects", "limit"),
+        summary="List runs, the newest first.",
+        examples=[
+            "icctl run list --active",
+            "icctl run list --all-projects",
+            "icctl run list --project=. --status=completed --limit=10",
+        ],
+    ),
+    Method("run.current", Current, Found, current, check=_check_current),
+    Command(
+        "run current",
+        Current,
+        ask_current,
+        show=show_current,
+        exit=lambda r: 0 if r.found else 1,
+        summary="Print the run under way here.",
+        examples=[
+            "run=$(icctl run current) || exit 0",
+            'icctl run current --session="$CLAUDE_SESSION_ID"',
+        ],
+    ),
+    Verb(
+        "run events",
+        Events,
+        list[PhaseEvent],
+        events,
+        show=show_events,
+        summary="Print what happened to a run.",
+        examples=['icctl run events "$RUN"'],
+    ),
+    *transitions.VERBS,
+    Verb(
+        "run tokens",
+        TokensOf,
+        Tokens,
+        tokens,
+        show=show_tokens,
+        summary="Show how many tokens a run has used.",
+        examples=['icctl run tokens "$RUN"', 'icctl run tokens "$RUN" --json'],
+    ),
+    Verb(
+        "run budget",
+        BudgetOf,
+        Budget,
+        budget,
+        show=show_budget,
+        exit=lambda r: 1 if r.exceeded else 0,
+        summary="Exit 1 if a run's budget is used up.",
+        examples=['icctl run budget "$RUN" || exit', 'icctl run budget "$RUN" --json'],
+    ),
+    *snapshot.VERBS,
+]

@@ -1,0 +1,371 @@
+"""run: what happens to a run; the rules are in icd/features/runs/transitions.py."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from icd.app import invocation, render
+from icd.app.call import Context, Params
+from icd.app.invocation import Ask, Output, World
+from icd.app.types import TRUTH
+from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow, no_rows
+from icd.errors import InvalidParams, Usage
+from icd.features.gates.store import DEFAULT_PRIORITY
+from icd.features.runs import rollback as rollbacks
+from icd.features.runs import transitions
+from icd.features.runs.params import Reason, RunId
+from icd.features.runs.rollback import Rollback
+from icd.features.runs.transitions import Advance
+from icd.features.runs.verbs import artifacts
+from icd.features.runs.verbs.create import Complexity
+from icd.values.wire import INT64, Result
+
+# What is in the way of an advance, and how to go on.
+_ADVICE = {
+    "block": "a hard gate is closed; see 'icctl gate check {0} --priority=0', or go on with "
+    "'icctl gate override {0} --reason=…'",
+    "pause": "auto_advance is off; go on with --skip-reason, "
+    "or 'icctl run set {0} --auto-advance=true'",
+}
+# Each verb changes a run, and records that it did.
+_WRITES = Writes(no_rows, appends=True)
+
+Why = Annotated[Reason, Option("--reason", "Why.", "TEXT")]
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+class AdvanceRun(Params):
+    """Go to the next phase that is not skipped, and print from where to where.
+
+    Exit 1 if a hard gate blocks it, or if it pauses because auto_advance is off: both are recorded.
+    With --if-phase a run that is in another phase stays there, exit 1, and the answer says who
+    moved it: of several who advance at once, one does.
+    """
+
+    run_id: RunId
+    priority: Annotated[
+        int,
+        Meta(ge=-INT64, le=INT64 - 1),
+        Option(
+            "--priority",
+            f"Up to 1: gates are hard; up to 3: soft; else none (default {DEFAULT_PRIORITY}).",
+            "N",
+        ),
+    ] = DEFAULT_PRIORITY
+    disable_gates: Annotated[bool, Option("--disable-gates", "Ask no gate.")] = False
+    skip_reason: Annotated[
+        Reason, Option("--skip-reason", "Why to go on though auto is off.", "TEXT")
+    ] = ""
+    if_phase: Annotated[str | None, Option("--if-phase", "Only if it is in this phase.", "P")] = (
+        None
+    )
+
+
+class Skip(Params):
+    """Have the run pass over a phase ahead of it; not over its last one.
+
+    The gates on the way are asked all the same.
+    A rollback to before that phase forgets it.
+    """
+
+    run_id: RunId
+    phase: Annotated[str, Argument("PHASE", "The phase to pass over.")]
+    reason: Why
+    actor: Annotated[str | None, Option("--actor", "Who decided it.", "A")] = None
+
+
+class Cancel(Params):
+    """End a run that is not wanted any more; exit 1 if it has ended already."""
+
+    run_id: RunId
+
+
+class Abandon(Params):
+    """End a run that nobody works on any more, so that others may begin with its scope."""
+
+    run_id: RunId
+    reason: Why = ""
+
+
+class Set(Params):
+    """Change settings of an active run.
+
+    Without auto-advance, 'run advance' needs a --skip-reason.
+    """
+
+    run_id: RunId
+    complexity: Annotated[
+        Complexity | None, Option("--complexity", "Kept for those who ask.", "1..5")
+    ] = None
+    auto_advance: Annotated[
+        bool | None, TRUTH, Option("--auto-advance", "Whether 'run advance' goes on.", "BOOL")
+    ] = None
+    force_full: Annotated[
+        bool | None, TRUTH, Option("--force-full", "Kept for those who ask.", "BOOL")
+    ] = None
+
+
+class RollbackTo(Params):
+    """Go back to an earlier phase, and tell as JSON what that took back.
+
+    Artifacts of the phases since are marked, skips of them are forgotten, all active agents of the
+    run have failed, and its dispatches are cancelled.
+    A completed run is active again; any other that has ended is refused, exit 2.
+    """
+
+    run_id: RunId
+    to_phase: Annotated[str, Option("--to-phase", "The phase to go back to.", "P")]
+    reason: Why = ""
+    dry_run: Annotated[bool, Option("--dry-run", "Only tell what would be rolled back.")] = False
+
+
+class RollbackForm(RollbackTo):
+    __doc__ = RollbackTo.__doc__
+
+    to_phase: Annotated[str | None, Option("--to-phase", "The phase to go back to.", "P")] = None  # type: ignore[assignment]
+    layer: Annotated[
+        Literal["code"] | None, Option("--layer", "List the files of phases instead.")
+    ] = None
+    phase: Annotated[
+        str | None, Option("--phase", "With --layer=code: only the files of this phase.", "P")
+    ] = None
+    form: Annotated[
+        Literal["json", "text"], Option("--format", "With --layer=code: how (default json).")
+    ] = "json"
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+class Skipped(Result):
+    phase: str
+    status: str
+
+
+class Changed(Result):
+    """What became of a run, in a word."""
+
+    id: str
+    status: str
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+def advance(ctx: Context, p: AdvanceRun) -> Advance:
+    found = transitions.advance(
+        ctx.conn,
+        p.run_id,
+        priority=p.priority,
+        disable_gates=p.disable_gates,
+        skip_reason=p.skip_reason,
+        if_phase=p.if_phase,
+        actor=ctx.writer,
+        now_ms=ctx.now_ms,
+    )
+    ctx.changed = found.event_type != "stale"
+    return found
+
+
+def skip(ctx: Context, p: Skip) -> Skipped:
+    reason = f"actor={p.actor}: {p.reason}" if p.actor else p.reason
+    transitions.skip(
+        ctx.conn, p.run_id, p.phase, reason=reason, actor=ctx.writer, now_ms=ctx.now_ms
+    )
+    return Skipped(p.phase, "skipped")
+
+
+def cancel(ctx: Context, p: Cancel) -> Changed:
+    transitions.cancel(ctx.conn, p.run_id, actor=ctx.writer, now_ms=ctx.now_ms)
+    return Changed(p.run_id, "cancelled")
+
+
+def abandon(ctx: Context, p: Abandon) -> Changed:
+    transitions.abandon(ctx.conn, p.run_id, reason=p.reason, actor=ctx.writer, now_ms=ctx.now_ms)
+    return Changed(p.run_id, "abandoned")
+
+
+def set_(ctx: Context, p: Set) -> Changed:
+    transitions.configure(
+        ctx.conn,
+        p.run_id,
+        complexity=p.complexity,
+        auto_advance=p.auto_advance,
+        force_full=p.force_full,
+        actor=ctx.writer,
+        now_ms=ctx.now_ms,
+    )
+    return Changed(p.run_id, "updated")
+
+
+def rollback(ctx: Context, p: RollbackTo) -> Rollback:
+    if p.dry_run:
+        ctx.changed = False
+        return rollbacks.plan(ctx.conn, p.run_id, p.to_phase, now_ms=ctx.now_ms)
+    return rollbacks.carry_out(
+        ctx.conn, p.run_id, p.to_phase, reason=p.reason, actor=ctx.writer, now_ms=ctx.now_ms
+    )
+
+
+def _check_skip(p: Skip) -> None:
+    if not p.reason.strip():
+        raise InvalidParams("the reason is empty", hint="say why, with --reason")
+
+
+def _check_set(p: Set) -> None:
+    if p.complexity is None and p.auto_advance is None and p.force_full is None:
+        raise InvalidParams(
+            "no settings to update", hint="give --complexity, --auto-advance or --force-full"
+        )
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def ask_advance(world: World, p: AdvanceRun) -> Ask:
+    def show(found: Advance) -> Output:
+        exit_code = 0 if found.advanced else 1
+        if world.json:
+            output = render.to_json(found, exit_code)
+        else:
+            output = render.text(_outcome(found), exit_code=exit_code)
+        if advice := _ADVICE.get(found.event_type):
+            output.stderr = _note(world, "run advance", advice.format(p.run_id))
+        if found.spawns:
+            _continue(world, output, ["dispatch", "auto-spawn", p.run_id], "its agents")
+        return output
+
+    return Ask("run.advance", p, show)
+
+
+def _outcome(found: Advance) -> str:
+    if found.advanced:
+        return f"{found.from_phase} → {found.to_phase}"
+    if found.event_type == "stale":
+        return f"{found.from_phase} (stale: {found.reason})"
+    return f"{found.from_phase} (blocked: {found.event_type})"
+
+
+def _said(p: Skip) -> None:
+    if not p.reason:
+        raise Usage("--reason is empty")
+
+
+def show_skip(r: Skipped, _p: Skip) -> list[str]:
+    return [f"skipped: {r.phase}"]
+
+
+def show_change(r: Changed, _p: Params) -> list[str]:
+    return [r.status]
+
+
+def ask_rollback(world: World, f: RollbackForm) -> Ask:
+    if f.layer is not None:
+        return artifacts.ask_origins(f.run_id, f.phase, f.form)
+    if f.to_phase is None:
+        raise Usage("give --to-phase, or --layer=code")
+    if f.phase is not None:
+        raise Usage("--phase goes with --layer=code")
+
+    def show(done: Rollback) -> Output:
+        output = _indented(done)
+        if done.dispatches:
+            kill = ["dispatch", "kill", "--if-running", "--quiet", *done.dispatches]
+            _continue(world, output, kill, "processes of its dispatches")
+        return output
+
+    return Ask("run.rollback", narrow(f, RollbackTo), show)
+
+
+def _indented(value: object) -> Output:
+    """As the original: over several lines, keys sorted."""
+    data = render.to_json(value).stdout
+    return Output(0, msgspec.json.format(data.rstrip(b"\n"), indent=2) + b"\n")
+
+
+def _continue(world: World, output: Output, words: list[str], what: str) -> None:
+    """The caller starts and ends processes, once it has been told the rest."""
+    if world.continues:
+        chosen = [] if world.db is None else ["--db", world.db]
+        output.then = [*chosen, *words]
+    else:
+        output.stderr += _note(world, "run", f"{what}: run 'icctl {' '.join(words)}'")
+
+
+def _note(world: World, context: str, text: str) -> bytes:
+    program = world.program
+    return f"{program}: {context}: {invocation.advice(program, text)}\n".encode()
+
+
+VERBS = [
+    Method("run.advance", AdvanceRun, Advance, advance, writes=_WRITES),
+    Command(
+        "run advance",
+        AdvanceRun,
+        ask_advance,
+        summary="Go to the next phase.",
+        examples=[
+            'icctl run advance "$RUN"',
+            'icctl run advance "$RUN" --if-phase=planned --priority=1',
+            'icctl run advance "$RUN" --skip-reason="approved"',
+        ],
+    ),
+    Verb(
+        "run skip",
+        Skip,
+        Skipped,
+        skip,
+        check=_check_skip,
+        usage=_said,
+        writes=_WRITES,
+        show=show_skip,
+        summary="Pass over a phase ahead.",
+        examples=['icctl run skip "$RUN" polish --reason="nothing to polish" --actor=lead'],
+    ),
+    Verb(
+        "run cancel",
+        Cancel,
+        Changed,
+        cancel,
+        writes=_WRITES,
+        show=show_change,
+        summary="End a run: it is not wanted any more.",
+        examples=['icctl run cancel "$RUN"'],
+    ),
+    Verb(
+        "run abandon",
+        Abandon,
+        Changed,
+        abandon,
+        writes=_WRITES,
+        show=show_change,
+        summary="End a run: nobody works on it.",
+        examples=['icctl run abandon "$RUN" --reason="its session crashed"'],
+    ),
+    Verb(
+        "run set",
+        Set,
+        Changed,
+        set_,
+        check=_check_set,
+        writes=_WRITES,
+        show=show_change,
+        summary="Change settings of a run.",
+        examples=['icctl run set "$RUN" --auto-advance=false'],
+    ),
+    Method("run.rollback", RollbackTo, Rollback, rollback, writes=_WRITES),
+    Command(
+        "run rollback",
+        RollbackForm,
+        ask_rollback,
+        summary="Go back to an earlier phase.",
+        examples=[
+            'icctl run rollback "$RUN" --to-phase=planned --dry-run',
+            'icctl run rollback "$RUN" --to-phase=planned --reason="wrong plan"',
+            'icctl run rollback "$RUN" --layer=code --phase=executing',
+        ],
+    ),
+]
