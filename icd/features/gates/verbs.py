@@ -152,10 +152,6 @@ def show_condition(found: Condition) -> str:
     return line if found.detail is None else f"{line} — {found.detail}"
 
 
-def show_override(r: Overridden, _p: Override) -> list[str]:
-    return [f"{r.from_phase} → {r.to_phase} (override: {r.reason})"]
-
-
 def ask_rules(world: World, f: RulesForm) -> Ask | Output:
     if f.run is not None:
         return Ask("gate.rules", Rules(f.run, f.phase))
@@ -192,7 +188,7 @@ VERBS = [
         override,
         check=_check_override,
         writes=Writes(no_rows, appends=True),
-        show=show_override,
+        show=lambda r, _: [f"{r.from_phase} → {r.to_phase} (override: {r.reason})"],
         summary="Go on though a gate is closed.",
         examples=['icctl gate override "$RUN" --reason="reviewed by hand"'],
     ),

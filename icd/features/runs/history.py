@@ -64,7 +64,7 @@ def newest_of_run(conn: sqlite3.Connection, run_id: str, *, limit: int) -> list[
 
 
 def why_not_in(conn: sqlite3.Connection, run: Run, expected: str) -> str:
-    """What became of a run that somebody believed to be in another phase."""
+    """What became of a run that a caller believed to be in another phase."""
     where = f"the run is in {run.phase}, not in {expected}"
     row = conn.execute(_LAST_MOVE, (run.id, expected)).fetchone()
     if row is None:
@@ -93,7 +93,10 @@ def _phase_event(event: Event) -> PhaseEvent:
     if isinstance(event.payload, Raw):
         try:
             gate = msgspec.json.decode(event.payload, type=_Gate)
-        except (msgspec.DecodeError, RecursionError):  # anybody may record events of this source
+        except (
+            msgspec.DecodeError,
+            RecursionError,
+        ):  # any program may record events of this source
             gate = _Gate()
     return PhaseEvent(
         id=event.id,

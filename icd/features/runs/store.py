@@ -1,7 +1,7 @@
 """Runs: what an agent works on, and in which phase it is.
 
 Invariants
-    - at most one active run of a project has the same scope; a run without a scope limits nobody;
+    - at most one active run of a project has the same scope; a run without a scope limits no other;
     - a run that has ended never changes again, except that a completed one can be rolled back;
     - `updated_ms` is its last sign of life: everything that is done for an active run moves it.
 
@@ -218,7 +218,7 @@ def limits(run: Run | Document) -> tuple[int, int | None] | None:
 
 
 def _own_phases(run: Run) -> list[str] | None:
-    """What cannot be read must not keep anybody from seeing the rest."""
+    """None also where they cannot be read: the rest of the run is shown all the same."""
     try:
         return None if run.phases is None else list(chains.chain(run))
     except UnknownPhase:

@@ -28,6 +28,7 @@ from icd.errors import PhaseRefused, RunOver
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.features.gates import store as gates
+from icd.features.gates.store import Verdict
 from icd.features.runs import history, phases
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
@@ -102,9 +103,11 @@ def advance(
         why = history.why_not_in(conn, run, if_phase)
         return Advance("stale", run.phase, run.phase, reason=why)
     to_phase = next_phase(conn, run)
-    found = _judge(
-        conn, run, to_phase, priority=priority, disabled=disable_gates, skip_reason=skip_reason
-    )
+    if run.auto_advance or skip_reason:
+        verdict = gates.evaluate(conn, run, to_phase, priority=priority, disabled=disable_gates)
+        found = _judged(run, to_phase, verdict, skip_reason)
+    else:
+        found = Advance("pause", run.phase, to_phase, reason="auto_advance disabled")
     if found.advanced:
         move(conn, run, to_phase, now_ms=now_ms)
     else:
@@ -116,7 +119,7 @@ def advance(
 def override(
     conn: sqlite3.Connection, run_id: str, reason: str, *, actor: Writer, now_ms: int
 ) -> Advance:
-    """To the very next phase, skipped or not, whatever its gate says."""
+    """To the very next phase, skipped or not; its gate is not asked."""
     run = runs.require(conn, run_id)
     require_may(run, "override")
     found = Advance("override", run.phase, _ahead(run, ()), "fail", "hard", reason)
@@ -251,19 +254,8 @@ def tell(
     events.append(conn, fact, actor=actor, now_ms=now_ms)
 
 
-def _judge(
-    conn: sqlite3.Connection,
-    run: Run,
-    to_phase: str,
-    *,
-    priority: int,
-    disabled: bool,
-    skip_reason: str,
-) -> Advance:
-    """What becomes of an advance from here to there."""
-    if not (run.auto_advance or skip_reason):
-        return Advance("pause", run.phase, to_phase, reason="auto_advance disabled")
-    verdict = gates.evaluate(conn, run, to_phase, priority=priority, disabled=disabled)
+def _judged(run: Run, to_phase: str, verdict: Verdict, skip_reason: str) -> Advance:
+    """What becomes of an advance that meets gates."""
     is_blocked = verdict.tier == "hard" and verdict.result == "fail"
     return Advance(
         "block" if is_blocked else "advance",

@@ -76,16 +76,8 @@ def update(ctx: Context, p: Update) -> Updated:
     return Updated(p.agent_id, p.status)
 
 
-def show_id(r: Added, _p: Params) -> list[str]:
-    return [r.id]
-
-
 def show_list(found: list[Agent], _p: List) -> Iterator[str]:
     return (render.columns(a.id, a.agent_type, a.status, a.name or "") for a in found)
-
-
-def show_update(_r: Updated, _p: Update) -> list[str]:
-    return ["updated"]
 
 
 VERBS = [
@@ -96,7 +88,7 @@ VERBS = [
         add,
         method="agent.add",
         writes=Writes(no_rows),
-        show=show_id,
+        show=lambda r, _: [r.id],
         summary="Note that an agent works on a run.",
         examples=[
             'icctl run agent add "$RUN" --name=reviewer',
@@ -120,7 +112,7 @@ VERBS = [
         update,
         method="agent.update",
         writes=Writes(no_rows),
-        show=show_update,
+        show=lambda _r, _p: ["updated"],
         summary="Say how an agent fares.",
         examples=['icctl run agent update "$AGENT" --status=completed'],
     ),

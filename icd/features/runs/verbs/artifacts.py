@@ -116,10 +116,6 @@ def ask_add(world: World, f: Add) -> Ask | Local:
     return Local(run_here)
 
 
-def show_id(r: Added, _f: Add) -> list[str]:
-    return [r.id]
-
-
 def show_list(found: list[Artifact], _p: List) -> Iterator[str]:
     return (render.columns(a.id, a.phase, a.type, a.path) for a in found)
 
@@ -167,7 +163,7 @@ VERBS = [
         "run artifact add",
         Add,
         ask_add,
-        show=show_id,
+        show=lambda r, _: [r.id],
         summary="Note what a run has produced.",
         examples=[
             'icctl run artifact add "$RUN" --phase=planned --path=docs/plan.md',

@@ -198,10 +198,6 @@ def _given(world: World, word: str | None) -> str | None:
         raise Usage(f"{word[1:]} is not valid UTF-8") from exc
 
 
-def show_id(r: Created, _f: CreateForm) -> list[str]:
-    return [r.id]
-
-
 VERBS = [
     Method(
         "run.create",
@@ -215,7 +211,7 @@ VERBS = [
         "run create",
         CreateForm,
         ask_create,
-        show=show_id,
+        show=lambda r, _: [r.id],
         # The last that was written comes first.
         order=(
             "takeover_after_ms",

@@ -8,7 +8,7 @@ from msgspec import Meta, structs
 
 from icd.app import render
 from icd.app.call import Context, Params
-from icd.app.invocation import Ask, Output, World
+from icd.app.invocation import Ask, World
 from icd.app.verb import Command, Method, Option, Verb, narrow
 from icd.errors import InvalidParams, Usage
 from icd.features.runs import budget as budgets
@@ -174,10 +174,6 @@ def _check_list(p: List) -> None:
         raise InvalidParams(f"unknown status {validation.shown(p.status)}", hint=known)
 
 
-def _check_current(p: Current) -> None:
-    params.check_project(p.cwd, p.project)
-
-
 # --- what is shown --------------------------------------------------------------------------------
 
 
@@ -199,14 +195,6 @@ def ask_phase(_world: World, f: PhaseForm) -> Ask:
     return Ask("run.status", narrow(f, Status))
 
 
-def show_phase(run: Document, _f: PhaseForm) -> list[str]:
-    return [run.phase]
-
-
-def json_phase(run: Document, _f: PhaseForm) -> Output:
-    return render.to_json({"id": run.id, "phase": run.phase})
-
-
 def ask_list(world: World, f: ListForm) -> Ask:
     if f.active and f.status not in (None, "active"):
         raise Usage("--active and --status exclude each other")
@@ -223,10 +211,6 @@ def show_list(found: list[Document], _f: ListForm) -> Iterator[str]:
 
 def ask_current(world: World, p: Current) -> Ask:
     return Ask("run.current", structs.replace(p, cwd=world.cwd))
-
-
-def show_current(r: Found, _p: Current) -> list[str]:
-    return [] if r.id is None else [r.id]
 
 
 def show_events(found: list[PhaseEvent], _p: Events) -> Iterator[str]:
@@ -273,8 +257,8 @@ VERBS = [
         "run phase",
         PhaseForm,
         ask_phase,
-        show=show_phase,
-        json=json_phase,
+        show=lambda run, _: [run.phase],
+        json=lambda run, _: render.to_json({"id": run.id, "phase": run.phase}),
         summary="Print the phase of a run.",
         examples=['case $(icctl run phase "$RUN") in executing) echo busy ;; esac'],
     ),
@@ -292,12 +276,18 @@ VERBS = [
             "icctl run list --project=. --status=completed --limit=10",
         ],
     ),
-    Method("run.current", Current, Found, current, check=_check_current),
+    Method(
+        "run.current",
+        Current,
+        Found,
+        current,
+        check=lambda p: params.check_project(p.cwd, p.project),
+    ),
     Command(
         "run current",
         Current,
         ask_current,
-        show=show_current,
+        show=lambda r, _: [r.id] if r.found else [],
         exit=lambda r: 0 if r.found else 1,
         summary="Print the run under way here.",
         examples=[

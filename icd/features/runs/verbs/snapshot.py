@@ -172,7 +172,7 @@ def _lines(found: Snapshot) -> list[str]:
 
 
 def about(run: Document) -> dict[str, str | None]:
-    """What everybody wants to know of a run."""
+    """The facts with which each text about a run begins."""
     return {
         "ID": run.id,
         "Status": run.status,

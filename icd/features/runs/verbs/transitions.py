@@ -254,14 +254,6 @@ def _said(p: Skip) -> None:
         raise Usage("--reason is empty")
 
 
-def show_skip(r: Skipped, _p: Skip) -> list[str]:
-    return [f"skipped: {r.phase}"]
-
-
-def show_change(r: Changed, _p: Params) -> list[str]:
-    return [r.status]
-
-
 def ask_rollback(world: World, f: RollbackForm) -> Ask:
     if f.layer is not None:
         return artifacts.ask_origins(f.run_id, f.phase, f.form)
@@ -321,7 +313,7 @@ VERBS = [
         check=_check_skip,
         usage=_said,
         writes=_WRITES,
-        show=show_skip,
+        show=lambda r, _: [f"skipped: {r.phase}"],
         summary="Pass over a phase ahead.",
         examples=['icctl run skip "$RUN" polish --reason="nothing to polish" --actor=lead'],
     ),
@@ -331,7 +323,7 @@ VERBS = [
         Changed,
         cancel,
         writes=_WRITES,
-        show=show_change,
+        show=lambda r, _: [r.status],
         summary="End a run: it is not wanted any more.",
         examples=['icctl run cancel "$RUN"'],
     ),
@@ -341,7 +333,7 @@ VERBS = [
         Changed,
         abandon,
         writes=_WRITES,
-        show=show_change,
+        show=lambda r, _: [r.status],
         summary="End a run: nobody works on it.",
         examples=['icctl run abandon "$RUN" --reason="its session crashed"'],
     ),
@@ -352,7 +344,7 @@ VERBS = [
         set_,
         check=_check_set,
         writes=_WRITES,
-        show=show_change,
+        show=lambda r, _: [r.status],
         summary="Change settings of a run.",
         examples=['icctl run set "$RUN" --auto-advance=false'],
     ),
