@@ -27,7 +27,6 @@ from icd.app.planner import advance, plan, run_errand
 from icd.db import paths
 from icd.db.database import Database
 from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overloaded
-from icd.features.daemon import methods as daemon
 
 if TYPE_CHECKING:
     from icd.admin.doctor.context import Sight
@@ -99,7 +98,7 @@ def changes_nothing(request: client.Request) -> bool:
     planned = plan(_invocation(request, 0.0))
     if isinstance(planned, Output):
         return True  # there is nothing to be carried out
-    if not isinstance(planned, Ask) or isinstance(planned.call.params, daemon.Reload):
+    if not isinstance(planned, Ask) or planned.call.method.name == "icd.reload":
         return False
     return not (planned.call.method.writes or planned.call.method.runs.whole)
 

@@ -44,9 +44,9 @@ SINGLES = {
     "hold": "features.locks.hold",
     "wait": "features.events.wait",
     "statusline": "features.statusline.commands",
-    "ping": "features.daemon.commands",
-    "status": "features.daemon.commands",
-    "metrics": "features.daemon.metrics",
+    "ping": "features.daemon.verbs",
+    "status": "features.daemon.verbs",
+    "metrics": "features.daemon.verbs",
     "doctor": "admin.doctor.commands",
     "trust": "features.trust.commands",
     "lib-path": "features.library.commands",
@@ -73,9 +73,9 @@ METHODS = {
     "dispatch": "features.dispatches.methods",
     "lease": "features.leases.verbs",
     "discovery": "features.discoveries.methods",
-    "icd": "features.daemon.methods",
-    "rpc": "features.daemon.methods",
-    "cli": "features.daemon.methods",
+    "icd": "features.daemon.verbs",
+    "rpc": "features.daemon.verbs",
+    "cli": "features.daemon.verbs",
 }
 
 

@@ -17,7 +17,7 @@ import msgspec
 from icd import __version__
 from icd.app.call import Answer
 from icd.errors import ReloadRefused
-from icd.features.daemon.methods import Reloaded
+from icd.features.daemon.verbs import Reloaded
 from icd.server import limits, reexec, systemd
 from icd.server.logs import log
 from icd.server.reexec import Handover

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
 
-from icd.features.daemon.methods import BUCKETS_MS
+from icd.features.daemon.report import BUCKETS_MS
 from tests.support import processes
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, read_line, running, until
 

@@ -8,7 +8,7 @@ from typing import Any
 from icd import __version__
 from icd.admin.doctor.context import Scene, Seen
 from icd.admin.doctor.findings import Finding, error, note, ok, warning
-from icd.features.daemon.methods import PROTOCOL
+from icd.features.daemon.verbs import PROTOCOL
 from icd.values.wire import iso
 
 DAY = 86_400

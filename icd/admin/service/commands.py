@@ -19,7 +19,7 @@ from icd.admin.service.ping import knock
 from icd.app import render
 from icd.app.invocation import Ask, Caller, Local, Output, World
 from icd.errors import ForegroundDaemon, NoSystemd, ServiceFailed
-from icd.features.daemon.methods import Pong, Reload, Reloaded
+from icd.features.daemon.verbs import Pong, Reload, Reloaded
 
 # About a screen or two; --lines and --since ask for more.
 LINES = 100

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from icd.errors import ServiceFailed
-from icd.features.daemon.methods import Pong
+from icd.features.daemon.verbs import Pong
 
 # A cold start on a busy machine; a daemon that is there answers within milliseconds.
 PATIENCE_SECONDS = 20

@@ -10,7 +10,7 @@ from icd.admin.service.ping import knock
 from icd.admin.service.systemctl import State
 from icd.admin.service.units import SANDBOX, SERVICE, SOCKET, Unit
 from icd.errors import ServiceFailed
-from icd.features.daemon.methods import Pong
+from icd.features.daemon.verbs import Pong
 
 _INSTALL = "run 'icctl service install'"
 _LOGS = "see 'icctl service logs'"

@@ -23,7 +23,7 @@ from icd.app.call import DEFAULT_DEADLINE_MS
 from icd.app.idempotency import MAX_DEADLINE_MS
 from icd.app.invocation import Need, Output, World, why_not
 from icd.errors import IcError, InvalidRequest
-from icd.features.daemon.methods import PROTOCOL, no_common_protocol
+from icd.features.daemon.verbs import PROTOCOL, no_common_protocol
 from icd.server import limits
 
 MAGIC = b"ic%d" % PROTOCOL

@@ -21,7 +21,7 @@ from icd.app.invocation import Ask, Need, Output, World
 from icd.app.planner import plan
 from icd.app.verb import Method
 from icd.errors import IcError, InvalidParams, InvalidRequest, Overloaded
-from icd.features.daemon import methods as daemon
+from icd.features.daemon import verbs as daemon
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.net import jsonrpc

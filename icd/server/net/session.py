@@ -29,7 +29,7 @@ from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call
 from icd.app.invocation import Ask, Need, Output, World, line
 from icd.app.planner import finish, plan
 from icd.errors import DeadlineExceeded, IcError
-from icd.features.daemon import methods as daemon
+from icd.features.daemon import verbs as daemon
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.net import argv_frame, jsonrpc

@@ -7,7 +7,7 @@ import pytest
 from icd import __version__
 from icd.admin.doctor.context import Seen
 from icd.admin.doctor.daemons import daemon, judge, missed
-from icd.features.daemon.methods import PROTOCOL
+from icd.features.daemon.verbs import PROTOCOL
 from tests.conftest import NOW_MS
 
 NOW = NOW_MS // 1000

@@ -7,19 +7,19 @@ from msgspec import structs
 
 from icd.app.invocation import Output
 from icd.errors import NoDaemon
-from icd.features.daemon import status_text as reports
-from icd.features.daemon.methods import (
+from icd.features.daemon import report as reports
+from icd.features.daemon.report import (
     FailuresByCaller,
     HooksReport,
     LastError,
     MethodReport,
     MirrorReport,
     OpenDatabase,
-    Pong,
     Rates,
     Report,
     StartUpError,
 )
+from icd.features.daemon.verbs import Pong
 
 NOW = 1_800_000_000
 AGO = {"last_at": NOW - 60, "last_at_iso": "2027-01-15T07:59:00Z"}

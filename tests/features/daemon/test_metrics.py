@@ -7,7 +7,7 @@ from msgspec import structs
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
 
 from icd.errors import NoDaemon
-from icd.features.daemon.methods import BUCKETS_MS, OpenDatabase
+from icd.features.daemon.report import BUCKETS_MS, OpenDatabase
 from tests.features.daemon.test_commands import REPORT
 
 

@@ -7,7 +7,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from icd.config import Settings
-from icd.features.daemon.methods import HooksReport
+from icd.features.daemon.report import HooksReport
 from icd.features.hooks import files
 from icd.features.hooks.trust import Trust
 from icd.server import limits

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from icd.app.dispatch import Clock
 from icd.config import Settings
-from icd.features.daemon.methods import MirrorReport
+from icd.features.daemon.report import MirrorReport
 from icd.features.mirror import interband
 from icd.server import limits
 from icd.server.logs import Once, log

@@ -1,0 +1,194 @@
+"""ping, status, metrics, and icd.*, rpc.*, cli.*: the daemon itself answers these.
+
+None of them waits for a database, so a daemon that is busy never looks dead.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from msgspec import Meta, field
+
+from icd import __version__
+from icd.app import render
+from icd.app.call import Params
+from icd.app.invocation import Ask, Output, World
+from icd.app.verb import Command, Method, Verb
+from icd.errors import IcError, NoCommonProtocol
+from icd.features.daemon import report
+from icd.features.daemon.report import Report
+from icd.values.wire import Result
+
+PROTOCOL = 1
+PROTOCOLS_SHOWN = 8  # of those a client offers; a sentence is not a dump
+CAPABILITIES = [
+    "batch", "keyhole", "request_id", "state", "sentinel", "events", "statusline", "stream",
+    "watch",
+]  # fmt: skip
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+class Ping(Params):
+    """Print pong if the daemon answers; exit 1 if there is none.
+
+    With --verbose also the versions of this program and of the daemon.
+    """
+
+
+class Status(Params):
+    """Show what the daemon is doing, and how well; exit 1 if there is none.
+
+    What deserves a look has a ! before it: starts that failed, scripts whose calls failed within
+    the last day, a database that hangs.
+    """
+
+
+class Metrics(Params):
+    """Print the daemon's counts as OpenMetrics text; exit 1 if there is no daemon.
+
+    With --json as 'icctl status --json'.
+    """
+
+
+class Hello(Params):
+    """Agree on a protocol, and learn what the daemon can do."""
+
+    protocols: Annotated[
+        list[int], Meta(description="The numbers that the client speaks, best first.")
+    ] = field(default_factory=lambda: [PROTOCOL])
+    capabilities: Annotated[list[str], Meta(description="What the client needs.")] = field(
+        default_factory=list
+    )
+
+
+class Reload(Params):
+    """Have the daemon go on with the code that is installed now; no call is lost.
+
+    However it was started: by systemd, or by hand.
+    Code that does not start is refused, and the daemon goes on as it is.
+    """
+
+
+class Discover(Params):
+    """Describe all methods, as an OpenRPC document."""
+
+
+class Run(Params):
+    """Run a command line, as `icctl` would be given it."""
+
+    argv: Annotated[list[str], Meta(description="The words after the name of the program.")]
+    program: Annotated[str, Meta(description="What messages call the program.")] = "icctl"
+    env: Annotated[
+        dict[str, str], Meta(description="INTERCORE_DB and CLAUDE_SESSION_ID are used.")
+    ] = field(default_factory=dict)
+    stdin: Annotated[str | None, Meta(description="What the command may read from stdin.")] = None
+    files: Annotated[
+        dict[str, str], Meta(description="Path to content, of the files that it may read.")
+    ] = field(default_factory=dict)
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+class Pong(Result):
+    pid: int
+    version: str
+
+
+class Welcome(Result):
+    """`unknown_capabilities`: what the client asked for and will not get."""
+
+    protocol: int
+    capabilities: list[str]
+    unknown_capabilities: list[str]
+    version: str
+    pid: int
+    sqlite_version: str
+
+
+class Reloaded(Result):
+    version: str
+    previous: str
+    pid: int
+
+
+class Ran(Result):
+    """What the command printed; or, having done nothing, which input it needs first."""
+
+    exit: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    need: str | None = None
+    path: str | None = None
+    then: list[str] | None = None
+
+
+def no_common_protocol(offered: list[int]) -> IcError:
+    theirs = ", ".join(str(number) for number in offered[:PROTOCOLS_SHOWN]) or "none"
+    return NoCommonProtocol(
+        f"icd {__version__} speaks protocol {PROTOCOL}, the client speaks {theirs}"
+    )
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def ask_ping(world: World, p: Ping) -> Ask:
+    mine = world.client_version or "unknown"
+
+    def show(r: Pong) -> Output:
+        if world.json:
+            facts = {"pid": r.pid, "version": r.version}
+            return render.to_json(facts | {"client": mine} if world.verbose else facts)
+        versions = [f"{world.program} {mine}", f"icd {r.version}, pid {r.pid}"]
+        return render.text("pong", *(versions if world.verbose else []))
+
+    return Ask("icd.ping", p, show)
+
+
+def show_status(r: Report, _p: Status) -> Iterable[str]:
+    return report.lines(r)
+
+
+def show_metrics(r: Report, _f: Metrics) -> Output:
+    from icd.features.daemon import metrics  # only this command pays for it
+
+    return metrics.show(r)
+
+
+VERBS = [
+    Method("icd.ping", Ping, Pong, None),
+    Command(
+        "ping",
+        Ping,
+        ask_ping,
+        summary="Print pong if the daemon answers.",
+        examples=["icctl ping", "icctl ping --verbose"],
+    ),
+    Verb(
+        "status",
+        Status,
+        Report,
+        None,
+        method="icd.status",
+        show=show_status,
+        summary="Show what the daemon is doing.",
+        examples=["icctl status", "icctl status --json"],
+    ),
+    Command(
+        "metrics",
+        Metrics,
+        lambda _world, _f: Ask("icd.status", Status()),
+        show=show_metrics,
+        summary="Print what a monitor collects.",
+        examples=[
+            "icctl metrics",
+            "icctl metrics > .intercore.tmp && mv .intercore.tmp intercore.prom",
+        ],
+    ),
+    Method("icd.hello", Hello, Welcome, None),
+    Method("icd.reload", Reload, Reloaded, None),
+    Method("rpc.discover", Discover, dict[str, Any], None),
+    Method("cli.run", Run, Ran, None),
+]
