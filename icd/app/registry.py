@@ -31,7 +31,7 @@ GROUPS = {
     "hooks": ("features.hooks.commands", "programs of the project that run after a commit"),
     "config": ("features.config.commands", "the settings"),
     "db": ("features.database.db_commands", "the database file itself"),
-    "service": ("admin.service.commands", "the daemon as a service of systemd"),
+    "service": ("admin.service.verbs", "the daemon as a service of systemd"),
 }
 SINGLES = {
     "init": "features.database.commands",

@@ -1,0 +1,285 @@
+"""service: the daemon as a service of the user's systemd.
+
+All but the reload happens in the caller's own process: units, manager and journal are the caller's.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, TypeVar
+
+import click
+from msgspec import Struct
+
+from icd.admin.service import systemctl, units
+from icd.admin.service.systemctl import State
+from icd.admin.service.units import SERVICE, SOCKET, Steps, Unit, Words
+from icd.app import render
+from icd.app.invocation import Ask, Local, Output, World
+from icd.app.verb import Command, Option
+from icd.errors import ForegroundDaemon, NoSystemd, ServiceFailed
+from icd.features.daemon.verbs import Pong, Reload, Reloaded
+
+# About a screen or two; --lines and --since ask for more.
+LINES = 100
+F = TypeVar("F", bound=Struct)
+
+
+# --- what is typed --------------------------------------------------------------------------------
+
+
+class Install(Struct):
+    """Write the units for this installation, enable the socket, check that a call goes through.
+
+    systemd then listens, and starts the daemon for the first call.
+    A second time nothing is left to do.
+    Without systemd: run 'icd serve' in the foreground; see docs/service.md.
+    """
+
+    dry_run: Annotated[bool, Option("--dry-run", "Print what would be written and run.")] = False
+    now: Annotated[bool, Option("--now", "Restart a daemon that runs, with the new units.")] = False
+    sandbox: Annotated[bool, Option("--sandbox", "Let it write below the home directory only.")] = (
+        False
+    )
+    force: Annotated[bool, Option("--force", "Overwrite units that icctl did not write.")] = False
+
+
+class Uninstall(Struct):
+    """Stop and disable the service, and remove the units that icctl wrote.
+
+    Databases and settings stay; icctl goes on without a daemon.
+    """
+
+    dry_run: Annotated[bool, Option("--dry-run", "Print what would be removed and run.")] = False
+
+
+class Status(Struct):
+    """Show the units, what systemd makes of them, and who answers; exit 1 if it does not work.
+
+    Asking starts a daemon that systemd has not started yet.
+    """
+
+
+class Logs(Struct):
+    """Show what the service wrote to the journal: time, level, message, facts.
+
+    The last 100 lines; with --since all from then on.
+    With --json one object a line, as the daemon wrote it.
+    """
+
+    follow: Annotated[bool, Option("--follow", "Go on with what comes.")] = False
+    lines: Annotated[
+        int | None, Option("--lines", "So many at most.", "N"), click.IntRange(1, 1_000_000)
+    ] = None
+    since: Annotated[
+        str | None, Option("--since", "As journalctl has it: today, -1h, 2026-01-31.", "TIME")
+    ] = None
+
+
+# --- install and uninstall ------------------------------------------------------------------------
+
+
+class Done(Struct, omit_defaults=True):
+    """What was done, or in a dry run would be; `text` is what would be written."""
+
+    files: list[dict[str, str]]
+    commands: list[str]
+    daemon: Pong | None = None
+
+
+def install(world: World, f: Install) -> Output:
+    env = world.env
+    try:
+        states = systemctl.states(env, SOCKET, SERVICE)
+    except NoSystemd:
+        if not f.dry_run:
+            raise
+        states = [State(), State()]
+    found = units.look(env, sys.executable)
+    steps = units.to_install(found, states, now=f.now, sandbox=f.sandbox, force=f.force)
+    if states[0].active != "active":
+        _refuse_a_daemon_in_the_foreground(env)
+    if f.dry_run:
+        return _announced(world, steps, "write")
+    kept = [u for u in units.chosen(found, sandbox=f.sandbox) if u not in steps.files]
+    for unit in steps.files:
+        units.write(unit)
+    _tell_systemd(env, steps.after)
+    done = [("written", u) for u in steps.files] + [("unchanged", u) for u in kept]
+    output = _reported(world, done, steps.after, _answering(env))
+    output.stderr = _elsewhere(world)
+    return output
+
+
+def uninstall(world: World, f: Uninstall) -> Output:
+    states = systemctl.states(world.env, SOCKET, SERVICE)
+    found = units.look(world.env, sys.executable)
+    steps = units.to_remove(found, states)
+    if f.dry_run:
+        return _announced(world, steps, "remove")
+    _tell_systemd(world.env, steps.before)
+    for unit in steps.files:
+        units.remove(unit)
+    _tell_systemd(world.env, steps.after)
+    done = [("removed", u) for u in steps.files]
+    done += [("kept", u) for u in found if u.found == "foreign"]
+    return _reported(world, done, steps.before + steps.after)
+
+
+def _refuse_a_daemon_in_the_foreground(env: Mapping[str, str]) -> None:
+    """systemd would take the path from under it, and then start daemons that find it running."""
+    socket = systemctl.socket_path(env)
+    other = systemctl.ping(env, socket)
+    if other is not None:
+        sentence = f"icd (pid {other.pid}) answers at {socket}, and systemd did not start it"
+        raise ForegroundDaemon(sentence)
+
+
+def _tell_systemd(env: Mapping[str, str], commands: list[Words]) -> None:
+    for words in commands:
+        systemctl.systemctl(env, *words)
+
+
+def _answering(env: Mapping[str, str]) -> Pong:
+    socket = systemctl.socket_path(env)
+    daemon = systemctl.ping(env, socket)
+    if daemon is None:
+        raise ServiceFailed(f"the units are installed, but no daemon answers at {socket}")
+    return daemon
+
+
+def _elsewhere(world: World) -> bytes:
+    """A warning, if icctl does not ask where systemd listens."""
+    listens = systemctl.socket_path(world.env)
+    asked = world.env.get("INTERCORE_SOCKET") or systemctl.socket_path({})
+    if asked == listens:
+        return b""
+    told = f"warning: icctl asks at {asked}, and systemd listens at {listens}; set INTERCORE_SOCKET"
+    return f"{world.program}: service install: {told}\n".encode(errors="surrogateescape")
+
+
+def _announced(world: World, steps: Steps, verb: str) -> Output:
+    before, after = _spelled(steps.before), _spelled(steps.after)
+    files = [{"path": u.path, "change": verb, "text": u.text} for u in steps.files]
+    said = [f"would run {command}" for command in before]
+    for unit in steps.files:
+        said.append(f"would {verb} {unit.path}")
+        said += [f"    {text}".rstrip() for text in unit.text.splitlines() if verb == "write"]
+    said += [f"would run {command}" for command in after]
+    return _shown(world, Done(files, before + after), said)
+
+
+def _reported(
+    world: World, done: list[tuple[str, Unit]], commands: list[Words], daemon: Pong | None = None
+) -> Output:
+    ran = _spelled(commands)
+    files = [{"path": unit.path, "change": change} for change, unit in done]
+    said = [f"{change} {unit.path}" for change, unit in done]
+    said += [f"ran {command}" for command in ran]
+    said += [_answers(daemon, systemctl.socket_path(world.env))] if daemon else []
+    return _shown(world, Done(files, ran, daemon), said)
+
+
+def _shown(world: World, done: Done, said: list[str]) -> Output:
+    return render.to_json(done) if world.json else render.text(*said or ["nothing is left to do"])
+
+
+def _spelled(commands: list[Words]) -> list[str]:
+    return [" ".join(["systemctl", "--user", *words]) for words in commands]
+
+
+def _answers(daemon: Pong, socket: str) -> str:
+    return f"icd {daemon.version} (pid {daemon.pid}) answers at {socket}"
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+def status(world: World, _f: Status) -> Output:
+    report = units.examine(world.env, sys.executable)
+    exit_code = 0 if report.works else 1
+    if world.json:
+        return render.to_json(report, exit_code)
+    return render.text(*_lines(report), exit_code=exit_code)
+
+
+def _lines(report: units.Report) -> Iterator[str]:
+    for row in report.units:
+        state = f"{row.active} ({row.sub})" if row.active else ""
+        yield f"{row.name}\t{row.found}\t{row.enabled}\t{state}".rstrip()
+    if report.daemon is not None:
+        yield _answers(report.daemon, report.socket)
+    yield from (f"problem: {problem}" for problem in report.problems)
+
+
+# --- logs -----------------------------------------------------------------------------------------
+
+
+def logs(world: World, f: Logs) -> Output:
+    shown = systemctl.as_json if world.json else systemctl.as_text
+    words = [f"--since={f.since}"] if f.since else []
+    if f.lines or not f.since:
+        words.append(f"--lines={f.lines or LINES}")
+    if f.follow:
+        return Output(0, more=_encoded(map(shown, systemctl.follow(world.env, *words))))
+    found = list(_encoded(map(shown, systemctl.journal(world.env, *words))))
+    told = Output(0, b"".join(found))
+    if not found:
+        nothing = "warning: the journal shows nothing of icd.service"
+        told.stderr = f"{world.program}: service logs: {nothing}\n".encode()
+    return told
+
+
+def _encoded(lines: Iterator[str | None]) -> Iterator[bytes]:
+    return (f"{text}\n".encode("utf-8", "replace") for text in lines if text is not None)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def show_reloaded(r: Reloaded, _f: Reload) -> list[str]:
+    return [f"reloaded: {r.previous} -> {r.version}, pid {r.pid}"]
+
+
+def _here(run: Callable[[World, F], Output]) -> Callable[[World, F], Local]:
+    """In the caller's own process, and about the machine rather than a project."""
+    return lambda world, f: Local(lambda _ask: run(world, f), is_about_project=False)
+
+
+VERBS = [
+    Command(
+        "service install",
+        Install,
+        _here(install),
+        summary="Let systemd start the daemon.",
+        examples=["icctl service install --dry-run", "icctl service install"],
+    ),
+    Command(
+        "service uninstall",
+        Uninstall,
+        _here(uninstall),
+        summary="Stop it and remove the units.",
+        examples=["icctl service uninstall"],
+    ),
+    Command(
+        "service status",
+        Status,
+        _here(status),
+        summary="Tell whether the service works.",
+        examples=["icctl service status", "icctl service status --json"],
+    ),
+    Command(
+        "service logs",
+        Logs,
+        _here(logs),
+        summary="Show what the daemon has logged.",
+        examples=["icctl service logs --follow", "icctl service logs --since=-1h --json"],
+    ),
+    Command(
+        "service reload",
+        Reload,
+        lambda _world, f: Ask("icd.reload", f),
+        show=show_reloaded,
+        summary="Go on with the installed code.",
+        examples=["pip install --upgrade intercore && icctl service reload"],
+    ),
+]
