@@ -48,7 +48,7 @@ SINGLES = {
     "status": "features.daemon.verbs",
     "metrics": "features.daemon.verbs",
     "doctor": "admin.doctor.commands",
-    "trust": "features.trust.commands",
+    "trust": "features.trust.verbs",
     "lib-path": "features.library.commands",
     "completion": "features.completion.commands",
 }

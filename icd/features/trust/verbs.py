@@ -1,17 +1,19 @@
-"""`icctl trust`: accept what a database, and a script beside it, would do outside of the database.
+"""trust: accept what a database, and a script beside it, would do outside of the database.
 
-In the caller's own process: whoever may not write to the home directory, such as an agent in a
-sandbox, can trust nothing, and has nobody who does it instead.
+It runs in the caller's own process: a caller that may not write to the home directory, such as an
+agent in a sandbox, can trust nothing, and no other process does it instead.
 """
 
 import os
 from collections.abc import Iterator
+from typing import Annotated
 
-import click
+from msgspec import Struct
 
 from icd import config, trust
 from icd.app import render
 from icd.app.invocation import Caller, Local, Output, World
+from icd.app.verb import Command, Option
 from icd.db import paths
 from icd.errors import NoDatabase, PermissionRefused, Untrusted, Usage, from_os
 from icd.features.dispatches.agent import commands
@@ -26,8 +28,27 @@ from icd.features.runs.verbs import runs
 from icd.features.state import verbs as state
 from icd.values.wire import Result
 
-# Whoever has more agents to start at once looks at the runs themselves.
+# Of the agents that would start at once; 'icctl run list' leads to the others.
 AGENTS_SHOWN = 100
+
+
+class TrustForm(Struct):
+    """Accept that the database at hand starts agents and mirrors rows, and print what it would do.
+
+    A database that init or restore made here is trusted.
+    Any other, such as one that came with a clone, can be read and written like any other, but what
+    its rows say starts no program and writes no file elsewhere until it is accepted here; so for
+    one that version 0.4.0 or an earlier one made.
+    A dispatch script that lies in the project, or above it, is accepted with the content it has.
+    Hooks are only shown: see 'icctl hooks trust'.
+
+    Trust is recorded in your home directory, for this very file: another one that is put in its
+    place, such as by git, is not trusted.
+    """
+
+    dry_run: Annotated[bool, Option("--dry-run", "Only tell what it would do.")] = False
+    lists: Annotated[bool, Option("--list", "List the databases that are trusted.")] = False
+    revoke: Annotated[bool, Option("--revoke", "Trust the database no longer.")] = False
 
 
 class Script(Result):
@@ -83,37 +104,14 @@ class Entry(Result):
     scripts: dict[str, str]
 
 
-@click.command("trust", add_help_option=False, short_help="Accept what a database would start.")
-@click.option("--dry-run", is_flag=True, help="Only tell what it would do.")
-@click.option("--list", "lists", is_flag=True, help="List the databases that are trusted.")
-@click.option("--revoke", is_flag=True, help="Trust the database no longer.")
-def trust_(world: World, *, dry_run: bool, lists: bool, revoke: bool) -> Local:
-    """Accept that the database at hand starts agents and mirrors rows, and print what it would do.
-
-    A database that init or restore made here is trusted.
-    Any other, such as one that came with a clone, can be read and written like any other, but what
-    its rows say starts no program and writes no file elsewhere until it is accepted here; so for
-    one that version 0.4.0 or an earlier one made.
-    A dispatch script that lies in the project, or above it, is accepted with the content it has.
-    Hooks are only shown: see 'icctl hooks trust'.
-
-    Trust is recorded in your home directory, for this very file: another one that is put in its
-    place, such as by git, is not trusted.
-
-    \b
-    Examples:
-      icctl trust --dry-run
-      icctl trust
-      icctl trust --list --json
-      icctl trust --revoke
-    """
-    if dry_run + lists + revoke > 1:
+def ask_trust(world: World, f: TrustForm) -> Local:
+    if f.dry_run + f.lists + f.revoke > 1:
         raise Usage("--dry-run, --list and --revoke do not go together")
-    if lists:
+    if f.lists:
         return Local(lambda _ask: _listed(world))
-    if revoke:
+    if f.revoke:
         return Local(lambda _ask: _revoked(world))
-    return Local(lambda ask: _accepted(world, ask, dry_run=dry_run))
+    return Local(lambda ask: _accepted(world, ask, dry_run=f.dry_run))
 
 
 def _accepted(world: World, ask: Caller, *, dry_run: bool) -> Output:
@@ -249,4 +247,17 @@ def _home(world: World) -> str:
     return home
 
 
-COMMANDS = [trust_]
+VERBS = [
+    Command(
+        "trust",
+        TrustForm,
+        ask_trust,
+        summary="Accept what a database would start.",
+        examples=[
+            "icctl trust --dry-run",
+            "icctl trust",
+            "icctl trust --list --json",
+            "icctl trust --revoke",
+        ],
+    ),
+]
