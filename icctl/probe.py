@@ -13,7 +13,7 @@ from _socket import AF_UNIX, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
 
 from icctl import client, strangers
 from icd.admin.doctor.context import Seen, Sight
-from icd.admin.doctor.sockets import lock_path
+from icd.admin.doctor.daemon import lock_path
 
 REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"icd.status","params":{}}\n'
 # A report of a daemon with a hundred databases is a tenth of it.

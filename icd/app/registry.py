@@ -47,7 +47,7 @@ SINGLES = {
     "ping": "features.daemon.verbs",
     "status": "features.daemon.verbs",
     "metrics": "features.daemon.verbs",
-    "doctor": "admin.doctor.commands",
+    "doctor": "admin.doctor.verbs",
     "trust": "features.trust.verbs",
     "lib-path": "features.library.commands",
     "completion": "features.completion.commands",

@@ -1,8 +1,8 @@
-"""Looking at files that may never answer.
+"""A look at files that may never answer.
 
 A process that asks a hung mount cannot be interrupted, and a thread in it would keep the process
-from ending.  So every look is taken by a child: it writes down what it finds as it goes, and is
-left behind when its time is over.
+from ending.  So a child takes every look: it writes down what it finds as it goes, and is left
+behind when its time is over.
 """
 
 import json
@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from icd.admin.doctor.findings import Finding
+from icd.admin.doctor.context import Finding
 
 # What is about to be looked at, or what was found.
 Step = str | Finding
 
 
-class Look(msgspec.Struct):
+class Section(msgspec.Struct):
     """What came of it.  `stuck`: what the child was looking at when its time was over."""
 
     findings: list[Finding] = []
@@ -29,7 +29,7 @@ class Look(msgspec.Struct):
     bug: str | None = None
 
 
-def look(steps: Callable[[], Iterator[Step]], deadline: float) -> Look:
+def look(steps: Callable[[], Iterator[Step]], deadline: float) -> Section:
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -47,7 +47,7 @@ def look(steps: Callable[[], Iterator[Step]], deadline: float) -> Look:
 
 def _be_the_child(steps: Callable[[], Iterator[Step]], out: int) -> None:
     try:
-        # Whoever reads our output must not wait for a child that hangs.
+        # The reader of our output must not wait for a child that hangs.
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(null, fd)
@@ -80,8 +80,8 @@ def _read(fd: int, deadline: float) -> bytes:
     return b"".join(parts)
 
 
-def _understood(written: bytes) -> Look:
-    found = Look(stuck="where to look")
+def _understood(written: bytes) -> Section:
+    found = Section(stuck="where to look")
     for line in written.splitlines(keepends=True):
         if not line.endswith(b"\n"):
             break

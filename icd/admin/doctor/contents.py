@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 from icd.admin.doctor import processes
-from icd.admin.doctor.context import Scene
-from icd.admin.doctor.findings import Finding, error, from_error, note, ok, warning
+from icd.admin.doctor.context import Finding, Scene, error, from_error, note, ok, warning
 from icd.db import check, migrate, schema
 from icd.db.connection import connect_to_read, until
 from icd.db.database import CAREFUL_BYTES
@@ -27,14 +26,18 @@ from icd.errors import (
 )
 from icd.values.wire import iso
 
-# Everybody holds it for milliseconds; only a backup, a vacuum or a check for longer.
+# A call holds it for milliseconds; only a backup, a vacuum or a check for longer.
 LOCK_SECONDS = 1.0
 # Others wait meanwhile.
 READ_SECONDS = 1.0
-# A clock that is corrected by less is nobody's business.
+# A clock may be corrected by less.
 FUTURE_SECONDS = 60
 
 _CHECK = "run 'icctl db check' to read all of it"
+_CLOCK = (
+    "set the clock if it is wrong ('timedatectl'); else wait until then, or run 'icctl sentinel "
+    "reset' for guards that stay shut"
+)
 
 
 def contents(scene: Scene, path: str) -> Iterator[Finding]:
@@ -45,15 +48,9 @@ def contents(scene: Scene, path: str) -> Iterator[Finding]:
     except Locked as exc:
         yield _held(path, exc)
         return
-    except sqlite3.Error as exc:
-        known = from_sqlite(exc) or InputOutput(str(exc))
+    except (sqlite3.Error, InputOutput) as exc:
+        known = exc if isinstance(exc, IcError) else from_sqlite(exc) or InputOutput(str(exc))
         yield from_error("integrity", type(known)(f"{path}: {known.message}", hint=known.hint))
-        return
-    except InputOutput as exc:
-        yield from_error("integrity", InputOutput(f"{path}: {exc.message}"))
-        return
-    except UntrustedDatabase as exc:  # a journal beside it
-        yield from_error("schema", exc)
         return
     yield ok("lock", "nobody holds it for long")
     yield from found
@@ -61,7 +58,7 @@ def contents(scene: Scene, path: str) -> Iterator[Finding]:
 
 @contextmanager
 def _locked(path: str, deadline: float) -> Iterator[None]:
-    """A lock file that is not there is not made: then nobody who would use it is here, either."""
+    """A lock file that is not there is not made: no process would use it, either."""
     lock = FileLock(f"{path}.lock", block)
     if not os.path.exists(lock.path):
         yield
@@ -145,9 +142,4 @@ def _times(conn: sqlite3.Connection, now: int) -> Iterator[Finding]:
         yield ok("times", "no row is from the future")
         return
     told = f"the clock was set back: {rows} rows are from the future, up to {iso(latest)}"
-    yield warning(
-        "times",
-        told,
-        "set the clock if it is wrong ('timedatectl'); else wait until "
-        "then, or run 'icctl sentinel reset' for guards that stay shut",
-    )
+    yield warning("times", told, _CLOCK)

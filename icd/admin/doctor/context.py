@@ -1,4 +1,4 @@
-"""The caller's world, as the checks see it, and how the daemon is seen from there."""
+"""What the checks are given: the caller's world.  What they answer: findings."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -6,12 +6,25 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from icd.db.paths import Where
+from icd.errors import (
+    Corrupt,
+    DiskFull,
+    IcError,
+    NoDatabase,
+    NotOurs,
+    PermissionRefused,
+    SchemaTooNew,
+    SymlinkRefused,
+    UntrustedDatabase,
+)
+
+# --- the caller's world ---------------------------------------------------------------------------
 
 Outcome = Literal[
     "answers",  # a daemon of ours, with its report
-    "silent",  # somebody listens and does not answer in time
-    "nonsense",  # somebody listens and is no daemon
-    "refused",  # nobody listens at what lies there
+    "silent",  # a program listens and does not answer in time
+    "nonsense",  # a program listens and is no daemon
+    "refused",  # no program listens at what lies there
     "absent",  # nothing lies there
     "forbidden",  # we may not even try
     "stranger",  # another user listens
@@ -32,10 +45,10 @@ class Seen(Struct, frozen=True):
 
 
 class Sight(Struct, frozen=True):
-    """How to look at sockets: the client's business, since nothing down here knows any.
+    """How to look at sockets: the client knows, and no layer below it.
 
     `look` asks at every path where a daemon may listen, until a moment of the monotonic clock.
-    `clear` removes a socket where nobody listens, and says why not, else the empty string.
+    `clear` removes a socket without a listener, and says why not, else the empty string.
     """
 
     look: Callable[[float], list[Seen]]
@@ -56,3 +69,62 @@ class Scene(Struct, frozen=True):
     @property
     def home(self) -> str | None:
         return self.env.get("HOME") or None
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+# In rising order; `fixed` is what a repair did.
+Severity = Literal["ok", "fixed", "note", "warning", "error"]
+Action = Literal["chmod", "remove", "remove socket", "write gitignore"]
+FIX = "run 'icctl doctor --fix'"
+
+
+class Repair(Struct, frozen=True):
+    """Something safe that would help.  `mode` is for chmod only."""
+
+    action: Action
+    path: str
+    mode: int = 0
+
+
+class Finding(Struct, frozen=True):
+    """`check` is a name of the table in checks.py; `hint` says what to do, an `ok` needs none."""
+
+    check: str
+    severity: Severity
+    message: str
+    hint: str = ""
+    repair: Repair | None = None
+
+
+def ok(check: str, message: str) -> Finding:
+    return Finding(check, "ok", message)
+
+
+def note(check: str, message: str, hint: str = "", repair: Repair | None = None) -> Finding:
+    return Finding(check, "note", message, hint, repair)
+
+
+def warning(check: str, message: str, hint: str, repair: Repair | None = None) -> Finding:
+    return Finding(check, "warning", message, hint, repair)
+
+
+def error(check: str, message: str, hint: str, repair: Repair | None = None) -> Finding:
+    return Finding(check, "error", message, hint, repair)
+
+
+# Under which name a person looks for what an error says.
+_CHECKS: dict[type[IcError], str] = {
+    Corrupt: "integrity",
+    DiskFull: "space",
+    NoDatabase: "database",
+    NotOurs: "schema",
+    PermissionRefused: "permissions",
+    SchemaTooNew: "schema",
+    SymlinkRefused: "symlinks",
+    UntrustedDatabase: "schema",  # or a journal beside it
+}
+
+
+def from_error(check: str, exc: IcError) -> Finding:
+    return error(_CHECKS.get(type(exc), check), exc.message, exc.hint)

@@ -4,7 +4,7 @@ import glob
 import os
 from collections.abc import Iterator
 
-from icd.admin.doctor.findings import Finding, error, from_error, note, ok, warning
+from icd.admin.doctor.context import Finding, error, from_error, note, ok, warning
 from icd.db import paths
 from icd.db.paths import Where
 from icd.errors import IcError, NoDatabase
@@ -33,11 +33,8 @@ def _missing(where: Where, exc: IcError) -> Finding:
     if where.explicit is None:
         return warning("database", exc.message, exc.hint)
     variable = "--db" if where.db is not None else "INTERCORE_DB"
-    return error(
-        "database",
-        f"{variable} names a database that is not there: {exc.message}",
-        f"correct {variable}, or run 'icctl init'",
-    )
+    told = f"{variable} names a database that is not there: {exc.message}"
+    return error("database", told, f"correct {variable}, or run 'icctl init'")
 
 
 def _lost(cwd: str) -> Finding | None:
@@ -54,17 +51,11 @@ def _lost(cwd: str) -> Finding | None:
         except NotADirectoryError:
             continue
         except OSError as exc:
-            return error(
-                "permissions",
-                f"cannot look into {directory}: {exc.strerror}",
-                "check its owner and mode with 'ls -ld', and correct them",
-            )
+            hint = "check its owner and mode with 'ls -ld', and correct them"
+            return error("permissions", f"cannot look into {directory}: {exc.strerror}", hint)
         else:
-            return error(
-                "database",
-                f"{path} holds nothing ({size} bytes): it was emptied, or never initialized",
-                _BACK,
-            )
+            told = f"{path} holds nothing ({size} bytes): it was emptied, or never initialized"
+            return error("database", told, _BACK)
     return None
 
 
@@ -84,11 +75,8 @@ def _others(where: Where, path: str) -> Iterator[Finding]:
     if where.explicit is not None:
         near = paths.discover(where.cwd) if where.cwd else None
         if near is not None and paths.canonical(near) != path:
-            yield note(
-                "shadow",
-                f"{near} lies nearer, and is not used here",
-                "unset INTERCORE_DB and leave out --db to use it",
-            )
+            hint = "unset INTERCORE_DB and leave out --db to use it"
+            yield note("shadow", f"{near} lies nearer, and is not used here", hint)
         return
     yield from _passed_over(where.cwd, path)
     project = os.path.dirname(os.path.dirname(path))
@@ -97,11 +85,11 @@ def _others(where: Where, path: str) -> Iterator[Finding]:
         return
     root = os.path.realpath(paths.project_root(where.cwd))
     same = os.path.realpath(further).startswith(os.path.join(root, ""))
-    yield (warning if same else note)(
-        "shadow",
-        f"it hides {further} from everything below {project}",
-        "if only one of the two is meant, move the other away; 'icctl export' saves what it holds",
+    told = f"it hides {further} from everything below {project}"
+    hint = (
+        "if only one of the two is meant, move the other away; 'icctl export' saves what it holds"
     )
+    yield (warning if same else note)("shadow", told, hint)
 
 
 def _passed_over(cwd: str, path: str) -> Iterator[Finding]:

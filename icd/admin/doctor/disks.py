@@ -6,8 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 
-from icd.admin.doctor.context import Scene
-from icd.admin.doctor.findings import Finding, error, ok, warning
+from icd.admin.doctor.context import Finding, Scene, error, ok, warning
 from icd.db.health import FREE_BYTES_NEEDED, free_bytes
 from icd.errors import PermissionRefused, from_os
 
@@ -37,7 +36,8 @@ CLOCK_SECONDS = 60
 
 def filesystem(_scene: Scene, path: str) -> Iterator[Finding]:
     directory = os.path.dirname(path)
-    kind = kind_of(directory, _mounts())
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        kind = kind_of(directory, mounts.read())
     synced = [part for part in directory.split(os.sep) if SYNCED.fullmatch(part)]
     if kind in NETWORK:
         told = f"{directory} lies on a network file system ({kind}): {_WHY}"
@@ -65,11 +65,6 @@ def kind_of(directory: str, mounts: str) -> str | None:
     return kind
 
 
-def _mounts() -> str:
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
-
-
 def _unescaped(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
@@ -78,26 +73,21 @@ def space(_scene: Scene, path: str) -> Iterator[Finding]:
     directory = os.path.dirname(path)
     free, there = free_bytes(directory), os.statvfs(directory)
     if there.f_flag & os.ST_RDONLY:
-        yield error(
-            "space",
-            f"the file system of {directory} is mounted read-only",
-            "mount it for writing; a disk with errors is remounted so: see 'dmesg'",
-        )
+        hint = "mount it for writing; a disk with errors is remounted so: see 'dmesg'"
+        yield error("space", f"the file system of {directory} is mounted read-only", hint)
     elif free <= FREE_BYTES_NEEDED:
         told = f"the disk of {directory} is full: {free} bytes available (need {FREE_BYTES_NEEDED})"
         yield error("space", told, "free some space")
     elif there.f_files and not there.f_favail:
-        yield error(
-            "space",
-            f"the disk of {directory} has no room for another file (no inodes)",
-            "remove files that are not needed",
-        )
+        told = f"the disk of {directory} has no room for another file (no inodes)"
+        yield error("space", told, "remove files that are not needed")
     else:
         yield from _probe(directory, free)
 
 
 def _probe(directory: str, free: int) -> Iterator[Finding]:
     """Write a little to a file without a name: a quota shows, and nothing stays."""
+    ahead = 0.0
     try:
         fd = os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
@@ -107,11 +97,10 @@ def _probe(directory: str, free: int) -> Iterator[Finding]:
             os.close(fd)
     except OSError as exc:
         known = from_os(exc, f"write to a file in {directory}")
-        if exc.errno in _UNSUPPORTED or isinstance(known, PermissionRefused):  # told elsewhere
-            yield ok("space", f"{free} bytes are available")
-        else:
+        # What may not be written is told elsewhere.
+        if exc.errno not in _UNSUPPORTED and not isinstance(known, PermissionRefused):
             yield error("space", known.message, known.hint)
-        return
+            return
     yield ok("space", f"{free} bytes are available")
     if abs(ahead) > CLOCK_SECONDS:
         direction = "ahead of" if ahead > 0 else "behind"

@@ -6,8 +6,7 @@ import resource
 from collections.abc import Iterator
 
 from icd import config, trust
-from icd.admin.doctor.context import Scene
-from icd.admin.doctor.findings import Finding, error, note, ok, warning
+from icd.admin.doctor.context import Finding, Scene, error, note, ok, warning
 from icd.db.health import FREE_BYTES_NEEDED
 from icd.errors import Untrusted
 
@@ -43,8 +42,6 @@ def limits(_scene: Scene) -> Iterator[Finding]:
     if 0 <= size < FREE_BYTES_NEEDED:
         told = f"this process may write {size} bytes to a file (need {FREE_BYTES_NEEDED})"
         yield error("limits", told, "raise the limit with 'ulimit -f'")
-    else:
-        yield ok("limits", "enough files, and large enough ones")
 
 
 def settings(scene: Scene) -> Iterator[Finding]:
@@ -68,8 +65,6 @@ def trust_in_project(scene: Scene, path: str) -> Iterator[Finding]:
     if why:
         told = f"its database starts no agents and mirrors no rows: {why}"
         yield note("trust", told, Untrusted.hint)
-    else:
-        yield ok("trust", "its database is trusted")
 
 
 def _judged(problems: list[str]) -> Iterator[Finding]:
@@ -81,13 +76,8 @@ def _judged(problems: list[str]) -> Iterator[Finding]:
 
 def clock(scene: Scene) -> Iterator[Finding]:
     if scene.now_ms < FIRST_YEAR_MS:
-        yield error(
-            "clock",
-            "the clock was never set: it shows a year before 2024",
-            "set it; 'timedatectl' shows whether it is kept right",
-        )
-    else:
-        yield ok("clock", "it was set")
+        told = "the clock was never set: it shows a year before 2024"
+        yield error("clock", told, "set it; 'timedatectl' shows whether it is kept right")
 
 
 def library(scene: Scene) -> Iterator[Finding]:
@@ -117,9 +107,7 @@ def version_of(library: str) -> str | None:
 
 
 def client(scene: Scene) -> Iterator[Finding]:
-    if scene.door.startswith("native"):
-        yield ok("client", "the native client is used")
-    else:
+    if not scene.door.startswith("native"):
         told = f"the {scene.door} is used: a call takes ten milliseconds instead of one"
         yield note("client", told, "install intercore where there is a C compiler")
 
@@ -131,5 +119,3 @@ def units(scene: Scene) -> Iterator[Finding]:
         names = [name for name, is_ in found.items() if is_ == state]
         if names:
             yield severity("units", f"{' and '.join(names)}: {told}", _INSTALL)
-    if set(found.values()) == {"current"}:
-        yield ok("units", "they are those of this installation")

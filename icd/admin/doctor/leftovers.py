@@ -3,15 +3,15 @@
 import glob
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
-from icd.admin.doctor.context import Scene
-from icd.admin.doctor.findings import FIX, Finding, Repair, note, ok, warning
+from icd.admin.doctor.context import FIX, Finding, Repair, Scene, note, warning
 from icd.db import paths
 from icd.db.files.lost import LOST
 from icd.features.compat.legacy.finding import find
 from icd.features.compat.legacy.reading import is_mirrored
 
-# A backup of the largest database is made in less; what is older is nobody's work any more.
+# A backup of the largest database takes less; the maker of what is older is gone.
 UNFINISHED_SECONDS = 3600
 # What copies are called until they are complete; whatever is called a backup is one.
 _COPIES = [
@@ -21,37 +21,23 @@ _COPIES = [
 
 def unfinished(scene: Scene, path: str) -> Iterator[Finding]:
     """Copies whose maker died over them."""
-    names = [path + ending for ending in _COPIES]
-    dead = [name for name in names if _is_dead(name, scene.now_ms // 1000)]
-    for name in dead:
-        yield note("unfinished", f"{name} was never finished", FIX, Repair("remove", name))
-    if not dead:
-        yield ok("unfinished", "no backup was interrupted")
+    for name in [path + ending for ending in _COPIES]:
+        with suppress(FileNotFoundError):
+            if os.lstat(name).st_mtime < scene.now_ms // 1000 - UNFINISHED_SECONDS:
+                yield note("unfinished", f"{name} was never finished", FIX, Repair("remove", name))
 
 
 def lost_logs(_scene: Scene, path: str) -> Iterator[Finding]:
     """Logs that were taken from a database, and may hold the only copy of a write."""
-    found = sorted(glob.glob(f"{glob.escape(path)}-wal{LOST}*"))
-    for name in found:
+    for name in sorted(glob.glob(f"{glob.escape(path)}-wal{LOST}*")):
         told = f"{name} may hold writes that are not in the database"
         yield warning("lost logs", told, "remove it once you know that nothing is missing")
-    if not found:
-        yield ok("lost logs", "no log was set aside")
-
-
-def _is_dead(name: str, now: int) -> bool:
-    try:
-        return os.lstat(name).st_mtime < now - UNFINISHED_SECONDS
-    except FileNotFoundError:
-        return False
 
 
 def gitignore(_scene: Scene, path: str) -> Iterator[Finding]:
     directory = os.path.dirname(path)
     file = os.path.join(directory, ".gitignore")
-    if os.path.basename(directory) != paths.DIRECTORY or os.path.lexists(file):
-        yield ok("gitignore", "the database is kept out of git")
-    else:
+    if os.path.basename(directory) == paths.DIRECTORY and not os.path.lexists(file):
         told = f"{file} is gone: git would take the database for a part of the project"
         yield note("gitignore", told, FIX, Repair("write gitignore", file))
 
@@ -59,9 +45,7 @@ def gitignore(_scene: Scene, path: str) -> Iterator[Finding]:
 def legacy(scene: Scene) -> Iterator[Finding]:
     """Temporary files of the time before; what the daemon mirrors is not of that time."""
     found = [file for file in find(scene.env, scene.where.cwd) if not is_mirrored(file)]
-    if not found:
-        yield ok("legacy", "no legacy files are left")
-        return
-    keys = ", ".join(sorted({file.pattern.key for file in found}))
-    told = f"{len(found)} legacy files are left ({keys})"
-    yield note("legacy", told, "run 'icctl compat status', and 'icctl compat import' to take over")
+    if found:
+        keys = ", ".join(sorted({file.pattern.key for file in found}))
+        hint = "run 'icctl compat status', and 'icctl compat import' to take over"
+        yield note("legacy", f"{len(found)} legacy files are left ({keys})", hint)

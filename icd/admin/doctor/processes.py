@@ -1,4 +1,4 @@
-"""Other processes, as /proc shows them; for people, so what cannot be seen is left out."""
+"""Other processes, as /proc shows them to a person; what cannot be seen is left out."""
 
 import os
 

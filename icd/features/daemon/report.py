@@ -177,14 +177,14 @@ class Report(Result):
             )
 
 
-def missed(socket: str) -> tuple[Counter[str], int | None]:
+def missed(directory: str) -> tuple[Counter[str], int | None]:
     """Calls that failed without the daemon, and when the last one was noted.
 
-    The file lies beside the socket; a pipe in its place is not waited for.
+    The file lies in the directory of the socket; a pipe in its place is not waited for.
     """
     try:
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(os.path.join(os.path.dirname(socket), MISSED), flags), "rb") as file:
+        with open(os.open(os.path.join(directory, MISSED), flags), "rb") as file:
             there = os.fstat(file.fileno())
             if not stat.S_ISREG(there.st_mode):
                 return Counter(), None

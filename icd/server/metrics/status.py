@@ -92,8 +92,9 @@ class About:
 
     def _report(self) -> Report:
         now, counters = time.monotonic(), self._counters
-        missed, missed_at = report.missed(self._socket())
-        failed = start_failures.recent(os.path.dirname(self._socket()), _now_ms())
+        directory = os.path.dirname(self._socket())
+        missed, missed_at = report.missed(directory)
+        failed = start_failures.recent(directory, _now_ms())
         is_sound = sqlite3.sqlite_version_info >= report.SOUND_SQLITE
         return Report(
             version=__version__,

@@ -4,7 +4,7 @@ import os
 import time
 
 from icd.admin.doctor import bounded
-from icd.admin.doctor.findings import Repair, note, ok
+from icd.admin.doctor.context import Repair, note, ok
 from tests.support.processes import PATIENCE, until
 
 SOON = 0.3

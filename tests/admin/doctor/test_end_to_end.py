@@ -12,10 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from icd.admin.doctor.checks import CHECKS, REPAIRS
 from tests.support.breakages import BREAKAGES, Place, World
 from tests.support.mounts import mounted
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl
 
+ROOT = Path(__file__).parents[3]
+SOURCES = "".join(
+    file.read_text("utf-8") for file in (ROOT / "icd" / "admin" / "doctor").glob("*.py")
+)
 # With time enough for a machine that has other things to do.
 DOCTOR = ("doctor", "--json", "--timeout=15s")
 
@@ -64,18 +69,27 @@ def test_every_breakage_has_its_sentence() -> None:
     assert ALONE.keys() == BREAKAGES.keys()
 
 
-def test_every_check_is_documented() -> None:
-    root = Path(__file__).parents[3]
-    sources = "".join(
-        file.read_text("utf-8") for file in (root / "icd" / "admin" / "doctor").glob("*.py")
+def test_the_table_of_checks_is_documented_as_it_is() -> None:
+    documented = re.findall(r"^\| `([\w ]+)` \| (.+) \|$", _doctors_section(ROOT), re.MULTILINE)
+
+    assert documented == [(check.name, check.looks_at) for check in CHECKS]
+
+
+def test_every_finding_is_of_a_check_in_the_table() -> None:
+    made = re.findall(
+        r"\b(?:ok|note|warning|error|from_error|severity)\)?\(\s*\"([\w ]+)\"", SOURCES
     )
-    made = re.findall(r"\b(?:ok|note|warning|error|from_error)\)?\(\s*\"(\w+)\"", sources)
-    mapped = re.findall(r"^    [A-Z]\w+: \"(\w+)\",$", sources, re.MULTILINE)
+    mapped = re.findall(r"^    [A-Z]\w+: \"(\w+)\",", SOURCES, re.MULTILINE)
 
-    documented = re.findall(r"^\| `(\w+)` \|", _doctors_section(root), re.MULTILINE)
+    assert {*made, *mapped} == {check.name for check in CHECKS}
 
-    assert set(made) | set(mapped) == set(documented)
-    assert len(documented) == len(set(documented))
+
+def test_every_repair_stands_with_the_checks_that_offer_it() -> None:
+    offered = re.findall(r"\(\"([\w ]+)\", .*, Repair\(\"([\w ]+)\"", SOURCES)
+
+    assert len(offered) == SOURCES.count(' Repair("')
+    assert set(offered) == {(check.name, action) for check in CHECKS for action in check.repairs}
+    assert {action for _check, action in offered} == REPAIRS.keys()
 
 
 def _doctors_section(root: Path) -> str:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from icd.admin.doctor.findings import Repair
+from icd.admin.doctor.context import Repair
 from icd.admin.doctor.leftovers import gitignore, legacy, unfinished
 from tests.conftest import NOW_MS
 

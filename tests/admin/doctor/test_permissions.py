@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from icd.admin.doctor.findings import Repair
+from icd.admin.doctor.context import Repair
 from icd.admin.doctor.permissions import permissions, user
 
 

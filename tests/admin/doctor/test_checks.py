@@ -1,14 +1,41 @@
-"""The safe repairs, and what they leave alone."""
+"""The table of checks, the safe repairs, and what they leave alone."""
 
 import os
 import stat
 
 import pytest
 
-from icd.admin.doctor.context import Sight
-from icd.admin.doctor.findings import Repair, warning
-from icd.admin.doctor.repairs import carry_out
+from icd.admin.doctor import checks
+from icd.admin.doctor.checks import carry_out
+from icd.admin.doctor.context import Repair, Sight, ok, warning
+from icd.admin.doctor.permissions import permissions
 from icd.db.database import GITIGNORE
+
+
+def test_where_a_look_finds_nothing_the_table_says_what_is_fine(scene, database):
+    fine = "the directory and its files are private, and of the right owner"
+
+    (found,) = checks._findings(permissions, scene(uid=os.geteuid()), database.path)
+
+    assert found == ok("permissions", fine)
+
+
+def test_where_a_look_finds_something_nothing_else_is_said(scene, database):
+    os.chmod(database.path, 0o644)
+
+    (found,) = checks._findings(permissions, scene(uid=os.geteuid()), database.path)
+
+    assert found.severity == "warning"
+
+
+def test_what_goes_wrong_while_looking_is_a_finding(scene):
+    (found,) = checks._findings(permissions, scene(uid=0), "/nonexistent/intercore.db")
+
+    assert (found.check, found.severity) == ("permissions", "error")
+    assert "look at /nonexistent/intercore.db" in found.message
+
+
+# --- repairs --------------------------------------------------------------------------------------
 
 
 @pytest.fixture

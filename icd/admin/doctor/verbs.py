@@ -1,0 +1,143 @@
+"""doctor: what is wrong here, and what to do about it."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from icd.app import render
+from icd.app.invocation import Local, Output, World, advice, line
+from icd.app.verb import Command, Option
+from icd.errors import Internal
+
+if TYPE_CHECKING:
+    from icd.admin.doctor.bounded import Section
+    from icd.admin.doctor.context import Finding, Scene
+
+# What a person wants to read also when it is fine.
+_TELLING = ("database", "daemon")
+_BAD = ("warning", "error")
+_SHOWN = ("fixed", "note", *_BAD)
+
+
+class Doctor(Struct):
+    """Look at the database, the daemon and all around; say what is wrong, and what to do.
+
+    Exit 0 if nothing needs to be done, 1 if there are warnings or errors.
+    Nothing is changed, unless with --fix: then modes of your own files are set right, a socket
+    that nobody listens at and what is left of interrupted backups are removed, and a missing
+    .clavain/.gitignore is written.
+    """
+
+    fix: Annotated[bool, Option("--fix", "Do the safe repairs, too.")] = False
+
+
+def doctor(world: World, f: Doctor) -> Output:
+    from icd.admin.doctor.checks import examine, repair  # only this command pays for it
+
+    scene = _scene(world)
+    patience = scene.deadline - time.monotonic()
+    sections = examine(scene)
+    found = _findings(sections)
+    if f.fix and any(finding.repair is not None for finding in found):
+        # Each of look, repair and look again has as much time as the caller gave.
+        done = repair(_until(scene, patience), found)
+        sections = {**examine(_until(scene, patience)), "repairs": done}
+    return _shown(world, sections)
+
+
+def _scene(world: World) -> "Scene":
+    from icd.admin.doctor.context import Scene
+    from icd.features.library.commands import PATH
+
+    return Scene(
+        where=world.where,
+        env=world.env,
+        uid=os.geteuid(),
+        now_ms=time.time_ns() // 1_000_000,
+        deadline=world.deadline,
+        door=world.door,
+        library=PATH,
+        units=lambda: _units(world.env),
+        sight=world.sight and world.sight(),
+    )
+
+
+def _units(env: dict[str, str]) -> dict[str, str]:
+    from icd.admin.service import units
+
+    return {u.name: u.found for u in units.look(env, sys.executable) if u.name != units.SANDBOX}
+
+
+def _until(scene: "Scene", patience: float) -> "Scene":
+    return replace(scene, deadline=time.monotonic() + patience)
+
+
+def _findings(sections: dict[str, "Section"]) -> list["Finding"]:
+    return [finding for section in sections.values() for finding in section.findings]
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def _shown(world: World, sections: dict[str, "Section"]) -> Output:
+    found = _findings(sections)
+    output = _json(found) if world.json else render.text(*_lines(world.program, sections))
+    output.exit = int(any(finding.severity in _BAD for finding in found))
+    bugs = [section.bug for section in sections.values() if section.bug]
+    if bugs:
+        bug = Internal("a check failed, and what it looks at is unknown")
+        bug.__cause__ = RuntimeError("\n".join(bugs))
+        output.exit, output.bug = bug.exit, bug
+        output.stderr = line(world.program, "doctor", bug)
+    return output
+
+
+def _json(findings: list["Finding"]) -> Output:
+    names = ("check", "severity", "message", "hint")
+    rows: list[dict[str, object]] = [
+        {name: getattr(finding, name) for name in names} | {"fixable": finding.repair is not None}
+        for finding in findings
+    ]
+    return render.to_json(rows)
+
+
+def _lines(program: str, sections: dict[str, "Section"]) -> Iterator[str]:
+    found = _findings(sections)
+    for name, section in sections.items():
+        other = {finding.check for finding in section.findings if finding.severity != "ok"}
+        fine = dict.fromkeys(f.check for f in section.findings if f.check not in other)
+        if fine:
+            yield f"fine: {name}: {', '.join(fine)}"
+    for finding in found:
+        if finding.severity == "ok" and finding.check in _TELLING:
+            yield f"{finding.check}: {finding.message}"
+    wrong = [finding for finding in found if finding.severity in _SHOWN]
+    for finding in sorted(wrong, key=lambda f: _SHOWN.index(f.severity)):
+        yield f"{finding.severity}: {finding.check}: {finding.message}"
+        if finding.hint:
+            yield f"  do this: {advice(program, finding.hint)}"
+    yield _verdict(found)
+
+
+def _verdict(findings: list["Finding"]) -> str:
+    counts = {s: sum(f.severity == s for f in findings) for s in reversed(_SHOWN)}
+    told = [f"{n} {s}{'s' if n > 1 and s != 'fixed' else ''}" for s, n in counts.items() if n]
+    if not any(counts[severity] for severity in _BAD):
+        told.append("nothing needs to be done")
+    return ", ".join(told)
+
+
+VERBS = [
+    Command(
+        "doctor",
+        Doctor,
+        lambda world, f: Local(lambda _ask: doctor(world, f)),
+        summary="Explain what is wrong here.",
+        examples=["icctl doctor", "icctl doctor --fix", "icctl doctor --json --timeout=20s"],
+    ),
+]
