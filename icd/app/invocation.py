@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from icd.app.call import Answer, Call, Params, Progress
+from icd.db import paths
 from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput, Usage
 from icd.printable import printable
@@ -83,6 +84,11 @@ class World(msgspec.Struct):
     def where(self) -> Where:
         """The caller's words about which database it means."""
         return Where(self.cwd, self.db, self.env.get("INTERCORE_DB"))
+
+    @property
+    def database(self) -> str:
+        """The database that is meant, under the one path that it is known by."""
+        return paths.canonical(paths.resolve(self.where))
 
     def read_stdin(self) -> bytes:
         if self.stdin is None:

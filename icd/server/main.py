@@ -28,7 +28,7 @@ from icd.server.net.handler import Desk
 from icd.server.net.socket_claim import Claim
 from icd.server.reload import Preflight, Reload
 from icd.server.stores.registry import Router
-from icd.server.workers.dispatches.observers import Observers
+from icd.server.workers import dispatch_watcher
 from icd.server.workers.hooks.hooks import Hooks, home
 from icd.server.workers.mirror.mirrors import Mirrors
 from icd.server.workers.mirror.mirrors import root as interband_root
@@ -80,8 +80,7 @@ async def serve(
         async with anyio.create_task_group() as lanes:
             mirrors = Mirrors(interband_root(), home(), Clock(), lanes)
             hooks = Hooks(home(), lambda: claim.path, lanes)
-            observers = Observers(lanes)
-            attach = (mirrors.attach, hooks.attach, observers.attach)
+            attach = (mirrors.attach, hooks.attach, partial(dispatch_watcher.attach, lanes))
             router = Router(settings, Clock(), lanes, attach, settings().vectors_max_mib)
             about = About(claim.path, router, mirrors, hooks, settings().slow_ms)
             reload = Reload(directory, estate)

@@ -1,42 +1,44 @@
-"""`icctl dispatch wait`
+"""dispatch wait
 
 With a daemon, the end is told: the log has news.  Without one, the caller's own process looks at
-the processes and files of the dispatch every second, and records what nobody else can.
+the processes and files of the dispatch every second, and records what no other process can.
 """
 
 import time
+from typing import Annotated
 
-import click
 import msgspec
 
+from icd.app import render
 from icd.app.call import Answer, Look
 from icd.app.invocation import LOOK_AGAIN_SECONDS, Ask, Output, World
 from icd.app.types import SPAN
-from icd.db import paths
-from icd.features.dispatches.methods import Document, Get, Poll, Watch
-from icd.features.dispatches.text import show
+from icd.app.verb import Command, Option
+from icd.features.dispatches import poll as polls
+from icd.features.dispatches.calls import Get, Poll, Watch
+from icd.features.dispatches.store import Dispatch
+from icd.features.dispatches.text import lines
 
 FINE = ("completed", "cancelled")
 
 
-@click.command("wait", add_help_option=False, short_help="Block until a dispatch has ended.")
-@click.argument("dispatch_id", metavar="ID")
-@click.option("--poll", type=SPAN, metavar="D", help="Of no effect: an end is told at once.")
-def wait(world: World, *, dispatch_id: str, poll: int | None) -> Ask:  # noqa: ARG001 -- of no effect
+class Wait(Get):
     """Block until a dispatch has ended, then show it as status does.
 
     Exit 0 if it was completed or cancelled, 1 if it failed, ran out of time, or is unknown.
     With --timeout, exit 1 also when the time is up; without, it waits for as long as it takes.
-
-    \b
-    Examples:
-      icctl dispatch wait k3v9x0qa
-      icctl dispatch wait k3v9x0qa --timeout=10m --json
     """
+
+    poll: Annotated[
+        int | None, SPAN, Option("--poll", "Of no effect: an end is told at once.", "D")
+    ] = None
+
+
+def ask_wait(world: World, f: Wait) -> Ask:
     ends_at = None if world.timeout_ms is None else time.monotonic() + world.timeout_ms / 1000
     if world.host == "direct":
-        return _looking(world, Get(dispatch_id), ends_at)
-    return _told(world, Watch(dispatch_id), ends_at)
+        return _looking(world, Get(f.id), ends_at)
+    return _told(world, Watch(f.id), ends_at)
 
 
 class _Place(msgspec.Struct):
@@ -54,12 +56,12 @@ class _Judge:
         self._world = world
         self._ends_at = ends_at
 
-    def __call__(self, found: Document) -> Output:
+    def __call__(self, found: Dispatch) -> Output:
         is_late = self._ends_at is not None and time.monotonic() >= self._ends_at
         self.is_done = found.is_over or is_late
         if not self.is_done:
             return Output(1)
-        output = show(self._world)(found)
+        output = render.to_json(found) if self._world.json else render.text(*lines(found))
         output.exit = 0 if found.status in FINE else 1
         if not found.is_over:
             program = self._world.program
@@ -98,23 +100,19 @@ def _told(world: World, params: Watch, ends_at: float | None, patience: float | 
 def _looking(
     world: World, params: Get | Poll, ends_at: float | None, patience: float = LOOK_AGAIN_SECONDS
 ) -> Ask:
-    """Only who has something to record needs to write: others may keep the database for long."""
+    """Write only what is to be recorded: another process may keep the database for long."""
     judge = _Judge(world, ends_at)
     told = params.seen if isinstance(params, Poll) else None
 
-    def render(found: Document) -> Output:
+    def shown(found: Dispatch) -> Output:
         if found.is_over and told is not None and told.end is not None:
-            from icd.features.dispatches.agent import looks
-
-            looks.forget(found.id, _database(world))
+            polls.forget(found.id, world.database)
         return judge(found)
 
     def follow(answer: Answer) -> Ask | None:
         if answer.error is not None or judge.is_done:
             return None
-        from icd.features.dispatches.agent import looks
-
-        seen = looks.look(answer.result.subject, _database(world))
+        seen = polls.look(answer.result, world.database)
         if seen.is_news:  # what is dead stays so: there is nothing to wait for
             patience = 0.0 if told != seen else LOOK_AGAIN_SECONDS
             return _looking(world, Poll(params.id, seen=seen), ends_at, patience)
@@ -123,7 +121,7 @@ def _looking(
     return Ask(
         "dispatch.get" if told is None else "dispatch.poll",
         params,
-        render,
+        shown,
         follow=follow,
         patience=patience,
         ends_at=ends_at,
@@ -131,5 +129,15 @@ def _looking(
     )
 
 
-def _database(world: World) -> str:
-    return paths.canonical(paths.resolve(world.where))
+VERBS = [
+    Command(
+        "dispatch wait",
+        Wait,
+        ask_wait,
+        summary="Block until a dispatch has ended.",
+        examples=[
+            "icctl dispatch wait k3v9x0qa",
+            "icctl dispatch wait k3v9x0qa --timeout=10m --json",
+        ],
+    ),
+]

@@ -9,7 +9,7 @@ import msgspec
 from icd.app import render
 from icd.app.invocation import Ask, Output, World
 from icd.errors import Usage
-from icd.features.dispatches import methods as dispatches
+from icd.features.dispatches.store import Dispatch
 from icd.features.runs import budget_commands as budgets
 from icd.features.runs import snapshot_methods as methods
 from icd.features.runs.agent_methods import Agent
@@ -131,7 +131,7 @@ def _artifact(artifact: Artifact) -> str:
     return _joined(artifact.id, artifact.phase, artifact.type, artifact.path, mark)
 
 
-def _dispatch(dispatch: dispatches.Document) -> str:
+def _dispatch(dispatch: Dispatch) -> str:
     verdict = dispatch.verdict_status and f"verdict {dispatch.verdict_status}"
     return _joined(dispatch.id, dispatch.status, dispatch.agent_type, dispatch.name, verdict)
 

@@ -5,7 +5,7 @@ from msgspec import UNSET, Raw, UnsetType
 from icd.app import projects
 from icd.app.call import Context, Params
 from icd.app.verb import Method
-from icd.features.dispatches import methods as dispatches
+from icd.features.dispatches.store import Dispatch
 from icd.features.runs import (
     agent_methods as agents,
 )
@@ -51,7 +51,7 @@ class Snapshot(Result):
     events: list[PhaseEvent]
     agents: list[agents.Agent]
     artifacts: list[artifacts.Artifact]
-    dispatches: list[dispatches.Document]
+    dispatches: list[Dispatch]
     tokens: budgets.Used
     budget: budgets.Standing
     gate: GateVerdict | None
@@ -72,7 +72,7 @@ def take(ctx: Context, p: Take) -> Snapshot | None:
         events=found.history,
         agents=[agents.shown(agent) for agent in found.agents],
         artifacts=[artifacts.shown(artifact) for artifact in found.artifacts],
-        dispatches=[dispatches.document(dispatch) for dispatch in found.dispatches],
+        dispatches=found.dispatches,
         tokens=budgets.used(found.run.id, found.tokens),
         budget=budgets.standing(found.run.id, found.budget),
         gate=None if found.gate is None else _verdict(found.run, found.gate),

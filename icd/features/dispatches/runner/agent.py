@@ -1,9 +1,4 @@
-"""The runner: a small process that starts one agent, waits for it, and records how it ended.
-
-It is nobody's child, in nobody's session, and holds nothing of its caller but the environment and
-the limits, so neither a daemon nor a shell nor a terminal takes it away.  `launching` starts it and
-talks to it over two pipes: on stdin comes the job, and later the word that the agent's start is
-recorded; on stdout goes the start, or why there is none.
+"""One agent, from its start to the record of its end.
 
 Promises
     - the agent leads a session and a group of its own; all that it starts is found again, because
@@ -13,81 +8,68 @@ Promises
     - an agent that ends by itself leaves alone what it left running;
     - what it waits for, first of all the agent's own end, decides the outcome: an agent that has
       ended is not cancelled any more.
-
-Everything is loaded at the start: what is installed may be another version by the time it ends.
 """
 
 import os
 import time
 
-from icd.features.dispatches.agent import settling, traces, trees
-from icd.features.dispatches.agent.recording import MAYBE, NO, Attempt, End, Recorder
-from icd.features.dispatches.agent.signals import (
-    IGNORED_BY_PYTHON,
-    SIG_BLOCK,
-    SIG_DFL,
-    SIGCHLD,
-    SIGHUP,
-    SIGINT,
-    SIGTERM,
-    pthread_sigmask,
-    signal,
-    sigtimedwait,
-    strsignal,
-)
+from icd import procfs
+from icd.features.dispatches.runner import IGNORED_BY_PYTHON, output_files, process_tree, signal
+from icd.features.dispatches.runner.record import MAYBE, NO, Attempt, End, Recorder
 
+# The client's word that it has recorded the start.
 RECORDED = b"r"
 # Until the start is recorded, look this often whether it is; our starter is quick, or dead.
 TICK_SECONDS = 0.05
 # Pauses between attempts to record the start ourselves double up to the last; it is not long, since
-# whoever finds our starter dead gives up hope after a while.
+# a dispatch without a start is given up after a while.
 NOTE_PAUSE, LAST_NOTE_PAUSE = 0.1, 5.0
 # An end is not kept back longer than this.
 START_SECONDS = 30.0
 # Nothing happens by the clock when there is no limit; this only bounds a single wait.
 IDLE_SECONDS = 3600.0
+PROGRAMS = b"/usr/bin:/bin"
 
-_STOPPING = (SIGTERM, SIGINT)
-_WATCHED = {SIGCHLD, SIGHUP, *_STOPPING}
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+WATCHED = {signal.SIGCHLD, signal.SIGHUP, *_STOPPING}
 
 
-def main() -> None:
-    control, to = settling.settle()
-    try:
-        job, env = settling.receive(control), settling.environment()
-        mask = {int(number) for number in pthread_sigmask(SIG_BLOCK, _WATCHED)}
-        signal(SIGCHLD, SIG_DFL)  # whoever started us may have ignored it, and so lost its children
-        settling.adopt_orphans()
-        agent = Agent(job, env, mask)
-        agent.start()
-    except Exception as exc:  # noqa: BLE001 -- told to whoever waits for it
-        settling.report(to, {"error": settling.sentence(exc)})
-        os._exit(1)
-    settling.report(
-        to,
-        {
-            "pid": agent.pid,
-            "start": agent.started,
-            "runner": os.getpid(),
-            "runner_start": settling.own_start(),
-        },
-    )
-    agent.see_off(control)
-    os._exit(0)
+class Refused(Exception):
+    """Why an agent cannot be started, as a sentence."""
+
+
+class Job:
+    """What a client tells its runner; words and paths are as the operating system has them.
+
+    `log`: where stdout and stderr go.  `is_own`: the caller named the program.
+    `is_default`: the client made up the name of the output.  `timeout_ms`: 0 is no limit.
+    """
+
+    id: str
+    argv: list[bytes]
+    env: dict[bytes, bytes]
+    cwd: bytes
+    stdin: bytes
+    log: bytes
+    output: bytes
+    database: bytes
+    client: list[bytes]
+    is_own: bool
+    is_default: bool
+    timeout_ms: int
+
+    def __init__(self, **told: object) -> None:
+        self.__dict__.update(told)
 
 
 class Agent:
-    """One agent, from its start to the record of its end."""
-
-    def __init__(self, job: dict[str, object], env: dict[bytes, bytes], mask: set[int]) -> None:
+    def __init__(self, job: Job, mask: set[int]) -> None:
         self._job = job
-        self._env = env
         self._mask = mask
-        self._recorder = Recorder(job, env, mask)
-        output: bytes = job["output"]  # type: ignore[assignment]
-        self._verdict, self._summary = output + b".verdict", output + b".summary"
-        self._before = traces.mark(self._verdict), traces.mark(self._summary)
-        self._log: traces.Mark = None
+        self._recorder = Recorder(job.id, job.database, job.client, job.env, mask)
+        self._verdict, self._summary = job.output + b".verdict", job.output + b".summary"
+        self._before = output_files.mark(self._verdict), output_files.mark(self._summary)
+        self._log: output_files.Mark = None
         self._control = -1
         self._noting: Attempt | None = None  # a client that records our start
         self._note_at: float | None = None  # when to start one
@@ -95,50 +77,65 @@ class Agent:
         self._is_unwanted = False  # it was cancelled before
         self._deadline: float | None = None
         self.pid = 0
-        self.started = 0
+        self._started = 0
 
     def start(self) -> None:
         job = self._job
-        argv: list[bytes] = job["argv"]  # type: ignore[assignment]
-        stdin = settling.open_file(job["stdin"] or os.fsencode(os.devnull), os.O_RDONLY)
+        stdin = _open(job.stdin or os.fsencode(os.devnull), os.O_RDONLY)
         # A name that we made up lies where others may write.
-        ours = job["is_default"]
-        fresh, mode = (os.O_EXCL | os.O_NOFOLLOW, 0o600) if ours else (os.O_TRUNC, 0o666)
-        log = settling.open_file(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh, mode)
-        settling.enter(job["cwd"])
-        if not job["is_own"]:
-            settling.search_absolute()
+        fresh, mode = (os.O_EXCL | os.O_NOFOLLOW, 0o600) if job.is_default else (os.O_TRUNC, 0o666)
+        log = _open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | fresh, mode)
+        try:
+            os.chdir(job.cwd)
+        except OSError as exc:
+            raise Refused(f"cannot enter {os.fsdecode(job.cwd)}: {exc.strerror}") from exc
+        if not job.is_own:
+            _search_absolute()
         began_ns = time.time_ns()
+        self._spawn(stdin, log)
+        self._log = output_files.mark(log)
+        for fd in (stdin, log):
+            os.close(fd)
+        os.chdir("/")  # pin no directory
+        output_files.clear_progress(self.pid, began_ns)
+        self._started = _start_of(self.pid)
+        if job.timeout_ms:
+            self._deadline = time.monotonic() + job.timeout_ms / 1000
+
+    def _spawn(self, stdin: int, log: int) -> None:
+        argv = self._job.argv
         try:
             self.pid = os.posix_spawnp(
                 argv[0],
                 argv,
-                self._env,
-                file_actions=[(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate((stdin, log))]
-                + [(os.POSIX_SPAWN_DUP2, log, 2)],
+                self._job.env,
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate((stdin, log, log))
+                ],
                 setsid=True,
                 setsigmask=self._mask,
                 setsigdef=IGNORED_BY_PYTHON,
             )
         except OSError as exc:
-            raise settling.Refused(f"cannot start {os.fsdecode(argv[0])}: {exc.strerror}") from exc
-        self._log = traces.mark_of(os.fstat(log))
-        for fd in (stdin, log):
-            os.close(fd)
-        os.chdir("/")  # pin nobody's directory
-        traces.clear_progress(self.pid, began_ns)
-        found = trees.look(self.pid)
-        self.started = found.start if found else 0
-        limit: int = job["timeout_ms"]  # type: ignore[assignment]
-        self._deadline = time.monotonic() + limit / 1000 if limit else None
+            raise Refused(f"cannot start {os.fsdecode(argv[0])}: {exc.strerror}") from exc
+
+    def processes(self) -> dict[str, int]:
+        """Which processes run, in the words of `dispatch record`."""
+        return {
+            "pid": self.pid,
+            "pid-start": self._started,
+            "runner-pid": os.getpid(),
+            "runner-start": _start_of(os.getpid()),
+        }
 
     def see_off(self, control: int) -> None:
+        """Wait for the end, or bring it about, and have it recorded."""
         self._control = control
         os.set_blocking(control, False)
         why = self._wait()
         if why:
-            trees.end(lambda: trees.below(os.getpid()))
-        # Only now: until it is counted, nobody else can have its number.
+            process_tree.terminate(lambda: process_tree.descendants(os.getpid()))
+        # Only now: until it is counted, no other process can have its number.
         status = os.waitpid(self.pid, 0)[1]
         end = self._end(why, status, time.time_ns() // 1_000_000)
         self._recorder.keep(end)
@@ -146,7 +143,7 @@ class Agent:
         self._recorder.ended(end)
 
     def _wait(self) -> str:
-        """Until the agent ends, or has to; then why."""
+        """Wait until the agent ends, or has to; then why."""
         while True:
             self._listen()
             self._note()
@@ -154,7 +151,7 @@ class Agent:
             for moment in (self._deadline, self._note_at):
                 if moment is not None:
                     left = min(left, max(0.0, moment - time.monotonic()))
-            got = sigtimedwait(_WATCHED, left)
+            got = signal.sigtimedwait(WATCHED, left)
             if self._has_ended():
                 return ""
             if self._is_unwanted or (got is not None and got.si_signo in _STOPPING):
@@ -175,7 +172,7 @@ class Agent:
                 self._noted(self._noting.answer(status))
 
     def _listen(self) -> None:
-        """Whether our starter has recorded the start; if it has left without a word, we do."""
+        """Hear whether our starter has recorded the start; if it left without a word, we do."""
         if self._control < 0:
             return
         try:
@@ -192,15 +189,8 @@ class Agent:
         if self._note_at is None or time.monotonic() < self._note_at:
             return
         self._note_at = None
-        self._noting = self._recorder.started(
-            [
-                f"--pid={self.pid}",
-                f"--pid-start={self.started}",
-                f"--runner-pid={os.getpid()}",
-                f"--runner-start={settling.own_start()}",
-                *settling.place(),
-            ]
-        )
+        known = {**self.processes(), "boot": procfs.boot(), "pidns": procfs.namespace()}
+        self._noting = self._recorder.started([f"--{name}={v}" for name, v in known.items()])
         if self._noting is None:
             self._noted(MAYBE)
 
@@ -212,7 +202,7 @@ class Agent:
             self._pause = min(self._pause * 2, LAST_NOTE_PAUSE)
 
     def _let_start_be_recorded(self) -> None:
-        """First things first; but whoever is to do so may hang."""
+        """Let the start be recorded before the end; but the process that is to do so may hang."""
         until = time.monotonic() + START_SECONDS
         while self._control >= 0 and time.monotonic() < until:
             self._listen()
@@ -221,10 +211,10 @@ class Agent:
 
     def _end(self, why: str, status: int, ended_ms: int) -> End:
         code = os.waitstatus_to_exitcode(status)
-        verdict, summary = traces.verdict(self._verdict, self._before[0])
-        used = traces.tokens(self._summary, self._before[1])
+        verdict, summary = output_files.verdict(self._verdict, self._before[0])
+        used = output_files.tokens(self._summary, self._before[1])
         return {
-            "id": str(self._job["id"]),
+            "id": self._job.id,
             "status": why or ("failed" if code else "completed"),
             "exit_code": code if code >= 0 else 128 - code,  # as shells have it
             "verdict_status": verdict,
@@ -232,21 +222,40 @@ class Agent:
             "error_message": self._message(why, code),
             "input_tokens": used[0],
             "output_tokens": used[1],
-            **traces.progress(self.pid),
+            **output_files.progress(self.pid),
             "ended_ms": ended_ms,
         }
 
     def _message(self, why: str, code: int) -> str | None:
         if why == "timeout":
-            return f"took longer than {int(str(self._job['timeout_ms'])) / 1000:g} s, and was ended"
+            return f"took longer than {self._job.timeout_ms / 1000:g} s, and was ended"
         if why == "cancelled":
             return "was told to end"
         if code < 0:
-            return f"was ended by signal {-code} ({strsignal(-code)})"
-        return self._last_words(code) if code else None
-
-    def _last_words(self, code: int) -> str | None:
-        """Why it failed: most programs say so at last."""
-        path: bytes = self._job["log"]  # type: ignore[assignment]
-        said = traces.last_lines(path, self._log)
+            return f"was ended by signal {-code} ({signal.strsignal(-code)})"
+        # Why it failed: most programs say so at last.
+        said = output_files.last_lines(self._job.log, self._log) if code else ""
         return f"exit status {code}: {said}" if said else None
+
+
+def _open(path: bytes, flags: int, mode: int = 0) -> int:
+    try:  # a pipe that no process reads is refused instead of waited for
+        fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, mode)
+        os.set_blocking(fd, True)
+    except OSError as exc:
+        raise Refused(f"cannot open {os.fsdecode(path)}: {exc.strerror}") from exc
+    return fd
+
+
+def _start_of(pid: int) -> int:
+    found = procfs.stat(pid)
+    return found.start if found else 0
+
+
+def _search_absolute() -> None:
+    """Look for programs in no directory that is relative, and so would lie in the project.
+
+    Only ours: the agent keeps the variable as its caller has it.
+    """
+    found = [each for each in os.environb.get(b"PATH", b"").split(b":") if each.startswith(b"/")]
+    os.environb[b"PATH"] = b":".join(found) or PROGRAMS
