@@ -5,7 +5,6 @@ An agent is started once: the caller claims it in the transaction that creates t
 """
 
 import os
-import sqlite3
 from typing import Annotated
 
 from msgspec import Struct
@@ -16,7 +15,7 @@ from icd.app.invocation import Caller, Local, Output, World, line
 from icd.app.verb import Argument, Command, Method
 from icd.errors import AgentTaken, IcError, RunOver, SpawnFailed, Untrusted
 from icd.features.dispatches.calls import Create
-from icd.features.dispatches.launch import Wanted, refuse_untrusted, text
+from icd.features.dispatches.launch import Own, refuse_untrusted, text
 from icd.features.dispatches.spawn import SANDBOX, spawn
 from icd.features.runs import store as runs
 from icd.values.wire import Result
@@ -82,16 +81,12 @@ class Line(Result):
 
 
 def due(ctx: Context, p: AskDue) -> list[Due]:
-    return find_due(ctx.conn, p.run_id)
-
-
-def find_due(conn: sqlite3.Connection, run_id: str) -> list[Due]:
-    run = runs.require(conn, run_id)
+    run = runs.require(ctx.conn, p.run_id)
     if run.status != "active":
-        raise RunOver(f"run {run_id} is {run.status}")
+        raise RunOver(f"run {run.id} is {run.status}")
     return [
         Due(agent_id, agent_type, name, run.project_dir, *earlier)
-        for agent_id, agent_type, name, *earlier in conn.execute(_DUE, (run_id,))
+        for agent_id, agent_type, name, *earlier in ctx.conn.execute(_DUE, (run.id,))
     ]
 
 
@@ -112,17 +107,19 @@ def _auto_spawn(world: World, ask: Caller, run_id: str) -> Output:
 
 def _start(world: World, ask: Caller, run_id: str, due: Due) -> Line | None:
     """None: another caller has started it."""
-    new = Create(due.project_dir, agent_type=due.agent_type, run_id=run_id, agent_id=due.agent_id)
     try:
-        wanted = Wanted(
-            project=due.project_dir,
-            prompt=due.prompt_file or _prompt(due),
+        wanted = Create(
+            due.project_dir,
+            agent_type=due.agent_type,
+            run_id=run_id,
             name=due.name,
             model=due.model,
             sandbox=due.sandbox or SANDBOX,
+            prompt_file=due.prompt_file or _prompt(due),
             timeout_ms=world.timeout_ms,
+            agent_id=due.agent_id,
         )
-        made = spawn(world, ask, new, wanted)
+        made = spawn(world, ask, wanted, Own())
     except AgentTaken:
         return None
     except IcError as exc:

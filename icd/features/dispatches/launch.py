@@ -16,7 +16,6 @@ import os
 import select
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 
 from msgspec import Struct
@@ -26,6 +25,7 @@ from icd import procfs, trust
 from icd.app.invocation import World
 from icd.db.paths import upward
 from icd.errors import SpawnFailed, Untrusted
+from icd.features.dispatches.calls import Create
 from icd.features.dispatches.runner.agent import RECORDED, Job
 from icd.values.processes import Process
 
@@ -43,22 +43,11 @@ _CLIENT = (
 )
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
-    """What to start.  Paths are absolute, and as the operating system has them.
+class Own(Struct, frozen=True):
+    """What the caller named itself: a script that runs the agent, or a program in its place."""
 
-    `is_default`: no caller chose the name of the output.  `argv`: the caller's own program.
-    """
-
-    project: str
-    output: str = ""
-    is_default: bool = False
-    prompt: str = ""
-    name: str | None = None
-    model: str | None = None
-    sandbox: str | None = None
     script: str | None = None
     argv: list[str] = []
-    timeout_ms: int | None = None
 
 
 class Program(Struct, frozen=True):
@@ -78,9 +67,10 @@ class Program(Struct, frozen=True):
 class Launched:
     """A runner that waits to hear that its agent's start is recorded."""
 
-    def __init__(self, control: int, agent: Process, runner: Process) -> None:
-        self.agent = agent
-        self.runner = runner
+    def __init__(self, control: int, facts: dict[str, int]) -> None:
+        here = procfs.boot(), procfs.namespace()
+        self.agent = Process(facts["pid"], facts["pid-start"], *here)
+        self.runner = Process(facts["runner-pid"], facts["runner-start"], *here)
         self._control = control
 
     def is_recorded(self) -> None:
@@ -107,20 +97,20 @@ def text(path: str) -> str:
 # --- which program --------------------------------------------------------------------------------
 
 
-def program(wanted: Wanted, *, cwd: str, env: Mapping[str, str], database: str) -> Program:
-    if wanted.argv:
-        return Program(wanted.argv, wanted.project, wanted.output, wanted.prompt, is_own=True)
-    script = _named(wanted.script, cwd, env)
+def program(world: World, wanted: Create, output: str, own: Own, database: str) -> Program:
+    project, prompt = wanted.project_dir, wanted.prompt_file or ""
+    if own.argv:
+        return Program(own.argv, project, output, prompt, is_own=True)
+    script = _named(world, own.script)
     if script is None:
-        script = in_project(wanted.project)
-        _refuse_script(script, env.get("HOME"), database)
+        script = in_project(project)
+        _refuse_script(script, world.env.get("HOME"), database)
     chosen = _flags(("-m", wanted.model), ("--sandbox", wanted.sandbox))
     if script is None:  # it reads the prompt from its standard input, and asks for no approvals
-        argv = ["codex", "exec", *chosen, "-"]
-        return Program(argv, wanted.project, wanted.output, wanted.prompt)
-    argv = ["bash", script, "-C", wanted.project, "-o", wanted.output]
-    argv += ["--prompt-file", wanted.prompt, *_flags(("-n", wanted.name)), *chosen]
-    return Program(argv, cwd, f"{wanted.output}.log")  # it writes the output itself
+        return Program(["codex", "exec", *chosen, "-"], project, output, prompt)
+    argv = ["bash", script, "-C", project, "-o", output, "--prompt-file", prompt]
+    argv += _flags(("-n", wanted.name)) + chosen
+    return Program(argv, world.cwd, f"{output}.log")  # it writes the output itself
 
 
 def in_project(project: str) -> str | None:
@@ -129,9 +119,10 @@ def in_project(project: str) -> str | None:
     return next((path for path in above if os.path.isfile(path)), None)
 
 
-def _named(given: str | None, cwd: str, env: Mapping[str, str]) -> str | None:
-    named = [os.path.join(cwd, path) for path in (given, env.get("CLAVAIN_DISPATCH_SH")) if path]
-    return next((path for path in named if os.path.isfile(path)), None)
+def _named(world: World, given: str | None) -> str | None:
+    named = (given, world.env.get("CLAVAIN_DISPATCH_SH"))
+    paths = (os.path.join(world.cwd, path) for path in named if path)
+    return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def _refuse_script(script: str | None, home: str | None, database: str) -> None:
@@ -148,9 +139,11 @@ def _flags(*given: tuple[str, str | None]) -> list[str]:
 # --- the runner -----------------------------------------------------------------------------------
 
 
-def launch(dispatch_id: str, wanted: Wanted, program: Program, database: str) -> Launched:
+def launch(
+    dispatch_id: str, wanted: Create, program: Program, output: str, database: str
+) -> Launched:
     """Start a runner with its agent; SpawnFailed says why there is none."""
-    job = _job(dispatch_id, wanted, program, database)
+    job = _job(dispatch_id, wanted, program, output, database)
     to_runner, control = os.pipe()
     report, from_runner = os.pipe()
     try:
@@ -164,18 +157,31 @@ def launch(dispatch_id: str, wanted: Wanted, program: Program, database: str) ->
         facts = _hear(report)
         with suppress(ChildProcessError):  # a caller that ignores SIGCHLD has none to count
             os.waitpid(starter, 0)
-        boot, pidns = procfs.boot(), procfs.namespace()
-        agent = Process(facts["pid"], facts["pid-start"], boot, pidns)
-        runner = Process(facts["runner-pid"], facts["runner-start"], boot, pidns)
-        return Launched(control, agent, runner)
-    except OSError as exc:
+        return Launched(control, facts)
+    except BaseException as exc:
         os.close(control)
-        raise SpawnFailed(f"cannot start a process: {exc.strerror}") from exc
-    except BaseException:
-        os.close(control)
+        if isinstance(exc, OSError):
+            raise SpawnFailed(f"cannot start a process: {exc.strerror}") from exc
         raise
     finally:
         os.close(report)
+
+
+def _job(dispatch_id: str, wanted: Create, program: Program, output: str, database: str) -> Job:
+    return Job(
+        id=dispatch_id,
+        argv=[os.fsencode(word) for word in program.argv],
+        env=_environment(),
+        cwd=os.fsencode(program.cwd),
+        stdin=os.fsencode(program.stdin),
+        log=os.fsencode(program.log),
+        output=os.fsencode(output),
+        database=os.fsencode(database),
+        client=[os.fsencode(word) for word in client()],
+        is_own=program.is_own,
+        is_default=wanted.output_file is None,
+        timeout_ms=wanted.timeout_ms or 0,
+    )
 
 
 def client() -> list[str]:
@@ -186,33 +192,12 @@ def client() -> list[str]:
     return [sys.executable, "-E", "-P", "-c", _CLIENT, _root()]
 
 
-def _job(dispatch_id: str, wanted: Wanted, program: Program, database: str) -> Job:
-    return Job(
-        id=dispatch_id,
-        argv=[os.fsencode(word) for word in program.argv],
-        env=_environment(),
-        cwd=os.fsencode(program.cwd),
-        stdin=os.fsencode(program.stdin),
-        log=os.fsencode(program.log),
-        output=os.fsencode(wanted.output),
-        database=os.fsencode(database),
-        client=[os.fsencode(word) for word in client()],
-        is_own=program.is_own,
-        is_default=wanted.is_default,
-        timeout_ms=wanted.timeout_ms or 0,
-    )
-
-
 def _environment() -> dict[bytes, bytes]:
     """The caller's: what Python chose for itself, where there is no locale, is not."""
     found = dict(os.environb)
-    try:
-        with open("/proc/self/environ", "rb") as file:
-            given = {word.partition(b"=")[0] for word in file.read().split(b"\0")}
-    except OSError:
-        return found
-    if b"LC_CTYPE" not in given:
-        found.pop(b"LC_CTYPE", None)
+    with suppress(OSError), open("/proc/self/environ", "rb") as file:
+        if not any(word.startswith(b"LC_CTYPE=") for word in file.read().split(b"\0")):
+            found.pop(b"LC_CTYPE", None)
     return found
 
 

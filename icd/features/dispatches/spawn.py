@@ -12,6 +12,7 @@ Promises
 import os
 import stat
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated
 
@@ -30,7 +31,7 @@ from icd.errors import (
 )
 from icd.features.dispatches.calls import Create, Get, Id, Record, Started
 from icd.features.dispatches.kill import Target
-from icd.features.dispatches.launch import Launched, Wanted, launch, program, refuse_untrusted, text
+from icd.features.dispatches.launch import Launched, Own, launch, program, refuse_untrusted, text
 from icd.features.dispatches.store import Dispatch, End
 from icd.values import processes
 from icd.values.wire import Result
@@ -117,81 +118,72 @@ class Spawned(Result):
 
 
 def ask_spawn(world: World, f: Spawn) -> Local:
-    argv = _command(world, f)
-    if not (f.prompt_file or argv):
+    own = _own(world, f)
+    if not (f.prompt_file or own.argv):
         raise Usage("--prompt-file is missing", hint="or give a command after --")
-    wanted = Wanted(
-        project=_path(world, f.project),
-        prompt=_path(world, f.prompt_file) if f.prompt_file else "",
-        output=_path(world, f.output) if f.output else "",
-        name=f.name,
-        model=f.model,
-        sandbox=None if argv else f.sandbox or SANDBOX,
-        script=f.script,
-        argv=argv,
-        timeout_ms=world.timeout_ms,
-    )
-    new = Create(
-        wanted.project,
-        agent_type=f.agent_type or ("command" if argv else "codex"),
+    wanted = Create(
+        _path(world, f.project),
+        agent_type=f.agent_type or ("command" if own.argv else "codex"),
         run_id=f.run_id,
         scope_id=f.scope_id,
         parent_id=f.parent_id,
+        name=f.name,
+        model=f.model,
+        sandbox=None if own.argv else f.sandbox or SANDBOX,
+        prompt_file=_path(world, f.prompt_file) if f.prompt_file else None,
+        output_file=_path(world, f.output) if f.output else None,
+        timeout_ms=world.timeout_ms,
     )
-    return Local(lambda ask: _shown(world, spawn(world, ask, new, wanted)), has_own_timeout=True)
+    return _local(world, lambda _ask: wanted, own)
 
 
 def ask_retry(world: World, f: Retry) -> Local:
-    argv = _command(world, f)
+    own = _own(world, f)
 
-    def run(ask: Caller) -> Output:
+    def wanted(ask: Caller) -> Create:
         old: Dispatch = ask("dispatch.get", Get(f.id))
         if not old.is_over:
             raise DispatchRunning(f"dispatch {f.id} has not ended: it is {old.status}")
-        if not argv and (old.sandbox is None or old.prompt_file is None):
+        if not own.argv and (old.sandbox is None or old.prompt_file is None):
             sentence = f"dispatch {f.id} was started with a command of its own"
             raise Usage(sentence, hint="give it again, after --")
         refuse_untrusted(world, f"dispatch {f.id} was not started again")
-        wanted = Wanted(
-            project=old.project_dir,
-            prompt=old.prompt_file or "",
-            output=_path(world, f.output) if f.output else "",
-            name=old.name,
-            model=None if argv else f.model or old.model,
-            sandbox=None if argv else f.sandbox or old.sandbox,
-            script=f.script,
-            argv=argv,
-            timeout_ms=world.timeout_ms or old.timeout_ms,
-        )
-        new = Create(
+        return Create(
             old.project_dir,
             agent_type=old.agent_type,
             run_id=old.run_id,
             scope_id=old.scope_id,
             parent_id=old.id,
+            name=old.name,
+            model=None if own.argv else f.model or old.model,
+            sandbox=None if own.argv else f.sandbox or old.sandbox,
+            prompt_file=old.prompt_file,
+            output_file=_path(world, f.output) if f.output else None,
+            timeout_ms=world.timeout_ms or old.timeout_ms,
         )
-        return _shown(world, spawn(world, ask, new, wanted))
+
+    return _local(world, wanted, own)
+
+
+def _local(world: World, wanted: Callable[[Caller], Create], own: Own) -> Local:
+    def run(ask: Caller) -> Output:
+        made = spawn(world, ask, wanted(ask), own)
+        return render.to_json(made) if world.json else render.text(made.id)
 
     return Local(run, has_own_timeout=True)
 
 
-def spawn(world: World, ask: Caller, new: Create, wanted: Wanted) -> Spawned:
-    """Decide, start, record; `new` says what else to note of the dispatch."""
+def spawn(world: World, ask: Caller, wanted: Create, own: Own) -> Spawned:
+    """Decide, start, record.  The paths in `wanted` are as the operating system has them."""
     if world.acts_as is not None:  # it would get root's environment
         uid = world.acts_as
         raise SpawnFailed(f"root starts no programs for user {uid}", hint="run it as that user")
-    hashed = _hash(wanted.prompt) if wanted.prompt else None
-    if not wanted.output:
-        place = os.path.join(world.cwd, world.env.get("TMPDIR") or "/tmp")
-        output = os.path.join(place, f"ic-dispatch-{time.time_ns()}.md")
-        wanted = structs.replace(wanted, output=output, is_default=True)
-    if wanted.prompt and _is_same(wanted.prompt, wanted.output):
-        raise Usage("the output would replace the prompt", hint="give another --output")
-    database = world.database
-    chosen = program(wanted, cwd=world.cwd, env=world.env, database=database)
-    made: Dispatch = ask("dispatch.create", _row(new, wanted, hashed))
+    output, database = wanted.output_file or _default_output(world), world.database
+    row = _row(wanted, output)
+    chosen = program(world, wanted, output, own, database)
+    made: Dispatch = ask("dispatch.create", row)
     try:
-        launched = launch(made.id, wanted, chosen, database)
+        launched = launch(made.id, wanted, chosen, output, database)
     except SpawnFailed as exc:
         end = End(id=made.id, status="failed", error_message=text(exc.message))
         with suppress(IcError):  # then the next look finds us gone, and nothing started
@@ -204,21 +196,26 @@ def spawn(world: World, ask: Caller, new: Create, wanted: Wanted) -> Spawned:
     return Spawned(made.id, launched.agent.pid)
 
 
-def _row(new: Create, wanted: Wanted, prompt_hash: str | None) -> Create:
-    output = text(wanted.output)
+def _row(wanted: Create, output: str) -> Create:
+    """What to note of the dispatch, with paths as they can be stored."""
+    prompt = wanted.prompt_file
+    hashed = _hash(prompt) if prompt else None
+    if prompt and _is_same(prompt, output):
+        raise Usage("the output would replace the prompt", hint="give another --output")
     return structs.replace(
-        new,
-        project_dir=text(wanted.project),
-        name=wanted.name,
-        model=wanted.model,
-        sandbox=wanted.sandbox,
-        prompt_file=text(wanted.prompt) or None,
-        prompt_hash=prompt_hash,
-        output_file=output,
-        verdict_file=f"{output}.verdict",
-        timeout_ms=wanted.timeout_ms,
+        wanted,
+        project_dir=text(wanted.project_dir),
+        prompt_file=text(prompt) if prompt else None,
+        prompt_hash=hashed,
+        output_file=text(output),
+        verdict_file=text(f"{output}.verdict"),
         runner=processes.identify(os.getpid()),
     )
+
+
+def _default_output(world: World) -> str:
+    place = world.env.get("TMPDIR") or "/tmp"
+    return os.path.join(world.cwd, place, f"ic-dispatch-{time.time_ns()}.md")
 
 
 def _record(ask: Caller, dispatch_id: str, launched: Launched) -> None:
@@ -272,11 +269,7 @@ def _is_same(prompt: str, output: str) -> bool:
         return False  # the output is yet to be made
 
 
-def _shown(world: World, made: Spawned) -> Output:
-    return render.to_json(made) if world.json else render.text(made.id)
-
-
-def _command(world: World, f: Spawn | Retry) -> list[str]:
+def _own(world: World, f: Spawn | Retry) -> Own:
     """A command stands after `--`, so that a forgotten flag is not one."""
     words = world.argv
     argv = words[words.index("--") + 1 :] if "--" in words else []
@@ -289,7 +282,7 @@ def _command(world: World, f: Spawn | Retry) -> list[str]:
     ):
         if argv and value is not None:
             raise Usage(f"{flag} does not go with a command")
-    return argv
+    return Own(f.script, argv)
 
 
 def _path(world: World, given: str) -> str:

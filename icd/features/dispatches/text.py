@@ -7,7 +7,7 @@ from icd.features.dispatches.store import Dispatch
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def lines(found: Dispatch) -> list[str]:
+def lines(found: Dispatch, _p: object = None) -> list[str]:
     """Labels, order and spacing are the original's."""
     fields = {
         "ID": found.id,

@@ -65,7 +65,7 @@ def _list(world: World, ask: Caller, p: List) -> Output:
 def ask_poll(world: World, p: Poll) -> Local:
     def run(ask: Caller) -> Output:
         found = _look(world, ask, ask("dispatch.get", Get(p.id)), progress=True)
-        return render.to_json(found) if world.json else render.text(*show(found, p))
+        return render.to_json(found) if world.json else render.text(*text.lines(found))
 
     return Local(run)
 
@@ -87,9 +87,14 @@ def _look(world: World, ask: Caller, found: Dispatch, *, progress: bool) -> Disp
 def ask_record(world: World, f: RecordForm) -> Ask:
     if (f.pid is None) == (f.end is None):
         raise Usage("say either --pid or --end")
+
+    def shown(now: Dispatch) -> Output:
+        return render.to_json(now) if world.json else render.text(now.status)
+
     if f.end is None:
-        return Ask("dispatch.started", narrow(f, Started))
-    return Ask("dispatch.record", Record(_end(world, f.id, f.end)))
+        return Ask("dispatch.started", narrow(f, Started), shown)
+    params = Record(_end(world, f.id, f.end))
+    return Ask("dispatch.record", params, lambda recorded: shown(recorded.dispatch))
 
 
 def _end(world: World, dispatch_id: str, file: str) -> End:
@@ -105,22 +110,11 @@ def _end(world: World, dispatch_id: str, file: str) -> End:
 # --- what is shown --------------------------------------------------------------------------------
 
 
-def show(found: Dispatch, _p: object) -> list[str]:
-    return text.lines(found)
-
-
 def show_list(found: list[Dispatch], _p: List) -> Iterator[str]:
     return (render.columns(d.id, d.status, d.agent_type, d.name or "") for d in found)
 
 
-def show_tokens(spent: Spent, _p: Tokens) -> Output:
-    output = render.text(spent.status)
-    output.stderr = _budget(spent)
-    return output
-
-
-def json_tokens(spent: Spent, _p: Tokens) -> Output:
-    output = render.to_json(spent)
+def _warned(output: Output, spent: Spent) -> Output:
     output.stderr = _budget(spent)
     return output
 
@@ -135,22 +129,6 @@ def _budget(spent: Spent) -> bytes:
     return f"[budget] {said}\n".encode()
 
 
-def show_pruned(result: Pruned, _p: Prune) -> list[str]:
-    return [f"{result.pruned} pruned"]
-
-
-def _recorded(result: Dispatch | calls.Recorded) -> Dispatch:
-    return result if isinstance(result, Dispatch) else result.dispatch
-
-
-def show_recorded(result: Dispatch | calls.Recorded, _f: RecordForm) -> list[str]:
-    return [_recorded(result).status]
-
-
-def json_recorded(result: Dispatch | calls.Recorded, _f: RecordForm) -> Output:
-    return render.to_json(_recorded(result))
-
-
 VERBS = [
     *calls.VERBS,
     *spawn.VERBS,
@@ -162,7 +140,7 @@ VERBS = [
         Dispatch,
         calls.get,
         method="dispatch.get",
-        show=show,
+        show=text.lines,
         summary="Show a dispatch; exit 1 if unknown.",
         examples=["icctl dispatch status k3v9x0qa", "icctl dispatch status k3v9x0qa --json"],
     ),
@@ -188,8 +166,8 @@ VERBS = [
         Spent,
         calls.tokens,
         writes=Writes(no_rows, appends=True),
-        show=show_tokens,
-        json=json_tokens,
+        show=lambda spent, _p: _warned(render.text(spent.status), spent),
+        json=lambda spent, _p: _warned(render.to_json(spent), spent),
         summary="Say what a dispatch has used.",
         examples=["icctl dispatch tokens k3v9x0qa --in=12000 --out=800 --cache=9000"],
     ),
@@ -199,7 +177,7 @@ VERBS = [
         Pruned,
         calls.prune,
         writes=Writes(no_rows),
-        show=show_pruned,
+        show=lambda result, _p: [f"{result.pruned} pruned"],
         summary="Forget dispatches that have ended.",
         examples=["icctl dispatch prune --older-than=30d"],
     ),
@@ -207,8 +185,6 @@ VERBS = [
         "dispatch record",
         RecordForm,
         ask_record,
-        show=show_recorded,
-        json=json_recorded,
         summary="Say that a process runs, or ended.",
         examples=[
             "icctl dispatch record k3v9x0qa --pid=4242 --runner-pid=4241",

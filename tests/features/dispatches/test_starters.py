@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from icd.features.dispatches.launch import Launched, Program, Wanted, launch
+from icd.features.dispatches.calls import Create
+from icd.features.dispatches.launch import Launched, Program, launch
 from tests.features.dispatches.conftest import Agents, is_gone
 from tests.support import processes
 from tests.support.processes import Daemon, running, until
@@ -117,11 +118,11 @@ def _job(agents: Agents, daemon: Daemon, argv: list[str]):
         runner={"pid": 2**22, "start": 1},
     )["id"]  # fmt: skip
     output = str(agents.project / "out.md")
-    wanted = Wanted(project=str(agents.project), output=output)
-    program = Program(argv, str(agents.project), output)
+    project = str(agents.project)
+    program = Program(argv, project, output)
     database = str(agents.project / ".clavain" / "intercore.db")
 
     def job() -> Launched:
-        return launch(row, wanted, program, database)
+        return launch(row, Create(project, output_file=output), program, output, database)
 
     return job, row

@@ -190,7 +190,7 @@ class Agent:
             return
         self._note_at = None
         known = {**self.processes(), "boot": procfs.boot(), "pidns": procfs.namespace()}
-        self._noting = self._recorder.started([f"--{name}={v}" for name, v in known.items()])
+        self._noting = self._recorder.attempt([f"--{name}={v}" for name, v in known.items()])
         if self._noting is None:
             self._noted(MAYBE)
 

@@ -54,10 +54,8 @@ class Attempt:
 
     def answer(self, status: int) -> str:
         """What came of it, once it has ended: recorded, refused, or to be tried again."""
-        try:
-            said = os.pread(self._said, SAID_BYTES, 0)
-        finally:
-            os.close(self._said)
+        said = os.pread(self._said, SAID_BYTES, 0)
+        os.close(self._said)
         code = os.waitstatus_to_exitcode(status)
         if code == 0:
             return YES
@@ -86,23 +84,12 @@ class Recorder:
         if env.get(b"INTERCORE_MODE") == b"direct":
             self._env[b"INTERCORE_MODE"] = b"direct"
 
-    def started(self, words: list[str]) -> Attempt | None:
-        """Start a client that records which process runs; None if there is no room for one.
-
-        It is refused if the dispatch is over, because it was cancelled.
-        """
-        try:
-            return self._run(words, None)
-        except OSError:
-            return None
-
     def keep(self, end: End) -> bool:
         """Write the spool file, complete and on disk or not at all; so the end survives us."""
         temporary = self.spool + b".new"
         _succeeds(os.mkdir, os.path.dirname(self.spool), 0o700)
-        if _succeeds(_write, temporary, document(end)) and _succeeds(
-            os.rename, temporary, self.spool
-        ):
+        is_kept = _succeeds(_write, temporary, document(end))
+        if is_kept and _succeeds(os.rename, temporary, self.spool):
             return True
         _succeeds(os.unlink, temporary)
         return False
@@ -113,8 +100,10 @@ class Recorder:
         give_up = time.monotonic() + GIVE_UP_SECONDS
         while True:
             # It may have been removed, with all that lay around it, and so may what was missing.
-            is_kept = _succeeds(os.lstat, self.spool) or self.keep(end)
-            if self._attempt(end, is_kept=is_kept):
+            if not _succeeds(os.lstat, self.spool):
+                self.keep(end)
+            attempt = self.attempt(["--end=/dev/stdin"], document(end))
+            if attempt is not None and attempt.answer(_status(attempt.pid)) in (YES, NO):
                 _succeeds(os.unlink, self.spool)
                 return True
             if time.monotonic() > give_up:
@@ -122,18 +111,19 @@ class Recorder:
             time.sleep(pause)
             pause = min(pause * 2, LAST_PAUSE)
 
-    def _attempt(self, end: End, *, is_kept: bool) -> bool:
-        path = os.fsdecode(self.spool) if is_kept else "/dev/stdin"
-        try:
-            attempt = self._run([f"--end={path}"], None if is_kept else document(end))
-        except OSError:
-            return False  # not installed at the moment, or no room for a process
-        return attempt.answer(_status(attempt.pid)) in (YES, NO)
+    def attempt(self, words: list[str], stdin: bytes = b"") -> Attempt | None:
+        """Start a client that records a start or an end.
 
-    def _run(self, words: list[str], stdin: bytes | None) -> Attempt:
+        None: it is not installed at the moment, or there is no room for a process.
+        """
+        try:
+            return self._run(words, stdin)
+        except OSError:
+            return None
+
+    def _run(self, words: list[str], stdin: bytes) -> Attempt:
         told = [os.fsencode(word) for word in ("dispatch", "record", self._id, *words)]
-        said = os.memfd_create("said", os.MFD_CLOEXEC)
-        given = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC) if stdin is None else _file(stdin)
+        said, given = _file(), _file(stdin)
         try:
             _succeeds(os.chdir, self._directory)  # a path is judged from where we are
             pid = os.posix_spawn(
@@ -157,8 +147,8 @@ class Recorder:
         return Attempt(pid, said)
 
 
-def _file(content: bytes) -> int:
-    fd = os.memfd_create("end", os.MFD_CLOEXEC)
+def _file(content: bytes = b"") -> int:
+    fd = os.memfd_create("runner", os.MFD_CLOEXEC)
     os.write(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
