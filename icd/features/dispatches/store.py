@@ -281,7 +281,7 @@ def start(
     actor: Writer,
     now_ms: int,
 ) -> Dispatch:
-    """Its process runs.  Told again, nothing changes; whoever is told that it is over kills it."""
+    """Its process runs.  Told again, nothing changes; a starter that is refused ends it."""
     was = require(conn, dispatch_id)
     if was.is_over:
         raise DispatchOver(f"dispatch {dispatch_id} is already {was.status}")
@@ -323,7 +323,7 @@ def end(conn: sqlite3.Connection, how: End, *, actor: Writer, now_ms: int) -> tu
 def cancel(
     conn: sqlite3.Connection, dispatch_id: str, *, reason: str, actor: Writer, now_ms: int
 ) -> Dispatch:
-    """It is over from now on; whoever cancels it ends the process, if there is one."""
+    """It is over from now on; the caller ends the process, if there is one."""
     was = require(conn, dispatch_id)
     if was.is_over:
         raise DispatchOver(f"dispatch {dispatch_id} is already {was.status}")
@@ -372,7 +372,7 @@ def _told(
     actor: Writer,
     now_ms: int,
 ) -> Dispatch:
-    """A dispatch whose status has just changed, and everybody can know it."""
+    """Tell of a dispatch whose status has just changed, in the log of events."""
     now = require(conn, dispatch_id)
     assert now.status in NEXT[was], f"{was} → {now.status}"
     fact = Fact(
