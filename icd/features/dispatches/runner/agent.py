@@ -23,7 +23,7 @@ RECORDED = b"r"
 TICK_SECONDS = 0.05
 # Pauses between attempts to record the start ourselves double up to the last; it is not long, since
 # a dispatch without a start is given up after a while.
-NOTE_PAUSE, LAST_NOTE_PAUSE = 0.1, 5.0
+START_PAUSE, LAST_START_PAUSE = 0.1, 5.0
 # An end is not kept back longer than this.
 START_SECONDS = 30.0
 # Nothing happens by the clock when there is no limit; this only bounds a single wait.
@@ -71,9 +71,9 @@ class Agent:
         self._before = output_files.mark(self._verdict), output_files.mark(self._summary)
         self._log: output_files.Mark = None
         self._control = -1
-        self._noting: Attempt | None = None  # a client that records our start
-        self._note_at: float | None = None  # when to start one
-        self._pause = NOTE_PAUSE
+        self._attempt: Attempt | None = None  # a client that records our start
+        self._attempt_at: float | None = None  # when to start one
+        self._pause = START_PAUSE
         self._is_unwanted = False  # it was cancelled before
         self._deadline: float | None = None
         self.pid = 0
@@ -128,7 +128,7 @@ class Agent:
             "runner-start": _start_of(os.getpid()),
         }
 
-    def see_off(self, control: int) -> None:
+    def run_to_end(self, control: int) -> None:
         """Wait for the end, or bring it about, and have it recorded."""
         self._control = control
         os.set_blocking(control, False)
@@ -139,16 +139,16 @@ class Agent:
         status = os.waitpid(self.pid, 0)[1]
         end = self._end(why, status, time.time_ns() // 1_000_000)
         self._recorder.keep(end)
-        self._let_start_be_recorded()
+        self._wait_for_start()
         self._recorder.ended(end)
 
     def _wait(self) -> str:
         """Wait until the agent ends, or has to; then why."""
         while True:
             self._listen()
-            self._note()
+            self._record_start()
             left = IDLE_SECONDS if self._control < 0 else TICK_SECONDS
-            for moment in (self._deadline, self._note_at):
+            for moment in (self._deadline, self._attempt_at):
                 if moment is not None:
                     left = min(left, max(0.0, moment - time.monotonic()))
             got = signal.sigtimedwait(WATCHED, left)
@@ -168,8 +168,8 @@ class Agent:
             if found.si_pid == self.pid:
                 return True
             status = os.waitpid(found.si_pid, 0)[1]
-            if self._noting is not None and found.si_pid == self._noting.pid:
-                self._noted(self._noting.answer(status))
+            if self._attempt is not None and found.si_pid == self._attempt.pid:
+                self._answered(self._attempt.answer(status))
 
     def _listen(self) -> None:
         """Hear whether our starter has recorded the start; if it left without a word, we do."""
@@ -182,32 +182,32 @@ class Agent:
         os.close(self._control)
         self._control = -1
         if word != RECORDED:
-            self._note_at = time.monotonic()
+            self._attempt_at = time.monotonic()
 
-    def _note(self) -> None:
+    def _record_start(self) -> None:
         """Record the start ourselves when it is time to."""
-        if self._note_at is None or time.monotonic() < self._note_at:
+        if self._attempt_at is None or time.monotonic() < self._attempt_at:
             return
-        self._note_at = None
+        self._attempt_at = None
         known = {**self.processes(), "boot": procfs.boot(), "pidns": procfs.namespace()}
-        self._noting = self._recorder.attempt([f"--{name}={v}" for name, v in known.items()])
-        if self._noting is None:
-            self._noted(MAYBE)
+        self._attempt = self._recorder.attempt([f"--{name}={v}" for name, v in known.items()])
+        if self._attempt is None:
+            self._answered(MAYBE)
 
-    def _noted(self, answer: str) -> None:
-        self._noting = None
+    def _answered(self, answer: str) -> None:
+        self._attempt = None
         self._is_unwanted = answer == NO
         if answer == MAYBE:
-            self._note_at = time.monotonic() + self._pause
-            self._pause = min(self._pause * 2, LAST_NOTE_PAUSE)
+            self._attempt_at = time.monotonic() + self._pause
+            self._pause = min(self._pause * 2, LAST_START_PAUSE)
 
-    def _let_start_be_recorded(self) -> None:
+    def _wait_for_start(self) -> None:
         """Let the start be recorded before the end; but the process that is to do so may hang."""
         until = time.monotonic() + START_SECONDS
         while self._control >= 0 and time.monotonic() < until:
             self._listen()
             time.sleep(TICK_SECONDS / 10)
-        self._note()
+        self._record_start()
 
     def _end(self, why: str, status: int, ended_ms: int) -> End:
         code = os.waitstatus_to_exitcode(status)

@@ -35,7 +35,7 @@ def main() -> None:
         report(to, {"error": why})
         os._exit(1)
     report(to, agent.processes())
-    agent.see_off(control)
+    agent.run_to_end(control)
     os._exit(0)
 
 
