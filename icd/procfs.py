@@ -1,23 +1,30 @@
-"""What the kernel tells about processes, in /proc; what it does not show is never an error."""
+"""What the kernel tells about processes, in /proc; what it does not show is never an error.
 
-import math
+Every runner of an agent loads this module, so it imports nothing that is not built in.
+"""
+
 import os
-from functools import lru_cache
-
-from msgspec import Struct
 
 # A line of stat is far shorter.
 _BYTES = 4096
-_STATE, _THREADS, _START = 0, 17, 19  # among the fields of stat that follow the name
+# Among the fields of stat that follow the name.
+_STATE, _PARENT, _GROUP, _SESSION, _THREADS, _START = 0, 1, 2, 3, 17, 19
 
 
-class Stat(Struct, frozen=True):
-    """`start`: clock ticks since boot."""
+class Stat:
+    """A process at one moment; `start`: clock ticks since boot."""
 
-    name: str
-    state: str
-    threads: int
-    start: int
+    __slots__ = ("group", "name", "parent", "pid", "session", "start", "state", "threads")
+
+    def __init__(self, name: str, fields: list[str], pid: int) -> None:
+        self.name = name
+        self.pid = pid
+        self.state = fields[_STATE]
+        self.parent = int(fields[_PARENT])
+        self.group = int(fields[_GROUP])
+        self.session = int(fields[_SESSION])
+        self.threads = int(fields[_THREADS])
+        self.start = int(fields[_START])
 
     @property
     def is_stopped(self) -> bool:
@@ -36,13 +43,22 @@ def stat(pid: int | str) -> Stat | None:
     fields = tail.split()
     if len(fields) <= _START:
         return None
-    name = head.partition("(")[2]
-    return Stat(name, fields[_STATE], int(fields[_THREADS]), int(fields[_START]))
+    number, _, name = head.partition(" (")
+    return Stat(name, fields, int(number))
 
 
-@lru_cache(maxsize=1)
+def processes() -> list[Stat]:
+    found = [stat(name) for name in _names("/proc") if name.isdigit()]
+    return [each for each in found if each is not None]
+
+
+_boot: list[str] = []
+
+
 def boot() -> str:
-    return _read("/proc/sys/kernel/random/boot_id").strip()
+    if not _boot:
+        _boot.append(_read("/proc/sys/kernel/random/boot_id").strip())
+    return _boot[0]
 
 
 def booted_at() -> int | None:
@@ -73,7 +89,7 @@ def descriptors() -> float:
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
-        return math.inf
+        return float("inf")
 
 
 def _has_open(pid: int, device: int, inode: int) -> bool:
@@ -100,7 +116,7 @@ def _names(directory: str) -> list[str]:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(_BYTES)
+        with open(path, "rb", buffering=0) as file:
+            return file.read(_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, cast
 import msgspec
 
 from icd.app.call import Answer, Call, Params, Progress
+from icd.db import paths
 from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput, Usage
 from icd.printable import printable
@@ -79,6 +80,11 @@ class World(msgspec.Struct):
     timeout_ms: int | None = None
     if_database: bool = False
     where: Where = Where("")  # the caller's words about which database it means
+
+    @property
+    def database(self) -> str:
+        """The database that is meant, under the one path that it is known by."""
+        return paths.canonical(paths.resolve(self.where))
 
     def read_stdin(self) -> bytes:
         if self.stdin is None:

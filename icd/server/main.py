@@ -31,7 +31,7 @@ from icd.server.net.socket_claim import SocketClaim
 from icd.server.reexec import Handover
 from icd.server.reload import Preflight, Reload
 from icd.server.stores.registry import Stores
-from icd.server.workers.dispatches.observers import Observers
+from icd.server.workers import dispatch_watcher
 from icd.server.workers.hooks.hooks import Hooks, home
 from icd.server.workers.mirror.mirrors import Mirrors
 from icd.server.workers.mirror.mirrors import root as interband_root
@@ -82,8 +82,7 @@ async def serve(
             # --- start up ---
             mirrors = Mirrors(interband_root(), home(), Clock(), background)
             hooks = Hooks(home(), lambda: claim.path, background)
-            observers = Observers(background)
-            attach = (mirrors.attach, hooks.attach, observers.attach)
+            attach = (mirrors.attach, hooks.attach, partial(dispatch_watcher.attach, background))
             stores = Stores(settings, Clock(), background, attach, settings().vectors_max_mib)
             about = About(lambda: claim.path, stores, mirrors, hooks, settings().slow_ms)
             reload = Reload(directory, inherited)

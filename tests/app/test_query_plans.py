@@ -20,7 +20,6 @@ from icd.features.discoveries import (
     search_store as searches,
 )
 from icd.features.dispatches import store as dispatches
-from icd.features.dispatches import usage
 from icd.features.events import cursor_store as cursors
 from icd.features.events import retention
 from icd.features.events import store as events
@@ -84,7 +83,7 @@ HOT = {
     "dispatches._CLAIM_AGENT": dispatches._CLAIM_AGENT,
     "dispatches._START": dispatches._START,
     "dispatches._END": dispatches._END,
-    "usage._TOKENS": usage._TOKENS,
+    "dispatches._TOKENS": dispatches._TOKENS,
     "dismissals._DUE": dismissals._DUE,
     "dismissals._OLDEST": dismissals._OLDEST,
     "dismissals._FORGET_FEEDBACK": dismissals._FORGET_FEEDBACK,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from icd.features.dispatches.agent import looks
-from icd.features.dispatches.observation import LOST
+from icd.features.dispatches.poll import LOST
+from icd.features.dispatches.runner.output_files import PROGRESS
 from icd.values.processes import identify
 from tests.server.subscriptions.test_watches import command
 from tests.server.test_reload import reload
@@ -181,7 +181,7 @@ def test_a_list_tells_what_is_known_while_nothing_can_be_recorded(
 def test_poll_reads_what_a_living_agent_counts(
     initialized: Path, running: str, pair: list[Sleeper], host: dict[str, str]
 ) -> None:
-    path = looks.PROGRESS.format(pair[1].known.pid)
+    path = PROGRESS.format(pid=pair[1].known.pid)
     with open(path, "x", encoding="utf-8") as file:
         file.write('{"turns":3,"commands":5,"messages":8}')
     try:

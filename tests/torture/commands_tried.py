@@ -17,10 +17,11 @@ from icd.app.planner import plan
 
 # Rows that are in the databases of tests/data/databases; others are as good as none.
 WORDS = {
-    "run_id": "run00001", "run": "run00001", "dispatch_id": "disp0001", "ids": "disp0001",
-    "id_": "disc00000001", "key": "dispatch", "scope": "s1", "name": "stop", "consumer": "reader",
-    "interval": "60", "older_than": "1d", "ttl": "1d", "guards": "n:s:1", "seq": "5", "shell": "bash",
-    "file": "-", "score": "0.5", "rate": "0.1", "since": "1", "min_age": "1d",
+    "run_id": "run00001", "run": "run00001", "dispatch id": "disp0001", "ids": "disp0001",
+    "id_": "disc00000001", "key": "dispatch", "scope": "s1", "scope_id": "s1", "name": "stop",
+    "consumer": "reader", "interval": "60", "older_than": "1d", "older_than_ms": "1d", "ttl": "1d",
+    "ttl_ms": "1d", "guards": "n:s:1", "seq": "5", "shell": "bash", "file": "-", "score": "0.5",
+    "rate": "0.1", "since": "1", "min_age": "1d",
 }  # fmt: skip
 # What a command wants beside what click calls required.
 MORE = {
@@ -162,10 +163,12 @@ def planned_as(argv: tuple[str, ...]) -> Ask | Errand | Need | Output:
 
 def _words(name: str, command: click.Command) -> list[str]:
     found: list[str] = []
+    noun = name.partition(" ")[0]
     for parameter in command.params:
         if not parameter.required:
             continue
-        word = WORDS.get(str(parameter.name), "x")
+        field = str(parameter.name)
+        word = WORDS.get(f"{noun} {field}") or WORDS.get(field, "x")
         if isinstance(parameter.type, click.Choice):
             word = str(parameter.type.choices[0])
         option = parameter.opts[0]

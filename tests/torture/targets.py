@@ -25,7 +25,7 @@ from icd.app.planner import advance, plan
 from icd.errors import IcError
 from icd.features.compat.legacy import envelopes
 from icd.features.discoveries import vectors, weights
-from icd.features.dispatches.agent import looks, traces
+from icd.features.dispatches.runner import output_files
 from icd.features.events import cursor_store as cursors
 from icd.features.gates import rules as gate_rules
 from icd.features.locks import owners
@@ -35,7 +35,6 @@ from icd.server.net import argv_frame as keyhole
 from icd.server.net import jsonrpc
 from icd.server.net.framing import Framing
 from icd.values import payloads
-from icd.values.processes import Process
 from tests.torture.scratch import Scratch
 
 # As a command line may end: 69 is a missing database, where the caller asked for that.
@@ -44,7 +43,6 @@ EXITS = (0, 1, 2, 3, 69)
 PIECES = (1, 7, 64, 4096)
 # A command that goes on is asked again so often.
 ASKED = 3
-NOBODY = Process(2**22 + 1)
 
 Target = Callable[[bytes], None]
 
@@ -240,17 +238,16 @@ def _here() -> owners.Here:
 def left(data: bytes) -> None:
     """Files that an agent, the holder of a lock or another program has left."""
     path = os.fsencode(written(data))
-    looks.PROGRESS = traces.PROGRESS = os.fsdecode(path)
+    output_files.PROGRESS = os.fsdecode(path)
     here = _here()
     owner = owners.decode(data)
     if owner is not None:
         owners.liveness(owner, here)
         owners.is_same(owner, owners.named(owner.owner, 1, here, 1))
         msgspec.json.encode(owner)
-    traces.verdict(path, None)
-    traces.tokens(path, None)
-    traces.progress(1)
-    looks._progress(NOBODY)
+    output_files.verdict(path, None)
+    output_files.tokens(path, None)
+    output_files.progress(1)
     interband.read_mark(data)
     with contextlib.suppress(envelopes.Mirrored, envelopes.NotAnEnvelope):
         envelopes.payload(data)

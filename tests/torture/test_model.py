@@ -91,7 +91,7 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
     ),
     "a look that is out of date overwrites what is known": (
         Dispatches,
-        "icd/features/dispatches/observation.py",
+        "icd/features/dispatches/poll.py",
         "if was.is_over or seen.version != was.version:",
         "if was.is_over:",
     ),

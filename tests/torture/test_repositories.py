@@ -98,12 +98,12 @@ NO_JOURNALS = (
 )
 NO_SCHEMA = ("icd/db/schema.py", "if digest(there) == DIGEST:", "if there:")
 NO_TRUST = (
-    "icd/features/dispatches/auto_spawn_commands.py",
-    "            if due:\n",
-    "            if not due:\n",
+    "icd/features/dispatches/auto_spawn.py",
+    "        if found:\n",
+    "        if not found:\n",
 )
 NO_SCRIPTS = (
-    "icd/features/dispatches/agent/commands.py",
+    "icd/features/dispatches/launch.py",
     "if script is None or trust.",
     "if script or trust.",
 )

@@ -1,108 +1,55 @@
-"""`icctl dispatch spawn` and `retry`: in the caller's own process.
+"""dispatch spawn and retry: in the caller's own process.
 
 An agent has the caller's directory, environment, limits, sandbox and control group; a daemon has
 others.
+
+Promises
+    - the row is there before the process, and whatever happens in between leaves a row that tells
+      it: it names us as the ones about to start it, and its runner speaks up if we do not;
+    - a caller that is answered has an agent that runs, or a row that says why not.
 """
 
 import os
+import stat
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated
 
-import click
-from msgspec import structs
+from msgspec import Struct, structs
 
-from icd import trust
 from icd.app import render
 from icd.app.invocation import Caller, Local, Output, World
-from icd.db import paths
-from icd.errors import DispatchRunning, SpawnFailed, Untrusted, Usage
-from icd.features.dispatches import methods
-from icd.features.dispatches.agent import spawning
-from icd.features.dispatches.agent.launching import Launched
-from icd.features.dispatches.agent.spawning import Spawned, Wanted
-from icd.features.dispatches.store import End
+from icd.app.verb import Argument, Command, Option
+from icd.errors import (
+    DispatchOver,
+    DispatchRunning,
+    IcError,
+    SpawnFailed,
+    UnreadableInput,
+    Usage,
+)
+from icd.features.dispatches.calls import Create, Get, Id, Record, Started
+from icd.features.dispatches.kill import Target
+from icd.features.dispatches.launch import Launched, Own, launch, program, refuse_untrusted, text
+from icd.features.dispatches.store import Dispatch, End
 from icd.values import processes
+from icd.values.wire import Result
 
 SANDBOX = "workspace-write"
+HASH_CHARACTERS = 16
+READ_BYTES = 1024 * 1024
+
+OutputFile = Annotated[
+    str | None, Option("--output", "Where its output goes; else a file in $TMPDIR.", "FILE")
+]
+Script = Annotated[str | None, Option("--dispatch-sh", "The script that runs the agent.", "FILE")]
+Words = Annotated[
+    tuple[str, ...], Argument("COMMAND", "What to run instead.", nargs=-1, usage="[-- COMMAND...]")
+]
 
 
-class Ledger:
-    """A spawning.Book: the rows of a database, and what else to say when one is created."""
-
-    def __init__(self, ask: Caller, new: methods.Create) -> None:
-        self._ask = ask
-        self._new = new
-
-    def create(self, wanted: Wanted, prompt_hash: str, output: str) -> str:
-        stored = text(output)
-        new = structs.replace(
-            self._new,
-            project_dir=text(wanted.project),
-            name=wanted.name,
-            model=wanted.model,
-            sandbox=wanted.sandbox,
-            prompt_file=text(wanted.prompt) or None,
-            prompt_hash=prompt_hash or None,
-            output_file=stored,
-            verdict_file=f"{stored}.verdict",
-            timeout_ms=wanted.timeout_ms,
-            runner=processes.identify(os.getpid()),
-        )
-        made: methods.Document = self._ask("dispatch.create", new)
-        return made.id
-
-    def started(self, dispatch_id: str, launched: Launched) -> None:
-        agent, runner = launched.agent, launched.runner
-        params = methods.Started(
-            dispatch_id,
-            agent.pid,
-            pid_start=agent.start,
-            runner_pid=runner.pid,
-            runner_start=runner.start,
-            boot=agent.boot,
-            pidns=agent.pidns,
-        )
-        self._ask("dispatch.started", params)
-
-    def failed(self, dispatch_id: str, why: str) -> None:
-        end = End(id=dispatch_id, status="failed", error_message=text(why))
-        self._ask("dispatch.record", methods.Record(end))
-
-    def status(self, dispatch_id: str) -> str:
-        found: methods.Document = self._ask("dispatch.get", methods.Get(dispatch_id))
-        return found.status
-
-
-@click.command("spawn", add_help_option=False, short_help="Start an agent, and answer its id.")
-@click.option("--prompt-file", metavar="FILE", help="What the agent is to do.")
-@click.option("--type", "agent_type", metavar="T", help="A word for lists; codex unless given.")
-@click.option(
-    "--project", metavar="DIR", help="Where it works; the current directory unless given."
-)
-@click.option("--output", metavar="FILE", help="Where its output goes; else a file in $TMPDIR.")
-@click.option("--name", metavar="NAME", help="A name for lists.")
-@click.option("--model", metavar="MODEL", help="The model that it uses.")
-@click.option("--sandbox", metavar="S", help=f"What it may do; {SANDBOX} unless given.")
-@click.option("--scope-id", metavar="SCOPE", help="What it works on; a run of this scope is meant.")
-@click.option("--run", "run_id", metavar="RUN", help="The run that it belongs to.")
-@click.option("--parent-id", metavar="ID", help="The dispatch that it comes from.")
-@click.option("--dispatch-sh", "script", metavar="FILE", help="The script that runs the agent.")
-@click.argument("command", nargs=-1, metavar="[-- COMMAND...]", type=click.UNPROCESSED)
-def spawn(
-    world: World,
-    *,
-    prompt_file: str | None,
-    agent_type: str | None,
-    project: str | None,
-    output: str | None,
-    name: str | None,
-    model: str | None,
-    sandbox: str | None,
-    scope_id: str | None,
-    run_id: str | None,
-    parent_id: str | None,
-    script: str | None,
-    command: tuple[str, ...],
-) -> Local:
+class Spawn(Struct, kw_only=True):
     """Start an agent that runs on by itself, and print the id of its dispatch.
 
     It has the directory, environment and limits that you have here, and nothing else of you: it
@@ -118,55 +65,36 @@ def spawn(
 
     With --timeout the agent and all that it has started are ended after that time.
     Exit 2 if it cannot be started; the dispatch then says why.
-
-    \b
-    Examples:
-      icctl dispatch spawn --prompt-file=fix.md --name=fixer --timeout=30m
-      icctl dispatch spawn --prompt-file=fix.md --run="$RUN" --json
-      icctl dispatch spawn --name=tests -- make test
     """
-    argv = _command(world, command)
-    if not (prompt_file or argv):
-        raise Usage("--prompt-file is missing", hint="or give a command after --")
-    _refuse(argv, {"--sandbox": sandbox, "--model": model, "--dispatch-sh": script})
-    wanted = Wanted(
-        project=_path(world, project or ""),
-        prompt=_path(world, prompt_file) if prompt_file else "",
-        output=_path(world, output) if output else "",
-        name=name,
-        model=model,
-        sandbox=None if argv else sandbox or SANDBOX,
-        script=script,
-        argv=argv,
-        timeout_ms=world.timeout_ms,
-    )
-    new = methods.Create(
-        wanted.project,
-        agent_type=agent_type or ("command" if argv else "codex"),
-        run_id=run_id,
-        scope_id=scope_id,
-        parent_id=parent_id,
-    )
-    return Local(lambda ask: _shown(world, start(world, ask, new, wanted)), has_own_timeout=True)
+
+    prompt_file: Annotated[
+        str | None, Option("--prompt-file", "What the agent is to do.", "FILE")
+    ] = None
+    agent_type: Annotated[
+        str | None, Option("--type", "A word for lists; codex unless given.", "T")
+    ] = None
+    project: Annotated[
+        str, Option("--project", "Where it works; the current directory unless given.", "DIR")
+    ] = ""
+    output: OutputFile = None
+    name: Annotated[str | None, Option("--name", "A name for lists.", "NAME")] = None
+    model: Annotated[str | None, Option("--model", "The model that it uses.", "MODEL")] = None
+    sandbox: Annotated[
+        str | None, Option("--sandbox", f"What it may do; {SANDBOX} unless given.", "S")
+    ] = None
+    scope_id: Annotated[
+        str | None,
+        Option("--scope-id", "What it works on; a run of this scope is meant.", "SCOPE"),
+    ] = None
+    run_id: Annotated[str | None, Option("--run", "The run that it belongs to.", "RUN")] = None
+    parent_id: Annotated[
+        str | None, Option("--parent-id", "The dispatch that it comes from.", "ID")
+    ] = None
+    script: Script = None
+    command: Words = ()
 
 
-@click.command("retry", add_help_option=False, short_help="Start an agent once more.")
-@click.argument("dispatch_id", metavar="ID")
-@click.option("--model", metavar="MODEL", help="Another model.")
-@click.option("--sandbox", metavar="S", help="Another sandbox.")
-@click.option("--output", metavar="FILE", help="Where its output goes; else a file in $TMPDIR.")
-@click.option("--dispatch-sh", "script", metavar="FILE", help="The script that runs the agent.")
-@click.argument("command", nargs=-1, metavar="[-- COMMAND...]", type=click.UNPROCESSED)
-def retry(
-    world: World,
-    *,
-    dispatch_id: str,
-    model: str | None,
-    sandbox: str | None,
-    output: str | None,
-    script: str | None,
-    command: tuple[str, ...],
-) -> Local:
+class Retry(Struct, kw_only=True):
     """Start an agent like that of a dispatch that has ended, and print the id of the new dispatch.
 
     It has the same prompt, type, name, model, sandbox, project, scope, run and time limit, and the
@@ -174,96 +102,214 @@ def retry(
     A dispatch that was started with a command of its own needs it again, after --.
     The database says what runs, and where: one that is not trusted is refused, see 'icctl trust'.
     Exit 1 if there is no such dispatch, or if it has not ended.
-
-    \b
-    Examples:
-      icctl dispatch retry k3v9x0qa
-      icctl dispatch retry k3v9x0qa --model=gpt-5 --timeout=1h
-      icctl dispatch retry k3v9x0qa -- make test
     """
-    argv = _command(world, command)
-    _refuse(argv, {"--sandbox": sandbox, "--model": model, "--dispatch-sh": script})
 
-    def run(ask: Caller) -> Output:
-        old: methods.Document = ask("dispatch.get", methods.Get(dispatch_id))
+    id: Id
+    model: Annotated[str | None, Option("--model", "Another model.", "MODEL")] = None
+    sandbox: Annotated[str | None, Option("--sandbox", "Another sandbox.", "S")] = None
+    output: OutputFile = None
+    script: Script = None
+    command: Words = ()
+
+
+class Spawned(Result):
+    id: str
+    pid: int
+
+
+def ask_spawn(world: World, f: Spawn) -> Local:
+    own = _own(world, f)
+    if not (f.prompt_file or own.argv):
+        raise Usage("--prompt-file is missing", hint="or give a command after --")
+    wanted = Create(
+        _path(world, f.project),
+        agent_type=f.agent_type or ("command" if own.argv else "codex"),
+        run_id=f.run_id,
+        scope_id=f.scope_id,
+        parent_id=f.parent_id,
+        name=f.name,
+        model=f.model,
+        sandbox=None if own.argv else f.sandbox or SANDBOX,
+        prompt_file=_path(world, f.prompt_file) if f.prompt_file else None,
+        output_file=_path(world, f.output) if f.output else None,
+        timeout_ms=world.timeout_ms,
+    )
+    return _local(world, lambda _ask: wanted, own)
+
+
+def ask_retry(world: World, f: Retry) -> Local:
+    own = _own(world, f)
+
+    def wanted(ask: Caller) -> Create:
+        old: Dispatch = ask("dispatch.get", Get(f.id))
         if not old.is_over:
-            raise DispatchRunning(f"dispatch {dispatch_id} has not ended: it is {old.status}")
-        if not argv and (old.sandbox is None or old.prompt_file is None):
-            sentence = f"dispatch {dispatch_id} was started with a command of its own"
+            raise DispatchRunning(f"dispatch {f.id} has not ended: it is {old.status}")
+        if not own.argv and (old.sandbox is None or old.prompt_file is None):
+            sentence = f"dispatch {f.id} was started with a command of its own"
             raise Usage(sentence, hint="give it again, after --")
-        refuse_untrusted(world, f"dispatch {dispatch_id} was not started again")
-        wanted = Wanted(
-            project=old.project_dir,
-            prompt=old.prompt_file or "",
-            output=_path(world, output) if output else "",
-            name=old.name,
-            model=None if argv else model or old.model,
-            sandbox=None if argv else sandbox or old.sandbox,
-            script=script,
-            argv=argv,
-            timeout_ms=world.timeout_ms or old.timeout_ms,
-        )
-        new = methods.Create(
+        refuse_untrusted(world, f"dispatch {f.id} was not started again")
+        return Create(
             old.project_dir,
             agent_type=old.agent_type,
             run_id=old.run_id,
             scope_id=old.scope_id,
             parent_id=old.id,
+            name=old.name,
+            model=None if own.argv else f.model or old.model,
+            sandbox=None if own.argv else f.sandbox or old.sandbox,
+            prompt_file=old.prompt_file,
+            output_file=_path(world, f.output) if f.output else None,
+            timeout_ms=world.timeout_ms or old.timeout_ms,
         )
-        return _shown(world, start(world, ask, new, wanted))
+
+    return _local(world, wanted, own)
+
+
+def _local(world: World, wanted: Callable[[Caller], Create], own: Own) -> Local:
+    def run(ask: Caller) -> Output:
+        made = spawn(world, ask, wanted(ask), own)
+        return render.to_json(made) if world.json else render.text(made.id)
 
     return Local(run, has_own_timeout=True)
 
 
-def refuse_untrusted(world: World, what: str) -> None:
-    """Raise if it is the rows of a database that decide what runs, and it may be a stranger's."""
-    database = paths.canonical(paths.resolve(world.where))
-    why = trust.objection(world.env.get("HOME"), database)
-    if why:
-        raise Untrusted(f"{what}: {text(database)} is not trusted: {text(why)}")
-
-
-def start(world: World, ask: Caller, new: methods.Create, wanted: Wanted) -> Spawned:
+def spawn(world: World, ask: Caller, wanted: Create, own: Own) -> Spawned:
+    """Decide, start, record.  The paths in `wanted` are as the operating system has them."""
     if world.acts_as is not None:  # it would get root's environment
         uid = world.acts_as
         raise SpawnFailed(f"root starts no programs for user {uid}", hint="run it as that user")
-    return spawning.spawn(
-        Ledger(ask, new),
+    output, database = wanted.output_file or _default_output(world), world.database
+    row = _row(wanted, output)
+    chosen = program(world, wanted, output, own, database)
+    made: Dispatch = ask("dispatch.create", row)
+    try:
+        launched = launch(made.id, wanted, chosen, output, database)
+    except SpawnFailed as exc:
+        end = End(id=made.id, status="failed", error_message=text(exc.message))
+        with suppress(IcError):  # then the next look finds us gone, and nothing started
+            ask("dispatch.record", Record(end))
+        raise
+    try:
+        _record(ask, made.id, launched)
+    finally:
+        launched.leave()
+    return Spawned(made.id, launched.agent.pid)
+
+
+def _row(wanted: Create, output: str) -> Create:
+    """What to note of the dispatch, with paths as they can be stored."""
+    prompt = wanted.prompt_file
+    hashed = _hash(prompt) if prompt else None
+    if prompt and _is_same(prompt, output):
+        raise Usage("the output would replace the prompt", hint="give another --output")
+    return structs.replace(
         wanted,
-        cwd=world.cwd,
-        env=world.env,
-        database=paths.canonical(paths.resolve(world.where)),
-        now_ns=time.time_ns(),
+        project_dir=text(wanted.project_dir),
+        prompt_file=text(prompt) if prompt else None,
+        prompt_hash=hashed,
+        output_file=text(output),
+        verdict_file=text(f"{output}.verdict"),
+        runner=processes.identify(os.getpid()),
     )
 
 
-def _shown(world: World, made: Spawned) -> Output:
-    return render.to_json(made) if world.json else render.text(made.id)
+def _default_output(world: World) -> str:
+    place = world.env.get("TMPDIR") or "/tmp"
+    return os.path.join(world.cwd, place, f"ic-dispatch-{time.time_ns()}.md")
 
 
-def _command(world: World, words: tuple[str, ...]) -> list[str]:
+def _record(ask: Caller, dispatch_id: str, launched: Launched) -> None:
+    """Record that it runs; what we cannot record, its runner does."""
+    agent, runner = launched.agent, launched.runner
+    params = Started(
+        dispatch_id,
+        agent.pid,
+        pid_start=agent.start,
+        runner_pid=runner.pid,
+        runner_start=runner.start,
+        boot=agent.boot,
+        pidns=agent.pidns,
+    )
+    try:
+        ask("dispatch.started", params)
+    except DispatchOver:
+        found: Dispatch = ask("dispatch.get", Get(dispatch_id))
+        if found.status == "cancelled":
+            target = Target(dispatch_id, runner, agent)
+            target.begin()
+            target.finish()
+            raise
+        # It was quicker than we are.
+    except IcError:
+        return
+    launched.is_recorded()
+
+
+def _hash(path: str) -> str:
+    """The first digits of its SHA-256."""
+    import hashlib  # only a spawn with a prompt pays for it
+
+    found = hashlib.sha256()
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise UnreadableInput(f"hash prompt: {path} is not a regular file")
+            while data := file.read(READ_BYTES):
+                found.update(data)
+    except OSError as exc:
+        raise UnreadableInput(f"hash prompt: cannot read {path}: {exc.strerror}") from exc
+    return found.hexdigest()[:HASH_CHARACTERS]
+
+
+def _is_same(prompt: str, output: str) -> bool:
+    try:
+        return os.path.samefile(prompt, output)
+    except OSError:
+        return False  # the output is yet to be made
+
+
+def _own(world: World, f: Spawn | Retry) -> Own:
     """A command stands after `--`, so that a forgotten flag is not one."""
-    argv = world.argv
-    after = argv[argv.index("--") + 1 :] if "--" in argv else []
-    if list(words) != after:
-        raise Usage(f"unexpected word: {words[0]}", hint="a command stands after --")
-    return after
-
-
-def _refuse(argv: list[str], given: dict[str, str | None]) -> None:
-    """These concern dispatch.sh and codex."""
-    for flag, value in given.items():
+    words = world.argv
+    argv = words[words.index("--") + 1 :] if "--" in words else []
+    if list(f.command) != argv:
+        raise Usage(f"unexpected word: {f.command[0]}", hint="a command stands after --")
+    for flag, value in (
+        ("--sandbox", f.sandbox),
+        ("--model", f.model),
+        ("--dispatch-sh", f.script),
+    ):
         if argv and value is not None:
             raise Usage(f"{flag} does not go with a command")
+    return Own(f.script, argv)
 
 
 def _path(world: World, given: str) -> str:
     return os.path.normpath(os.path.join(world.cwd, given))
 
 
-def text(path: str) -> str:
-    """As it can be stored: an odd byte is spelled out."""
-    return path.encode("utf-8", "backslashreplace").decode()
-
-
-COMMANDS = [spawn, retry]
+VERBS = [
+    Command(
+        "dispatch spawn",
+        Spawn,
+        ask_spawn,
+        summary="Start an agent, and answer its id.",
+        examples=[
+            "icctl dispatch spawn --prompt-file=fix.md --name=fixer --timeout=30m",
+            'icctl dispatch spawn --prompt-file=fix.md --run="$RUN" --json',
+            "icctl dispatch spawn --name=tests -- make test",
+        ],
+    ),
+    Command(
+        "dispatch retry",
+        Retry,
+        ask_retry,
+        summary="Start an agent once more.",
+        examples=[
+            "icctl dispatch retry k3v9x0qa",
+            "icctl dispatch retry k3v9x0qa --model=gpt-5 --timeout=1h",
+            "icctl dispatch retry k3v9x0qa -- make test",
+        ],
+    ),
+]

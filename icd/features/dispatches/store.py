@@ -14,9 +14,9 @@ Callers run these inside a transaction.
 
 import re
 import sqlite3
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct, field, structs
 
 from icd.db.rows import checked
 from icd.errors import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning
@@ -26,7 +26,7 @@ from icd.features.runs import store as runs
 from icd.features.runs.store import Run
 from icd.values import ids
 from icd.values.processes import Process, Writer
-from icd.values.wire import INT64
+from icd.values.wire import INT64, Result, iso, iso_if
 
 Outcome = Literal["completed", "failed", "timeout", "cancelled"]
 Count = Annotated[int, Meta(ge=0, le=INT64 - 1)]
@@ -49,71 +49,20 @@ TEXT_CHARACTERS = 4096
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-class Dispatch(Struct, frozen=True):
-    """A row."""
+class Dispatch(Result):
+    """A row, and what the API shows of it; the last three fields are derived."""
 
     id: str
-    run_id: str | None
-    scope_id: str | None
-    parent_id: str | None
-    agent_type: str
     status: str
-    name: str | None
-    model: str | None
-    sandbox: str | None
+    agent_type: str
     project_dir: str
-    prompt_file: str | None
-    prompt_hash: str | None
-    output_file: str | None
-    verdict_file: str | None
-    timeout_ms: int | None
-    runner_pid: int | None
-    runner_start: int | None
-    pid: int | None
-    pid_start: int | None
-    boot: str | None
-    pidns: str | None
-    exit_code: int | None
-    verdict_status: str | None
-    verdict_summary: str | None
-    error_message: str | None
     turns: int
     commands: int
     messages: int
-    input_tokens: int
-    output_tokens: int
-    cache_hits: int | None
-    session: str | None
+    input_tokens: int = field(name="in_tokens")
+    output_tokens: int = field(name="out_tokens")
     created_at: int
-    created_ms: int
-    started_at: int | None
-    completed_at: int | None
     version: int
-
-    @property
-    def is_over(self) -> bool:
-        return not NEXT[self.status]
-
-    @property
-    def runner(self) -> Process | None:
-        """Who waits for the agent; before that is known, who is about to start it."""
-        return self._process(self.runner_pid, self.runner_start)
-
-    @property
-    def agent(self) -> Process | None:
-        return self._process(self.pid, self.pid_start)
-
-    def _process(self, pid: int | None, start: int | None) -> Process | None:
-        if pid is None:
-            return None
-        return Process(pid, start or 0, self.boot or "", self.pidns or "")
-
-
-class New(Struct, frozen=True, kw_only=True):
-    """What is to be started.  `runner`: the process that is about to do so."""
-
-    agent_type: str
-    project_dir: str
     run_id: str | None = None
     scope_id: str | None = None
     parent_id: str | None = None
@@ -125,7 +74,44 @@ class New(Struct, frozen=True, kw_only=True):
     output_file: str | None = None
     verdict_file: str | None = None
     timeout_ms: int | None = None
-    runner: Process | None = None
+    runner_pid: int | None = None
+    runner_start: int | None = None
+    pid: int | None = None
+    pid_start: int | None = None
+    boot: str | None = None
+    pidns: str | None = None
+    exit_code: int | None = None
+    verdict_status: str | None = None
+    verdict_summary: str | None = None
+    error_message: str | None = None
+    cache_hits: int | None = None
+    session: str | None = None
+    started_at: int | None = None
+    completed_at: int | None = None
+    created_at_iso: str = ""
+    started_at_iso: str | None = None
+    completed_at_iso: str | None = None
+
+    def __post_init__(self) -> None:
+        self.created_at_iso = iso(self.created_at)
+        self.started_at_iso = iso_if(self.started_at)
+        self.completed_at_iso = iso_if(self.completed_at)
+
+    @property
+    def is_over(self) -> bool:
+        return not NEXT.get(self.status)  # a word that is not ours leads nowhere
+
+    @property
+    def runner(self) -> Process | None:
+        """The process that waits for the agent; before that is known, the one about to start it."""
+        return self._process(self.runner_pid, self.runner_start)
+
+    @property
+    def agent(self) -> Process | None:
+        return self._process(self.pid, self.pid_start)
+
+    def _process(self, pid: int | None, start: int | None) -> Process | None:
+        return None if pid is None else Process(pid, start or 0, self.boot or "", self.pidns or "")
 
 
 class End(Struct, frozen=True, kw_only=True):
@@ -149,40 +135,25 @@ class End(Struct, frozen=True, kw_only=True):
     ended_ms: Count | None = None
 
 
-_COLUMNS = """
-SELECT id, run_id, scope_id, parent_id, agent_type, status, name, model, sandbox, project_dir,
-       prompt_file, prompt_hash, output_file, verdict_file, timeout_ms, runner_pid, runner_start,
-       pid, pid_start, boot, pidns, exit_code, verdict_status, verdict_summary, error_message,
-       turns, commands, messages, input_tokens, output_tokens, cache_hits, session, created_at,
-       created_ms, started_at, completed_at, version
-FROM dispatches
-"""
-_FIND = f"{_COLUMNS} WHERE id = ?"
-_OF_RUN = f"{_COLUMNS} WHERE run_id = ? ORDER BY created_ms, rowid"
-_LIVE = f"{_COLUMNS} WHERE status IN ('spawned', 'running') ORDER BY created_ms, rowid"
+_COLUMNS = Dispatch.__struct_fields__[:-3]
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM dispatches"  # noqa: S608 -- a struct names them
+_FIND = f"{_SELECT} WHERE id = ?"
 _NEWEST = "ORDER BY created_ms DESC, rowid DESC LIMIT :limit"
-_LIST = f"{_COLUMNS} {_NEWEST}"
-_LIST_ACTIVE = f"{_COLUMNS} WHERE status IN ('spawned', 'running') {_NEWEST}"
+_LIST = f"{_SELECT} {_NEWEST}"
+_LIST_ACTIVE = f"{_SELECT} WHERE status IN ('spawned', 'running') {_NEWEST}"
 _LIST_RUN = f"""
-{_COLUMNS} WHERE run_id = :run_id AND (NOT :active OR status IN ('spawned', 'running'))
+{_SELECT} WHERE run_id = :run_id AND (NOT :active OR status IN ('spawned', 'running'))
   AND (:scope_id IS NULL OR +scope_id = :scope_id)
 {_NEWEST}
 """
 _LIST_SCOPE = f"""
-{_COLUMNS} WHERE scope_id = :scope_id AND (NOT :active OR status IN ('spawned', 'running'))
+{_SELECT} WHERE scope_id = :scope_id AND (NOT :active OR status IN ('spawned', 'running'))
 {_NEWEST}
 """
-_CREATE = """
-INSERT INTO dispatches (id, run_id, scope_id, parent_id, agent_type, status, name, model, sandbox,
-                        project_dir, prompt_file, prompt_hash, output_file, verdict_file,
-                        timeout_ms, runner_pid, runner_start, boot, pidns, turns, commands,
-                        messages, input_tokens, output_tokens, session, created_at, created_ms,
-                        version)
-VALUES (:id, :run_id, :scope_id, :parent_id, :agent_type, 'spawned', :name, :model, :sandbox,
-        :project_dir, :prompt_file, :prompt_hash, :output_file, :verdict_file, :timeout_ms,
-        :runner_pid, :runner_start, :boot, :pidns, 0, 0, 0, 0, 0, :session, :now_ms / 1000,
-        :now_ms, 1)
-"""
+# `created_ms` orders and ages rows, and is not shown.
+_CREATE = f"""
+INSERT INTO dispatches ({", ".join(_COLUMNS)}, created_ms) VALUES ({"?, " * len(_COLUMNS)}?)
+"""  # noqa: S608
 _CLAIM_AGENT = """
 UPDATE run_agents SET dispatch_id = ?1, updated_at = ?2
 WHERE id = ?3 AND status = 'active' AND dispatch_id IS ?4
@@ -205,6 +176,12 @@ SET status = :status, exit_code = :exit_code, verdict_status = :verdict_status,
     completed_at = coalesce(completed_at, :completed_at), version = version + 1
 WHERE id = :id
 """
+_TOKENS = """
+UPDATE dispatches
+SET input_tokens = coalesce(?, input_tokens), output_tokens = coalesce(?, output_tokens),
+    cache_hits = coalesce(?, cache_hits), version = version + 1
+WHERE id = ?
+"""
 # What an active run has used, and what was said of its work, must not change by tidying up.
 _PRUNE = """
 DELETE FROM dispatches
@@ -213,26 +190,16 @@ WHERE created_ms <= ? AND status NOT IN ('spawned', 'running')
 """
 
 
-def find(conn: sqlite3.Connection, dispatch_id: str) -> Dispatch | None:
-    row = conn.execute(_FIND, (dispatch_id,)).fetchone()
-    return checked(Dispatch, row) if row else None
-
-
 def require(conn: sqlite3.Connection, dispatch_id: str) -> Dispatch:
-    found = find(conn, dispatch_id)
-    if found is None:
+    row = conn.execute(_FIND, (dispatch_id,)).fetchone()
+    if row is None:
         raise DispatchNotFound(f"not found: {dispatch_id}")
-    return found
-
-
-def of_run(conn: sqlite3.Connection, run: Run) -> list[Dispatch]:
-    """All that belong to the run, the oldest first."""
-    return [checked(Dispatch, row) for row in conn.execute(_OF_RUN, (run.id,))]
+    return checked(Dispatch, row)
 
 
 def live(conn: sqlite3.Connection) -> list[Dispatch]:
     """All that have not ended, the oldest first."""
-    return [checked(Dispatch, row) for row in conn.execute(_LIVE)]
+    return every(conn, active=True, limit=-1)[::-1]
 
 
 def every(
@@ -253,25 +220,42 @@ def every(
     return [checked(Dispatch, row) for row in conn.execute(statement, values)]
 
 
-def create(conn: sqlite3.Connection, new: New, *, actor: Writer, now_ms: int) -> Dispatch:
-    """Note that a process is about to be started; nothing runs yet."""
-    run = runs.require(conn, new.run_id) if new.run_id is not None else None
-    if run is None and new.scope_id:
-        run = runs.meant(conn, new.scope_id)
-    runner = new.runner or Process(0)
-    values = structs.asdict(new) | {
-        "id": ids.new(),
-        "run_id": run.id if run else None,
-        "runner_pid": runner.pid or None,
-        "runner_start": runner.start or None,
-        "boot": runner.boot or None,
-        "pidns": runner.pidns or None,
-        "session": actor.session,
-        "now_ms": now_ms,
-    }
-    del values["runner"]
-    conn.execute(_CREATE, values)
-    return _told(conn, values["id"], "", actor=actor, now_ms=now_ms)
+def create(
+    conn: sqlite3.Connection,
+    *,
+    run_id: str | None = None,
+    scope_id: str | None = None,
+    runner: Process | None = None,
+    actor: Writer,
+    now_ms: int,
+    **given: Any,
+) -> Dispatch:
+    """Note that a process is about to be started, by `runner`; nothing runs yet."""
+    run = runs.require(conn, run_id) if run_id is not None else None
+    if run is None and scope_id:
+        run = runs.meant(conn, scope_id)
+    starter = runner or Process(0)
+    new = Dispatch(
+        id=ids.new(),
+        status="spawned",
+        turns=0,
+        commands=0,
+        messages=0,
+        input_tokens=0,
+        output_tokens=0,
+        created_at=now_ms // 1000,
+        version=1,
+        run_id=run.id if run else None,
+        scope_id=scope_id,
+        runner_pid=starter.pid or None,
+        runner_start=starter.start or None,
+        boot=starter.boot or None,
+        pidns=starter.pidns or None,
+        session=actor.session,
+        **given,
+    )
+    conn.execute(_CREATE, (*structs.astuple(new)[: len(_COLUMNS)], now_ms))
+    return _told(conn, new.id, "", actor=actor, now_ms=now_ms)
 
 
 def claim_agent(
@@ -297,7 +281,7 @@ def start(
     actor: Writer,
     now_ms: int,
 ) -> Dispatch:
-    """Its process runs.  Told again, nothing changes; whoever is told that it is over kills it."""
+    """Its process runs.  Told again, nothing changes; a starter that is refused ends it."""
     was = require(conn, dispatch_id)
     if was.is_over:
         raise DispatchOver(f"dispatch {dispatch_id} is already {was.status}")
@@ -320,7 +304,7 @@ def end(conn: sqlite3.Connection, how: End, *, actor: Writer, now_ms: int) -> tu
     ended_ms = min(how.ended_ms or now_ms, now_ms)
     values = structs.asdict(how) | {
         "status": how.status if is_first else was.status,
-        "completed_at": max(ended_ms, was.created_ms) // 1000,
+        "completed_at": max(ended_ms // 1000, was.created_at),
         "verdict_status": _line(how.verdict_status),
         "verdict_summary": _line(how.verdict_summary),
         "error_message": _line(how.error_message),
@@ -339,7 +323,7 @@ def end(conn: sqlite3.Connection, how: End, *, actor: Writer, now_ms: int) -> tu
 def cancel(
     conn: sqlite3.Connection, dispatch_id: str, *, reason: str, actor: Writer, now_ms: int
 ) -> Dispatch:
-    """It is over from now on; whoever cancels it ends the process, if there is one."""
+    """It is over from now on; the caller ends the process, if there is one."""
     was = require(conn, dispatch_id)
     if was.is_over:
         raise DispatchOver(f"dispatch {dispatch_id} is already {was.status}")
@@ -350,15 +334,28 @@ def cancel(
 def cancel_of_run(
     conn: sqlite3.Connection, run: Run, *, reason: str, actor: Writer, now_ms: int
 ) -> int:
-    """Cancel all that have not ended; their ids are those of `live_of_run` before."""
-    found = live_of_run(conn, run)
-    for dispatch_id in found:
-        cancel(conn, dispatch_id, reason=reason, actor=actor, now_ms=now_ms)
+    """Cancel all that have not ended, the oldest first."""
+    found = every(conn, active=True, run_id=run.id, limit=-1)[::-1]
+    for each in found:
+        cancel(conn, each.id, reason=reason, actor=actor, now_ms=now_ms)
     return len(found)
 
 
-def live_of_run(conn: sqlite3.Connection, run: Run) -> list[str]:
-    return [found.id for found in of_run(conn, run) if not found.is_over]
+def set_tokens(
+    conn: sqlite3.Connection,
+    dispatch_id: str,
+    *,
+    input_tokens: int | None = None,
+    output_tokens: int | None = None,
+    cache_hits: int | None = None,
+    now_ms: int,
+) -> Dispatch:
+    """Set what is given, also of one that has ended: some are counted afterwards."""
+    conn.execute(_TOKENS, (input_tokens, output_tokens, cache_hits, dispatch_id))
+    found = require(conn, dispatch_id)
+    if found.run_id is not None:
+        runs.touch(conn, found.run_id, now_ms=now_ms)
+    return found
 
 
 def prune(conn: sqlite3.Connection, *, older_than_ms: int, now_ms: int) -> int:
@@ -375,7 +372,7 @@ def _told(
     actor: Writer,
     now_ms: int,
 ) -> Dispatch:
-    """A dispatch whose status has just changed, and everybody can know it."""
+    """Tell of a dispatch whose status has just changed, in the log of events."""
     now = require(conn, dispatch_id)
     assert now.status in NEXT[was], f"{was} → {now.status}"
     fact = Fact(

@@ -1,20 +1,13 @@
 """How a dispatch is shown."""
 
 import re
-from collections.abc import Callable
 
-from icd.app import render
-from icd.app.invocation import Output, World
-from icd.features.dispatches.methods import Document
+from icd.features.dispatches.store import Dispatch
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def show(world: World) -> Callable[[Document], Output]:
-    return render.to_json if world.json else _text
-
-
-def _text(found: Document) -> Output:
+def lines(found: Dispatch, _p: object = None) -> list[str]:
     """Labels, order and spacing are the original's."""
     fields = {
         "ID": found.id,
@@ -33,7 +26,7 @@ def _text(found: Document) -> Output:
         "Error": found.error_message,
     }
     known = ((label, value) for label, value in fields.items() if value not in (None, ""))
-    return render.text(*(f"{label + ':':<9}{_one_line(value)}" for label, value in known))
+    return [f"{label + ':':<9}{_one_line(value)}" for label, value in known]
 
 
 def _one_line(value: object) -> str:
@@ -41,14 +34,14 @@ def _one_line(value: object) -> str:
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], str(value))
 
 
-def _stats(found: Document) -> str:
+def _stats(found: Dispatch) -> str:
     if not (found.turns or found.commands or found.messages):
         return ""
     return f"{found.turns} turns, {found.commands} commands, {found.messages} messages"
 
 
-def _tokens(found: Document) -> str:
-    if not (found.in_tokens or found.out_tokens or found.cache_hits):
+def _tokens(found: Dispatch) -> str:
+    if not (found.input_tokens or found.output_tokens or found.cache_hits):
         return ""
     cache = f" / {found.cache_hits} cache" if found.cache_hits is not None else ""
-    return f"{found.in_tokens} in / {found.out_tokens} out{cache}"
+    return f"{found.input_tokens} in / {found.output_tokens} out{cache}"

@@ -16,10 +16,8 @@ from icd.app.invocation import Caller, Local, Output, World
 from icd.app.verb import Command, Option
 from icd.db import paths
 from icd.errors import NoDatabase, PermissionRefused, Untrusted, Usage, from_os
-from icd.features.dispatches.agent import commands
-from icd.features.dispatches.auto_spawn import Due
-from icd.features.dispatches.auto_spawn_commands import prompt_path
-from icd.features.dispatches.auto_spawn_methods import AskDue
+from icd.features.dispatches import launch
+from icd.features.dispatches.auto_spawn import AskDue, Due
 from icd.features.hooks import files
 from icd.features.hooks.trust import Trust
 from icd.features.mirror import interband
@@ -134,7 +132,7 @@ def _effects(world: World, ask: Caller, home: str, database: str) -> Effects:
     """All that trust is needed for; the database is opened for it, and so judged."""
     agents = _agents(ask)
     projects = [world.cwd, *(each.project for each in agents)]
-    found = dict.fromkeys(filter(None, map(commands.in_project, projects)))
+    found = dict.fromkeys(filter(None, map(launch.in_project, projects)))
     why = trust.objection(home, database)
     return Effects(
         path=database,
@@ -161,9 +159,7 @@ def _agents(ask: Caller) -> list[Agent]:
 
 
 def _agent(run_id: str, due: Due) -> Agent:
-    name = due.name or due.agent_type
-    prompt = due.prompt_file or prompt_path(due.project_dir, name)
-    return Agent(run_id, name, due.project_dir, prompt, due.sandbox or "")
+    return Agent(run_id, due.title, due.project_dir, due.prompt, due.sandbox or "")
 
 
 def _script(home: str, database: str, path: str) -> Script:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from icd.features.dispatches import store as dispatches
-from icd.features.dispatches.store import End, New
+from icd.features.dispatches.store import End
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS
 
@@ -14,14 +14,16 @@ ME = Writer(pid=41)
 
 @pytest.fixture
 def made(conn):
-    new = New(
+    return dispatches.create(
+        conn,
         agent_type="codex",
         project_dir="/p",
         name="reviewer",
         prompt_file="p.md",
         output_file="/o.md",
+        actor=ME,
+        now_ms=NOW_MS,
     )
-    return dispatches.create(conn, new, actor=ME, now_ms=NOW_MS)
 
 
 @pytest.fixture
@@ -96,8 +98,9 @@ def test_json_has_the_fields_of_the_original_sorted(stdout, made, end):
 
 
 def test_a_list_has_tabs_even_where_there_is_no_name(stdout, made, conn):
-    new = New(agent_type="claude", project_dir="/p")
-    other = dispatches.create(conn, new, actor=ME, now_ms=NOW_MS + 1)
+    other = dispatches.create(
+        conn, agent_type="claude", project_dir="/p", actor=ME, now_ms=NOW_MS + 1
+    )
 
     shown = stdout("dispatch", "list")
 

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 import icd
-from icd.features.dispatches.agent import launching
+from icd.features.dispatches import launch
 from tests.support.processes import CLEAN
 
 ROOT = str(Path(icd.__file__).parents[1])
 # All that is not built in, or frozen into the interpreter, is a small library of C.
 LIBRARIES = {"_ctypes", "_json"}
 FROZEN = {"_collections_abc", "_stat", "genericpath", "os", "os.path", "posixpath", "stat"}
-OWN = {"recording", "runner", "settling", "signals", "traces", "trees"}
+OWN = {"agent", "main", "output_files", "process_tree", "record"}
 
 
 def test_a_runner_loads_next_to_nothing():
     code = (
         "import sys; before = set(sys.modules); sys.path.append(sys.argv[1])\n"
-        "import icd.features.dispatches.agent.runner\n"
+        "import icd.features.dispatches.runner.main\n"
         "print(*(set(sys.modules) - before))"
     )
 
@@ -29,10 +29,11 @@ def test_a_runner_loads_next_to_nothing():
 
     ours = {
         "icd",
+        "icd.procfs",
         "icd.features",
         "icd.features.dispatches",
-        "icd.features.dispatches.agent",
-        *(f"icd.features.dispatches.agent.{name}" for name in OWN),
+        "icd.features.dispatches.runner",
+        *(f"icd.features.dispatches.runner.{name}" for name in OWN),
     }
     assert set(said.split()) == ours | LIBRARIES | (FROZEN & set(said.split()))
 
@@ -76,7 +77,7 @@ def test_the_client_of_this_installation_is_found_wherever_it_lies(monkeypatch, 
     monkeypatch.setattr(sys, "argv", [program])
 
     done = subprocess.run(
-        [*launching.client(), "version"], cwd=tmp_path, capture_output=True, check=True,
+        [*launch.client(), "version"], cwd=tmp_path, capture_output=True, check=True,
         env={**CLEAN, "INTERCORE_MODE": "direct", "HOME": str(tmp_path)},
     )  # fmt: skip
 

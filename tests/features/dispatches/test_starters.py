@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from icd.features.dispatches.agent import launching
-from icd.features.dispatches.agent.commands import Command
-from icd.features.dispatches.agent.launching import Job
+from icd.features.dispatches.calls import Create
+from icd.features.dispatches.launch import Launched, Program, launch
 from tests.features.dispatches.conftest import Agents, is_gone
 from tests.support import processes
 from tests.support.processes import Daemon, running, until
@@ -18,7 +17,7 @@ def test_an_agent_whose_starter_was_killed_is_recorded_by_its_runner(agents, as_
         job, row = _job(
             agents, daemon, ["sh", "-c", "until [ -e go ]; do sleep 0.05; done; exit 7"]
         )
-        launched = launching.launch(job)
+        launched = job()
 
         launched.leave()  # without a word, as the kernel does for whoever is killed
 
@@ -40,7 +39,7 @@ def test_a_start_and_an_end_are_recorded_once_that_is_possible_again(
             agents, daemon, ["sh", "-c", "until [ -e go ]; do sleep 0.05; done; exit 7"]
         )
         client.fail(code)
-        launched = launching.launch(job)
+        launched = job()
         launched.leave()
         client.tried(2)
         assert agents.show(row)["status"] == "spawned"
@@ -63,7 +62,7 @@ def test_an_agent_that_was_cancelled_while_it_was_started_is_ended(agents, as_cl
         agents.env |= {"INTERCORE_SOCKET": daemon.socket}
         assert agents.run("kill", row).stdout == b"killed\n"
 
-        launched = launching.launch(job)
+        launched = job()
         launched.leave()
 
         until(lambda: is_gone(launched.agent.pid) and is_gone(launched.runner.pid))
@@ -119,12 +118,11 @@ def _job(agents: Agents, daemon: Daemon, argv: list[str]):
         runner={"pid": 2**22, "start": 1},
     )["id"]  # fmt: skip
     output = str(agents.project / "out.md")
-    job = Job(
-        id=row,
-        command=Command(argv, str(agents.project), output),
-        output=output,
-        is_default=False,
-        timeout_ms=None,
-        database=str(agents.project / ".clavain" / "intercore.db"),
-    )
+    project = str(agents.project)
+    program = Program(argv, project, output)
+    database = str(agents.project / ".clavain" / "intercore.db")
+
+    def job() -> Launched:
+        return launch(row, Create(project, output_file=output), program, output, database)
+
     return job, row

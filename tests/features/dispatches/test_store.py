@@ -4,7 +4,7 @@ import pytest
 
 from icd.errors import AgentTaken, DispatchNotFound, DispatchOver, DispatchRunning, RunNotFound
 from icd.features.dispatches import store as dispatches
-from icd.features.dispatches.store import NEXT, OUTCOMES, End, New
+from icd.features.dispatches.store import NEXT, OUTCOMES, End
 from icd.features.events import store as events
 from icd.features.runs import store as runs
 from icd.values.processes import Process, Writer
@@ -18,8 +18,8 @@ RUNNER = Process(4241, 76, "this-boot", "pid:[1]")
 @pytest.fixture
 def create(conn):
     def made(now_ms=NOW_MS, **given):
-        new = New(**{"agent_type": "codex", "project_dir": "/p", **given})
-        return dispatches.create(conn, new, actor=ME, now_ms=now_ms)
+        known = {"agent_type": "codex", "project_dir": "/p", **given}
+        return dispatches.create(conn, **known, actor=ME, now_ms=now_ms)
 
     return made
 
@@ -259,11 +259,10 @@ def test_what_runs_for_a_run_is_cancelled_with_it_and_nothing_else(conn, create,
     end(over)
     spawned, running = create(run_id="run00001"), start(create(run_id="run00001"))
 
-    ids = dispatches.live_of_run(conn, found)
     count = dispatches.cancel_of_run(conn, found, reason="rollback", actor=ME, now_ms=NOW_MS)
 
-    assert (count, set(ids)) == (2, {spawned.id, running.id})
-    assert {d.id: d.status for d in dispatches.of_run(conn, found)} == {
+    assert count == 2
+    assert {d.id: d.status for d in dispatches.every(conn, run_id="run00001", limit=9)} == {
         over.id: "completed",
         spawned.id: "cancelled",
         running.id: "cancelled",
@@ -329,3 +328,12 @@ def test_what_is_not_there_is_not_found(conn, end):
         dispatches.require(conn, "nobody")
     with pytest.raises(DispatchNotFound):
         dispatches.end(conn, End(id="nobody", status="failed"), actor=ME, now_ms=NOW_MS)
+
+
+def test_tokens_are_set_and_what_is_not_given_stays(conn, create):
+    made = create()
+    dispatches.set_tokens(conn, made.id, input_tokens=10, output_tokens=5, now_ms=NOW_MS)
+
+    found = dispatches.set_tokens(conn, made.id, input_tokens=7, cache_hits=0, now_ms=NOW_MS)
+
+    assert (found.input_tokens, found.output_tokens, found.cache_hits) == (7, 5, 0)

@@ -122,7 +122,7 @@ def test_an_end_is_recorded_though_the_spool_was_removed_meanwhile(agents):
     away.rename(agents.project / ".clavain")
 
     assert agents.ended(dispatch_id)["exit_code"] == 3
-    assert os.listdir(agents.project / SPOOL) == []
+    assert list((agents.project / SPOOL).glob("*")) == []
 
 
 def test_a_spool_file_can_be_read_whatever_the_umask_of_the_caller(agents):

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from icd import trust
-from icd.features.dispatches.agent.commands import SCRIPT
+from icd.features.dispatches.launch import SCRIPT
 from icd.features.state import store as state
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS

@@ -17,8 +17,8 @@ from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.verb import Argument, Command, Method, Option, narrow
 from icd.errors import IcError, RunOver, Usage
-from icd.features.dispatches import methods as dispatches
 from icd.features.dispatches import store as dispatch_store
+from icd.features.dispatches.store import Dispatch
 from icd.features.gates import store as gates
 from icd.features.gates.store import Evidence
 from icd.features.gates.verbs import show_condition
@@ -82,7 +82,7 @@ class Snapshot(Result):
     events: list[PhaseEvent]
     agents: list[Agent]
     artifacts: list[Artifact]
-    dispatches: list[dispatches.Document]
+    dispatches: list[Dispatch]
     tokens: Tokens
     budget: Budget
     gate: Gate | None
@@ -113,7 +113,7 @@ def read(conn: sqlite3.Connection, run: Run) -> Snapshot:
         events=events[-MOST:],
         agents=at_work[-MOST:],
         artifacts=produced[-MOST:],
-        dispatches=[dispatches.document(found) for found in started[-MOST:]],
+        dispatches=started[-MOST:],
         tokens=budgets.tokens(conn, run.id),
         budget=budgets.of_run(conn, run),
         gate=_gate(conn, run),
@@ -225,7 +225,7 @@ def _artifact(artifact: Artifact) -> str:
     return _joined(artifact.id, artifact.phase, artifact.type, artifact.path, mark)
 
 
-def _dispatch(dispatch: dispatches.Document) -> str:
+def _dispatch(dispatch: Dispatch) -> str:
     verdict = dispatch.verdict_status and f"verdict {dispatch.verdict_status}"
     return _joined(dispatch.id, dispatch.status, dispatch.agent_type, dispatch.name, verdict)
 

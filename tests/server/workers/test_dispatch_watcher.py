@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from icd.features.dispatches.observation import LOST
+from icd.features.dispatches.poll import LOST
 from icd.server import limits
 from icd.values.processes import Process
 from tests.server.test_reload import reload

@@ -3,8 +3,8 @@
 import pytest
 
 from icd.errors import AgentTaken, DispatchNotFound, DispatchOver, InvalidName, RunNotFound
-from icd.features.dispatches import methods
-from icd.features.dispatches.observation import LOST, Seen
+from icd.features.dispatches import calls
+from icd.features.dispatches.poll import LOST, Seen
 from icd.features.dispatches.store import End
 from icd.features.events import store as events
 from tests.support.call_fixtures import NOW_MS
@@ -40,11 +40,11 @@ def test_a_dispatch_is_created_started_recorded_and_shown(result, create):
     assert (made.status, started.status) == ("spawned", "running")
     assert (recorded.recorded, recorded.dispatch.status) == (True, "completed")
     assert result("dispatch.get", id=made.id) == recorded.dispatch
-    assert recorded.dispatch.in_tokens == 12
+    assert recorded.dispatch.input_tokens == 12
     assert recorded.dispatch.completed_at_iso == "2027-01-15T08:00:00Z"
     assert (made.agent_type, made.session) == ("codex", "session-a")
-    assert started.subject.agent.start == 7
-    assert started.subject.runner.boot == "b"
+    assert started.agent.start == 7
+    assert started.runner.boot == "b"
 
 
 def test_an_end_can_be_recorded_again_and_again(result, create):
@@ -120,7 +120,7 @@ def test_who_cancels_what_is_over_is_told_so(ask, create, result):
 
 
 def test_a_long_list_is_cut_and_says_so_unless_its_length_was_chosen(ask, create, monkeypatch):
-    monkeypatch.setattr(methods, "LIMIT", 2)
+    monkeypatch.setattr(calls, "LIMIT", 2)
     for _ in range(3):
         create()
 
@@ -162,9 +162,9 @@ def test_who_polls_without_having_looked_changes_nothing(result, create):
 @pytest.mark.parametrize(
     ("used", "told"),
     [
-        (79, methods.Spent("updated")),
-        (80, methods.Spent("updated", used=80, budget=100, warn_pct=80)),
-        (100, methods.Spent("updated", used=100, budget=100, warn_pct=80, exceeded=True)),
+        (79, calls.Spent("updated")),
+        (80, calls.Spent("updated", used=80, budget=100, warn_pct=80)),
+        (100, calls.Spent("updated", used=100, budget=100, warn_pct=80, exceeded=True)),
     ],
 )
 def test_a_budget_that_runs_out_is_told_each_time(result, create, run, used, told):

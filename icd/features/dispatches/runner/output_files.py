@@ -1,7 +1,7 @@
-"""What an agent leaves behind: its verdict, what it used, and how far it came.
+"""The files that an agent leaves: its verdict, its summary, its counts, and what it printed.
 
-All of it is written by the agent, so all of it is read with care: plain files of ours, the first
-part only, and what makes no sense is left out.
+The agent writes them, so they are read with care: plain files of ours, the first part only, and
+what makes no sense is left out.
 """
 
 import os
@@ -20,33 +20,30 @@ _PARAMETERS = "0123456789;:<=>?"  # of a control sequence, before the letter tha
 MOST = 2**63 - 1
 # By so much the clock of a file may be behind.
 CLOCK_NS = 1_000_000_000
+# Where the script that runs agents counts what they do, whatever TMPDIR says.
 PROGRESS = "/tmp/clavain-dispatch-{pid}.json"
 
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 Mark = tuple[int, int, int] | None
 
 
-def mark(path: bytes) -> Mark:
+def mark(path: bytes | int) -> Mark:
     """What a file is before the agent starts: one that stays as it is was left by another."""
     try:
-        found = os.lstat(path)
+        found = os.stat(path) if isinstance(path, int) else os.lstat(path)
     except OSError:
         return None
-    return mark_of(found)
-
-
-def mark_of(found: os.stat_result) -> Mark:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def verdict(path: bytes, before: Mark) -> tuple[str | None, str | None]:
-    """Status and summary."""
+    """Read the status and the summary of a verdict."""
     found = _lines(path, before)
     return _after(found, "STATUS:"), _after(found, "SUMMARY:")
 
 
 def tokens(path: bytes, before: Mark) -> tuple[int | None, int | None]:
-    """`Tokens: N in / N out`"""
+    """Read `Tokens: N in / N out`."""
     words = (_after(_lines(path, before), "Tokens:") or "").split()
     if len(words) < 5 or (words[1], words[2], words[4].rstrip(",;.")) != ("in", "/", "out"):
         return None, None
@@ -54,8 +51,8 @@ def tokens(path: bytes, before: Mark) -> tuple[int | None, int | None]:
 
 
 def progress(pid: int) -> dict[str, int]:
-    """Turns, commands and messages, if the agent counts them."""
-    data = _read(os.fsencode(PROGRESS.format(pid=pid)))
+    """Read turns, commands and messages, if the agent counts them."""
+    data = _read(PROGRESS.format(pid=pid))
     if not data:
         return {}
     try:
@@ -80,7 +77,7 @@ def clear_progress(pid: int, began_ns: int) -> None:
 
 
 def last_lines(path: bytes, log: Mark) -> str:
-    """The end of what an agent printed, if that is in a plain file, still the one it was given."""
+    """Read the end of what an agent printed, if that is still the plain file it was given."""
     now = mark(path)
     if log is None or now is None or now[0] != log[0]:
         return ""
@@ -116,17 +113,30 @@ def _lines(path: bytes, before: Mark) -> list[str]:
     return _read(path).decode("utf-8", "replace").replace("\0", " ").splitlines()
 
 
-def _read(path: bytes, offset: int = 0) -> bytes:
+def _read(path: bytes | str, offset: int = 0) -> bytes:
     try:
-        fd = os.open(path, _FLAGS)
+        return read(path, FILE_BYTES, offset=offset)
     except OSError:
         return b""
+
+
+def read(path: bytes | str, limit: int, *, offset: int = 0, dir_fd: int | None = None) -> bytes:
+    """Read so much of a plain file of ours; what is not there, or is something else, is empty.
+
+    OSError: such a file may be there, but cannot be read at the moment.
+    """
+    try:
+        fd = os.open(path, READ_FLAGS, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return b""
+    except OSError:
+        if stat.S_ISREG(os.lstat(path, dir_fd=dir_fd).st_mode):
+            raise
+        return b""  # a link, a socket
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
             return b""
-        return os.pread(fd, FILE_BYTES, offset)
-    except OSError:
-        return b""
+        return os.pread(fd, limit, offset)
     finally:
         os.close(fd)

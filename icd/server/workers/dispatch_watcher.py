@@ -1,4 +1,4 @@
-"""Dispatches of the open databases, observed: an end that nobody else records is recorded here.
+"""Watches the dispatches of open databases, and records an end that no other process records.
 
 Usually a runner does so.  If it is gone, what it left in its spool file is taken over; if it left
 nothing, its agent is observed in its place; and if that is gone, too, the dispatch has failed.
@@ -10,39 +10,39 @@ Promises
     - while something is observed, its database stays open, and so does the daemon.
 """
 
+import asyncio
+import os
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
+from icd import procfs
 from icd.app.call import Params
 from icd.app.verb import Method
 from icd.config import Settings
 from icd.errors import IcError
-from icd.features.dispatches.agent import looks
-from icd.features.dispatches.methods import LIVE, POLL, Live, Poll
-from icd.features.dispatches.observation import Seen, Subject
+from icd.features.dispatches import poll as polls
+from icd.features.dispatches.calls import LIVE, POLL, Live, Poll
+from icd.features.dispatches.poll import Seen
+from icd.features.dispatches.store import Dispatch
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.stores.store import Store, inquiry
 from icd.server.workers import threads
-from icd.server.workers.dispatches.pidfds import Pidfds
+from icd.values import processes
 from icd.values.processes import Process
 
 
-class Observers:
-    """One for each open database."""
-
-    def __init__(self, tasks: TaskGroup) -> None:
-        self._tasks = tasks
-
-    def attach(self, store: Store, _settings: Settings) -> None:
-        self._tasks.start_soon(Observer(store).run)
+def attach(tasks: TaskGroup, store: Store, _settings: Settings) -> None:
+    """Watch the dispatches of a database that was just opened."""
+    tasks.start_soon(Watcher(store).run)
 
 
-class Observer:
-    """What is observed of one database, from its first call until it is closed."""
+class Watcher:
+    """Watches the dispatches of one database, from its first call until it is closed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -60,7 +60,9 @@ class Observer:
     async def run(self) -> None:
         try:
             while not self._store.is_closed:
-                await anyio.sleep(limits.OBSERVE_GAP_SECONDS)  # whoever opened it is served first
+                await anyio.sleep(
+                    limits.OBSERVE_GAP_SECONDS
+                )  # the call that opened it is served first
                 await self._try()
                 is_due = self._live or self._is_behind
                 with anyio.move_on_after(limits.OBSERVE_SECONDS if is_due else None):
@@ -83,28 +85,28 @@ class Observer:
 
     async def _look(self) -> bool:
         """Whether something is left to be recorded."""
-        subjects: list[Subject] = await self._ask(LIVE, Live())
-        if not subjects and not self._live:  # most projects, most of the time
+        live: list[Dispatch] = await self._ask(LIVE, Live())
+        if not live and not self._live:  # most projects, most of the time
             return False
-        self._live = len(subjects)  # until we know better
-        seen = await threads.start(partial(self._see, subjects))
+        self._live = len(live)  # until we know better
+        seen = await threads.start(partial(self._see, live))
         news = [await self._record(each, what) for each, what in seen if what.is_news]
         observed = [what for _, what in seen if _can_be_observed(what)]
         self._live = len(observed)
         self._ends.watch(found for each, what in seen if (found := _whom(each, what)))
         return not all(news)
 
-    def _see(self, subjects: list[Subject]) -> list[tuple[Subject, Seen]]:
-        return [(each, looks.look(each, self._store.path)) for each in subjects]
+    def _see(self, live: list[Dispatch]) -> list[tuple[Dispatch, Seen]]:
+        return [(each, polls.look(each, self._store.path)) for each in live]
 
-    async def _record(self, subject: Subject, seen: Seen) -> bool:
+    async def _record(self, found: Dispatch, seen: Seen) -> bool:
         """Whether it is over by now; else it has changed since, or there is some time left."""
-        now = await self._ask(POLL, Poll(subject.id, seen=seen))
+        now = await self._ask(POLL, Poll(found.id, seen=seen))
         if now.is_over:
-            known = {"path": self._store.path, "dispatch": subject.id, "status": now.status}
+            known = {"path": self._store.path, "dispatch": found.id, "status": now.status}
             log.info("the runner of a dispatch is gone, and it is over", extra=known)
             if seen.end is not None:
-                await threads.start(partial(looks.forget, subject.id, self._store.path))
+                await threads.start(partial(polls.forget, found.id, self._store.path))
         return bool(now.is_over)
 
     async def _ask(self, method: Method[Any, Any], params: Params) -> Any:
@@ -117,8 +119,53 @@ def _can_be_observed(seen: Seen) -> bool:
     return is_due or "alive" in (seen.runner, seen.agent)
 
 
-def _whom(subject: Subject, seen: Seen) -> Process | None:
+def _whom(found: Dispatch, seen: Seen) -> Process | None:
     """Whose end matters: an agent's is told by its runner."""
     if seen.runner == "alive":
-        return subject.runner
-    return subject.agent if seen.agent == "alive" else None
+        return found.runner
+    return found.agent if seen.agent == "alive" else None
+
+
+class Pidfds:
+    """Calls `ended`, in the event loop, when one of the watched processes has ended."""
+
+    def __init__(self, ended: Callable[[], None], *, most: int) -> None:
+        self._ended = ended
+        self._most = most
+        self._open: dict[Process, int] = {}
+
+    def watch(self, wanted: Iterable[Process]) -> None:
+        """Watch these from now on, and no others; what cannot be watched is left out."""
+        chosen = set(wanted)
+        for process in [known for known in self._open if known not in chosen]:
+            self._forget(process)
+        for process in chosen - self._open.keys():
+            if len(self._open) < self._most:
+                self._begin(process)
+
+    def close(self) -> None:
+        self.watch([])
+
+    def _begin(self, process: Process) -> None:
+        if process.pidns != procfs.namespace():
+            return
+        try:
+            fd = os.pidfd_open(process.pid)
+        except (OSError, AttributeError):
+            return  # it is gone, or the kernel is too old: the next look will tell
+        self._open[process] = fd
+        # Its number may have been another process's by the time it was opened.
+        if processes.liveness(process) == "dead":
+            self._forget(process)
+            self._ended()
+        else:
+            asyncio.get_running_loop().add_reader(fd, self._end, process)
+
+    def _end(self, process: Process) -> None:
+        self._forget(process)
+        self._ended()
+
+    def _forget(self, process: Process) -> None:
+        fd = self._open.pop(process)
+        asyncio.get_running_loop().remove_reader(fd)
+        os.close(fd)

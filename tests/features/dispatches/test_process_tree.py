@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from icd.features.dispatches.agent import trees
+from icd import procfs
+from icd.features.dispatches.runner import process_tree
 from tests.support.processes import until
 
 
@@ -33,7 +34,7 @@ def family(tmp_path: Path) -> Iterator[tuple[int, dict[str, int]]]:
 
 
 def start(pid: int) -> int:
-    found = trees.look(pid)
+    found = procfs.stat(pid)
     assert found is not None
     return found.start
 
@@ -41,7 +42,7 @@ def start(pid: int) -> int:
 def test_what_a_leader_has_started_is_around_it(family):
     leader, pids = family
 
-    found = {each.pid for each in trees.around(leader, start(leader))}
+    found = {each.pid for each in process_tree.session(leader, start(leader))}
 
     assert found == {leader, *pids.values()}
 
@@ -49,7 +50,7 @@ def test_what_a_leader_has_started_is_around_it(family):
 def test_below_is_what_descends_and_not_the_process_itself(family):
     leader, pids = family
 
-    found = {each.pid for each in trees.below(leader)}
+    found = {each.pid for each in process_tree.descendants(leader)}
 
     assert found == {pids["child"], pids["own"]}
 
@@ -57,23 +58,23 @@ def test_below_is_what_descends_and_not_the_process_itself(family):
 def test_nobody_is_around_a_leader_that_is_another_by_now(family):
     leader, _ = family
 
-    assert trees.around(leader, start(leader) - 1) == []
-    assert trees.around(2**22, 1) == []
+    assert process_tree.session(leader, start(leader) - 1) == []
+    assert process_tree.session(2**22, 1) == []
 
 
 def test_a_signal_reaches_only_the_process_that_was_seen():
     process = subprocess.Popen(["sleep", "1000"])
-    seen = trees.look(process.pid)
+    seen = procfs.stat(process.pid)
     assert seen is not None
 
     seen.start -= 1
-    trees.send(seen, signal.SIGKILL)
+    process_tree.send(seen, signal.SIGKILL)
     assert process.poll() is None
     seen.start += 1
-    trees.send(seen, signal.SIGKILL)
+    process_tree.send(seen, signal.SIGKILL)
 
     assert process.wait() == -signal.SIGKILL
-    trees.send(seen, signal.SIGKILL)  # nobody is there any more
+    process_tree.send(seen, signal.SIGKILL)  # nobody is there any more
 
 
 def test_a_name_may_hold_anything(tmp_path: Path):
@@ -83,7 +84,7 @@ def test_a_name_may_hold_anything(tmp_path: Path):
     try:
         until(lambda: b") Z 1 (x" in Path(f"/proc/{process.pid}/comm").read_bytes())
 
-        found = trees.look(process.pid)
+        found = procfs.stat(process.pid)
 
         assert found is not None
         assert found.parent == os.getpid()
@@ -99,7 +100,7 @@ def test_whoever_does_not_listen_is_killed_after_the_grace(tmp_path: Path):
     until((tmp_path / "ready").exists)
     born = start(deaf.pid)
 
-    is_gone = trees.end(lambda: trees.around(deaf.pid, born), grace=0.2)
+    is_gone = process_tree.terminate(lambda: process_tree.session(deaf.pid, born), grace=0.2)
 
     assert is_gone
     assert deaf.wait() == -signal.SIGKILL
@@ -115,7 +116,7 @@ def test_a_process_whose_first_thread_has_ended_is_ended_too(tmp_path: Path):
     since = start(leader.pid)
     until(lambda: Path(f"/proc/{leader.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
 
-    is_gone = trees.end(lambda: trees.around(leader.pid, since))
+    is_gone = process_tree.terminate(lambda: process_tree.session(leader.pid, since))
 
     status = leader.poll()
     leader.kill()

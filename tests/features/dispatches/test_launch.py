@@ -1,23 +1,28 @@
-"""Which command an agent is."""
+"""Which program an agent is."""
 
 from pathlib import Path
 
 import pytest
 
 from icd import trust
+from icd.app.invocation import World
 from icd.errors import Untrusted
-from icd.features.dispatches.agent.commands import SCRIPT, Asked, Command, find
+from icd.features.dispatches.calls import Create
+from icd.features.dispatches.launch import SCRIPT, Own, Program
+from icd.features.dispatches.launch import program as choose
 
 PROMPT, OUTPUT = "/p/fix.md", "/o/out.md"
 DATABASE = "/p/.clavain/intercore.db"
 
 
 @pytest.fixture
-def asked(tmp_path: Path):
-    def make(**more: str) -> Asked:
-        return Asked(project=str(tmp_path / "a" / "b"), prompt=PROMPT, output=OUTPUT, **more)
+def program(tmp_path: Path):
+    def chosen(script=None, cwd="/c", env=None, database=DATABASE, **more: str) -> Program:
+        wanted = Create(str(tmp_path / "a" / "b"), prompt_file=PROMPT, **more)
+        world = World([], cwd, 0.0, env=env or {})
+        return choose(world, wanted, OUTPUT, Own(script), database)
 
-    return make
+    return chosen
 
 
 def script(path: Path) -> str:
@@ -36,21 +41,17 @@ def accepted(home: Path, *scripts: str) -> str:
     return str(database)
 
 
-def test_without_a_script_it_is_codex_in_the_project_that_reads_the_prompt(asked, tmp_path):
-    found = find(
-        asked(model="m", name="n", sandbox="s"), given=None, cwd="/c", env={}, database=DATABASE
-    )
+def test_without_a_script_it_is_codex_in_the_project_that_reads_the_prompt(program, tmp_path):
+    found = program(model="m", name="n", sandbox="s")
 
     argv = ["codex", "exec", "-m", "m", "--sandbox", "s", "-"]
-    assert found == Command(argv, str(tmp_path / "a" / "b"), OUTPUT, PROMPT)
+    assert found == Program(argv, str(tmp_path / "a" / "b"), OUTPUT, PROMPT)
 
 
-def test_a_script_is_given_everything_and_writes_the_output_itself(asked, tmp_path):
+def test_a_script_is_given_everything_and_writes_the_output_itself(program, tmp_path):
     given = script(tmp_path / "own.sh")
 
-    found = find(
-        asked(model="m", name="n", sandbox="s"), given=given, cwd="/c", env={}, database=DATABASE
-    )
+    found = program(given, model="m", name="n", sandbox="s")
 
     assert found.argv == [
         "bash", given, "-C", str(tmp_path / "a" / "b"), "-o", OUTPUT, "--prompt-file", PROMPT,
@@ -59,7 +60,7 @@ def test_a_script_is_given_everything_and_writes_the_output_itself(asked, tmp_pa
     assert (found.cwd, found.log, found.stdin) == ("/c", f"{OUTPUT}.log", "")
 
 
-def test_the_nearest_place_that_has_a_script_wins(asked, tmp_path):
+def test_the_nearest_place_that_has_a_script_wins(program, tmp_path):
     above = script(tmp_path / SCRIPT)
     near = script(tmp_path / "a" / SCRIPT)
     named = script(tmp_path / "env.sh")
@@ -70,18 +71,17 @@ def test_the_nearest_place_that_has_a_script_wins(asked, tmp_path):
     gone = {"CLAVAIN_DISPATCH_SH": "gone", **home}
     places = (("given.sh", env), ("gone.sh", env), (None, env), (None, home), (None, gone))
 
-    found = [
-        find(asked(), given=g, cwd=str(tmp_path), env=e, database=database).argv[1]
-        for g, e in places
-    ]
+    found = [program(g, cwd=str(tmp_path), env=e, database=database).argv[1] for g, e in places]
     Path(near).unlink()
 
     assert found == [given, named, named, near, near]
-    assert find(asked(), given=None, cwd="/", env=home, database=database).argv[1] == above
+    assert program(cwd="/", env=home, database=database).argv[1] == above
 
 
 @pytest.mark.parametrize("change", ["never accepted", "changed", "writable", "a link", "homeless"])
-def test_a_script_in_the_project_that_is_not_as_it_was_accepted_is_refused(asked, tmp_path, change):
+def test_a_script_in_the_project_that_is_not_as_it_was_accepted_is_refused(
+    program, tmp_path, change
+):
     found = Path(script(tmp_path / "a" / SCRIPT))
     database = accepted(tmp_path, *([] if change == "never accepted" else [str(found)]))
     env = {} if change == "homeless" else {"HOME": str(tmp_path)}
@@ -94,7 +94,7 @@ def test_a_script_in_the_project_that_is_not_as_it_was_accepted_is_refused(asked
         found.symlink_to(tmp_path / "elsewhere")
 
     with pytest.raises(Untrusted) as told:
-        find(asked(), given=None, cwd="/", env=env, database=database)
+        program(cwd="/", env=env, database=database)
 
     assert str(found) in told.value.message
     assert "icctl trust" in told.value.hint

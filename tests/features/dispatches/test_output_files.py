@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from icd.features.dispatches.agent import traces
-from icd.features.dispatches.agent.recording import document
+from icd.features.dispatches.runner import output_files
+from icd.features.dispatches.runner.record import document
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def file(tmp_path: Path):
         (b"status: pass\n STATUS: pass\n", (None, None)),
         (b"", (None, None)),
         (b"\xff\xfeSTATUS: pass\nSUMMARY: \xff\0x\n", (None, "� x")),
-        (b"STATUS: " + b"x" * 5000 + b"\n", ("x" * traces.TEXT_CHARACTERS, None)),
-        (b"\n" * traces.FILE_BYTES + b"STATUS: too late\n", (None, None)),
+        (b"STATUS: " + b"x" * 5000 + b"\n", ("x" * output_files.TEXT_CHARACTERS, None)),
+        (b"\n" * output_files.FILE_BYTES + b"STATUS: too late\n", (None, None)),
     ],
 )
 def test_a_verdict_is_two_lines_among_others(file, content, expected):
-    assert traces.verdict(file(content), None) == expected
+    assert output_files.verdict(file(content), None) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_verdict_is_two_lines_among_others(file, content, expected):
     ],
 )
 def test_tokens_are_two_numbers_in_a_line(file, content, expected):
-    assert traces.tokens(file(content), None) == expected
+    assert output_files.tokens(file(content), None) == expected
 
 
 def test_only_a_plain_file_is_read(tmp_path: Path, file):
@@ -66,20 +66,22 @@ def test_only_a_plain_file_is_read(tmp_path: Path, file):
     link.symlink_to(real)
     os.mkfifo(pipe)
 
-    found = [traces.verdict(os.fsencode(p), None) for p in (link, pipe, tmp_path, tmp_path / "no")]
+    found = [
+        output_files.verdict(os.fsencode(p), None) for p in (link, pipe, tmp_path, tmp_path / "no")
+    ]
 
     assert found == [(None, None)] * 4
 
 
 def test_a_file_counts_once_it_has_changed(file):
     path = file(b"STATUS: old\n")
-    before = traces.mark(path)
+    before = output_files.mark(path)
 
-    unchanged = traces.verdict(path, before)
+    unchanged = output_files.verdict(path, before)
     file(b"STATUS: new one\n")
 
     assert unchanged == (None, None)
-    assert traces.verdict(path, before) == ("new one", None)
+    assert output_files.verdict(path, before) == ("new one", None)
 
 
 @pytest.mark.parametrize(
@@ -99,9 +101,9 @@ def test_a_file_counts_once_it_has_changed(file):
 )
 def test_progress_is_counts_that_make_sense(monkeypatch, file, content, expected):
     path = os.fsdecode(file(content))
-    monkeypatch.setattr(traces, "PROGRESS", path.replace("{", "{{"))
+    monkeypatch.setattr(output_files, "PROGRESS", path.replace("{", "{{"))
 
-    assert traces.progress(1) == expected
+    assert output_files.progress(1) == expected
 
 
 def test_an_end_is_a_line_of_json_whatever_it_says():
@@ -119,8 +121,8 @@ def test_counts_that_are_older_than_the_agent_are_of_another(monkeypatch, file, 
     now_ns = time.time_ns()
     path = os.fsdecode(file(b'{"turns": 3}'))
     os.utime(path, ns=(now_ns, now_ns - age_s * 10**9))
-    monkeypatch.setattr(traces, "PROGRESS", path.replace("{", "{{"))
+    monkeypatch.setattr(output_files, "PROGRESS", path.replace("{", "{{"))
 
-    traces.clear_progress(42, now_ns)
+    output_files.clear_progress(42, now_ns)
 
     assert os.path.exists(path) == is_left

@@ -1,0 +1,302 @@
+"""dispatch.*: agents' processes, as the database knows them.
+
+Nothing here looks at a process or a file: a caller that does so says what it has seen.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, structs
+
+from icd.app.call import Context, Ended, Look, Params
+from icd.app.types import DURATION
+from icd.app.verb import Argument, Method, Option, Stream, Writes, no_rows
+from icd.errors import InvalidName
+from icd.features.dispatches import poll as polls
+from icd.features.dispatches import store
+from icd.features.dispatches.poll import Seen
+from icd.features.dispatches.store import Count, Dispatch, End
+from icd.features.events.watch_methods import log
+from icd.values import validation
+from icd.values.processes import Process
+from icd.values.wire import Milliseconds, Result
+
+# Dispatches in one answer; a reply is put together in memory, and others wait meanwhile.
+MOST = 10_000
+LIMIT = 1000
+
+UPDATED = "updated"
+
+
+def said(text: str) -> Meta:
+    return Meta(description=text)
+
+
+def _check_directory(path: str) -> None:
+    if not path.startswith("/"):
+        raise InvalidName("project_dir is not an absolute path", hint="give it in full")
+
+
+Id = Annotated[str, Argument("ID", "The dispatch.")]
+Word = Annotated[str, validation.check_scope]
+Pid = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+class Create(Params):
+    """Note that a process is about to be started; nothing runs yet."""
+
+    project_dir: Annotated[str, _check_directory, said("Where it works, as an absolute path.")]
+    agent_type: Annotated[str, validation.check_name, said("A word for lists.")] = "codex"
+    run_id: Annotated[Word | None, said("The run that it belongs to.")] = None
+    scope_id: Annotated[Word | None, said("What it works on: the id or the scope of a run.")] = None
+    parent_id: Annotated[Word | None, said("The dispatch that it comes from.")] = None
+    name: Annotated[Word | None, said("A name for lists.")] = None
+    model: Annotated[Word | None, said("The model that it uses.")] = None
+    sandbox: Annotated[Word | None, said("What it may do.")] = None
+    prompt_file: Annotated[str | None, said("What it is to do, in a file.")] = None
+    prompt_hash: Annotated[str | None, said("The first digits of the prompt's SHA-256.")] = None
+    output_file: Annotated[str | None, said("Where its output goes.")] = None
+    verdict_file: Annotated[str | None, said("Where it leaves its verdict.")] = None
+    timeout_ms: Annotated[Milliseconds | None, said("How long it may take.")] = None
+    runner: Annotated[Process | None, said("The process that is about to start it.")] = None
+    agent_id: Annotated[str | None, said("The agent of the run that is started so.")] = None
+    instead_of: Annotated[str | None, said("The dispatch that this agent has until now.")] = None
+
+
+class Started(Params):
+    """Record that the process of a dispatch runs."""
+
+    id: Id
+    pid: Annotated[Pid, Option("--pid", "It runs, as this process.", "PID")]
+    pid_start: Annotated[Count, Option("--pid-start", "When that started.", "TICKS")] = 0
+    runner_pid: Annotated[
+        Pid | None, Option("--runner-pid", "The process that waits for it.", "PID")
+    ] = None
+    runner_start: Annotated[Count, Option("--runner-start", "When that started.", "TICKS")] = 0
+    boot: Annotated[str, Option("--boot", "The boot that these times belong to.", "ID")] = ""
+    pidns: Annotated[str, Option("--pidns", "The namespace that the pids belong to.", "NS")] = ""
+
+
+class Record(Params):
+    """Record how the process of a dispatch ended; the first end counts."""
+
+    end: Annotated[End, said("How it ended; counts that are left out stay as they are.")]
+
+
+class Cancel(Params):
+    """Cancel a dispatch: it is over from now on, though its process may need a while to end."""
+
+    id: Id
+    reason: Annotated[str, said("Why, for those who look at it.")] = ""
+
+
+class Get(Params):
+    """Show what is known about a dispatch, one field a line; exit 1 if there is none.
+
+    What is not known, or not yet, is left out.
+    """
+
+    id: Id
+
+
+class List(Params):
+    """List dispatches, the newest first: id, status, type and name, with tabs between them."""
+
+    active: Annotated[bool, Option("--active", "Only those that have not ended.")] = False
+    scope_id: Annotated[
+        str | None, Option("--scope", "Only those that were given this scope.", "S")
+    ] = None
+    run_id: Annotated[str | None, Option("--run", "Only those of this run.", "RUN")] = None
+    limit: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST)] | None,
+        Option("--limit", "At most so many; 1000 unless given.", "N"),
+    ] = None
+
+
+class Poll(Params):
+    """Look at the process of a dispatch and at what it counts, then show it as status does.
+
+    An end that its runner could not record is recorded now; if nobody can tell how the process
+    ended, the dispatch has failed, with exit status -1.
+    """
+
+    id: Id
+    seen: Annotated[
+        Seen | None, said("What the caller saw of its processes and files; else nothing follows.")
+    ] = None
+
+
+class Tokens(Params):
+    """Set what a dispatch has used so far; what is not given stays as it is.
+
+    If its run has a budget that is nearly or wholly used up, a line on stderr says so.
+    """
+
+    id: Id
+    input_tokens: Annotated[Count | None, Option("--in", "Tokens that it was given.", "N")] = None
+    output_tokens: Annotated[Count | None, Option("--out", "Tokens that it made.", "N")] = None
+    cache_hits: Annotated[Count | None, Option("--cache", "Tokens from a cache.", "N")] = None
+
+
+class Prune(Params):
+    """Forget dispatches that have ended; those of an active run stay, its budget counts them."""
+
+    older_than_ms: Annotated[
+        Milliseconds, DURATION, Option("--older-than", "Created at least so long ago.")
+    ]
+
+
+class Watch(Params):
+    """Follow a dispatch: it is shown at once, and again whenever it has changed."""
+
+    id: Id
+    version: Annotated[Count, said("The version that the watcher has already.")] = 0
+
+
+class Live(Params):
+    """Find all dispatches that have not ended."""
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+class Recorded(Result):
+    """`recorded`: this was the first end; else `dispatch` tells what it was."""
+
+    recorded: bool
+    dispatch: Dispatch
+
+
+class Spent(Result):
+    """What was set, and the budget of the run if that is a matter of concern."""
+
+    status: str
+    used: int | None = None
+    budget: int | None = None
+    warn_pct: int | None = None
+    exceeded: bool = False
+
+
+class Pruned(Result):
+    pruned: int
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+def create(ctx: Context, p: Create) -> Dispatch:
+    known = {name: getattr(p, name) for name in Create.__annotations__}
+    agent_id, instead_of = known.pop("agent_id"), known.pop("instead_of")
+    made = store.create(ctx.conn, actor=ctx.writer, now_ms=ctx.now_ms, **known)
+    if agent_id is not None:
+        store.claim_agent(ctx.conn, agent_id, made, instead_of=instead_of, now_ms=ctx.now_ms)
+    return made
+
+
+def started(ctx: Context, p: Started) -> Dispatch:
+    runner = Process(p.runner_pid, p.runner_start, p.boot, p.pidns) if p.runner_pid else None
+    agent = Process(p.pid, p.pid_start, p.boot, p.pidns)
+    return store.start(
+        ctx.conn, p.id, agent=agent, runner=runner, actor=ctx.writer, now_ms=ctx.now_ms
+    )
+
+
+def record(ctx: Context, p: Record) -> Recorded:
+    found, is_first = store.end(ctx.conn, p.end, actor=ctx.writer, now_ms=ctx.now_ms)
+    _check_budget(ctx, found)
+    return Recorded(is_first, found)
+
+
+def cancel(ctx: Context, p: Cancel) -> Dispatch:
+    return store.cancel(ctx.conn, p.id, reason=p.reason, actor=ctx.writer, now_ms=ctx.now_ms)
+
+
+def get(ctx: Context, p: Get) -> Dispatch:
+    return store.require(ctx.conn, p.id)
+
+
+def list_(ctx: Context, p: List) -> list[Dispatch]:
+    limit = p.limit or LIMIT
+    found = store.every(
+        ctx.conn, active=p.active, scope_id=p.scope_id, run_id=p.run_id, limit=limit + 1
+    )
+    if p.limit is None and len(found) > limit:
+        ctx.warnings.append(f"only the newest {limit} are shown; see --limit")
+    return found[:limit]
+
+
+def poll(ctx: Context, p: Poll) -> Dispatch:
+    if p.seen is None:
+        return store.require(ctx.conn, p.id)
+    found = polls.observe(ctx.conn, p.id, p.seen, actor=ctx.writer, now_ms=ctx.now_ms)
+    if found.is_over:
+        _check_budget(ctx, found)
+    return found
+
+
+def live(ctx: Context, _p: Live) -> list[Dispatch]:
+    return store.live(ctx.conn)
+
+
+def tokens(ctx: Context, p: Tokens) -> Spent:
+    found = store.set_tokens(
+        ctx.conn,
+        p.id,
+        input_tokens=p.input_tokens,
+        output_tokens=p.output_tokens,
+        cache_hits=p.cache_hits,
+        now_ms=ctx.now_ms,
+    )
+    return _check_budget(ctx, found)
+
+
+def prune(ctx: Context, p: Prune) -> Pruned:
+    return Pruned(store.prune(ctx.conn, older_than_ms=p.older_than_ms, now_ms=ctx.now_ms))
+
+
+def watch(ctx: Context, p: Watch) -> Look:
+    found = store.require(ctx.conn, p.id)
+    return Look(
+        found,
+        is_empty=found.version == p.version,
+        following=structs.replace(p, version=found.version),
+    )
+
+
+def _check_budget(ctx: Context, found: Dispatch) -> Spent:
+    """Level-triggered: as long as there is too much, every caller that adds to it is told."""
+    if found.run_id is None:
+        return Spent(UPDATED)
+    from icd.features.runs import budget as budgets
+
+    budget = budgets.check(ctx.conn, found.run_id, actor=ctx.writer, now_ms=ctx.now_ms)
+    if budget is None or not (budget.exceeded or budget.warning):
+        return Spent(UPDATED)
+    return Spent(
+        UPDATED,
+        used=budget.used,
+        budget=budget.budget,
+        warn_pct=budget.warn_pct,
+        exceeded=bool(budget.exceeded),
+    )
+
+
+_APPENDS = Writes(no_rows, appends=True)
+# Ends can be told again and again; only the first one counts.
+_TELLS = Writes(no_rows, appends=True, keeps_effects=False)
+
+POLL = Method("dispatch.poll", Poll, Dispatch, poll, writes=_TELLS)
+# Asked by the daemon, for itself.
+LIVE = Method("dispatches.live", Live, list[Dispatch], live)
+
+VERBS = [
+    Method("dispatch.create", Create, Dispatch, create, writes=_APPENDS),
+    Method("dispatch.started", Started, Dispatch, started, writes=_APPENDS),
+    Method("dispatch.record", Record, Recorded, record, writes=_TELLS),
+    Method("dispatch.cancel", Cancel, Dispatch, cancel, writes=_APPENDS),
+    Method("dispatch.list", List, list[Dispatch], list_),
+    POLL,
+    Method("dispatch.watch", Watch, Ended, watch, stream=Stream(log, "dispatch.changed")),
+]
