@@ -7,18 +7,10 @@ import pytest
 from icd.app import idempotency as requests
 from icd.features.compat import store as compat
 from icd.features.database import dump_discoveries, dump_runs
-from icd.features.discoveries import (
-    profile as profiles,
-)
-from icd.features.discoveries import (
-    rank as ranking,
-)
-from icd.features.discoveries import (
-    retention as dismissals,
-)
-from icd.features.discoveries import (
-    search_store as searches,
-)
+from icd.features.discoveries import lifecycle as dismissals
+from icd.features.discoveries import profile as profiles
+from icd.features.discoveries import rank as ranking
+from icd.features.discoveries import search as searches
 from icd.features.dispatches import store as dispatches
 from icd.features.dispatches import usage
 from icd.features.events import cursor_store as cursors

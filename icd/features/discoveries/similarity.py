@@ -1,36 +1,76 @@
 """The cosine of vectors: exact, and nearly as fast as the product of a matrix.
 
-A product of float32 finds those that can be among the best, and these are computed again: the
-products of two float32 are exact as float64, and their sum is rounded once (`fsum`).  So the
-result is a function of the two vectors alone, wherever a row stands and whoever computes it.
+A product of float32 finds the rows that can be among the best, float64 leaves few of them, and
+these are computed again: the products of two float32 are exact as float64, and their sum is
+rounded once.  So the result is a function of the two vectors alone, wherever a row stands and
+whichever host computes it.
 
 Promises
     - the best are those of the exact similarities: highest first, then by id;
-    - whatever is finite can be compared: rows far from 1 are scaled by powers of two;
+    - all finite vectors can be compared: rows far from 1 are scaled by powers of two;
     - equal vectors, and multiples of each other by a power of two, have similarity 1.
+
+numpy takes a tenth of a second to load: `np` loads it when it is first used.
 """
 
 import math
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from icd.features.discoveries.arrays import np
-
-if TYPE_CHECKING:
-    from icd.features.discoveries.arrays import Booleans, Doubles, Floats, Places
+__all__ = ["Best", "Query", "Rows", "cosines", "exact_sums", "load", "np"]
 
 # Norms within this range are left alone: neither they nor their products leave that of float32.
 _TAME = 2.0**30
 # More than all roundings but those of the sum: of the norms, the quotients and the limits.
 _ROUNDINGS = 16
-# Of rows that are computed in float64 at once.
+# Of rows that are computed in float64 at once: all of a block would take twice its memory.
 _AT_ONCE_BYTES = 2 * 1024 * 1024
 # Of rows that are multiplied without a break: a tenth of a millisecond.  A thread that has just
 # been woken would otherwise keep its processor until the next tick, four milliseconds.
 _SLICE_BYTES = 2 * 1024 * 1024
 # So many more than asked for may be undecided before they are compared exactly.
 _UNDECIDED = 64
+# The machine belongs to the callers that wait for hooks: a product uses one thread.  The libraries
+# below numpy read these while they are loaded.
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+    Doubles = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+    Booleans = np.ndarray[tuple[int, ...], np.dtype[np.bool]]
+    Places = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
+else:
+
+    class _Numpy:
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(load(), name)
+            setattr(self, name, found)
+            return found
+
+    np = _Numpy()
+
+
+def load() -> Any:
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        return import_module("numpy")
+    finally:
+        for name, value in before.items():  # programs that we start decide for themselves
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _pieces(count: int, row_bytes: int, most: int = _AT_ONCE_BYTES) -> Iterator[slice]:
+    """All rows, in slices of at most so many bytes."""
+    step = max(1, most // row_bytes)
+    return (slice(start, start + step) for start in range(0, count, step))
 
 
 class Rows:
@@ -39,7 +79,7 @@ class Rows:
     def __init__(self, vectors: Sequence[bytes], dimension: int) -> None:
         given = np.frombuffer(b"".join(vectors), "<f4").reshape(-1, dimension)
         self.values: Floats = given.astype(np.float32, copy=False)
-        with np.errstate(all="ignore"):  # what is no number is not found: nobody stores it
+        with np.errstate(all="ignore"):  # what is no number is never stored, and never found
             self.norms: Floats = _norms(self.values).astype(np.float32)
             wild = ~((self.norms >= 1 / _TAME) & (self.norms <= _TAME))
             if wild.any():
@@ -54,17 +94,15 @@ class Rows:
 
 
 def _norms(rows: "Floats") -> "Doubles":
-    """In pieces: all of it as float64 would be twice what there is."""
     found = np.empty(len(rows), np.float64)
-    step = max(1, _AT_ONCE_BYTES // (8 * rows.shape[1]))
-    for start in range(0, len(rows), step):
-        piece = rows[start : start + step].astype(np.float64)
-        found[start : start + step] = np.sqrt(np.einsum("ij,ij->i", piece, piece))
+    for piece in _pieces(len(rows), 8 * rows.shape[1]):
+        wide = rows[piece].astype(np.float64)
+        found[piece] = np.sqrt(np.einsum("ij,ij->i", wide, wide))
     return found
 
 
 class Query:
-    """What everything is compared with."""
+    """The vector that rows are compared with."""
 
     def __init__(self, vector: bytes) -> None:
         self.dimension = len(vector) // 4
@@ -75,13 +113,27 @@ class Query:
         self.slack = (self.dimension + _ROUNDINGS) * 2.0**-24
         self.fine_slack = (2 * self.dimension + _ROUNDINGS) * 2.0**-53
 
+    def products(self, values: "Floats") -> "Floats":
+        """In slices: a thread that waits for the processor gets it after each."""
+        found = np.empty(len(values), np.float32)
+        for piece in _pieces(len(values), 4 * self.dimension, _SLICE_BYTES):
+            np.dot(values[piece], self.near, out=found[piece])
+            os.sched_yield()
+        return found
+
+    def cosines(self, rows: "Doubles") -> "Doubles":
+        """To the precision of float64; that of a row does not depend on the others."""
+        squares = np.einsum("ij,ij->i", rows, rows) * self.square
+        found: Doubles = np.einsum("ij,j->i", rows, self.exact) / np.sqrt(squares)
+        return found
+
     def similarities(self, rows: Sequence["Floats"]) -> list[float]:
+        """The cosines, exactly."""
         found: list[float] = []
-        step = max(1, _AT_ONCE_BYTES // (16 * self.dimension))
-        for start in range(0, len(rows), step):
-            exact = np.stack(rows[start : start + step]).astype(np.float64)
-            sums = exact_sums(np.concatenate([exact * self.exact, exact * exact]))
-            for dot, square in zip(sums[: len(exact)], sums[len(exact) :], strict=True):
+        for piece in _pieces(len(rows), 16 * self.dimension):
+            wide = np.stack(rows[piece]).astype(np.float64)
+            sums = exact_sums(np.concatenate([wide * self.exact, wide * wide]))
+            for dot, square in zip(sums[: len(wide)], sums[len(wide) :], strict=True):
                 found.append(max(-1.0, min(1.0, dot / math.sqrt(square * self.square))))
         return found
 
@@ -110,121 +162,92 @@ def exact_sums(terms: "Doubles") -> list[float]:
 
 
 def cosines(query: Query, vectors: Sequence[bytes]) -> list[float]:
-    """Of all of them, to the precision of float64; what it is does not depend on the others."""
+    """Of all of them, to the precision of float64."""
     found: list[float] = []
-    step = max(1, _AT_ONCE_BYTES // (8 * query.dimension))
-    for start in range(0, len(vectors), step):
-        piece = np.frombuffer(b"".join(vectors[start : start + step]), "<f4")
-        rows = piece.reshape(-1, query.dimension).astype(np.float64)
-        squares = np.einsum("ij,ij->i", rows, rows) * query.square
-        found += (np.einsum("ij,j->i", rows, query.exact) / np.sqrt(squares)).tolist()
-    return [max(-1.0, min(1.0, cosine)) for cosine in found]
-
-
-def _products(values: "Floats", near: "Floats") -> "Floats":
-    """In slices: whoever waits for the processor meanwhile gets it after each."""
-    found = np.empty(len(values), np.float32)
-    step = max(1, _SLICE_BYTES // (4 * len(near)))
-    for start in range(0, len(values), step):
-        np.dot(values[start : start + step], near, out=found[start : start + step])
-        os.sched_yield()
+    for piece in _pieces(len(vectors), 8 * query.dimension):
+        rows = np.frombuffer(b"".join(vectors[piece]), "<f4").reshape(-1, query.dimension)
+        found += query.cosines(rows.astype(np.float64)).clip(-1, 1).tolist()
     return found
 
 
 class Best:
     """The `limit` most similar of all that were offered, none below `at_least`.
 
-    Those that can still be among them are kept with their rows; which of them are, is computed
+    Those that can still be among them are kept with their rows.  Which of them are is computed
     exactly at the end, or when there are too many that resemble each other.
     """
 
     def __init__(self, query: Query, limit: int, at_least: float = -1.0) -> None:
-        self._query = query
+        self.query = query
         self._limit = limit
         self._at_least = at_least
-        self._kept: list[_Candidate] = []  # the nearest first
+        # Similarities to the precision of float64, ids and rows, the nearest first.
+        self._kept: list[tuple[float, str, Floats]] = []
 
     @property
     def found(self) -> list[tuple[str, float]]:
+        """Ids with their similarities, the best first."""
         self._settle()
-        return [(one.name, one.near) for one in self._kept]
+        return [(name, similarity) for similarity, name, _ in self._kept]
 
     @property
-    def is_full(self) -> bool:
-        return len(self._kept) >= self._limit
+    def floor(self) -> float:
+        """No row below it is among the best."""
+        if len(self._kept) < self._limit:
+            return self._at_least
+        return max(self._at_least, self._kept[self._limit - 1][0] - self.query.fine_slack)
 
     def drop(self, name: str) -> bool:
         """Whether it was among the best so far."""
         size = len(self._kept)
-        self._kept = [one for one in self._kept if one.name != name]
+        self._kept = [one for one in self._kept if one[1] != name]
         return len(self._kept) < size
+
+    def take(self, vectors: Sequence[tuple[str, bytes]]) -> None:
+        """Offer vectors of the query's dimension, each behind its id."""
+        if vectors:
+            rows = Rows([vector for _, vector in vectors], self.query.dimension)
+            self.offer(rows.values, rows.norms, [name for name, _ in vectors])
 
     def offer(
         self, values: "Floats", norms: "Floats", ids: Sequence[str], among: "Booleans | None" = None
     ) -> None:
-        """Rows of the query's dimension; if `among` is given, only those that it marks."""
+        """Offer rows of the query's dimension; if `among` is given, those that it marks."""
         with np.errstate(all="ignore"):
-            near = _products(values, self._query.near) / norms
+            near = self.query.products(values) / norms
         if among is not None:
             near[~among] = -np.inf
-        near[~(near >= -2)] = -np.inf  # also what is no number
-        places = self._promising(near, self._query.slack)
-        step = max(1, _AT_ONCE_BYTES // (8 * self._query.dimension))
-        for start in range(0, len(places), step):
-            self._keep(values, places[start : start + step], ids)
+        self.choose(near, values, ids)
 
-    def _promising(self, near: "Floats", slack: float) -> "Places":
-        """Those that can be among the best, if each is within `slack` of the truth."""
-        floor = self._floor - slack
+    def choose(self, near: "Floats", values: "Floats", ids: Sequence[str]) -> None:
+        """Keep the rows that can be among the best, by their products in float32."""
+        near[~(near >= -2)] = -np.inf  # also what is no number
+        places = self._promising(near, self.query.slack)
+        for piece in _pieces(len(places), 8 * self.query.dimension):
+            rows = values[places[piece]]
+            finer = self.query.cosines(rows.astype(np.float64))
+            for i in self._promising(finer, self.query.fine_slack).tolist():
+                self._kept.append((float(finer[i]), ids[places[piece][i]], rows[i].copy()))
+            self._kept.sort(key=lambda one: -one[0])
+            least = self.floor - self.query.fine_slack
+            self._kept = [one for one in self._kept if one[0] >= least]
+            if len(self._kept) > self._limit + _UNDECIDED:
+                self._settle()
+
+    def _promising(self, near: "Floats | Doubles", slack: float) -> "Places":
+        """The places of those that can be among the best; each is within `slack` of the truth."""
+        least = self.floor - slack
         if len(near) > self._limit:
             last = len(near) - self._limit
-            floor = max(floor, float(np.partition(near, last)[last]) - 2 * slack)
-        return np.flatnonzero(near >= max(floor, -2))
-
-    @property
-    def _floor(self) -> float:
-        """What is below it is not among the best, to the precision of float64."""
-        floor = self._at_least
-        if self.is_full:
-            floor = max(floor, self._kept[self._limit - 1].near - self._query.fine_slack)
-        return floor - self._query.fine_slack
-
-    def _keep(self, values: "Floats", places: "Places", ids: Sequence[str]) -> None:
-        """Look again with more digits: of rows that resemble each other, few are left."""
-        rows = values[places]
-        wide = rows.astype(np.float64)
-        squares = np.einsum("ij,ij->i", wide, wide) * self._query.square
-        nears = ((wide @ self._query.exact) / np.sqrt(squares)).tolist()
-        floor = self._floor
-        self._kept += [
-            _Candidate(near, ids[place], row.copy())
-            for near, place, row in zip(nears, places.tolist(), rows, strict=True)
-            if near >= floor
-        ]
-        self._kept.sort(key=lambda one: -one.near)
-        floor = self._floor
-        self._kept = [one for one in self._kept if one.near >= floor]
-        if len(self._kept) > self._limit + _UNDECIDED:
-            self._settle()
+            least = max(least, float(np.partition(near, last)[last]) - 2 * slack)
+        return np.flatnonzero(near >= max(least, -2))
 
     def _settle(self) -> None:
-        different = {one.row.tobytes(): one.row for one in self._kept}  # many may be the same
-        if not different:
-            return
-        nears = self._query.similarities(list(different.values()))
-        exact = dict(zip(different, nears, strict=True))
-        for one in self._kept:
-            one.near = exact[one.row.tobytes()]
-        ranked = sorted(self._kept, key=lambda one: (-one.near, one.name))
-        self._kept = [one for one in ranked if one.near >= self._at_least][: self._limit]
-
-
-class _Candidate:
-    """`near` is its similarity, to the precision of float64 or exactly."""
-
-    __slots__ = ("name", "near", "row")
-
-    def __init__(self, near: float, name: str, row: "Floats") -> None:
-        self.near = near
-        self.name = name
-        self.row = row
+        different = {row.tobytes(): row for _, _, row in self._kept}  # many may be the same
+        similarities = self.query.similarities(list(different.values()))
+        exact = dict(zip(different, similarities, strict=True))
+        ranked = sorted(
+            ((exact[row.tobytes()], name, row) for _, name, row in self._kept),
+            key=lambda one: (-one[0], one[1]),
+        )
+        self._kept = [one for one in ranked if one[0] >= self._at_least][: self._limit]
