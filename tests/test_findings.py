@@ -330,7 +330,7 @@ def test_finding_4_a_consumer_that_reads_in_pages_gets_every_source_once_in_orde
     with closing(connect(initialized)) as conn:
         for number in range(2):
             run("interspect", "record", "--agent=a", f"--type=i{number}")
-            discoveries.tell(conn, f"discovery.{number}", "d", told())
+            discoveries.tell(conn, f"discovery.{number}", "d", {}, told())
 
     pages = [consumed(), consumed(), consumed()]
     assert pages == [["i0", "discovery.0", "i1"], ["discovery.1"], []]

@@ -31,11 +31,11 @@ class Row(NamedTuple):
     """A discovery as a search sees it; `weight` is its relevance times its decay."""
 
     id: str
-    version: int
-    source: str
-    weight: int
-    status: str
     vector: bytes | None
+    source: str
+    version: int = 0
+    weight: int = 0
+    status: str = "new"
 
 
 class Sieve(NamedTuple):
@@ -132,16 +132,16 @@ class Matrix:
             block.ids.append(name)
         return block, place
 
-    def offer(
-        self, best: Best, sieve: Sieve | None = None, check: Callable[[], None] | None = None
-    ) -> None:
-        """Offer every row that passes; `check` is called after each block, and may end it."""
+    def offer(self, best: Best, sieve: Sieve) -> None:
+        """Offer every row that passes."""
+        offered = []
         for block in self._blocks:
             size = len(block.ids)
-            among = None if sieve is None else block.among(sieve)
-            best.offer(block.values[:size], block.norms[:size], block.ids, among)
-            if check is not None:
-                check()
+            near = best.near(block.values[:size], block.norms[:size])
+            near[~block.among(sieve)] = -np.inf
+            offered.append((near, block.values, block.ids))
+        if offered:
+            best.choose(offered)
 
     def offer_since(self, best: Best, count: int) -> None:
         """Offer the rows that came when there were so many."""
@@ -163,7 +163,7 @@ class Matrix:
                     products.max(axis=0) < [best.floor - best.query.slack for best in bests]
                 )
             for i in np.flatnonzero(reached).tolist():
-                bests[i].choose(products[:, i], values, block.ids)
+                bests[i].choose([(products[:, i], values, block.ids)])
 
 
 class Index:
@@ -190,11 +190,11 @@ class Index:
         self.mark = page.mark
 
     def best(self, asked: Question, check: Callable[[], None]) -> Ranked:
-        best = Best(Query(asked.vector), asked.limit + 1, asked.min_score)
+        best = Best(Query(asked.vector), asked.limit + 1, asked.min_score, check)
         for source in asked.sources:
             matrix = self._matrices.get(source)
             if matrix is not None and matrix.dimension * 4 == len(asked.vector):
-                matrix.offer(best, asked.sieve, check)
+                matrix.offer(best, asked.sieve)
         best.drop(asked.sieve.without)
         return best.found[: asked.limit]
 

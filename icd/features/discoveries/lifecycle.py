@@ -17,7 +17,6 @@ Callers run these inside a transaction.
 """
 
 import sqlite3
-from typing import Any
 
 from icd.config import Settings
 from icd.errors import DiscoveryRefused
@@ -113,18 +112,15 @@ def _tell_scored(
     conn: sqlite3.Connection, before: Discovery, settings: Settings, told: Told, **more: object
 ) -> Discovery:
     after = store.require(conn, before.id)
-    store.tell(
-        conn,
-        "discovery.scored",
-        before.id,
-        told,
-        change=(before.status, after.status),
-        id=before.id,
-        new_score=tiers.shown(after.effective),
-        old_score=tiers.shown(before.effective),
-        tier=tiers.tier(after.effective, settings),
+    payload = {
+        "id": before.id,
+        "new_score": tiers.shown(after.effective),
+        "old_score": tiers.shown(before.effective),
+        "tier": tiers.tier(after.effective, settings),
         **more,
-    )
+    }
+    change = (before.status, after.status)
+    store.tell(conn, "discovery.scored", before.id, payload, told, change=change)
     return after
 
 
@@ -150,18 +146,10 @@ def promote(
         _check_promoted(after, bead_id, threshold)
         return False
     store.bump(conn)
-    store.tell(
-        conn,
-        "discovery.promoted",
-        discovery_id,
-        told,
-        change=(before.status, after.status),
-        id=discovery_id,
-        bead_id=bead_id,
-        force=force,
-        score=tiers.shown(after.effective),
-        **({"actor": forced_by} if force else {}),
-    )
+    payload = {"bead_id": bead_id, "force": force, "id": discovery_id}
+    payload |= {"score": tiers.shown(after.effective)} | ({"actor": forced_by} if force else {})
+    change = (before.status, after.status)
+    store.tell(conn, "discovery.promoted", discovery_id, payload, told, change=change)
     return True
 
 
@@ -193,7 +181,8 @@ def dismiss(conn: sqlite3.Connection, discovery_id: str, *, told: Told) -> bool:
         return False
     store.bump(conn)
     change = (before.status, "dismissed")
-    store.tell(conn, "discovery.dismissed", discovery_id, told, change=change, id=discovery_id)
+    payload = {"id": discovery_id}
+    store.tell(conn, "discovery.dismissed", discovery_id, payload, told, change=change)
     return True
 
 
@@ -208,10 +197,10 @@ def retire(conn: sqlite3.Connection, source: str, since: int, *, told: Told) -> 
     retired = sorted(name for (name,) in conn.execute(_RETIRE, values).fetchall())
     if retired:
         store.bump(conn)
-    about = {"reason": "rollback", "source": source}
     change = ("", "dismissed")  # as the original tells it
     for name in retired:
-        store.tell(conn, "discovery.dismissed", name, told, change=change, id=name, **about)
+        payload = {"id": name, "reason": "rollback", "source": source}
+        store.tell(conn, "discovery.dismissed", name, payload, told, change=change)
     return len(retired)
 
 
@@ -235,7 +224,8 @@ def decay(
     count = conn.execute(_DECAY, values).rowcount
     if count:
         store.bump(conn)
-        store.tell(conn, "discovery.decayed", "", told, count=count, rate=tiers.shown(rate))
+        payload = {"count": count, "rate": tiers.shown(rate)}
+        store.tell(conn, "discovery.decayed", "", payload, told)
     return count
 
 
@@ -252,8 +242,8 @@ def feedback(
     """Add a signal; what the discovery is like afterwards."""
     before = store.require(conn, discovery_id)
     conn.execute(_RECORD, (discovery_id, signal, data, actor, told.at))
-    about: dict[str, Any] = {"discovery_id": discovery_id, "signal_type": signal}
-    store.tell(conn, "feedback.recorded", discovery_id, told, **about)
+    payload = {"discovery_id": discovery_id, "signal_type": signal}
+    store.tell(conn, "feedback.recorded", discovery_id, payload, told)
     if settings.feedback_learning_rate <= 0 or signal not in TOWARDS:
         return before
     rate = tiers.millionths(settings.feedback_learning_rate)

@@ -71,7 +71,8 @@ def update(
     version = there.version + 1
     new = structs.replace(there, **changes, version=version, updated_at=max(told.at, 0))
     put(conn, structs.replace(new, topic_vector=new.topic_vector or None))
-    store.tell(conn, "profile.updated", "", told, changed=sorted(changes), version=version)
+    payload = {"changed": sorted(changes), "version": version}
+    store.tell(conn, "profile.updated", "", payload, told)
     return get(conn)
 
 

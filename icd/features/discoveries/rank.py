@@ -24,6 +24,7 @@ from icd.features.discoveries.profile import Profile
 from icd.features.discoveries.search import unless_empty
 from icd.features.discoveries.similarity import Query, cosines
 from icd.features.discoveries.store import Status
+from icd.features.discoveries.tiers import ONE
 from icd.values import validation
 from icd.values.wire import Result
 
@@ -203,9 +204,7 @@ def _similarities(topic: bytes, vectors: dict[str, bytes]) -> dict[str, int]:
     if not vectors:
         return {}
     found = cosines(Query(topic), list(vectors.values()))
-    return {
-        name: round(cosine * weights.MILLION) for name, cosine in zip(vectors, found, strict=True)
-    }
+    return {name: round(cosine * ONE) for name, cosine in zip(vectors, found, strict=True)}
 
 
 def run(ctx: Context, p: Rank) -> list[Ranked]:

@@ -122,15 +122,16 @@ class Match(Result, kw_only=True):
 
 def search(ctx: Context, p: Search) -> list[Match]:
     """All at once, for a host that has this one call to answer."""
-    asked = question(ctx.conn, p, ctx.settings)
-    warn(ctx, asked)
+    asked = question_of(ctx, p)
     best = scan(ctx.conn, asked, deadline_check(ctx.deadline))
     return fetch(ctx.conn, asked, best) or []
 
 
-def warn(ctx: Context, asked: Question) -> None:
+def question_of(ctx: Context, p: Search) -> Question:
+    asked = question(ctx.conn, p, ctx.settings)
     if asked.others:
         ctx.warnings.append(f"not compared, of another dimension: {', '.join(asked.others[:10])}")
+    return asked
 
 
 def check_search(p: Search) -> None:
@@ -202,7 +203,7 @@ def _stored(conn: sqlite3.Connection, discovery_id: str) -> bytes:
 
 _COUNTERS = "SELECT name, value FROM counters WHERE name IN ('discoveries', 'discoveries_deleted')"
 _PAGE = """
-SELECT d.id, d.version, d.source, d.relevance * d.decay, d.status, e.vector
+SELECT d.id, e.vector, d.source, d.version, d.relevance * d.decay, d.status
 FROM discoveries d LEFT JOIN embeddings e ON e.discovery_id = d.id
 WHERE (d.version, d.id) > (?1, ?2) ORDER BY d.version, d.id LIMIT ?3
 """
@@ -238,14 +239,13 @@ WHERE e.source = ?1 AND length(e.vector) = ?2 AND d.id <> ?6
 
 
 def scan(conn: sqlite3.Connection, asked: Question, check: Callable[[], None]) -> Ranked:
-    """The whole search in one transaction, page by page; `check` may end it between two pages."""
-    best = Best(Query(asked.vector), asked.limit, asked.min_score)
+    """The whole search in one transaction, page by page; `check` may end it."""
+    best = Best(Query(asked.vector), asked.limit, asked.min_score, check)
     low, high, statuses, without = asked.sieve
     wanted, size = msgspec.json.encode(sorted(statuses)).decode(), len(asked.vector)
     for source in asked.sources:
         rows = conn.execute(_SCAN, (source, size, low, high, wanted, without))
         while found := rows.fetchmany(max(1, PAGE_BYTES // size)):
-            check()
             best.take(found)
     return best.found
 

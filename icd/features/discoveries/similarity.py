@@ -1,9 +1,8 @@
 """The cosine of vectors: exact, and nearly as fast as the product of a matrix.
 
-A product of float32 finds the rows that can be among the best, float64 leaves few of them, and
-these are computed again: the products of two float32 are exact as float64, and their sum is
-rounded once.  So the result is a function of the two vectors alone, wherever a row stands and
-whichever host computes it.
+A product of float32 finds the rows that can be among the best, and these are computed again: the
+products of two float32 are exact as float64, and their sum is rounded once.  So the result is a
+function of the two vectors alone, wherever a row stands and whichever host computes it.
 
 Promises
     - the best are those of the exact similarities: highest first, then by id;
@@ -15,7 +14,7 @@ numpy takes a tenth of a second to load: `np` loads it when it is first used.
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +29,6 @@ _AT_ONCE_BYTES = 2 * 1024 * 1024
 # Of rows that are multiplied without a break: a tenth of a millisecond.  A thread that has just
 # been woken would otherwise keep its processor until the next tick, four milliseconds.
 _SLICE_BYTES = 2 * 1024 * 1024
-# So many more than asked for may be undecided before they are compared exactly.
-_UNDECIDED = 64
 # The machine belongs to the callers that wait for hooks: a product uses one thread.  The libraries
 # below numpy read these while they are loaded.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -109,9 +106,8 @@ class Query:
         self.exact: Doubles = Rows([vector], self.dimension).values[0].astype(np.float64)
         self.square = math.fsum((self.exact * self.exact).tolist())
         self.near: Floats = (self.exact / math.sqrt(self.square)).astype(np.float32)
-        # How far a product in float32, and one in float64, can be from the truth.
+        # How far a product in float32 can be from the truth.
         self.slack = (self.dimension + _ROUNDINGS) * 2.0**-24
-        self.fine_slack = (2 * self.dimension + _ROUNDINGS) * 2.0**-53
 
     def products(self, values: "Floats") -> "Floats":
         """In slices: a thread that waits for the processor gets it after each."""
@@ -121,21 +117,16 @@ class Query:
             os.sched_yield()
         return found
 
-    def cosines(self, rows: "Doubles") -> "Doubles":
-        """To the precision of float64; that of a row does not depend on the others."""
-        squares = np.einsum("ij,ij->i", rows, rows) * self.square
-        found: Doubles = np.einsum("ij,j->i", rows, self.exact) / np.sqrt(squares)
-        return found
-
-    def similarities(self, rows: Sequence["Floats"]) -> list[float]:
+    def similarities(self, rows: "Floats") -> list[float]:
         """The cosines, exactly."""
-        found: list[float] = []
-        for piece in _pieces(len(rows), 16 * self.dimension):
-            wide = np.stack(rows[piece]).astype(np.float64)
-            sums = exact_sums(np.concatenate([wide * self.exact, wide * wide]))
-            for dot, square in zip(sums[: len(wide)], sums[len(wide) :], strict=True):
-                found.append(max(-1.0, min(1.0, dot / math.sqrt(square * self.square))))
-        return found
+        different = {row.tobytes(): row for row in rows}  # many may be the same
+        wide = np.stack(list(different.values())).astype(np.float64)
+        sums = exact_sums(np.concatenate([wide * self.exact, wide * wide]))
+        found = {
+            row: max(-1.0, min(1.0, dot / math.sqrt(square * self.square)))
+            for row, dot, square in zip(different, sums, sums[len(wide) :], strict=False)
+        }
+        return [found[row.tobytes()] for row in rows]
 
 
 def exact_sums(terms: "Doubles") -> list[float]:
@@ -162,46 +153,46 @@ def exact_sums(terms: "Doubles") -> list[float]:
 
 
 def cosines(query: Query, vectors: Sequence[bytes]) -> list[float]:
-    """Of all of them, to the precision of float64."""
+    """Of all of them, to the precision of float64; that of one does not depend on the others."""
     found: list[float] = []
     for piece in _pieces(len(vectors), 8 * query.dimension):
-        rows = np.frombuffer(b"".join(vectors[piece]), "<f4").reshape(-1, query.dimension)
-        found += query.cosines(rows.astype(np.float64)).clip(-1, 1).tolist()
+        narrow = np.frombuffer(b"".join(vectors[piece]), "<f4").reshape(-1, query.dimension)
+        rows = narrow.astype(np.float64)
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows) * query.square)
+        found += (np.einsum("ij,j->i", rows, query.exact) / norms).clip(-1, 1).tolist()
     return found
 
 
 class Best:
     """The `limit` most similar of all that were offered, none below `at_least`.
 
-    Those that can still be among them are kept with their rows.  Which of them are is computed
-    exactly at the end, or when there are too many that resemble each other.
+    `check` is called every few milliseconds, and may end it.
     """
 
-    def __init__(self, query: Query, limit: int, at_least: float = -1.0) -> None:
+    def __init__(
+        self,
+        query: Query,
+        limit: int,
+        at_least: float = -1.0,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self.query = query
+        self.found: list[tuple[str, float]] = []  # ids with their similarities, the best first
         self._limit = limit
         self._at_least = at_least
-        # Similarities to the precision of float64, ids and rows, the nearest first.
-        self._kept: list[tuple[float, str, Floats]] = []
-
-    @property
-    def found(self) -> list[tuple[str, float]]:
-        """Ids with their similarities, the best first."""
-        self._settle()
-        return [(name, similarity) for similarity, name, _ in self._kept]
+        self._check = check
 
     @property
     def floor(self) -> float:
-        """No row below it is among the best."""
-        if len(self._kept) < self._limit:
-            return self._at_least
-        return max(self._at_least, self._kept[self._limit - 1][0] - self.query.fine_slack)
+        """No similarity below it is among the best."""
+        full = len(self.found) >= self._limit
+        return max(self._at_least, self.found[-1][1]) if full else self._at_least
 
     def drop(self, name: str) -> bool:
         """Whether it was among the best so far."""
-        size = len(self._kept)
-        self._kept = [one for one in self._kept if one[1] != name]
-        return len(self._kept) < size
+        size = len(self.found)
+        self.found = [one for one in self.found if one[0] != name]
+        return len(self.found) < size
 
     def take(self, vectors: Sequence[tuple[str, bytes]]) -> None:
         """Offer vectors of the query's dimension, each behind its id."""
@@ -209,45 +200,38 @@ class Best:
             rows = Rows([vector for _, vector in vectors], self.query.dimension)
             self.offer(rows.values, rows.norms, [name for name, _ in vectors])
 
-    def offer(
-        self, values: "Floats", norms: "Floats", ids: Sequence[str], among: "Booleans | None" = None
-    ) -> None:
-        """Offer rows of the query's dimension; if `among` is given, those that it marks."""
+    def offer(self, values: "Floats", norms: "Floats", ids: Sequence[str]) -> None:
+        """Offer rows of the query's dimension."""
+        self.choose([(self.near(values, norms), values, ids)])
+
+    def near(self, values: "Floats", norms: "Floats") -> "Floats":
+        """The similarities of rows, in float32."""
+        self._check()
         with np.errstate(all="ignore"):
-            near = self.query.products(values) / norms
-        if among is not None:
-            near[~among] = -np.inf
-        self.choose(near, values, ids)
+            return self.query.products(values) / norms
 
-    def choose(self, near: "Floats", values: "Floats", ids: Sequence[str]) -> None:
-        """Keep the rows that can be among the best, by their products in float32."""
+    def choose(self, offered: Sequence[tuple["Floats", "Floats", Sequence[str]]]) -> None:
+        """Offer blocks of rows: their similarities in float32, the rows, and their ids.
+
+        All at once: fewer have to be computed exactly than one block after the other.
+        """
+        least = self._least(np.concatenate([near for near, _, _ in offered]))
+        for near, values, ids in offered:
+            places = np.flatnonzero(near >= least)
+            for piece in _pieces(len(places), 16 * self.query.dimension):
+                self._check()
+                names = [ids[place] for place in places[piece].tolist()]
+                self._rank(names, self.query.similarities(values[places[piece]]))
+
+    def _least(self, near: "Floats") -> float:
+        """What is below it cannot be among the best, for each is within `slack` of the truth."""
+        slack = self.query.slack
         near[~(near >= -2)] = -np.inf  # also what is no number
-        places = self._promising(near, self.query.slack)
-        for piece in _pieces(len(places), 8 * self.query.dimension):
-            rows = values[places[piece]]
-            finer = self.query.cosines(rows.astype(np.float64))
-            for i in self._promising(finer, self.query.fine_slack).tolist():
-                self._kept.append((float(finer[i]), ids[places[piece][i]], rows[i].copy()))
-            self._kept.sort(key=lambda one: -one[0])
-            least = self.floor - self.query.fine_slack
-            self._kept = [one for one in self._kept if one[0] >= least]
-            if len(self._kept) > self._limit + _UNDECIDED:
-                self._settle()
+        last = len(near) - self._limit
+        highest = float(np.partition(near, last)[last]) if last > 0 else -np.inf
+        return max(self.floor - slack, highest - 2 * slack, -2)
 
-    def _promising(self, near: "Floats | Doubles", slack: float) -> "Places":
-        """The places of those that can be among the best; each is within `slack` of the truth."""
-        least = self.floor - slack
-        if len(near) > self._limit:
-            last = len(near) - self._limit
-            least = max(least, float(np.partition(near, last)[last]) - 2 * slack)
-        return np.flatnonzero(near >= max(least, -2))
-
-    def _settle(self) -> None:
-        different = {row.tobytes(): row for _, _, row in self._kept}  # many may be the same
-        similarities = self.query.similarities(list(different.values()))
-        exact = dict(zip(different, similarities, strict=True))
-        ranked = sorted(
-            ((exact[row.tobytes()], name, row) for _, name, row in self._kept),
-            key=lambda one: (-one[0], one[1]),
-        )
-        self._kept = [one for one in ranked if one[0] >= self._at_least][: self._limit]
+    def _rank(self, names: list[str], similarities: list[float]) -> None:
+        new = [one for one in zip(names, similarities, strict=True) if one[1] >= self._at_least]
+        ranked = sorted(self.found + new, key=lambda one: (-one[1], one[0]))
+        self.found = ranked[: self._limit]

@@ -11,6 +11,7 @@ Callers run these inside a transaction, and check names and texts first.
 """
 
 import sqlite3
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 import msgspec
@@ -177,11 +178,10 @@ def tell(
     conn: sqlite3.Connection,
     kind: str,
     discovery_id: str,
+    payload: Mapping[str, object],
     told: Told,
-    /,
     *,
     change: tuple[str, str] = ("", ""),
-    **payload: object,
 ) -> int:
     """Record what happened to a discovery; `change` is its status before and after."""
     fact = Fact(

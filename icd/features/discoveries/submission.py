@@ -84,28 +84,17 @@ def _store(
     conn.execute(_INSERT, (name, *texts, *rest))
     if given.embedding is not None:
         among.add(name, given.source, given.embedding)
-    store.tell(
-        conn,
-        "discovery.submitted",
-        name,
-        told,
-        change=("", "new"),
-        id=name,
-        score=tiers.shown(given.relevance),
-        source=given.source,
-        tier=tiers.tier(given.relevance, settings),
-        title=given.title,
-    )
+    payload = {
+        "id": name,
+        "score": tiers.shown(given.relevance),
+        "source": given.source,
+        "tier": tiers.tier(given.relevance, settings),
+        "title": given.title,
+    }
+    store.tell(conn, "discovery.submitted", name, payload, told, change=("", "new"))
     return name
 
 
 def _tell_deduped(conn: sqlite3.Connection, given: Submission, similar: str, told: Told) -> None:
-    store.tell(
-        conn,
-        "discovery.deduped",
-        similar,
-        told,
-        existing_id=similar,
-        new_source_id=given.source_id,
-        source=given.source,
-    )
+    payload = {"existing_id": similar, "new_source_id": given.source_id, "source": given.source}
+    store.tell(conn, "discovery.deduped", similar, payload, told)

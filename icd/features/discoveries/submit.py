@@ -3,7 +3,7 @@
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Annotated
 
 import msgspec
@@ -48,6 +48,7 @@ Score = Annotated[float, SCORE, Option("--score", "Its relevance, from 0 to 1 (d
 Threshold = Annotated[
     float,
     SCORE,
+    tiers.millionths,
     Option(
         "--dedup-threshold",
         "Store nothing that resembles what this source found before, from this cosine on.",
@@ -78,7 +79,7 @@ class Submit(Params):
 class SubmitFile(Params):
     """Submit each line of a file of JSON lines: all of them, or none."""
 
-    file: Annotated[str, Meta(description="Its absolute path.")]
+    file: Annotated[str, Meta(description="Its absolute path."), files.check_absolute]
     source: Annotated[Source, validation.check_name] | None = None
     dedup_threshold: Threshold = 0.0
 
@@ -163,14 +164,8 @@ def submit(ctx: Context, p: Submit) -> Submitted:
 
 def check_submit(p: Submit) -> None:
     """Judge it outside the lock: a megabyte takes its time."""
-    tiers.millionths(p.dedup_threshold)
     p.metadata = Raw(payloads.check(bytes(p.metadata)))
     _check(_submission(p, p.embedding, p.source))
-
-
-def check_file(p: SubmitFile) -> None:
-    files.check_absolute(p.file)
-    tiers.millionths(p.dedup_threshold)
 
 
 def warm_up(p: Submit | SubmitFile) -> None:
@@ -312,21 +307,15 @@ def _ask_many(world: World, file: str, source: str | None, dedup_threshold: floa
     path = world.path(file)
 
     def run(ask: Caller) -> Output:
+        filled = spool.filled() if file == PIPE else nullcontext(path)
+        with filled as lines, progress.bar("submitting") as tell:
+            params = SubmitFile(lines, source, dedup_threshold)
+            done: SubmittedFile = ask("discovery.submit_file", params, progress=tell)
         if file == PIPE:
-            with spool.filled() as lines:
-                done = submitted(ask, lines)
             done.file = PIPE
-        else:
-            done = submitted(ask, path)
         if world.json:
             return render.to_json(done)
         return render.text(*(render.columns(each.id, each.verdict) for each in done.verdicts))
-
-    def submitted(ask: Caller, path: str) -> SubmittedFile:
-        params = SubmitFile(path, source, dedup_threshold)
-        with progress.bar("submitting") as tell:
-            done: SubmittedFile = ask("discovery.submit_file", params, progress=tell)
-        return done
 
     return Local(run)
 
@@ -352,7 +341,6 @@ VERBS = [
         SubmitFile,
         SubmittedFile,
         submit_file,
-        check=check_file,
         writes=Writes(no_rows, appends=True, keeps_effects=False),
         runs=Runs(local=True),
         warm_up=warm_up,

@@ -83,7 +83,11 @@ def nearest(
     best = Best(Query(vector), 1, threshold)
     for page in _pages(conn, source, len(vector)):
         best.take(page)
-    return best.found[0][0] if best.found else None
+    return _first(best)
+
+
+def _first(best: Best) -> str | None:
+    return next((name for name, _ in best.found), None)
 
 
 def _pages(conn: sqlite3.Connection, source: str, size: int) -> Iterator[list[tuple[str, bytes]]]:
@@ -132,14 +136,14 @@ class Batch:
         if best is None:
             count, best = 0, Best(Query(vector), 1, threshold)
         matrix.offer_since(best, count)
-        return best.found[0][0] if best.found else None
+        return _first(best)
 
     def add(self, discovery_id: str, source: str, vector: bytes) -> None:
         """Store the embedding of a discovery that is stored, and compare with it from now on."""
         store(self._conn, discovery_id, source, vector)
         matrix = self._matrices.get(source)
         if matrix is not None:
-            matrix.put([_row(discovery_id, source, vector)])
+            matrix.put([Row(discovery_id, vector, source)])
             if len(matrix) * len(vector) > BATCH_BYTES:
                 self._matrices[source] = None
 
@@ -156,10 +160,5 @@ class Batch:
             return None
         matrix = Matrix(dimension)
         for page in _pages(self._conn, source, 4 * dimension):
-            matrix.put([_row(name, source, blob) for name, blob in page])
+            matrix.put([Row(name, vector, source) for name, vector in page])
         return matrix
-
-
-def _row(discovery_id: str, source: str, vector: bytes) -> Row:
-    """Nothing is filtered here."""
-    return Row(discovery_id, 0, source, 0, "new", vector)

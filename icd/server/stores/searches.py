@@ -79,14 +79,6 @@ class _Kept:
         self.too_much = False
 
 
-class _Begun(NamedTuple):
-    """A search, and the first of what is new since the last one."""
-
-    kept: _Kept
-    asked: Question
-    page: Page
-
-
 class Searches:
     def __init__(self, ask: Asker, max_bytes: int) -> None:
         self._ask = ask
@@ -119,21 +111,18 @@ class Searches:
         begin = partial(self._begin, call.params)
         while True:
             answer = await self._hop(call, ASK, begin)
-            begun: _Begun = answer.result.what
             try:
-                found = await self._find(call, begun.kept, begun.asked, begun.page)
+                found = await self._find(call, *answer.result.what)
             except _Changed:
                 continue
             return Answer(found, warnings=answer.warnings, trace=answer.trace)
 
-    def _begin(self, asked: Search, ctx: Context) -> _Begun:
-        """On the database's thread: one hop for all that can be known before anything is read."""
+    def _begin(self, p: Search, ctx: Context) -> tuple[_Kept, Question, Page]:
+        """On the database's thread: the search, and the first of what is new since the last one."""
         kept = self._kept.get(ctx.path)
         if kept is None or kept.conn is not ctx.conn:
             kept = _Kept(ctx.path, ctx.conn)
-        question = search.question(ctx.conn, asked, ctx.settings)
-        search.warn(ctx, question)
-        return _Begun(kept, question, search.page(ctx.conn, kept.index.mark))
+        return kept, search.question_of(ctx, p), search.page(ctx.conn, kept.index.mark)
 
     async def _find(
         self, call: Call, kept: _Kept, asked: Question, page: Page | None

@@ -289,7 +289,8 @@ class Several:
         assert answer is not None
         if call.method.name in ("search.ask", "search.page"):
             what = answer.result.what
-            self.read.append(len((what.page if call.method.name == "search.ask" else what).rows))
+            page = what[-1] if call.method.name == "search.ask" else what
+            self.read.append(len(page.rows))
         return answer
 
     def call(self, number: int) -> Call:
