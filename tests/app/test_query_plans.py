@@ -11,6 +11,7 @@ from icd.features.discoveries import lifecycle as dismissals
 from icd.features.discoveries import profile as profiles
 from icd.features.discoveries import rank as ranking
 from icd.features.discoveries import search as searches
+from icd.features.discoveries import store as discoveries
 from icd.features.dispatches import store as dispatches
 from icd.features.dispatches import usage
 from icd.features.events import cursor_store as cursors
@@ -86,7 +87,7 @@ HOT = {
     "dump_discoveries._BARE": dump_discoveries._BARE,
     "dump_discoveries._EQUAL": dump_discoveries._EQUAL,
     "profiles._GET": profiles._GET,
-    "ranking._ABOUT": ranking._ABOUT,
+    "discoveries._FIND": discoveries._FIND,
 }
 # A scope has a handful of runs: these may be put in order.
 SORTED = {"runs._MEANT": runs._MEANT}

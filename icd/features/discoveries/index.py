@@ -46,13 +46,6 @@ class Sieve(NamedTuple):
     statuses: frozenset[str]
     without: str = ""
 
-    def passes(self, row: Row) -> bool:
-        return (
-            self.low <= row.weight < self.high
-            and row.status in self.statuses
-            and row.id != self.without
-        )
-
 
 class Question(NamedTuple):
     """A search made precise: the vector, what competes, and sources that cannot be compared."""
@@ -159,9 +152,7 @@ class Matrix:
             with np.errstate(all="ignore"):
                 products = (values @ near) / block.norms[:size, None]
                 # What is no number is left to a closer look.
-                reached = ~(
-                    products.max(axis=0) < [best.floor - best.query.slack for best in bests]
-                )
+                reached = ~(products.max(axis=0) < [best.floor for best in bests])
             for i in np.flatnonzero(reached).tolist():
                 bests[i].choose([(products[:, i], values, block.ids)])
 
@@ -189,13 +180,16 @@ class Index:
             self._matrices[source].put(found)
         self.mark = page.mark
 
-    def best(self, asked: Question, check: Callable[[], None]) -> Ranked:
-        best = Best(Query(asked.vector), asked.limit + 1, asked.min_score, check)
+    def offer(self, best: Best, asked: Question) -> None:
         for source in asked.sources:
             matrix = self._matrices.get(source)
             if matrix is not None and matrix.dimension * 4 == len(asked.vector):
                 matrix.offer(best, asked.sieve)
-        best.drop(asked.sieve.without)
+
+    def best(self, asked: Question, check: Callable[[], None]) -> Ranked:
+        best = Best(Query(asked.vector), asked.limit + 1, asked.min_score, check)
+        self.offer(best, asked)
+        best.drop([asked.sieve.without])
         return best.found[: asked.limit]
 
 
@@ -205,32 +199,25 @@ class Scan:
     def __init__(self, asked: Question, mark: Mark = Mark()) -> None:  # noqa: B008
         self.mark = mark
         self._asked = asked
-        self._query = Query(asked.vector)
         self._begin()
 
     def _begin(self) -> None:
+        asked = self._asked
         self.mark = Mark(deleted=self.mark.deleted)
-        self._best = Best(self._query, self._asked.limit + SPARE, self._asked.min_score)
+        self._best = Best(Query(asked.vector), asked.limit + 1 + SPARE, asked.min_score)
         self._dropped = 0
 
     def take(self, page: Page) -> None:
         if page.anew:
             self._begin()
-        self._dropped += sum(self._best.drop(row.id) for row in page.rows)
-        asked = self._asked
-        self._best.take(
-            [
-                (row.id, row.vector)
-                for row in page.rows
-                if row.vector is not None
-                and len(row.vector) == len(asked.vector)
-                and row.source in asked.sources
-                and asked.sieve.passes(row)
-            ]
-        )
+        self._dropped += self._best.drop({row.id for row in page.rows})
+        rows = Index()
+        rows.take(page)
+        rows.offer(self._best, self._asked)
         self.mark = page.mark
         if page.is_last and self._dropped > SPARE:
             self._begin()  # something better may have been turned away for one that dropped out
 
     def best(self, asked: Question, _check: Callable[[], None]) -> Ranked:
+        self._best.drop([asked.sieve.without])
         return self._best.found[: asked.limit]

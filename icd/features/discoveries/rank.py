@@ -19,7 +19,7 @@ from icd.app.call import Context, Params
 from icd.app.verb import Option, Verb
 from icd.db.rows import checked
 from icd.features.discoveries import profile as profiles
-from icd.features.discoveries import tiers, weights
+from icd.features.discoveries import store, tiers, weights
 from icd.features.discoveries.profile import Profile
 from icd.features.discoveries.search import unless_empty
 from icd.features.discoveries.similarity import Query, cosines
@@ -104,15 +104,6 @@ class _Candidate(Struct):
         )
 
 
-class _About(Struct):
-    """What else there is to show of one."""
-
-    source_id: str
-    summary: str
-    url: str
-    discovered_at: int
-
-
 # A status that is NULL means those that are still open.  The scores are millionths of millionths
 # until here.
 _CANDIDATES = """
@@ -124,7 +115,6 @@ WHERE (?3 IS NULL OR d.source = ?3)
   AND (d.status = ?4 OR ?4 IS NULL AND d.status NOT IN ('promoted', 'dismissed'))
 ORDER BY d.relevance * d.decay DESC, d.id LIMIT ?5
 """
-_ABOUT = "SELECT source_id, summary, url, discovered_at FROM discoveries WHERE id = ?"
 
 
 def rank(
@@ -154,21 +144,21 @@ def rank(
 
 
 def _ranked(conn: sqlite3.Connection, each: _Candidate) -> Ranked:
-    more = checked(_About, conn.execute(_ABOUT, (each.id,)).fetchone())
+    found = store.require(conn, each.id)
     return Ranked(
         id=each.id,
         source=each.source,
-        source_id=more.source_id,
+        source_id=found.source_id,
         title=each.title,
         status=each.status,
-        discovered_at=more.discovered_at,
+        discovered_at=found.discovered_at,
         rank_score=tiers.shown(each.rank),
         relevance_score=tiers.shown(each.score),
         keywords={keyword: tiers.shown(weight) for keyword, weight in each.keywords.items()},
         source_weight=tiers.shown(each.source_weight),
         similarity=None if each.similarity is None else tiers.shown(each.similarity),
-        summary=more.summary,
-        url=more.url,
+        summary=found.summary,
+        url=found.url,
     )
 
 

@@ -244,9 +244,7 @@ def scan(conn: sqlite3.Connection, asked: Question, check: Callable[[], None]) -
     low, high, statuses, without = asked.sieve
     wanted, size = msgspec.json.encode(sorted(statuses)).decode(), len(asked.vector)
     for source in asked.sources:
-        rows = conn.execute(_SCAN, (source, size, low, high, wanted, without))
-        while found := rows.fetchmany(max(1, PAGE_BYTES // size)):
-            best.take(found)
+        best.take(conn.execute(_SCAN, (source, size, low, high, wanted, without)))
     return best.found
 
 

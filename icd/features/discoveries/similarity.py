@@ -14,16 +14,21 @@ numpy takes a tenth of a second to load: `np` loads it when it is first used.
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["Best", "Query", "Rows", "cosines", "exact_sums", "load", "np"]
+__all__ = ["Best", "Query", "Rows", "cosines", "exact_sums", "load", "np", "pages"]
+
+T = TypeVar("T")
 
 # Norms within this range are left alone: neither they nor their products leave that of float32.
 _TAME = 2.0**30
 # More than all roundings but those of the sum: of the norms, the quotients and the limits.
 _ROUNDINGS = 16
+# Of vectors that are read from a database at once.
+PAGE_BYTES = 1024 * 1024
 # Of rows that are computed in float64 at once: all of a block would take twice its memory.
 _AT_ONCE_BYTES = 2 * 1024 * 1024
 # Of rows that are multiplied without a break: a tenth of a millisecond.  A thread that has just
@@ -68,6 +73,13 @@ def _pieces(count: int, row_bytes: int, most: int = _AT_ONCE_BYTES) -> Iterator[
     """All rows, in slices of at most so many bytes."""
     step = max(1, most // row_bytes)
     return (slice(start, start + step) for start in range(0, count, step))
+
+
+def pages(rows: Iterable[T], dimension: int) -> Iterator[list[T]]:
+    """Rows as they are read from a database, so many at once that memory stays bounded."""
+    rest = iter(rows)
+    while page := list(islice(rest, max(1, PAGE_BYTES // (4 * dimension)))):
+        yield page
 
 
 class Rows:
@@ -184,21 +196,22 @@ class Best:
 
     @property
     def floor(self) -> float:
-        """No similarity below it is among the best."""
+        """No row whose similarity in float32 is below it is among the best."""
         full = len(self.found) >= self._limit
-        return max(self._at_least, self.found[-1][1]) if full else self._at_least
+        least = max(self._at_least, self.found[-1][1]) if full else self._at_least
+        return least - self.query.slack
 
-    def drop(self, name: str) -> bool:
-        """Whether it was among the best so far."""
+    def drop(self, names: Collection[str]) -> int:
+        """How many of them were among the best so far."""
         size = len(self.found)
-        self.found = [one for one in self.found if one[0] != name]
-        return len(self.found) < size
+        self.found = [one for one in self.found if one[0] not in names]
+        return size - len(self.found)
 
-    def take(self, vectors: Sequence[tuple[str, bytes]]) -> None:
-        """Offer vectors of the query's dimension, each behind its id."""
-        if vectors:
-            rows = Rows([vector for _, vector in vectors], self.query.dimension)
-            self.offer(rows.values, rows.norms, [name for name, _ in vectors])
+    def take(self, vectors: Iterable[tuple[str, bytes]]) -> None:
+        """Offer vectors of the query's dimension, each behind its id, a page at a time."""
+        for page in pages(vectors, self.query.dimension):
+            rows = Rows([vector for _, vector in page], self.query.dimension)
+            self.offer(rows.values, rows.norms, [name for name, _ in page])
 
     def offer(self, values: "Floats", norms: "Floats", ids: Sequence[str]) -> None:
         """Offer rows of the query's dimension."""
@@ -225,11 +238,10 @@ class Best:
 
     def _least(self, near: "Floats") -> float:
         """What is below it cannot be among the best, for each is within `slack` of the truth."""
-        slack = self.query.slack
         near[~(near >= -2)] = -np.inf  # also what is no number
         last = len(near) - self._limit
         highest = float(np.partition(near, last)[last]) if last > 0 else -np.inf
-        return max(self.floor - slack, highest - 2 * slack, -2)
+        return max(self.floor, highest - 2 * self.query.slack, -2)
 
     def _rank(self, names: list[str], similarities: list[float]) -> None:
         new = [one for one in zip(names, similarities, strict=True) if one[1] >= self._at_least]

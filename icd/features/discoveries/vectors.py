@@ -11,18 +11,18 @@ Callers run these inside a transaction.  numpy is loaded only to compare.
 import math
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from icd.errors import DimensionMismatch, InvalidVector
 from icd.features.discoveries.index import Matrix, Row
-from icd.features.discoveries.similarity import Best, Query
+from icd.features.discoveries.similarity import Best, Query, pages
 
 # Several times what any model in use has; 64 KiB.
 MAX_DIMENSION = 16_384
-# Read from the database at once.
-PAGE_BYTES = 1024 * 1024
 # What a `Batch` keeps in memory of one source; a larger one is read again for each question.
 BATCH_BYTES = 512 * 1024 * 1024
+
+_ALL = "SELECT discovery_id, vector FROM embeddings WHERE source = ? AND length(vector) = ?"
 
 
 def parse(data: bytes) -> bytes:
@@ -81,22 +81,8 @@ def nearest(
     """
     check_dimension(conn, source, vector)
     best = Best(Query(vector), 1, threshold)
-    for page in _pages(conn, source, len(vector)):
-        best.take(page)
-    return _first(best)
-
-
-def _first(best: Best) -> str | None:
-    return next((name for name, _ in best.found), None)
-
-
-def _pages(conn: sqlite3.Connection, source: str, size: int) -> Iterator[list[tuple[str, bytes]]]:
-    rows = conn.execute(
-        "SELECT discovery_id, vector FROM embeddings WHERE source = ? AND length(vector) = ?",
-        (source, size),
-    )
-    while page := rows.fetchmany(max(1, PAGE_BYTES // size)):
-        yield page
+    best.take(conn.execute(_ALL, (source, len(vector))))
+    return best.found[0][0] if best.found else None
 
 
 class Batch:
@@ -136,7 +122,7 @@ class Batch:
         if best is None:
             count, best = 0, Best(Query(vector), 1, threshold)
         matrix.offer_since(best, count)
-        return _first(best)
+        return best.found[0][0] if best.found else None
 
     def add(self, discovery_id: str, source: str, vector: bytes) -> None:
         """Store the embedding of a discovery that is stored, and compare with it from now on."""
@@ -159,6 +145,6 @@ class Batch:
         if count * 4 * dimension > BATCH_BYTES:
             return None
         matrix = Matrix(dimension)
-        for page in _pages(self._conn, source, 4 * dimension):
+        for page in pages(self._conn.execute(_ALL, (source, 4 * dimension)), dimension):
             matrix.put([Row(name, vector, source) for name, vector in page])
         return matrix

@@ -11,7 +11,7 @@ from icd import config
 from icd.errors import DeadlineExceeded, DimensionMismatch, DiscoveryNotFound, NoEmbedding
 from icd.features.discoveries import index as indexes
 from icd.features.discoveries import search as searches
-from icd.features.discoveries import tiers
+from icd.features.discoveries import similarity, tiers
 from icd.features.discoveries.index import Index, Mark, Scan
 from icd.features.discoveries.search import Search
 from tests.support.discovered import delete, discover, packed, set_status
@@ -300,7 +300,7 @@ def test_rows_are_fetched_unless_one_is_gone_or_has_changed(several):
 def test_finding_6_the_memory_of_a_direct_search_does_not_grow_with_what_is_searched(
     conn, monkeypatch
 ):
-    monkeypatch.setattr(searches, "PAGE_BYTES", 16 * 1024)
+    monkeypatch.setattr(similarity, "PAGE_BYTES", 16 * 1024)
     rows = np.random.default_rng(4).standard_normal((3000, 256)).astype("<f4")
     conn.execute("BEGIN")
     for i, row in enumerate(rows):
