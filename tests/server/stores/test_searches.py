@@ -359,6 +359,24 @@ def test_what_does_not_fit_is_tried_again_when_there_is_less_of_it(three: Severa
     assert 10 * 1024 <= scene(act) <= 20 * 1024
 
 
+def test_what_does_not_fit_is_read_once_for_each_search_also_after_a_deletion(
+    three: Several,
+) -> None:
+    with Elsewhere(three.projects[0]) as conn:
+        delete(conn, "d299")
+
+    async def act() -> list[int]:
+        searches = Searches(three.ask, MEBIBYTE // 8)
+        rows = []
+        for _ in range(3):
+            before = len(three.read)
+            await searches.answer(three.call(0))
+            rows.append(sum(three.read[before:]))
+        return rows
+
+    assert scene(act)[1:] == [299, 299]
+
+
 def test_the_matrices_of_a_database_that_is_closed_are_dropped(three: Several) -> None:
     async def act() -> tuple[int, int]:
         searches = Searches(three.ask, MEBIBYTE)
