@@ -244,7 +244,7 @@ def scan(conn: sqlite3.Connection, asked: Question, check: Callable[[], None]) -
     low, high, statuses, without = asked.sieve
     wanted, size = msgspec.json.encode(sorted(statuses)).decode(), len(asked.vector)
     for source in asked.sources:
-        best.take(conn.execute(_SCAN, (source, size, low, high, wanted, without)))
+        best.take(vectors.read(conn, _SCAN, source, size, low, high, wanted, without))
     return best.found
 
 

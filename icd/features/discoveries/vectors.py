@@ -72,6 +72,13 @@ def store(conn: sqlite3.Connection, discovery_id: str, source: str, vector: byte
     )
 
 
+def read(conn: sqlite3.Connection, statement: str, *values: object) -> sqlite3.Cursor:
+    """Rows to compare with: no part of an answer, so they may be more than an answer has."""
+    cursor = conn.cursor()
+    cursor.row_factory = None
+    return cursor.execute(statement, values)
+
+
 def nearest(
     conn: sqlite3.Connection, source: str, vector: bytes, *, threshold: float
 ) -> str | None:
@@ -81,7 +88,7 @@ def nearest(
     """
     check_dimension(conn, source, vector)
     best = Best(Query(vector), 1, threshold)
-    best.take(conn.execute(_ALL, (source, len(vector))))
+    best.take(read(conn, _ALL, source, len(vector)))
     return best.found[0][0] if best.found else None
 
 
@@ -145,6 +152,6 @@ class Batch:
         if count * 4 * dimension > BATCH_BYTES:
             return None
         matrix = Matrix(dimension)
-        for page in pages(self._conn.execute(_ALL, (source, 4 * dimension)), dimension):
+        for page in pages(read(self._conn, _ALL, source, 4 * dimension), dimension):
             matrix.put([Row(name, vector, source) for name, vector in page])
         return matrix
