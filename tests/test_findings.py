@@ -23,9 +23,9 @@ from icd.app.dispatch import Clock, run_batch
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.errors import DiscoveryRefused
-from icd.features.discoveries import feedback, tiers
 from icd.features.discoveries import lifecycle as reviews
 from icd.features.discoveries import store as discoveries
+from icd.features.discoveries import tiers
 from icd.features.discoveries.store import Wanted
 from icd.features.discoveries.tiers import ONE
 from icd.features.events import store as events
@@ -296,7 +296,7 @@ def test_finding_3c_a_higher_floor_lifts_nothing(conn) -> None:
 def test_finding_7_a_discovery_can_be_deleted_and_its_history_stays(initialized: Path) -> None:
     with closing(connect(initialized)) as conn:
         name = submit(conn, embedding=vector(1.0, 2.0))
-        feedback.record(
+        reviews.feedback(
             conn, name, "boost", data="{}", actor="me", settings=config.DEFAULTS, told=told()
         )
         reviews.dismiss(conn, name, told=told())

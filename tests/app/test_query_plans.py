@@ -7,18 +7,11 @@ import pytest
 from icd.app import idempotency as requests
 from icd.features.compat import store as compat
 from icd.features.database import dump_discoveries, dump_runs
-from icd.features.discoveries import (
-    profile as profiles,
-)
-from icd.features.discoveries import (
-    rank as ranking,
-)
-from icd.features.discoveries import (
-    retention as dismissals,
-)
-from icd.features.discoveries import (
-    search_store as searches,
-)
+from icd.features.discoveries import lifecycle as dismissals
+from icd.features.discoveries import profile as profiles
+from icd.features.discoveries import rank as ranking
+from icd.features.discoveries import search as searches
+from icd.features.discoveries import store as discoveries
 from icd.features.dispatches import store as dispatches
 from icd.features.events import cursor_store as cursors
 from icd.features.events import retention
@@ -93,7 +86,7 @@ HOT = {
     "dump_discoveries._BARE": dump_discoveries._BARE,
     "dump_discoveries._EQUAL": dump_discoveries._EQUAL,
     "profiles._GET": profiles._GET,
-    "ranking._ABOUT": ranking._ABOUT,
+    "discoveries._FIND": discoveries._FIND,
 }
 # A scope has a handful of runs: these may be put in order.
 SORTED = {"runs._MEANT": runs._MEANT}

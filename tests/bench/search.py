@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from icd.features.discoveries.arrays import np
+from icd.features.discoveries.similarity import np
 from icd.features.discoveries.vectors import store
 from tests.bench import setting as place
 from tests.bench.table import Table
@@ -42,7 +42,7 @@ with socket.socket(socket.AF_UNIX) as sock:
 """
 
 STRANGER = f"""
-from icd.features.discoveries.arrays import np
+from icd.features.discoveries.similarity import np
 rows = np.ones(({SMALL}, {DIMENSION}), np.float32)
 while True:
     rows @ rows[0]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from icd.features.discoveries.arrays import np
+from icd.features.discoveries.similarity import np
 from tests.bench import setting as place
 from tests.bench.table import Table
 

@@ -1,4 +1,4 @@
-"""What becomes of a discovery: scored, promoted, dismissed, or forgotten little by little.
+"""What becomes of a discovery: scored, promoted, dismissed, faded, and at last deleted.
 
 Invariants
     - what is promoted or dismissed keeps its score;
@@ -6,7 +6,12 @@ Invariants
       that it no longer has;
     - a bead is given to a discovery once; the same one again changes nothing;
     - a row decays at most once in a period, however many decays run, and never below the floor;
-    - a new score starts without decay; that it had decayed in this period stays known.
+    - a new score starts without decay; that it had decayed in this period stays known;
+    - feedback is a record and changes nothing, unless the setting `feedback_learning_rate` is above
+      0: then a signal moves the relevance of an open discovery that part of the way to 1 or to 0,
+      and leaves its decay and its status as they are;
+    - what was dismissed is deleted with its embedding and its feedback; the log keeps what happened
+      to it, and a scanner that finds it again may submit it again.
 
 Callers run these inside a transaction.
 """
@@ -15,10 +20,14 @@ import sqlite3
 
 from icd.config import Settings
 from icd.errors import DiscoveryRefused
-from icd.features.discoveries import store as discoveries
-from icd.features.discoveries import tiers
+from icd.features.discoveries import store, tiers
 from icd.features.discoveries.store import Discovery, Told
 from icd.features.discoveries.tiers import ONE
+
+# Where each signal moves the relevance, if anything is learnt from it.
+TOWARDS = {"promote": ONE, "boost": ONE, "dismiss": 0, "penalize": 0}
+# Each comes with an embedding of some kilobytes: a piece takes the database some milliseconds.
+PRUNED_AT_ONCE = 1000
 
 _SCORE = """
 UPDATE discoveries
@@ -60,42 +69,59 @@ WHERE status NOT IN ('promoted', 'dismissed') AND decay > :floor AND :keep < 100
   AND discovered_ms < :now_ms - :min_age_ms
   AND (decayed_ms IS NULL OR abs(:now_ms - decayed_ms) >= :every_ms)
 """
+_RECORD = """
+INSERT INTO feedback_signals (discovery_id, signal_type, signal_data, actor, created_at)
+VALUES (?, ?, ?, ?, ?)
+"""
+_LEARN = """
+UPDATE discoveries
+SET relevance = relevance + (:towards - relevance) * :rate / 1000000,
+    version = (SELECT value + 1 FROM counters WHERE name = 'discoveries')
+WHERE id = :id AND status NOT IN ('promoted', 'dismissed')
+"""
+_DUE = """
+SELECT id FROM discoveries WHERE dismissed_ms <= ? AND status = 'dismissed'
+ORDER BY dismissed_ms LIMIT ?
+"""
+_OLDEST = """
+SELECT dismissed_ms FROM discoveries WHERE dismissed_ms IS NOT NULL AND status = 'dismissed'
+ORDER BY dismissed_ms LIMIT 1
+"""
+_FORGET_FEEDBACK = "DELETE FROM feedback_signals WHERE discovery_id = ?"
+# Its embedding goes with it, by the foreign key.
+_FORGET = "DELETE FROM discoveries WHERE id = ?"
+# A daemon that keeps discoveries in memory learns from it that some are gone.
+_COUNT = "UPDATE counters SET value = value + ? WHERE name = 'discoveries_deleted'"
 
 
 def score(
     conn: sqlite3.Connection, discovery_id: str, relevance: int, *, settings: Settings, told: Told
 ) -> Discovery:
     """Give it another score, which has not decayed."""
-    before = discoveries.require(conn, discovery_id)
+    before = store.require(conn, discovery_id)
     if not conn.execute(_SCORE, (relevance, discovery_id)).rowcount:
         raise DiscoveryRefused(
             "invalid lifecycle transition: cannot score discovery in "
-            f'"{discoveries.require(conn, discovery_id).status}" status'
+            f'"{store.require(conn, discovery_id).status}" status'
         )
-    discoveries.bump(conn)
-    tell_scored(conn, before, relevance, settings, told, to_state="scored")
-    return discoveries.require(conn, discovery_id)
+    store.bump(conn)
+    return _tell_scored(conn, before, settings, told)
 
 
-def tell_scored(
-    conn: sqlite3.Connection,
-    before: Discovery,
-    effective: int,
-    settings: Settings,
-    told: Told,
-    *,
-    to_state: str,
-    **more: object,
-) -> None:
+def _tell_scored(
+    conn: sqlite3.Connection, before: Discovery, settings: Settings, told: Told, **more: object
+) -> Discovery:
+    after = store.require(conn, before.id)
     payload = {
         "id": before.id,
-        "new_score": tiers.shown(effective),
+        "new_score": tiers.shown(after.effective),
         "old_score": tiers.shown(before.effective),
-        "tier": tiers.tier(effective, settings),
+        "tier": tiers.tier(after.effective, settings),
         **more,
     }
-    change = (before.status, to_state)
-    discoveries.tell(conn, "discovery.scored", before.id, payload, told, change=change)
+    change = (before.status, after.status)
+    store.tell(conn, "discovery.scored", before.id, payload, told, change=change)
+    return after
 
 
 def promote(
@@ -111,29 +137,19 @@ def promote(
 
     `forced_by` names who wants it whatever its score is; else that must reach the threshold.
     """
-    before = discoveries.require(conn, discovery_id)
-    values = {
-        "id": discovery_id,
-        "bead_id": bead_id,
-        "at": told.at,
-        "force": forced_by is not None,
-        "product": threshold * ONE,
-    }
-    if not conn.execute(_PROMOTE, values).rowcount:
-        _check_promoted(discoveries.require(conn, discovery_id), bead_id, threshold)
+    before = store.require(conn, discovery_id)
+    force = forced_by is not None
+    values = {"id": discovery_id, "bead_id": bead_id, "at": told.at, "force": force}
+    promoted = conn.execute(_PROMOTE, values | {"product": threshold * ONE}).rowcount
+    after = store.require(conn, discovery_id)
+    if not promoted:
+        _check_promoted(after, bead_id, threshold)
         return False
-    discoveries.bump(conn)
-    after = discoveries.require(conn, discovery_id)
-    payload: dict[str, object] = {
-        "bead_id": bead_id,
-        "force": forced_by is not None,
-        "id": discovery_id,
-        "score": tiers.shown(after.effective),
-    }
-    if forced_by is not None:
-        payload["actor"] = forced_by
+    store.bump(conn)
+    payload = {"bead_id": bead_id, "force": force, "id": discovery_id}
+    payload |= {"score": tiers.shown(after.effective)} | ({"actor": forced_by} if force else {})
     change = (before.status, after.status)
-    discoveries.tell(conn, "discovery.promoted", discovery_id, payload, told, change=change)
+    store.tell(conn, "discovery.promoted", discovery_id, payload, told, change=change)
     return True
 
 
@@ -160,14 +176,13 @@ def _apart(score: int, threshold: int) -> str:
 
 def dismiss(conn: sqlite3.Connection, discovery_id: str, *, told: Told) -> bool:
     """False if it was dismissed already."""
-    before = discoveries.require(conn, discovery_id)
+    before = store.require(conn, discovery_id)
     if not conn.execute(_DISMISS, (told.at, told.now_ms, discovery_id)).rowcount:
         return False
-    discoveries.bump(conn)
+    store.bump(conn)
     change = (before.status, "dismissed")
-    discoveries.tell(
-        conn, "discovery.dismissed", discovery_id, {"id": discovery_id}, told, change=change
-    )
+    payload = {"id": discovery_id}
+    store.tell(conn, "discovery.dismissed", discovery_id, payload, told, change=change)
     return True
 
 
@@ -181,11 +196,11 @@ def retire(conn: sqlite3.Connection, source: str, since: int, *, told: Told) -> 
     values = {"source": source, "since": since, "at": told.at, "now_ms": told.now_ms}
     retired = sorted(name for (name,) in conn.execute(_RETIRE, values).fetchall())
     if retired:
-        discoveries.bump(conn)
+        store.bump(conn)
+    change = ("", "dismissed")  # as the original tells it
     for name in retired:
-        payload: dict[str, object] = {"id": name, "reason": "rollback", "source": source}
-        change = ("", "dismissed")  # as the original tells it
-        discoveries.tell(conn, "discovery.dismissed", name, payload, told, change=change)
+        payload = {"id": name, "reason": "rollback", "source": source}
+        store.tell(conn, "discovery.dismissed", name, payload, told, change=change)
     return len(retired)
 
 
@@ -208,7 +223,58 @@ def decay(
     }
     count = conn.execute(_DECAY, values).rowcount
     if count:
-        discoveries.bump(conn)
-        payload: dict[str, object] = {"count": count, "rate": tiers.shown(rate)}
-        discoveries.tell(conn, "discovery.decayed", "", payload, told)
+        store.bump(conn)
+        payload = {"count": count, "rate": tiers.shown(rate)}
+        store.tell(conn, "discovery.decayed", "", payload, told)
     return count
+
+
+def feedback(
+    conn: sqlite3.Connection,
+    discovery_id: str,
+    signal: str,
+    *,
+    data: str,
+    actor: str,
+    settings: Settings,
+    told: Told,
+) -> Discovery:
+    """Add a signal; what the discovery is like afterwards."""
+    before = store.require(conn, discovery_id)
+    conn.execute(_RECORD, (discovery_id, signal, data, actor, told.at))
+    payload = {"discovery_id": discovery_id, "signal_type": signal}
+    store.tell(conn, "feedback.recorded", discovery_id, payload, told)
+    if settings.feedback_learning_rate <= 0 or signal not in TOWARDS:
+        return before
+    rate = tiers.millionths(settings.feedback_learning_rate)
+    values = {"id": discovery_id, "towards": TOWARDS[signal], "rate": rate}
+    if not conn.execute(_LEARN, values).rowcount:
+        return before
+    store.bump(conn)
+    return _tell_scored(conn, before, settings, told, signal=signal)
+
+
+def prune(conn: sqlite3.Connection, *, before_ms: int) -> int:
+    """Delete all that were dismissed by that moment; how many."""
+    return _delete(conn, before_ms, limit=-1)
+
+
+def prune_some(conn: sqlite3.Connection, *, before_ms: int) -> int:
+    """A bounded number of them, for a daemon in which callers wait."""
+    return _delete(conn, before_ms, limit=PRUNED_AT_ONCE)
+
+
+def oldest_ms(conn: sqlite3.Connection) -> int | None:
+    """When the first of those that are still there was dismissed."""
+    row = conn.execute(_OLDEST).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _delete(conn: sqlite3.Connection, before_ms: int, *, limit: int) -> int:
+    due = conn.execute(_DUE, (before_ms, limit)).fetchall()
+    if due:
+        conn.executemany(_FORGET_FEEDBACK, due)
+        conn.executemany(_FORGET, due)
+        conn.execute(_COUNT, (len(due),))
+        store.bump(conn)
+    return len(due)

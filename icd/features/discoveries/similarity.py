@@ -1,36 +1,85 @@
 """The cosine of vectors: exact, and nearly as fast as the product of a matrix.
 
-A product of float32 finds those that can be among the best, and these are computed again: the
-products of two float32 are exact as float64, and their sum is rounded once (`fsum`).  So the
-result is a function of the two vectors alone, wherever a row stands and whoever computes it.
+A product of float32 finds the rows that can be among the best, and these are computed again: the
+products of two float32 are exact as float64, and their sum is rounded once.  So the result is a
+function of the two vectors alone, wherever a row stands and whichever host computes it.
 
 Promises
     - the best are those of the exact similarities: highest first, then by id;
-    - whatever is finite can be compared: rows far from 1 are scaled by powers of two;
+    - all finite vectors can be compared: rows far from 1 are scaled by powers of two;
     - equal vectors, and multiples of each other by a power of two, have similarity 1.
+
+numpy takes a tenth of a second to load: `np` loads it when it is first used.
 """
 
 import math
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from icd.features.discoveries.arrays import np
+__all__ = ["Best", "Query", "Rows", "cosines", "exact_sums", "load", "np", "pages"]
 
-if TYPE_CHECKING:
-    from icd.features.discoveries.arrays import Booleans, Doubles, Floats, Places
+T = TypeVar("T")
 
 # Norms within this range are left alone: neither they nor their products leave that of float32.
 _TAME = 2.0**30
 # More than all roundings but those of the sum: of the norms, the quotients and the limits.
 _ROUNDINGS = 16
-# Of rows that are computed in float64 at once.
+# Of vectors that are read from a database at once.
+PAGE_BYTES = 1024 * 1024
+# Of rows that are computed in float64 at once: all of a block would take twice its memory.
 _AT_ONCE_BYTES = 2 * 1024 * 1024
 # Of rows that are multiplied without a break: a tenth of a millisecond.  A thread that has just
 # been woken would otherwise keep its processor until the next tick, four milliseconds.
 _SLICE_BYTES = 2 * 1024 * 1024
-# So many more than asked for may be undecided before they are compared exactly.
-_UNDECIDED = 64
+# The machine belongs to the callers that wait for hooks: a product uses one thread.  The libraries
+# below numpy read these while they are loaded.
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+    Doubles = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+    Booleans = np.ndarray[tuple[int, ...], np.dtype[np.bool]]
+    Places = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
+else:
+
+    class _Numpy:
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(load(), name)
+            setattr(self, name, found)
+            return found
+
+    np = _Numpy()
+
+
+def load() -> Any:
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        return import_module("numpy")
+    finally:
+        for name, value in before.items():  # programs that we start decide for themselves
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _pieces(count: int, row_bytes: int, most: int = _AT_ONCE_BYTES) -> Iterator[slice]:
+    """All rows, in slices of at most so many bytes."""
+    step = max(1, most // row_bytes)
+    return (slice(start, start + step) for start in range(0, count, step))
+
+
+def pages(rows: Iterable[T], dimension: int) -> Iterator[list[T]]:
+    """Rows as they are read from a database, so many at once that memory stays bounded."""
+    rest = iter(rows)
+    while page := list(islice(rest, max(1, PAGE_BYTES // (4 * dimension)))):
+        yield page
 
 
 class Rows:
@@ -39,7 +88,7 @@ class Rows:
     def __init__(self, vectors: Sequence[bytes], dimension: int) -> None:
         given = np.frombuffer(b"".join(vectors), "<f4").reshape(-1, dimension)
         self.values: Floats = given.astype(np.float32, copy=False)
-        with np.errstate(all="ignore"):  # what is no number is not found: nobody stores it
+        with np.errstate(all="ignore"):  # what is no number is never stored, and never found
             self.norms: Floats = _norms(self.values).astype(np.float32)
             wild = ~((self.norms >= 1 / _TAME) & (self.norms <= _TAME))
             if wild.any():
@@ -54,36 +103,42 @@ class Rows:
 
 
 def _norms(rows: "Floats") -> "Doubles":
-    """In pieces: all of it as float64 would be twice what there is."""
     found = np.empty(len(rows), np.float64)
-    step = max(1, _AT_ONCE_BYTES // (8 * rows.shape[1]))
-    for start in range(0, len(rows), step):
-        piece = rows[start : start + step].astype(np.float64)
-        found[start : start + step] = np.sqrt(np.einsum("ij,ij->i", piece, piece))
+    for piece in _pieces(len(rows), 8 * rows.shape[1]):
+        wide = rows[piece].astype(np.float64)
+        found[piece] = np.sqrt(np.einsum("ij,ij->i", wide, wide))
     return found
 
 
 class Query:
-    """What everything is compared with."""
+    """The vector that rows are compared with."""
 
     def __init__(self, vector: bytes) -> None:
         self.dimension = len(vector) // 4
         self.exact: Doubles = Rows([vector], self.dimension).values[0].astype(np.float64)
         self.square = math.fsum((self.exact * self.exact).tolist())
         self.near: Floats = (self.exact / math.sqrt(self.square)).astype(np.float32)
-        # How far a product in float32, and one in float64, can be from the truth.
+        # How far a product in float32 can be from the truth.
         self.slack = (self.dimension + _ROUNDINGS) * 2.0**-24
-        self.fine_slack = (2 * self.dimension + _ROUNDINGS) * 2.0**-53
 
-    def similarities(self, rows: Sequence["Floats"]) -> list[float]:
-        found: list[float] = []
-        step = max(1, _AT_ONCE_BYTES // (16 * self.dimension))
-        for start in range(0, len(rows), step):
-            exact = np.stack(rows[start : start + step]).astype(np.float64)
-            sums = exact_sums(np.concatenate([exact * self.exact, exact * exact]))
-            for dot, square in zip(sums[: len(exact)], sums[len(exact) :], strict=True):
-                found.append(max(-1.0, min(1.0, dot / math.sqrt(square * self.square))))
+    def products(self, values: "Floats") -> "Floats":
+        """In slices: a thread that waits for the processor gets it after each."""
+        found = np.empty(len(values), np.float32)
+        for piece in _pieces(len(values), 4 * self.dimension, _SLICE_BYTES):
+            np.dot(values[piece], self.near, out=found[piece])
+            os.sched_yield()
         return found
+
+    def similarities(self, rows: "Floats") -> list[float]:
+        """The cosines, exactly."""
+        different = {row.tobytes(): row for row in rows}  # many may be the same
+        wide = np.stack(list(different.values())).astype(np.float64)
+        sums = exact_sums(np.concatenate([wide * self.exact, wide * wide]))
+        found = {
+            row: max(-1.0, min(1.0, dot / math.sqrt(square * self.square)))
+            for row, dot, square in zip(different, sums, sums[len(wide) :], strict=False)
+        }
+        return [found[row.tobytes()] for row in rows]
 
 
 def exact_sums(terms: "Doubles") -> list[float]:
@@ -110,121 +165,85 @@ def exact_sums(terms: "Doubles") -> list[float]:
 
 
 def cosines(query: Query, vectors: Sequence[bytes]) -> list[float]:
-    """Of all of them, to the precision of float64; what it is does not depend on the others."""
+    """Of all of them, to the precision of float64; that of one does not depend on the others."""
     found: list[float] = []
-    step = max(1, _AT_ONCE_BYTES // (8 * query.dimension))
-    for start in range(0, len(vectors), step):
-        piece = np.frombuffer(b"".join(vectors[start : start + step]), "<f4")
-        rows = piece.reshape(-1, query.dimension).astype(np.float64)
-        squares = np.einsum("ij,ij->i", rows, rows) * query.square
-        found += (np.einsum("ij,j->i", rows, query.exact) / np.sqrt(squares)).tolist()
-    return [max(-1.0, min(1.0, cosine)) for cosine in found]
-
-
-def _products(values: "Floats", near: "Floats") -> "Floats":
-    """In slices: whoever waits for the processor meanwhile gets it after each."""
-    found = np.empty(len(values), np.float32)
-    step = max(1, _SLICE_BYTES // (4 * len(near)))
-    for start in range(0, len(values), step):
-        np.dot(values[start : start + step], near, out=found[start : start + step])
-        os.sched_yield()
+    for piece in _pieces(len(vectors), 8 * query.dimension):
+        narrow = np.frombuffer(b"".join(vectors[piece]), "<f4").reshape(-1, query.dimension)
+        rows = narrow.astype(np.float64)
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows) * query.square)
+        found += (np.einsum("ij,j->i", rows, query.exact) / norms).clip(-1, 1).tolist()
     return found
 
 
 class Best:
     """The `limit` most similar of all that were offered, none below `at_least`.
 
-    Those that can still be among them are kept with their rows; which of them are, is computed
-    exactly at the end, or when there are too many that resemble each other.
+    `check` is called every few milliseconds, and may end it.
     """
 
-    def __init__(self, query: Query, limit: int, at_least: float = -1.0) -> None:
-        self._query = query
+    def __init__(
+        self,
+        query: Query,
+        limit: int,
+        at_least: float = -1.0,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.query = query
+        self.found: list[tuple[str, float]] = []  # ids with their similarities, the best first
         self._limit = limit
         self._at_least = at_least
-        self._kept: list[_Candidate] = []  # the nearest first
+        self._check = check
 
     @property
-    def found(self) -> list[tuple[str, float]]:
-        self._settle()
-        return [(one.name, one.near) for one in self._kept]
+    def floor(self) -> float:
+        """No row whose similarity in float32 is below it is among the best."""
+        full = len(self.found) >= self._limit
+        least = max(self._at_least, self.found[-1][1]) if full else self._at_least
+        return least - self.query.slack
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._kept) >= self._limit
+    def drop(self, names: Collection[str]) -> int:
+        """How many of them were among the best so far."""
+        size = len(self.found)
+        self.found = [one for one in self.found if one[0] not in names]
+        return size - len(self.found)
 
-    def drop(self, name: str) -> bool:
-        """Whether it was among the best so far."""
-        size = len(self._kept)
-        self._kept = [one for one in self._kept if one.name != name]
-        return len(self._kept) < size
+    def take(self, vectors: Iterable[tuple[str, bytes]]) -> None:
+        """Offer vectors of the query's dimension, each behind its id, a page at a time."""
+        for page in pages(vectors, self.query.dimension):
+            rows = Rows([vector for _, vector in page], self.query.dimension)
+            self.offer(rows.values, rows.norms, [name for name, _ in page])
 
-    def offer(
-        self, values: "Floats", norms: "Floats", ids: Sequence[str], among: "Booleans | None" = None
-    ) -> None:
-        """Rows of the query's dimension; if `among` is given, only those that it marks."""
+    def offer(self, values: "Floats", norms: "Floats", ids: Sequence[str]) -> None:
+        """Offer rows of the query's dimension."""
+        self.choose([(self.near(values, norms), values, ids)])
+
+    def near(self, values: "Floats", norms: "Floats") -> "Floats":
+        """The similarities of rows, in float32."""
+        self._check()
         with np.errstate(all="ignore"):
-            near = _products(values, self._query.near) / norms
-        if among is not None:
-            near[~among] = -np.inf
+            return self.query.products(values) / norms
+
+    def choose(self, offered: Sequence[tuple["Floats", "Floats", Sequence[str]]]) -> None:
+        """Offer blocks of rows: their similarities in float32, the rows, and their ids.
+
+        All at once: fewer have to be computed exactly than one block after the other.
+        """
+        least = self._least(np.concatenate([near for near, _, _ in offered]))
+        for near, values, ids in offered:
+            places = np.flatnonzero(near >= least)
+            for piece in _pieces(len(places), 16 * self.query.dimension):
+                self._check()
+                names = [ids[place] for place in places[piece].tolist()]
+                self._rank(names, self.query.similarities(values[places[piece]]))
+
+    def _least(self, near: "Floats") -> float:
+        """What is below it cannot be among the best, for each is within `slack` of the truth."""
         near[~(near >= -2)] = -np.inf  # also what is no number
-        places = self._promising(near, self._query.slack)
-        step = max(1, _AT_ONCE_BYTES // (8 * self._query.dimension))
-        for start in range(0, len(places), step):
-            self._keep(values, places[start : start + step], ids)
+        last = len(near) - self._limit
+        highest = float(np.partition(near, last)[last]) if last > 0 else -np.inf
+        return max(self.floor, highest - 2 * self.query.slack, -2)
 
-    def _promising(self, near: "Floats", slack: float) -> "Places":
-        """Those that can be among the best, if each is within `slack` of the truth."""
-        floor = self._floor - slack
-        if len(near) > self._limit:
-            last = len(near) - self._limit
-            floor = max(floor, float(np.partition(near, last)[last]) - 2 * slack)
-        return np.flatnonzero(near >= max(floor, -2))
-
-    @property
-    def _floor(self) -> float:
-        """What is below it is not among the best, to the precision of float64."""
-        floor = self._at_least
-        if self.is_full:
-            floor = max(floor, self._kept[self._limit - 1].near - self._query.fine_slack)
-        return floor - self._query.fine_slack
-
-    def _keep(self, values: "Floats", places: "Places", ids: Sequence[str]) -> None:
-        """Look again with more digits: of rows that resemble each other, few are left."""
-        rows = values[places]
-        wide = rows.astype(np.float64)
-        squares = np.einsum("ij,ij->i", wide, wide) * self._query.square
-        nears = ((wide @ self._query.exact) / np.sqrt(squares)).tolist()
-        floor = self._floor
-        self._kept += [
-            _Candidate(near, ids[place], row.copy())
-            for near, place, row in zip(nears, places.tolist(), rows, strict=True)
-            if near >= floor
-        ]
-        self._kept.sort(key=lambda one: -one.near)
-        floor = self._floor
-        self._kept = [one for one in self._kept if one.near >= floor]
-        if len(self._kept) > self._limit + _UNDECIDED:
-            self._settle()
-
-    def _settle(self) -> None:
-        different = {one.row.tobytes(): one.row for one in self._kept}  # many may be the same
-        if not different:
-            return
-        nears = self._query.similarities(list(different.values()))
-        exact = dict(zip(different, nears, strict=True))
-        for one in self._kept:
-            one.near = exact[one.row.tobytes()]
-        ranked = sorted(self._kept, key=lambda one: (-one.near, one.name))
-        self._kept = [one for one in ranked if one.near >= self._at_least][: self._limit]
-
-
-class _Candidate:
-    """`near` is its similarity, to the precision of float64 or exactly."""
-
-    __slots__ = ("name", "near", "row")
-
-    def __init__(self, near: float, name: str, row: "Floats") -> None:
-        self.near = near
-        self.name = name
-        self.row = row
+    def _rank(self, names: list[str], similarities: list[float]) -> None:
+        new = [one for one in zip(names, similarities, strict=True) if one[1] >= self._at_least]
+        ranked = sorted(self.found + new, key=lambda one: (-one[1], one[0]))
+        self.found = ranked[: self._limit]

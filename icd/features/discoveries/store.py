@@ -11,17 +11,21 @@ Callers run these inside a transaction, and check names and texts first.
 """
 
 import sqlite3
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
 
-from icd.db.rows import checked
+from icd.config import Settings
+from icd.db.rows import checked, select
 from icd.errors import DiscoveryNotFound
 from icd.features.discoveries import tiers
+from icd.features.discoveries.tiers import Tier
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.values.processes import Writer
+from icd.values.wire import Result, iso, iso_if
 
 # As long as those of the original.
 ID_CHARACTERS = 12
@@ -58,8 +62,45 @@ class Discovery(Struct, frozen=True):
         return tiers.effective(self.relevance, self.decay)
 
 
+class View(Result, kw_only=True):
+    """A discovery, first the fields of the original in its order; the score is the effective one.
+
+    Lists leave out what the original leaves out there.
+    """
+
+    id: str
+    source: str
+    source_id: str
+    title: str
+    summary: str = ""
+    url: str = ""
+    raw_metadata: str = ""
+    relevance_score: float
+    confidence_tier: Tier
+    status: Status
+    run_id: str | None = None
+    bead_id: str | None = None
+    discovered_at: int
+    promoted_at: int | None = None
+    reviewed_at: int | None = None
+    base_score: float
+    decay: float
+    discovered_at_iso: str = ""
+    promoted_at_iso: str | None = None
+    reviewed_at_iso: str | None = None
+
+    def __post_init__(self) -> None:
+        self.discovered_at_iso = iso(self.discovered_at)
+        self.promoted_at_iso = iso_if(self.promoted_at)
+        self.reviewed_at_iso = iso_if(self.reviewed_at)
+
+
+_LISTED = ("id", "source", "source_id", "title", "summary", "url", "status", "discovered_at")
+_SHOWN = (*_LISTED, "raw_metadata", "run_id", "bead_id", "promoted_at", "reviewed_at")
+
+
 class Wanted(Struct, frozen=True, kw_only=True):
-    """Which discoveries somebody asks for; `low` and `high` bound the product of the scores."""
+    """Which discoveries a caller asks for; `low` and `high` bound the product of the scores."""
 
     source: str | None = None
     status: str | None = None
@@ -70,25 +111,20 @@ class Wanted(Struct, frozen=True, kw_only=True):
     limit: int
 
 
-_FIND = """
-SELECT id, source, source_id, title, summary, url, raw_metadata, relevance, decay, status, run_id,
-       bead_id, discovered_at, discovered_ms, decayed_ms, promoted_at, reviewed_at, dismissed_ms,
-       version
-FROM discoveries WHERE id = ?
-"""
+_FIND = select(Discovery, "discoveries", "WHERE id = ?")
 # Without what may be large and is not listed.
-_LIST = """
-SELECT id, source, source_id, title, summary, url, '', relevance, decay, status, run_id,
-       bead_id, discovered_at, discovered_ms, decayed_ms, promoted_at, reviewed_at, dismissed_ms,
-       version
-FROM discoveries
+_LIST = select(
+    Discovery,
+    "discoveries",
+    """
 WHERE relevance * decay >= :low AND relevance * decay < :high
   AND (:source IS NULL OR source = :source)
   AND (:status IS NULL OR status = :status)
   AND discovered_at >= :since
   AND (NOT :only_open OR status NOT IN ('promoted', 'dismissed'))
 ORDER BY relevance * decay DESC, id LIMIT :limit
-"""
+""",
+).replace("raw_metadata", "''")
 _BUMP = "UPDATE counters SET value = value + 1 WHERE name = 'discoveries' RETURNING value"
 
 
@@ -110,8 +146,19 @@ def listed(conn: sqlite3.Connection, wanted: Wanted) -> list[Discovery]:
     return [checked(Discovery, row) for row in rows]
 
 
+def view(found: Discovery, settings: Settings, *, listed: bool = False) -> View:
+    """A discovery as it is shown alone, or in a list."""
+    return View(
+        **{name: getattr(found, name) for name in (_LISTED if listed else _SHOWN)},
+        relevance_score=tiers.shown(found.effective),
+        confidence_tier=tiers.tier(found.effective, settings),
+        base_score=tiers.shown(found.relevance),
+        decay=tiers.shown(found.decay),
+    )
+
+
 def bump(conn: sqlite3.Connection) -> int:
-    """The next number of the counter: the version of whatever is changed now."""
+    """The next number of the counter: the version of what is changed now."""
     (value,) = conn.execute(_BUMP).fetchone()
     return int(value)
 
@@ -131,7 +178,7 @@ def tell(
     conn: sqlite3.Connection,
     kind: str,
     discovery_id: str,
-    payload: dict[str, object],
+    payload: Mapping[str, object],
     told: Told,
     *,
     change: tuple[str, str] = ("", ""),

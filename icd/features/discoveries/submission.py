@@ -10,17 +10,16 @@ Invariants
 """
 
 import sqlite3
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
 from icd.config import Settings
-from icd.features.discoveries import store as discoveries
-from icd.features.discoveries import tiers, vectors
+from icd.features.discoveries import store, tiers
 from icd.features.discoveries.store import Told
+from icd.features.discoveries.vectors import Batch
 from icd.values import ids
-
-Outcome = Literal["new", "deduped", "duplicate"]
+from icd.values.wire import Result
 
 
 class Submission(Struct, frozen=True, kw_only=True):
@@ -36,32 +35,11 @@ class Submission(Struct, frozen=True, kw_only=True):
     embedding: bytes | None = None
 
 
-class Verdict(Struct, frozen=True):
-    """`id`: of the discovery that there is now, or that there was."""
+class Submitted(Result):
+    """`id`: of the discovery that is new, or that was there."""
 
     id: str
-    verdict: Outcome
-
-
-class Comparing(Protocol):
-    """Embeddings of discoveries, as `vectors.Batch` keeps them for many submissions."""
-
-    def nearest(self, source: str, vector: bytes, *, threshold: float) -> str | None: ...
-
-    def add(self, discovery_id: str, source: str, vector: bytes) -> None: ...
-
-
-class OneByOne:
-    """The same for a single submission."""
-
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self._conn = conn
-
-    def nearest(self, source: str, vector: bytes, *, threshold: float) -> str | None:
-        return vectors.nearest(self._conn, source, vector, threshold=threshold)
-
-    def add(self, discovery_id: str, source: str, vector: bytes) -> None:
-        vectors.store(self._conn, discovery_id, source, vector)
+    verdict: Literal["new", "deduped", "duplicate"]
 
 
 _KNOWN = "SELECT id FROM discoveries WHERE source = ? AND source_id = ?"
@@ -77,51 +55,46 @@ def submit(
     given: Submission,
     *,
     threshold: float = 0.0,
-    among: Comparing | None = None,
+    among: Batch | None = None,
     settings: Settings,
     told: Told,
-) -> Verdict:
-    """Store it, unless there is no need to.  `threshold` 0: it is compared with nothing."""
+) -> Submitted:
+    """Store it, unless there is no need to.  `threshold` 0: it is compared with nothing.
+
+    `among` keeps embeddings in memory, for many submissions.
+    """
     known = conn.execute(_KNOWN, (given.source, given.source_id)).fetchone()
     if known:
-        return Verdict(known[0], "duplicate")
-    among = among or OneByOne(conn)
+        return Submitted(known[0], "duplicate")
+    among = among or Batch(conn, keeps=False)
     if given.embedding is not None and threshold > 0:
         similar = among.nearest(given.source, given.embedding, threshold=threshold)
         if similar is not None:
             _tell_deduped(conn, given, similar, told)
-            return Verdict(similar, "deduped")
-    return Verdict(_store(conn, given, among, settings, told), "new")
+            return Submitted(similar, "deduped")
+    return Submitted(_store(conn, given, among, settings, told), "new")
 
 
 def _store(
-    conn: sqlite3.Connection,
-    given: Submission,
-    among: Comparing,
-    settings: Settings,
-    told: Told,
+    conn: sqlite3.Connection, given: Submission, among: Batch, settings: Settings, told: Told
 ) -> str:
-    name = ids.new(discoveries.ID_CHARACTERS)
+    name = ids.new(store.ID_CHARACTERS)
     texts = (given.source, given.source_id, given.title, given.summary, given.url, given.metadata)
-    rest = (given.relevance, told.at, told.now_ms, discoveries.bump(conn))
+    rest = (given.relevance, told.at, told.now_ms, store.bump(conn))
     conn.execute(_INSERT, (name, *texts, *rest))
     if given.embedding is not None:
         among.add(name, given.source, given.embedding)
-    payload: dict[str, object] = {
+    payload = {
         "id": name,
         "score": tiers.shown(given.relevance),
         "source": given.source,
         "tier": tiers.tier(given.relevance, settings),
         "title": given.title,
     }
-    discoveries.tell(conn, "discovery.submitted", name, payload, told, change=("", "new"))
+    store.tell(conn, "discovery.submitted", name, payload, told, change=("", "new"))
     return name
 
 
 def _tell_deduped(conn: sqlite3.Connection, given: Submission, similar: str, told: Told) -> None:
-    payload: dict[str, object] = {
-        "existing_id": similar,
-        "new_source_id": given.source_id,
-        "source": given.source,
-    }
-    discoveries.tell(conn, "discovery.deduped", similar, payload, told)
+    payload = {"existing_id": similar, "new_source_id": given.source_id, "source": given.source}
+    store.tell(conn, "discovery.deduped", similar, payload, told)

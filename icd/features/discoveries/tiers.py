@@ -48,8 +48,10 @@ def tier(score: int, settings: Settings) -> Tier:
     return next(tier for tier, start in starts(settings).items() if score * ONE >= start)
 
 
-def bounds(tier: Tier, settings: Settings) -> tuple[int, int]:
-    """The least product of a tier, and the first one beyond it."""
+def bounds(tier: Tier | None, settings: Settings) -> tuple[int, int]:
+    """The least product of a tier, or of all tiers, and the first one beyond it."""
+    if tier is None:
+        return 0, ONE * ONE + 1
     begins = starts(settings)
     above = [begins[higher] for higher in TIERS[: TIERS.index(tier)]]
     return begins[tier], min([*above, ONE * ONE + 1])

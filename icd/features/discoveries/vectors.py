@@ -11,18 +11,18 @@ Callers run these inside a transaction.  numpy is loaded only to compare.
 import math
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from icd.errors import DimensionMismatch, InvalidVector
-from icd.features.discoveries.matrices import Matrix, Row
-from icd.features.discoveries.similarity import Best, Query, Rows
+from icd.features.discoveries.index import Matrix, Row
+from icd.features.discoveries.similarity import Best, Query, pages
 
 # Several times what any model in use has; 64 KiB.
 MAX_DIMENSION = 16_384
-# Read from the database at once.
-PAGE_BYTES = 1024 * 1024
 # What a `Batch` keeps in memory of one source; a larger one is read again for each question.
 BATCH_BYTES = 512 * 1024 * 1024
+
+_ALL = "SELECT discovery_id, vector FROM embeddings WHERE source = ? AND length(vector) = ?"
 
 
 def parse(data: bytes) -> bytes:
@@ -72,6 +72,13 @@ def store(conn: sqlite3.Connection, discovery_id: str, source: str, vector: byte
     )
 
 
+def read(conn: sqlite3.Connection, statement: str, *values: object) -> sqlite3.Cursor:
+    """Rows to compare with: no part of an answer, so they may be more than an answer has."""
+    cursor = conn.cursor()
+    cursor.row_factory = None
+    return cursor.execute(statement, values)
+
+
 def nearest(
     conn: sqlite3.Connection, source: str, vector: bytes, *, threshold: float
 ) -> str | None:
@@ -81,57 +88,47 @@ def nearest(
     """
     check_dimension(conn, source, vector)
     best = Best(Query(vector), 1, threshold)
-    for page in _pages(conn, source, len(vector) // 4):
-        rows = Rows([blob for _, blob in page], len(vector) // 4)
-        best.offer(rows.values, rows.norms, [name for name, _ in page])
+    best.take(read(conn, _ALL, source, len(vector)))
     return best.found[0][0] if best.found else None
 
 
-def _pages(
-    conn: sqlite3.Connection, source: str, dimension: int
-) -> Iterator[list[tuple[str, bytes]]]:
-    rows = conn.execute(
-        "SELECT discovery_id, vector FROM embeddings WHERE source = ? AND length(vector) = ?",
-        (source, 4 * dimension),
-    )
-    while page := rows.fetchmany(max(1, PAGE_BYTES // (4 * dimension))):
-        yield page
-
-
 class Batch:
-    """`nearest` and `store` for many in one transaction: each source is read once."""
+    """`nearest` and `store` for many in one transaction: each source is read once.
 
-    def __init__(self, conn: sqlite3.Connection) -> None:
+    `keeps` False is for a single one: nothing is kept in memory.
+    """
+
+    def __init__(self, conn: sqlite3.Connection, *, keeps: bool = True) -> None:
         self._conn = conn
+        self._keeps = keeps
         self._matrices: dict[str, Matrix | None] = {}  # None: too large
-        # What was looked for ahead: where it can be found, and when it was looked for.
-        self._expected: dict[str, dict[bytes, tuple[Query, set[int], int]]] = {}
+        # What was looked for ahead among so many, by source.
+        self._ahead: dict[str, tuple[int, dict[bytes, Best]]] = {}
 
     def expect(self, source: str, vectors: Sequence[bytes], *, threshold: float) -> None:
         """Look for several at once, before `nearest` asks for each of them with this threshold.
 
         A row is read from memory once for all of them: that is what comparing takes time for.
         """
-        self._expected[source] = {}
+        self._ahead.pop(source, None)
         size = dimension(self._conn, source)
-        fitting = [vector for vector in vectors if len(vector) // 4 == size]
+        fitting = {vector for vector in vectors if len(vector) // 4 == size}
         matrix = self._matrix(source, size) if size is not None and fitting else None
-        if matrix is None or not len(matrix):
-            return
-        queries = [Query(vector) for vector in fitting]
-        seen = matrix.glimpse(queries, threshold)
-        for vector, query, blocks in zip(fitting, queries, seen.blocks, strict=True):
-            self._expected[source][vector] = query, blocks, seen.size
+        if matrix is not None:
+            bests = {vector: Best(Query(vector), 1, threshold) for vector in fitting}
+            matrix.offer_to_all(list(bests.values()))
+            self._ahead[source] = len(matrix), bests
 
     def nearest(self, source: str, vector: bytes, *, threshold: float) -> str | None:
         check_dimension(self._conn, source, vector)
         matrix = self._matrix(source, len(vector) // 4)
         if matrix is None:
             return nearest(self._conn, source, vector, threshold=threshold)
-        expected = self._expected.get(source, {}).get(vector)
-        query, blocks, since = expected or (Query(vector), set(), 0)
-        best = Best(query, 1, threshold)
-        matrix.offer_rest(best, blocks, since)
+        count, bests = self._ahead.get(source, (0, {}))
+        best = bests.get(vector)
+        if best is None:
+            count, best = 0, Best(Query(vector), 1, threshold)
+        matrix.offer_since(best, count)
         return best.found[0][0] if best.found else None
 
     def add(self, discovery_id: str, source: str, vector: bytes) -> None:
@@ -139,13 +136,13 @@ class Batch:
         store(self._conn, discovery_id, source, vector)
         matrix = self._matrices.get(source)
         if matrix is not None:
-            matrix.put([_row(discovery_id, source, vector)])
+            matrix.put([Row(discovery_id, vector, source)])
             if len(matrix) * len(vector) > BATCH_BYTES:
                 self._matrices[source] = None
 
     def _matrix(self, source: str, dimension: int) -> Matrix | None:
         if source not in self._matrices:
-            self._matrices[source] = self._read(source, dimension)
+            self._matrices[source] = self._read(source, dimension) if self._keeps else None
         return self._matrices[source]
 
     def _read(self, source: str, dimension: int) -> Matrix | None:
@@ -155,11 +152,6 @@ class Batch:
         if count * 4 * dimension > BATCH_BYTES:
             return None
         matrix = Matrix(dimension)
-        for page in _pages(self._conn, source, dimension):
-            matrix.put([_row(name, source, blob) for name, blob in page])
+        for page in pages(read(self._conn, _ALL, source, 4 * dimension), dimension):
+            matrix.put([Row(name, vector, source) for name, vector in page])
         return matrix
-
-
-def _row(discovery_id: str, source: str, vector: bytes) -> Row:
-    """Nobody filters in here."""
-    return Row(discovery_id, 0, source, 0, "new", vector)

@@ -9,6 +9,7 @@ import unicodedata
 import msgspec
 
 from icd.errors import InvalidWeights
+from icd.features.discoveries.tiers import ONE
 from icd.values import payloads
 from icd.values.validation import shown
 
@@ -16,7 +17,6 @@ from icd.values.validation import shown
 MAX_WEIGHTS = 1000
 # Beside it no score counts any more; sums of all weights stay exact as a float, too.
 MAX_WEIGHT = 1_000_000
-MILLION = 1_000_000
 
 # With what follows a letter in the names of some languages: C++, C#.
 _WORD = re.compile(r"\w+[+#]*")
@@ -46,7 +46,7 @@ def check_keywords(raw: bytes) -> str:
 
 def parse(text: str) -> dict[str, int]:
     """In millionths; `text` was checked when it was stored."""
-    return {name: round(weight * MILLION) for name, weight in _decoded(text).items()}
+    return {name: round(weight * ONE) for name, weight in _decoded(text).items()}
 
 
 def words(text: str) -> list[str]:

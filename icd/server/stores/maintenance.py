@@ -19,7 +19,7 @@ from icd.db.connection import transaction, until
 from icd.db.database import Database
 from icd.errors import Corrupt, DeadlineExceeded, Locked, LogLost, NoDatabase
 from icd.features.database import counts
-from icd.features.discoveries import retention as dismissals
+from icd.features.discoveries import lifecycle as dismissals
 from icd.features.events import cursor_store as cursors
 from icd.features.events import retention
 from icd.features.state import store as state

@@ -1,10 +1,10 @@
-"""Searches: hops on the lane for what is stored, a thread of its own for the arithmetic.
+"""Searches: hops on the database's thread for what is stored, another thread for the arithmetic.
 
-A search compares megabytes.  On the lane it would hold up everybody who waits for the database, on
-the loop everybody there is.  So its call never reaches the lane as a whole: it asks for what has
-changed since the last search, page by page between the calls of others, takes it into matrices
-that are kept in memory, multiplies in a thread (numpy lets go of Python's lock for that), and asks
-for the rows to show.
+A search compares megabytes.  On the database's thread it would hold up everybody who waits for the
+database, on the loop everybody there is.  So its call never reaches either as a whole: it asks for
+what has changed since the last search, page by page between the calls of others, takes it into
+matrices that are kept in memory, multiplies in a thread (numpy lets go of Python's lock for that),
+and asks for the rows to show.
 
 Promises
     - one search at a time in this daemon, with one thread: the others wait for their turn;
@@ -21,40 +21,48 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 from msgspec import structs
 
-from icd.app.call import Answer, Call, Params
+from icd.app.call import Answer, Call, Context, Params
 from icd.app.dispatch import failure
 from icd.app.verb import Method
-from icd.db.paths import Where
-from icd.features.discoveries.indexes import Index, Ranked, Scan
-from icd.features.discoveries.search_methods import (
-    ASK,
-    FETCH,
-    PAGE,
-    Asking,
-    Fetching,
-    Paging,
-    Search,
-    Seen,
-    deadline_check,
-    shown,
-    too_late,
-)
-from icd.features.discoveries.search_store import Found, Page, Question
+from icd.features.discoveries import search
+from icd.features.discoveries.index import Index, Mark, Page, Question, Scan
+from icd.features.discoveries.search import Match, Search
 from icd.server.workers import threads
 
 T = TypeVar("T")
-# While a thread computes beside the loop, whoever waits for Python's lock gets it this soon: five
-# milliseconds, the usual time, are more than most calls take.
+# While a thread computes beside the loop, another that waits for Python's lock gets it this soon:
+# five milliseconds, the usual time, are more than most calls take.
 EAGER_SECONDS = 0.0001
-# So many ways to name a database are remembered, which saves a hop.
-CALLERS = 1000
 
 Asker = Callable[[list[Call]], Awaitable[list[Answer]]]
+
+
+class Hop(Params):
+    """What to read of a database for a search."""
+
+    read: Callable[[Context], Any]
+
+
+class Seen(NamedTuple):
+    """Something read from a database; from another connection, it may be of another database."""
+
+    conn: sqlite3.Connection
+    what: Any
+
+
+def _hop(ctx: Context, p: Hop) -> Seen:
+    return Seen(ctx.conn, p.read(ctx))
+
+
+# They are in no table: no caller may ask them.
+ASK = Method("search.ask", Hop, Seen, _hop)
+PAGE = Method("search.page", Hop, Seen, _hop)
+FETCH = Method("search.fetch", Hop, Seen, _hop)
 
 
 class _Changed(Exception):
@@ -64,7 +72,8 @@ class _Changed(Exception):
 class _Kept:
     """The index of a database; `too_much`: as it is, it does not fit into the memory we may use."""
 
-    def __init__(self, conn: sqlite3.Connection) -> None:
+    def __init__(self, path: str, conn: sqlite3.Connection) -> None:
+        self.path = path
         self.conn = conn
         self.index = Index()
         self.too_much = False
@@ -75,7 +84,6 @@ class Searches:
         self._ask = ask
         self._max_bytes = max_bytes
         self._kept: dict[str, _Kept] = {}  # by path, the one used last at the end
-        self._paths: dict[Where, str] = {}  # which of them a caller meant the last time
         self._turn = anyio.Lock()
         self._worker = threads.Worker()
 
@@ -94,62 +102,54 @@ class Searches:
                     call.ran_at = time.monotonic()
                     return await self._search(call)
         except TimeoutError:
-            return Answer(error=too_late())
+            return Answer(error=search.too_late())
         except Exception as exc:  # noqa: BLE001 -- the error map
             return Answer(error=failure(exc))
 
     async def _search(self, call: Call) -> Answer:
         assert isinstance(call.params, Search)
+        begin = partial(self._begin, call.params)
         while True:
-            answer, page = await self._begin(call, call.params)
-            seen: Seen = answer.result
+            answer = await self._hop(call, ASK, begin)
             try:
-                found = await self._find(call, seen, page)
+                found = await self._find(call, *answer.result.what)
             except _Changed:
                 continue
-            return Answer(shown(found, seen.what), warnings=answer.warnings, trace=answer.trace)
+            return Answer(found, warnings=answer.warnings, trace=answer.trace)
 
-    async def _begin(self, call: Call, asked: Search) -> tuple[Answer, Page | None]:
-        """The question, and in the same hop what is new where it was asked the last time."""
-        ask = self._call(call, ASK, Asking(asked), background=call.background)
-        known = self._kept.get(self._paths.get(call.where, ""))
-        if known is None or known.too_much:
-            (answer,) = await self._asked(ask)
-            page = None
-        else:
-            paging = self._call(call, PAGE, Paging(known.index.mark), background=True)
-            answer, news = await self._asked(ask, paging)
-            is_same = answer.result.conn is news.result.conn is known.conn
-            page = news.result.what if is_same else None
-        if len(self._paths) >= CALLERS:
-            self._paths.clear()
-        self._paths[call.where] = answer.result.path
-        return answer, page
+    def _begin(self, p: Search, ctx: Context) -> tuple[_Kept, Question, Page]:
+        """On the database's thread: the search, and the first of what is new since the last one."""
+        kept = self._kept.get(ctx.path)
+        if kept is None or kept.conn is not ctx.conn:
+            kept = _Kept(ctx.path, ctx.conn)
+        return kept, search.question_of(ctx, p), search.page(ctx.conn, kept.index.mark)
 
-    async def _find(self, call: Call, seen: Seen, page: Page | None) -> list[Found]:
-        asked: Question = seen.what
-        kept = self._kept.pop(seen.path, None)
-        if kept is None or kept.conn is not seen.conn:
-            kept = _Kept(seen.conn)
-        self._kept[seen.path] = kept
-        keeper = Scan(asked) if kept.too_much else kept.index
-        while True:
-            if not await self._catch_up(call, kept, keeper, page):
-                kept.index, kept.too_much, page = Index(), True, None
-                keeper = Scan(asked)
-                continue
+    async def _find(
+        self, call: Call, kept: _Kept, asked: Question, page: Page | None
+    ) -> list[Match]:
+        self._kept.pop(kept.path, None)
+        self._kept[kept.path] = kept
+        keeper = Scan(asked, kept.index.mark) if kept.too_much else kept.index
+        while await self._catch_up(call, kept, keeper, page):
             page = None
-            best = await self._beside(partial(keeper.best, asked, deadline_check(call.deadline)))
-            found = await self._fetch(call, kept, best)
-            if len(found) == len(best) and all(row.version <= keeper.mark.version for row in found):
+            check = search.deadline_check(call.deadline)
+            best = await self._beside(partial(keeper.best, asked, check))
+            if not best:
+                return []
+            show = partial(search.fetch, asked=asked, best=best, version=keeper.mark.version)
+            found: list[Match] | None = await self._read(call, kept, FETCH, show)
+            if found is not None:
                 return found
+        kept.index, kept.too_much = Index(Mark(deleted=kept.index.mark.deleted)), True
+        return await self._find(call, kept, asked, None)
 
     async def _catch_up(
         self, call: Call, kept: _Kept, keeper: Index | Scan, first: Page | None
     ) -> bool:
         """Have it know all that is stored, from `first` on; False if it becomes too much."""
         while True:
-            page: Page = first or await self._read(call, kept, PAGE, Paging(keeper.mark))
+            read = partial(search.page, mark=keeper.mark)
+            page: Page = first or await self._read(call, kept, PAGE, read)
             first = None
             if page.anew:
                 kept.too_much = False  # for the next one: there is less by now
@@ -169,33 +169,30 @@ class Searches:
             del self._kept[path]
         return True
 
-    async def _fetch(self, call: Call, kept: _Kept, best: Ranked) -> list[Found]:
-        if not best:
-            return []
-        found: list[Found] = await self._read(call, kept, FETCH, Fetching(best))
-        return found
-
-    async def _read(self, call: Call, kept: _Kept, method: Method[Any, Any], params: Params) -> Any:
-        (answer,) = await self._asked(self._call(call, method, params, background=True))
+    async def _read(
+        self, call: Call, kept: _Kept, method: Method[Any, Any], read: Callable[[Any], Any]
+    ) -> Any:
+        answer = await self._hop(call, method, lambda ctx: read(ctx.conn))
         seen: Seen = answer.result
         if seen.conn is not kept.conn:
             raise _Changed
         return seen.what
 
-    def _call(
-        self, call: Call, method: Method[Any, Any], params: Params, *, background: bool
-    ) -> Call:
-        verbose = call.verbose and method is ASK  # the rest is arithmetic
-        return structs.replace(
-            call, method=method, params=params, background=background, verbose=verbose
+    async def _hop(
+        self, call: Call, method: Method[Any, Any], read: Callable[[Context], Any]
+    ) -> Answer:
+        is_first = method is ASK  # the rest is arithmetic
+        hop = structs.replace(
+            call,
+            method=method,
+            params=Hop(read),
+            background=call.background or not is_first,
+            verbose=call.verbose and is_first,
         )
-
-    async def _asked(self, *hops: Call) -> list[Answer]:
-        answers = await self._ask(list(hops))
-        for answer in answers:
-            if answer.error is not None:
-                raise answer.error
-        return answers
+        (answer,) = await self._ask([hop])
+        if answer.error is not None:
+            raise answer.error
+        return answer
 
     async def _beside(self, work: Callable[[], T]) -> T:
         """In the thread.  To the end: the next search must not meet it in the matrices."""

@@ -1,14 +1,21 @@
-"""Scored, promoted, dismissed, retired."""
+"""Scored, promoted, dismissed, retired, commented on, and forgotten."""
+
+import struct
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from icd import config
 from icd.errors import DiscoveryNotFound, DiscoveryRefused
+from icd.features.database import dump as dumps
 from icd.features.discoveries import lifecycle as reviews
 from icd.features.discoveries import store as discoveries
 from icd.features.discoveries.tiers import ONE
 from icd.features.events import store as events
+from icd.features.events.store import Fact
+from icd.values.processes import Writer
+from tests.support.discovery_lines import DISCOVERY, EMBEDDING, FEEDBACK, NOW
 from tests.support.submitted import DAY_MS, NOW_MS, submit, told
 
 HALF = ONE // 2
@@ -234,3 +241,164 @@ def test_a_clock_that_was_set_back_neither_decays_twice_nor_stops_it_for_long(co
     decay(conn, now_ms=NOW_MS + 9 * DAY_MS)
 
     assert decay(conn, now_ms=NOW_MS + 9 * DAY_MS + step_ms) == count
+
+
+# --- feedback: a record, which changes a score only where it is asked for -------------------------
+
+
+LEARNING = msgspec.structs.replace(config.DEFAULTS, feedback_learning_rate=0.25)
+
+
+def record(conn, name, signal="boost", settings=config.DEFAULTS):
+    return reviews.feedback(
+        conn, name, signal, data='{"k": 1}', actor="me", settings=settings, told=told()
+    )
+
+
+def test_signals_are_added_and_told(conn):
+    name = submit(conn)
+
+    record(conn, name)
+    record(conn, name)
+
+    rows = conn.execute("SELECT * FROM feedback_signals").fetchall()
+    assert rows == [
+        (1, name, "boost", '{"k": 1}', "me", NOW_MS // 1000),
+        (2, name, "boost", '{"k": 1}', "me", NOW_MS // 1000),
+    ]
+    event = events.read(conn, since=2, limit=1)[0]
+    assert (event.type, event.subject_id) == ("feedback.recorded", name)
+    assert msgspec.json.decode(event.payload) == {"discovery_id": name, "signal_type": "boost"}
+
+
+@pytest.mark.parametrize("signal", [*reviews.TOWARDS, "read"])
+def test_a_signal_alters_no_score_by_default(conn, signal):
+    name = submit(conn)
+    before = discoveries.require(conn, name)
+
+    record(conn, name, signal)
+
+    assert discoveries.require(conn, name) == before
+
+
+@pytest.mark.parametrize(
+    ("signal", "score"),
+    [("promote", 0.7), ("boost", 0.7), ("dismiss", 0.45), ("penalize", 0.45), ("read", 0.6)],
+)
+def test_a_learning_rate_moves_the_score_that_part_of_the_way(conn, signal, score):
+    name = submit(conn, score=0.6)
+
+    found = record(conn, name, signal, LEARNING)
+
+    assert found == discoveries.require(conn, name)
+    assert (found.effective, found.status) == (round(score * 1_000_000), "new")
+
+
+def test_what_was_learnt_is_told_with_its_signal(conn):
+    name = submit(conn, score=0.6)
+
+    record(conn, name, "boost", LEARNING)
+
+    event = events.read(conn, since=2, limit=1)[0]
+    assert (event.type, event.from_state, event.to_state) == ("discovery.scored", "new", "new")
+    assert msgspec.json.decode(event.payload) == {
+        "id": name, "new_score": 0.7, "old_score": 0.6, "signal": "boost", "tier": "medium",
+    }  # fmt: skip
+
+
+def test_nothing_is_learnt_about_what_is_decided(conn):
+    name = submit(conn)
+    reviews.dismiss(conn, name, told=told())
+
+    assert record(conn, name, "boost", LEARNING).relevance == 700_000
+
+
+def test_a_signal_about_nothing_is_refused(conn):
+    with pytest.raises(DiscoveryNotFound):
+        record(conn, "nobody")
+
+
+# --- forgetting what was dismissed ----------------------------------------------------------------
+
+
+@pytest.fixture
+def add(conn):
+    """Discoveries with all that belongs to one."""
+
+    def added(**dismissed):
+        for name, at_ms in dismissed.items():
+            status = "scored" if at_ms is None else "dismissed"
+            lines = (
+                structs.replace(
+                    DISCOVERY, id=name, source_id=name, status=status, dismissed_ms=at_ms
+                ),
+                structs.replace(EMBEDDING, discovery_id=name, vector=struct.pack("<3f", 1, 2, 3)),
+                structs.replace(FEEDBACK, discovery_id=name),
+            )
+            brought = set()
+            for line in lines:
+                assert dumps.take_in(conn, line, brought=brought, now_ms=NOW)
+
+    return added
+
+
+def ids(conn, column="id", table="discoveries"):
+    return {value for (value,) in conn.execute(f"SELECT {column} FROM {table}")}
+
+
+def counter(conn, name):
+    (found,) = conn.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
+    return found
+
+
+def test_what_was_dismissed_by_then_goes_with_all_that_belongs_to_it(conn, add):
+    add(old=NOW - 1, just=NOW, later=NOW + 1, never=None)
+
+    assert reviews.prune(conn, before_ms=NOW) == 2
+
+    assert ids(conn) == {"later", "never"}
+    assert ids(conn, "discovery_id", "embeddings") == {"later", "never"}
+    assert ids(conn, "discovery_id", "feedback_signals") == {"later", "never"}
+
+
+def test_finding_7_the_log_keeps_what_happened_to_what_is_gone(conn, add):
+    """With a foreign key from events, nothing that has any could be deleted."""
+    add(old=NOW)
+    fact = Fact("discovery", "discovery.dismissed", subject_id="old")
+    events.append(conn, fact, actor=Writer(), now_ms=NOW)
+
+    reviews.prune(conn, before_ms=NOW)
+
+    assert ids(conn) == set()
+    assert [event.subject_id for event in events.read(conn, limit=9)] == ["old"]
+
+
+def test_deletions_are_counted_for_those_who_keep_discoveries_in_memory(conn, add):
+    add(a=NOW, b=NOW, c=None)
+    changes = counter(conn, "discoveries")
+
+    reviews.prune(conn, before_ms=NOW)
+    assert counter(conn, "discoveries_deleted") == 2
+    assert counter(conn, "discoveries") > changes
+
+    reviews.prune(conn, before_ms=NOW)
+    assert counter(conn, "discoveries_deleted") == 2
+
+
+def test_pieces_begin_with_the_oldest_and_end_where_the_whole_would(conn, add, monkeypatch):
+    monkeypatch.setattr(reviews, "PRUNED_AT_ONCE", 2)
+    add(c=NOW, a=NOW - 2, b=NOW - 1)
+
+    assert reviews.oldest_ms(conn) == NOW - 2
+    assert reviews.prune_some(conn, before_ms=NOW) == 2
+    assert (ids(conn), reviews.oldest_ms(conn)) == ({"c"}, NOW)
+    assert [reviews.prune_some(conn, before_ms=NOW) for _ in range(2)] == [1, 0]
+    assert reviews.oldest_ms(conn) is None
+
+
+def test_the_dimension_of_a_source_stays_known(conn, add):
+    add(a=NOW)
+
+    reviews.prune(conn, before_ms=NOW)
+
+    assert conn.execute("SELECT * FROM embedding_sources").fetchall() == [("arxiv", 3)]

@@ -7,7 +7,8 @@ import pytest
 
 from icd.errors import ProfileConflict
 from icd.features.discoveries import profile as profiles
-from icd.features.discoveries.profile import Changes, Profile
+from icd.features.discoveries.profile import Profile
+from icd.features.discoveries.store import Told
 from icd.features.events import store as events
 from icd.values.processes import Writer
 
@@ -16,9 +17,8 @@ VECTOR = struct.pack("<2f", 1, 2)
 
 
 def update(conn, if_version=None, *, now_ms=NOW, **changes):
-    return profiles.update(
-        conn, Changes(**changes), if_version=if_version, actor=Writer(41, "me"), now_ms=now_ms
-    )
+    told = Told(Writer(41, "me"), now_ms)
+    return profiles.update(conn, changes, if_version=if_version, told=told)
 
 
 def test_before_the_first_update_nothing_is_of_interest(conn):

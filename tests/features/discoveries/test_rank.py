@@ -14,6 +14,10 @@ from icd.features.discoveries.profile import Profile
 MILLION = 1_000_000
 
 
+def millionths(score):
+    return round(score * MILLION)
+
+
 def vector(*numbers):
     return struct.pack(f"<{len(numbers)}f", *numbers)
 
@@ -46,7 +50,7 @@ def rank(conn):
     def found(keywords="{}", sources="{}", topic=None, *, limit=100, **wanted):
         profile = Profile(1, topic, keywords, sources, 1)
         items = ranking.rank(conn, profile, limit=limit, **wanted).items
-        return [(item.id, item.rank) for item in items]
+        return [(item.id, millionths(item.rank_score)) for item in items]
 
     return found
 
@@ -91,9 +95,9 @@ def test_the_rank_is_the_sum_of_its_reasons(add, why):
 
     item = why('{"rust": 0.5, "sqlite": -0.2, "go": 9}', '{"arxiv": 0.3}', vector(2, 0))
 
-    assert (item.score, item.source_weight, item.similarity) == (300_000, 300_000, 707_107)
-    assert item.keywords == {"rust": 500_000, "sqlite": -200_000}
-    assert item.rank == 300_000 + 500_000 - 200_000 + 300_000 + 707_107
+    assert (item.relevance_score, item.source_weight, item.similarity) == (0.3, 0.3, 0.707107)
+    assert item.keywords == {"rust": 0.5, "sqlite": -0.2}
+    assert item.rank_score == (300_000 + 500_000 - 200_000 + 300_000 + 707_107) / MILLION
 
 
 def test_a_limit_keeps_the_best(add, rank):
@@ -169,7 +173,7 @@ def test_a_keyword_is_found_word_by_word(add, why, keyword, is_found):
 def test_a_keyword_counts_once_however_often_it_occurs(add, why):
     add("a", title="rust rust rust", summary="rust")
 
-    assert why('{"rust": 1}').rank == MILLION
+    assert why('{"rust": 1}').rank_score == 1
 
 
 def test_keywords_that_begin_alike_are_all_found_in_order(add, why):
@@ -177,15 +181,13 @@ def test_keywords_that_begin_alike_are_all_found_in_order(add, why):
 
     hits = why('{"vector database": 1, "vector": 2, "vector engine": 4, "engine": 8}').keywords
 
-    assert list(hits.items()) == [
-        ("engine", 8 * MILLION), ("vector", 2 * MILLION), ("vector database", MILLION),
-    ]  # fmt: skip
+    assert list(hits.items()) == [("engine", 8), ("vector", 2), ("vector database", 1)]
 
 
 def test_a_very_long_summary_is_read_at_its_beginning(add, why):
     add("a", summary="x " * (ranking.TEXT_CHARACTERS // 2) + "rust")
 
-    assert why('{"rust": 1, "x": 1}').keywords == {"x": MILLION}
+    assert why('{"rust": 1, "x": 1}').keywords == {"x": 1}
 
 
 # --- the topic ------------------------------------------------------------------------------
@@ -196,7 +198,7 @@ def test_a_topic_of_another_dimension_or_no_embedding_says_nothing(add, conn):
     add("other", source="b", embedding=vector(1, 0, 0))
     add("none", source="a")
 
-    items = ranking.rank(conn, Profile(1, vector(0, 1)), limit=9).items
+    items = ranking.rank(conn, Profile(1, vector(0, 1), "{}", "{}", 1), limit=9).items
 
     assert {item.id: item.similarity for item in items} == {"same": 0, "other": None, "none": None}
 
@@ -205,7 +207,7 @@ def test_a_topic_of_another_dimension_or_no_embedding_says_nothing(add, conn):
 def test_similarity_does_not_depend_on_the_length_of_vectors(add, why, scale):
     add("a", embedding=vector(scale, scale))
 
-    assert why(topic=vector(1e-38, 0)).similarity == 707_107
+    assert why(topic=vector(1e-38, 0)).similarity == 0.707107
 
 
 numbers = some.floats(width=32, allow_nan=False, allow_infinity=False)

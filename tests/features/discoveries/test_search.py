@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from icd import config
 from icd.errors import DeadlineExceeded, DimensionMismatch, DiscoveryNotFound, NoEmbedding
-from icd.features.discoveries import indexes, tiers
-from icd.features.discoveries import search_store as searches
-from icd.features.discoveries.indexes import Index, Scan
-from icd.features.discoveries.search_store import Mark, Wanted
+from icd.features.discoveries import index as indexes
+from icd.features.discoveries import search as searches
+from icd.features.discoveries import similarity, tiers
+from icd.features.discoveries.index import Index, Mark, Scan
+from icd.features.discoveries.search import Search
 from tests.support.discovered import delete, discover, packed, set_status
 
 EAST = packed(1.0, 0.0)
@@ -35,7 +36,7 @@ def fill(keeper, conn):
 def ways(conn, wanted):
     """The same search from the database, from memory, and page by page."""
     asked = searches.question(conn, wanted, config.DEFAULTS)
-    scanned = [(row.id, row.similarity) for row in searches.scan(conn, asked, never)]
+    scanned = searches.scan(conn, asked, never)
     index, scan = Index(), Scan(asked)
     fill(index, conn)
     fill(scan, conn)
@@ -44,7 +45,7 @@ def ways(conn, wanted):
 
 def found(conn, **wanted):
     """The ids; all ways must agree on them, and on the similarities."""
-    wanted = Wanted(**({"vector": EAST} | wanted))
+    wanted = Search(**({"embedding": EAST} | wanted))
     one, two, three = ways(conn, wanted)
     assert one == two == three
     return [name for name, _ in one]
@@ -82,8 +83,8 @@ def several(conn):
         ({"tier": "discard"}, ["other", "opposite"]),
         ({"min_score": 0.8}, ["new", "scored", "promoted", "low"]),
         ({"min_score": 1.0}, ["new"]),
-        ({"vector": None, "like": "scored", "limit": 2}, ["new", "promoted"]),
-        ({"vector": None, "like": "dismissed", "tier": "high"}, ["scored", "new"]),
+        ({"embedding": None, "like": "scored", "limit": 2}, ["new", "promoted"]),
+        ({"embedding": None, "like": "dismissed", "tier": "high"}, ["scored", "new"]),
     ],
 )
 def test_filters_come_before_ranking(several, filters, names):
@@ -106,8 +107,8 @@ def test_all_ways_to_search_agree(scratch, data):
             max_size=15,
         )
     )
-    wanted = Wanted(
-        vector=data.draw(st.sampled_from(pool)),
+    wanted = Search(
+        embedding=data.draw(st.sampled_from(pool)),
         tier=data.draw(st.sampled_from([None, "high", "low"])),
         status=data.draw(st.sampled_from([None, "new", "dismissed"])),
         min_score=data.draw(st.sampled_from([-1.0, 0.9, 1.0])),
@@ -125,13 +126,13 @@ def test_all_ways_to_search_agree(scratch, data):
 def test_a_source_of_another_dimension_is_named(several):
     discover(several, "long", packed(1.0, 2.0, 3.0), source="u")
 
-    asked = searches.question(several, Wanted(vector=EAST), config.DEFAULTS)
+    asked = searches.question(several, Search(embedding=EAST), config.DEFAULTS)
 
     assert (asked.sources, asked.others) == (["s", "t"], ["u"])
     with pytest.raises(DimensionMismatch, match="has 2 numbers, those of source 'u' have 3"):
-        searches.question(several, Wanted(vector=EAST, source="u"), config.DEFAULTS)
+        searches.question(several, Search(embedding=EAST, source="u"), config.DEFAULTS)
     with pytest.raises(DimensionMismatch, match=r"has 1 numbers, and no source .* but 2, 3"):
-        searches.question(several, Wanted(vector=packed(1.0)), config.DEFAULTS)
+        searches.question(several, Search(embedding=packed(1.0)), config.DEFAULTS)
 
 
 def test_without_any_embedding_nothing_is_found(conn):
@@ -140,16 +141,16 @@ def test_without_any_embedding_nothing_is_found(conn):
 
 def test_only_a_discovery_with_an_embedding_can_be_resembled(several):
     with pytest.raises(DiscoveryNotFound, match="discovery not found: nobody"):
-        searches.question(several, Wanted(like="nobody"), config.DEFAULTS)
+        searches.question(several, Search(like="nobody"), config.DEFAULTS)
     with pytest.raises(NoEmbedding, match="mute has no embedding"):
-        searches.question(several, Wanted(like="mute"), config.DEFAULTS)
+        searches.question(several, Search(like="mute"), config.DEFAULTS)
 
 
 def test_finding_6_a_deadline_ends_a_search_without_a_result(several):
     def over():
         raise DeadlineExceeded("over")
 
-    asked = searches.question(several, Wanted(vector=EAST), config.DEFAULTS)
+    asked = searches.question(several, Search(embedding=EAST), config.DEFAULTS)
     index = Index()
     fill(index, several)
 
@@ -194,7 +195,7 @@ def test_an_index_learns_what_changed_and_reads_nothing_else(several):
     index.take(page)
 
     assert [row.id for row in page.rows] == ["new", "newest"]
-    asked = searches.question(several, Wanted(vector=EAST, limit=2), config.DEFAULTS)
+    asked = searches.question(several, Search(embedding=EAST, limit=2), config.DEFAULTS)
     assert [name for name, _ in index.best(asked, never)] == ["newest", "scored"]
 
 
@@ -205,7 +206,7 @@ def test_an_index_reads_everything_anew_after_a_deletion(several):
     delete(several, "new")
     fill(index, several)
 
-    asked = searches.question(several, Wanted(vector=EAST, limit=1), config.DEFAULTS)
+    asked = searches.question(several, Search(embedding=EAST, limit=1), config.DEFAULTS)
     assert [name for name, _ in index.best(asked, never)] == ["scored"]
 
 
@@ -224,23 +225,23 @@ def test_an_embedding_that_is_replaced_is_compared_as_it_is_now(several):
 
     fill(index, several)
 
-    asked = searches.question(several, Wanted(vector=packed(0.0, 1.0), limit=1), config.DEFAULTS)
+    asked = searches.question(several, Search(embedding=packed(0.0, 1.0), limit=1), config.DEFAULTS)
     assert index.best(asked, never) == [("new", 1.0)]
 
 
 def test_an_index_grows_beyond_one_block(conn, monkeypatch):
-    monkeypatch.setattr("icd.features.discoveries.matrices.BLOCK_BYTES", 16)
+    monkeypatch.setattr("icd.features.discoveries.index.BLOCK_BYTES", 16)
     for i in range(9):
         discover(conn, f"d{i}", packed(1.0, i))
     set_status(conn, "d0", "dismissed")
 
     assert found(conn, limit=3) == ["d1", "d2", "d3"]
-    assert found(conn, vector=None, like="d5", limit=2) == ["d6", "d4"]
+    assert found(conn, embedding=None, like="d5", limit=2) == ["d6", "d4"]
 
 
 @pytest.mark.usefixtures("short_pages")
 def test_a_scan_hears_of_rows_that_change_while_it_goes_on(several):
-    asked = searches.question(several, Wanted(vector=EAST, limit=2), config.DEFAULTS)
+    asked = searches.question(several, Search(embedding=EAST, limit=2), config.DEFAULTS)
     scan = Scan(asked)
     scan.take(searches.page(several, scan.mark))
 
@@ -253,7 +254,7 @@ def test_a_scan_hears_of_rows_that_change_while_it_goes_on(several):
 @pytest.mark.usefixtures("short_pages")
 def test_a_scan_begins_anew_when_too_many_of_its_best_dropped_out(several, monkeypatch):
     monkeypatch.setattr(indexes, "SPARE", 0)
-    asked = searches.question(several, Wanted(vector=EAST, limit=1), config.DEFAULTS)
+    asked = searches.question(several, Search(embedding=EAST, limit=1), config.DEFAULTS)
     scan = Scan(asked)
     scan.take(searches.page(several, scan.mark))  # new, and scored, which is turned away
 
@@ -277,29 +278,35 @@ def test_the_size_of_an_index_is_that_of_its_vectors_and_a_little_more(conn):
 @pytest.mark.parametrize("weight", [0, 299_999_999_999, 300_000_000_000, 600_000_000_000, 10**12])
 def test_a_tier_lets_pass_what_is_called_so(weight, high):
     here = config.Settings(tier_high=high)
-    sieves = {tier: searches.sieve(Wanted(vector=EAST, tier=tier), here) for tier in tiers.TIERS}
+    sieves = {tier: searches.sieve(Search(embedding=EAST, tier=tier), here) for tier in tiers.TIERS}
 
     (name,) = [tier for tier, sieve in sieves.items() if sieve.low <= weight < sieve.high]
 
     assert name == tiers.tier(weight // tiers.ONE, here)
 
 
-def test_a_row_that_is_gone_is_left_out_of_what_is_fetched(several):
-    rows = searches.fetch(several, [("new", 0.5), ("gone", 0.4)])
+def test_rows_are_fetched_unless_one_is_gone_or_has_changed(several):
+    asked = searches.question(several, Search(embedding=EAST), config.DEFAULTS)
+    best = [("new", 0.5), ("low", 0.4)]
 
-    assert [(row.id, row.similarity, row.title) for row in rows] == [("new", 0.5, "About new")]
+    rows = searches.fetch(several, asked, best, version=5)
+
+    shown = [(row.id, row.similarity, row.title) for row in rows]
+    assert shown == [("new", 0.5, "About new"), ("low", 0.4, "About low")]
+    assert searches.fetch(several, asked, best, version=4) is None
+    assert searches.fetch(several, asked, [*best, ("gone", 0.3)]) is None
 
 
 def test_finding_6_the_memory_of_a_direct_search_does_not_grow_with_what_is_searched(
     conn, monkeypatch
 ):
-    monkeypatch.setattr(searches, "PAGE_BYTES", 16 * 1024)
+    monkeypatch.setattr(similarity, "PAGE_BYTES", 16 * 1024)
     rows = np.random.default_rng(4).standard_normal((3000, 256)).astype("<f4")
     conn.execute("BEGIN")
     for i, row in enumerate(rows):
         discover(conn, f"d{i:04}", row.tobytes())
     conn.execute("COMMIT")
-    asked = searches.question(conn, Wanted(vector=rows[77].tobytes()), config.DEFAULTS)
+    asked = searches.question(conn, Search(embedding=rows[77].tobytes()), config.DEFAULTS)
 
     tracemalloc.start()
     try:
@@ -308,5 +315,5 @@ def test_finding_6_the_memory_of_a_direct_search_does_not_grow_with_what_is_sear
     finally:
         tracemalloc.stop()
 
-    assert best[0].id == "d0077"
+    assert best[0][0] == "d0077"
     assert peak < rows.nbytes / 4

@@ -7,18 +7,11 @@ import msgspec
 import pytest
 
 from icd.errors import DimensionMismatch
-from icd.features.discoveries import (
-    lifecycle as reviews,
-)
-from icd.features.discoveries import (
-    matrices,
-    vectors,
-)
-from icd.features.discoveries import (
-    store as discoveries,
-)
+from icd.features.discoveries import index
+from icd.features.discoveries import lifecycle as reviews
+from icd.features.discoveries import store as discoveries
 from icd.features.discoveries.store import Wanted
-from icd.features.discoveries.submission import OneByOne
+from icd.features.discoveries.vectors import Batch
 from icd.features.events import store as events
 from tests.support.submitted import submit, told, vector, verdict
 
@@ -57,9 +50,9 @@ def test_another_source_may_use_the_same_id(conn):
     assert submit(conn, "1") != submit(conn, "1", source="other")
 
 
-@pytest.mark.parametrize("kept", [OneByOne, vectors.Batch])
-def test_what_resembles_a_discovery_of_its_source_is_that_one(conn, kept):
-    among = kept(conn)
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_resembles_a_discovery_of_its_source_is_that_one(conn, keeps):
+    among = Batch(conn, keeps=keeps)
     name = submit(conn, "1", embedding=vector(1.0, 0.0, 0.0), among=among)
     submit(conn, "2", embedding=vector(0.0, 1.0, 0.0), among=among)
 
@@ -108,7 +101,7 @@ def test_an_embedding_of_another_dimension_is_refused(conn):
 def test_many_that_are_looked_for_ahead_get_the_verdicts_of_one_by_one(
     scratch, monkeypatch, threshold
 ):
-    monkeypatch.setattr(matrices, "BLOCK_BYTES", 16 * 12)  # sixteen rows, so that there are many
+    monkeypatch.setattr(index, "BLOCK_BYTES", 16 * 12)  # sixteen rows, so that there are many
     chance = random.Random(1)
     given = [vector(*(chance.uniform(-1, 1) for _ in range(3))) for _ in range(200)]
     given += [vector(*(1e-30 * n for n in struct.unpack("<3f", one))) for one in given[::7]]
@@ -124,9 +117,9 @@ def test_many_that_are_looked_for_ahead_get_the_verdicts_of_one_by_one(
                 yield found.verdict, names.setdefault(found.id, i)
 
     with scratch() as conn:
-        one_by_one = list(verdicts(conn, OneByOne(conn), lambda *_, **__: None))
+        one_by_one = list(verdicts(conn, Batch(conn, keeps=False), lambda *_, **__: None))
     with scratch() as conn:
-        batch = vectors.Batch(conn)
+        batch = Batch(conn)
         ahead = list(verdicts(conn, batch, batch.expect))
 
     assert ahead == one_by_one

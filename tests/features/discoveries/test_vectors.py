@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icd.errors import DimensionMismatch, InvalidVector
-from icd.features.discoveries import vectors
+from icd.features.discoveries import similarity, vectors
 from icd.features.discoveries.vectors import Batch
 from tests.support.discovered import discover, packed
 
@@ -69,7 +69,7 @@ def test_of_equally_near_ones_the_first_id_is_the_nearest(conn):
 
 
 def test_the_nearest_is_found_beyond_the_first_page(conn, monkeypatch):
-    monkeypatch.setattr(vectors, "PAGE_BYTES", 16)
+    monkeypatch.setattr(similarity, "PAGE_BYTES", 16)
     for i in range(20):
         discover(conn, f"d{i:02}", packed(1.0, i))
 

@@ -14,7 +14,7 @@ from icd.db.database import Database
 from icd.errors import Corrupt, DamagedRow
 from icd.features.database import dump as dumps
 from icd.features.database.counts import COUNTS
-from icd.features.discoveries import retention as dismissals
+from icd.features.discoveries import lifecycle as dismissals
 from icd.features.state import store as state
 from icd.server import limits
 from icd.server.stores import maintenance as upkeep

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from icd.app.invocation import Need
-from icd.features.discoveries.search_commands import PATH_CHARACTERS
-from icd.features.discoveries.search_methods import SEARCH_DEADLINE_MS, Search
+from icd.features.discoveries.search import PATH_CHARACTERS, SEARCH_DEADLINE_MS, Search
 from tests.support.discovered import discover, packed
 
 

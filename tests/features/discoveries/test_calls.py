@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from icd.app import lines
+from icd.app import dispatch, lines
 from icd.errors import (
     DeadlineExceeded,
     DiscoveryRefused,
@@ -148,6 +148,18 @@ def test_searches_go_by_the_same_settings(result, submitted, setting):
     found = result("discovery.search", embedding=vector(1.0, 0.0), tier="high")
 
     assert [(row.id, row.confidence_tier) for row in found] == [(name, "high")]
+
+
+def test_what_is_compared_is_no_part_of_the_answer_however_much_it_is(ask, submitted, monkeypatch):
+    monkeypatch.setattr(dispatch, "RESULT_CHARACTERS", 10_000)
+    names = [submitted(str(i), embedding=vector(*[1.0] * 999, i + 2)) for i in range(5)]
+    given = {**GIVEN, "source_id": "6", "embedding": vector(*[1.0] * 999, 3.0)}
+
+    found = ask("discovery.search", embedding=given["embedding"], limit=1)
+    similar = ask("discovery.submit", **given, dedup_threshold=1.0)
+
+    assert [row.id for row in found.result] == [names[1]]
+    assert similar.result.id == names[1]
 
 
 def test_a_setting_says_what_can_be_promoted(ask, submitted, setting):

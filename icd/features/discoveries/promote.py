@@ -1,0 +1,204 @@
+"""discovery score, promote, dismiss and feedback: what is decided about one discovery."""
+
+from typing import Annotated
+
+from msgspec import Raw, field
+
+from icd.app.call import Context, Params
+from icd.app.invocation import World
+from icd.app.types import SCORE
+from icd.app.verb import Argument, Option, Verb, Writes, no_rows
+from icd.errors import Usage
+from icd.features.discoveries import lifecycle, tiers
+from icd.features.discoveries.store import Told
+from icd.features.discoveries.submit import content
+from icd.features.discoveries.tiers import Tier
+from icd.values import payloads
+from icd.values.validation import check_name
+from icd.values.wire import Result
+
+
+def _document(world: World, given: str | None) -> Raw:
+    return Raw(content(world, given or "{}"))
+
+
+Id = Annotated[str, Argument("ID", "Which discovery.")]
+Name = Annotated[str, check_name]
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+class Score(Params):
+    """Give a discovery another score; it has not decayed then.
+
+    Exit 1 if there is no such discovery, or if it was promoted or dismissed.
+    """
+
+    id: Id
+    score: Annotated[float, SCORE, Option("--score", "From 0 to 1.", "F"), tiers.millionths]
+
+
+class Promote(Params):
+    """Promote a discovery to a bead, if its effective score reaches the promotion threshold.
+
+    Exit 1 if it does not, if the discovery was dismissed, or if it has another bead.
+    The same bead again changes nothing.
+    """
+
+    id: Id
+    bead_id: Annotated[Name, Option("--bead-id", "The bead that it becomes.", "B")]
+    force: Annotated[bool, Option("--force", "Whatever its score is; this is recorded.")] = False
+    actor: Annotated[Name, Option("--actor", "Who forces it; else the session.", "A")] | None = None
+
+
+class Dismiss(Params):
+    """Dismiss a discovery, also one that was promoted; a second time changes nothing."""
+
+    id: Id
+
+
+class Feedback(Params):
+    """Record a signal about a discovery; signals are only ever added.
+
+    The score stays as it is, unless the setting feedback_learning_rate says otherwise.
+    """
+
+    id: Id
+    signal: Annotated[Name, Option("--signal", "Any word, such as promote or dismiss.", "S")]
+    data: Annotated[
+        Raw, Option("--data", "More about it, or @FILE.", "JSON", resolve=_document)
+    ] = field(default_factory=lambda: Raw(b"{}"))  # a default could not be described
+    actor: Annotated[Name, Option("--actor", "Whose signal it is.", "A")] = "system"
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+class Scored(Result):
+    id: str
+    relevance_score: float
+    confidence_tier: Tier
+
+
+class Promoted(Result):
+    """`promoted`: whether it was not before."""
+
+    id: str
+    bead_id: str
+    promoted: bool
+
+
+class Dismissed(Result):
+    """`dismissed`: whether it was not before."""
+
+    id: str
+    dismissed: bool
+
+
+class Recorded(Result):
+    id: str
+    signal: str
+    relevance_score: float
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+def score(ctx: Context, p: Score) -> Scored:
+    relevance = tiers.millionths(p.score)
+    told = Told(ctx.writer, ctx.now_ms)
+    found = lifecycle.score(ctx.conn, p.id, relevance, settings=ctx.settings, told=told)
+    return Scored(found.id, tiers.shown(found.effective), tiers.tier(relevance, ctx.settings))
+
+
+def promote(ctx: Context, p: Promote) -> Promoted:
+    who = p.actor or ctx.writer.session or f"process {ctx.writer.pid}"
+    ctx.changed = lifecycle.promote(
+        ctx.conn,
+        p.id,
+        p.bead_id,
+        forced_by=who if p.force else None,
+        threshold=tiers.millionths(ctx.settings.promotion_threshold),
+        told=Told(ctx.writer, ctx.now_ms),
+    )
+    return Promoted(p.id, p.bead_id, ctx.changed)
+
+
+def dismiss(ctx: Context, p: Dismiss) -> Dismissed:
+    ctx.changed = lifecycle.dismiss(ctx.conn, p.id, told=Told(ctx.writer, ctx.now_ms))
+    return Dismissed(p.id, ctx.changed)
+
+
+def feedback(ctx: Context, p: Feedback) -> Recorded:
+    found = lifecycle.feedback(
+        ctx.conn,
+        p.id,
+        p.signal,
+        data=bytes(p.data).decode(),
+        actor=p.actor,
+        settings=ctx.settings,
+        told=Told(ctx.writer, ctx.now_ms),
+    )
+    return Recorded(p.id, p.signal, tiers.shown(found.effective))
+
+
+def _check_data(p: Feedback) -> None:
+    p.data = Raw(payloads.check(bytes(p.data)))
+
+
+def _check_actor(p: Promote) -> None:
+    if p.actor is not None and not p.force:
+        raise Usage("--actor goes with --force")
+
+
+VERBS = [
+    Verb(
+        "discovery score",
+        Score,
+        Scored,
+        score,
+        writes=Writes(no_rows, appends=True),
+        show=lambda r, _: [f"scored {r.id}: {r.relevance_score:.2f} ({r.confidence_tier})"],
+        summary="Give a discovery another score.",
+        examples=["icctl discovery score k3v9x0a1b2c4 --score=0.75"],
+    ),
+    Verb(
+        "discovery promote",
+        Promote,
+        Promoted,
+        promote,
+        writes=Writes(no_rows, appends=True),
+        usage=_check_actor,
+        show=lambda r, _: [f"promoted {r.id} → {r.bead_id}"],
+        summary="Give a discovery a bead.",
+        examples=[
+            "icctl discovery promote k3v9x0a1b2c4 --bead-id=ic-42",
+            "icctl discovery promote k3v9x0a1b2c4 --bead-id=ic-42 --force --actor=me",
+        ],
+    ),
+    Verb(
+        "discovery dismiss",
+        Dismiss,
+        Dismissed,
+        dismiss,
+        writes=Writes(no_rows, appends=True),
+        show=lambda r, _: [f"dismissed {r.id}"],
+        summary="Put a discovery aside.",
+        examples=["icctl discovery dismiss k3v9x0a1b2c4"],
+    ),
+    Verb(
+        "discovery feedback",
+        Feedback,
+        Recorded,
+        feedback,
+        check=_check_data,
+        writes=Writes(no_rows, appends=True),
+        show=lambda r, _: [f"feedback recorded: {r.id} {r.signal}"],
+        summary="Record what somebody thinks of it.",
+        examples=[
+            "icctl discovery feedback k3v9x0a1b2c4 --signal=boost --actor=me",
+            "icctl discovery feedback k3v9x0a1b2c4 --signal=read --data='{\"seconds\":40}'",
+        ],
+    ),
+]

@@ -1,0 +1,350 @@
+"""discovery: what scanners have found, and what becomes of it."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from icd.app import render
+from icd.app.call import Context, Params
+from icd.app.invocation import Ask, Output, World
+from icd.app.types import DURATION, SCORE, SPAN, Whole
+from icd.app.verb import Command, Method, Option, Verb, Writes, narrow, no_rows
+from icd.errors import Usage
+from icd.features.discoveries import lifecycle, profile, promote, rank, search, store, submit, tiers
+from icd.features.discoveries.promote import Id
+from icd.features.discoveries.search import unless_empty
+from icd.features.discoveries.store import Status, Told, View, Wanted
+from icd.features.discoveries.tiers import Tier
+from icd.values.validation import check_name
+from icd.values.wire import INT64, Milliseconds, Result
+
+# Discoveries in one answer; a reply is put together in memory, and others wait meanwhile.
+MOST = 10_000
+LIMIT = 100
+DAY_MS = 24 * 3600 * 1000
+MIN_FLOOR = 0.05
+
+
+def _limit(_world: World, given: int | None) -> int:
+    """Zero or less means the usual number."""
+    return LIMIT if given is None or given <= 0 else min(given, MOST)
+
+
+Share = Annotated[float, SCORE, tiers.millionths]
+Span = Annotated[Milliseconds, SPAN]
+# Until the year 9999, the last one that RFC 3339 can show.
+Seconds = Annotated[int, Meta(ge=0, le=253_402_300_799)]
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+class Get(Params):
+    """Print a discovery: id, source, title, status, effective score and tier, between tabs.
+
+    --json tells everything about it.
+    """
+
+    id: Id
+
+
+class List(Params):
+    """Print discoveries in the columns of 'discovery status', the highest effective score first."""
+
+    source: Annotated[
+        str | None, Option("--source", "Only of this source.", "S", resolve=unless_empty)
+    ] = None
+    status: Annotated[Status | None, Option("--status", "Only with this status.")] = None
+    tier: Annotated[Tier | None, Option("--tier", "Only of this tier.")] = None
+    limit: Annotated[
+        int,
+        Meta(ge=1, le=MOST),
+        Whole(-INT64, INT64 - 1),
+        Option("--limit", "At most N (default 100).", "N", resolve=_limit),
+    ] = LIMIT
+
+
+class Decay(Params):
+    """Multiply the scores of old discoveries by 1 - rate, and say how many there were."""
+
+    rate: Annotated[Share, Meta(description="The part that is lost, from 0 to 1.")]
+    min_age_ms: Annotated[Span, Option("--min-age", "Only those older (default 86400 s).", "D")] = (
+        DAY_MS
+    )
+    every_ms: Annotated[Span, Option("--every", "Each at most this often (24h).", "D")] = DAY_MS
+    min_floor: Annotated[Share, Option("--min-floor", "The least factor.", "F")] = MIN_FLOOR
+
+
+class DecayForm(Decay):
+    """Multiply the scores of old discoveries by 1 - rate, or by a factor; print how many.
+
+    --rate=0.1 and --factor=0.9 are the same: a score of 0.80 becomes 0.72.
+    --rate=0.9 leaves a tenth: 0.80 becomes 0.08.
+    If any decayed, a line on stderr says what was done.
+
+    A discovery decays at most once in --every, so that two of these at once do what one does.
+    Its factor never falls below --min-floor; a new score starts without decay.
+    What was promoted or dismissed does not decay.
+    A daily job is never on time to the second: it says --every=20h.
+    """
+
+    rate: float = 0.0  # made of the two that are typed
+    lost: Annotated[
+        float | None, SCORE, Option("--rate", "The part that is lost: score x (1 - F).", "F")
+    ] = None
+    left: Annotated[
+        float | None, SCORE, Option("--factor", "The part that is left: score x F.", "F")
+    ] = None
+
+
+class Retire(Params):
+    """Dismiss what a source has found since a moment, or list it."""
+
+    source: Annotated[str, Option("--source", "Whose discoveries.", "S"), check_name]
+    since: Annotated[Seconds, Option("--since", "Found then or later.", "UNIX")]
+    apply: Annotated[bool, Option("--apply", "Dismiss them.")] = False
+
+
+class RetireForm(Retire):
+    """List what a source has found since a moment, or dismiss it with --apply.
+
+    Without --apply nothing is changed: the candidates are printed like 'discovery list' does.
+    What was promoted or dismissed is no candidate.
+    """
+
+    dry_run: Annotated[bool, Option("--dry-run", "Only list them: the default.")] = False
+
+
+class RollbackForm(Retire):
+    """Print how many discoveries of a source since a moment would be dismissed.
+
+    Without --apply nothing is changed, and a line on stderr says so; with it they are dismissed.
+    The name that the original has for 'discovery retire', which lists them; the original acts at
+    once.
+    """
+
+    dry_run: Annotated[bool, Option("--dry-run", "Only count them: the default.")] = False
+
+
+class Prune(Params):
+    """Delete what was dismissed at least this long ago, with its embeddings and feedback.
+
+    A scanner that finds it again may submit it again: keep it as long as that is likely.
+    The log of events keeps what happened.
+    """
+
+    older_than_ms: Annotated[
+        Milliseconds, DURATION, Option("--older-than", "Dismissed by then.", "D")
+    ]
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+class Decayed(Result):
+    decayed: int
+
+
+class Retired(Result):
+    """`count`: how many were dismissed, or would be, and then the first of them are listed."""
+
+    count: int
+    applied: bool
+    discoveries: list[View]
+
+
+class Pruned(Result):
+    pruned: int
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+def get(ctx: Context, p: Get) -> View:
+    return store.view(store.require(ctx.conn, p.id), ctx.settings)
+
+
+def list_(ctx: Context, p: List) -> list[View]:
+    low, high = tiers.bounds(p.tier, ctx.settings)
+    wanted = Wanted(source=p.source, status=p.status, low=low, high=high, limit=p.limit)
+    return _listed(ctx, wanted)
+
+
+def decay(ctx: Context, p: Decay) -> Decayed:
+    count = lifecycle.decay(
+        ctx.conn,
+        rate=tiers.millionths(p.rate),
+        floor=tiers.millionths(p.min_floor),
+        min_age_ms=p.min_age_ms,
+        every_ms=p.every_ms,
+        told=Told(ctx.writer, ctx.now_ms),
+    )
+    ctx.changed = count > 0
+    return Decayed(count)
+
+
+def retire(ctx: Context, p: Retire) -> Retired:
+    if p.apply:
+        told = Told(ctx.writer, ctx.now_ms)
+        count = lifecycle.retire(ctx.conn, p.source, p.since, told=told)
+        ctx.changed = count > 0
+        return Retired(count, applied=True, discoveries=[])
+    ctx.changed = False
+    count = lifecycle.candidates(ctx.conn, p.source, p.since)
+    found = _listed(ctx, Wanted(source=p.source, since=p.since, only_open=True, limit=MOST))
+    if count > len(found):
+        ctx.warnings.append(f"the first {len(found)} of {count} are listed")
+    return Retired(count, applied=False, discoveries=found)
+
+
+def prune(ctx: Context, p: Prune) -> Pruned:
+    return Pruned(lifecycle.prune(ctx.conn, before_ms=ctx.now_ms - p.older_than_ms))
+
+
+def _listed(ctx: Context, wanted: Wanted) -> list[View]:
+    rows = store.listed(ctx.conn, wanted)
+    return [store.view(row, ctx.settings, listed=True) for row in rows]
+
+
+# --- what is typed and shown ----------------------------------------------------------------------
+
+
+def _line(found: View) -> str:
+    """The columns of the original."""
+    return render.columns(
+        found.id,
+        found.source,
+        render.one_line(found.title),
+        found.status,
+        f"{found.relevance_score:.2f}",
+        found.confidence_tier,
+    )
+
+
+def ask_decay(world: World, f: DecayForm) -> Ask:
+    if (f.lost is None) == (f.left is None):
+        raise Usage("give either --rate or --factor", hint="--rate=0.1 is --factor=0.9")
+    lost = f.lost if f.lost is not None else _rest(f.left or 0.0)
+
+    def show(result: Decayed) -> Output:
+        if world.json:
+            return render.to_json(result)
+        output = render.text(f"{result.decayed} decayed")
+        if result.decayed:
+            done = f"multiplied the scores of {result.decayed} by {_rest(lost):g} (--rate={lost:g})"
+            output.stderr = f"{world.program}: discovery decay: {done}\n".encode()
+        return output
+
+    return Ask("discovery.decay", narrow(f, Decay, rate=lost), show)
+
+
+def _rest(part: float) -> float:
+    """What is missing to 1, in the millionths that scores are kept in: 0.1, not 0.09999999."""
+    return round(1 - part, 6)
+
+
+def ask_retire(_world: World, f: RetireForm | RollbackForm) -> Ask:
+    if f.apply and f.dry_run:
+        raise Usage("give either --apply or --dry-run")
+    return Ask("discovery.retire", narrow(f, Retire))
+
+
+def show_retire(result: Retired, _f: RetireForm) -> list[str]:
+    if result.applied:
+        return [f"{result.count} dismissed"]
+    return [_line(found) for found in result.discoveries]
+
+
+def ask_rollback(world: World, f: RollbackForm) -> Ask:
+    def show(result: Retired) -> Output:
+        output = render.in_order(result) if world.json else render.text(str(result.count))
+        if not result.applied:
+            told = "nothing was changed; add --apply to dismiss them"
+            output.stderr = f"{world.program}: discovery rollback: {told}\n".encode()
+        return output
+
+    ask = ask_retire(world, f)
+    ask.render = show
+    return ask
+
+
+VERBS = [
+    *submit.VERBS,
+    Verb(
+        "discovery status",
+        Get,
+        View,
+        get,
+        method="discovery.get",
+        show=lambda found, _: [_line(found)],
+        json=lambda found, _: render.in_order(found),
+        summary="Show a discovery; exit 1 if absent.",
+        examples=[
+            "icctl discovery status k3v9x0a1b2c4",
+            "icctl discovery status k3v9x0a1b2c4 --json",
+        ],
+    ),
+    Verb(
+        "discovery list",
+        List,
+        list[View],
+        list_,
+        show=lambda found, _: map(_line, found),
+        json=lambda found, _: render.in_order(found),
+        summary="List discoveries, the best first.",
+        examples=[
+            "icctl discovery list --tier=high",
+            "icctl discovery list --source=arxiv --status=new --json",
+        ],
+    ),
+    *promote.VERBS,
+    Method("discovery.decay", Decay, Decayed, decay, writes=Writes(no_rows, appends=True)),
+    Command(
+        "discovery decay",
+        DecayForm,
+        ask_decay,
+        order=("lost", "left", "min_age_ms", "every_ms", "min_floor"),
+        summary="Let old discoveries fade.",
+        examples=[
+            "icctl discovery decay --rate=0.1 --every=20h",
+            "icctl discovery decay --factor=0.9 --every=20h",
+            "icctl discovery decay --rate=0.05 --min-age=7d --every=12h --min-floor=0.2",
+        ],
+    ),
+    Method("discovery.retire", Retire, Retired, retire, writes=Writes(no_rows, appends=True)),
+    Command(
+        "discovery retire",
+        RetireForm,
+        ask_retire,
+        show=show_retire,
+        json=lambda result, _: render.in_order(result),
+        summary="Dismiss what a source found since.",
+        examples=[
+            'icctl discovery retire --source=exa --since="$(date -d yesterday +%s)"',
+            "icctl discovery retire --source=exa --since=1767225600 --apply",
+        ],
+    ),
+    Command(
+        "discovery rollback",
+        RollbackForm,
+        ask_rollback,
+        summary="Count what 'retire' would dismiss.",
+        examples=[
+            "icctl discovery rollback --source=exa --since=1767225600",
+            "icctl discovery rollback --source=exa --since=1767225600 --apply",
+        ],
+    ),
+    *search.VERBS,
+    *profile.VERBS,
+    *rank.VERBS,
+    Verb(
+        "discovery prune",
+        Prune,
+        Pruned,
+        prune,
+        writes=Writes(no_rows),
+        show=lambda result, _: [f"{result.pruned} pruned"],
+        summary="Forget dismissed discoveries.",
+        examples=["icctl discovery prune --older-than=90d"],
+    ),
+]
