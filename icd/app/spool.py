@@ -14,6 +14,8 @@ from icd.errors import IcError, UnreadableInput, from_os
 from icd.printable import printable
 
 STDIN, STDOUT = 0, 1
+# Stands for either in a command line.
+PIPE = "-"
 
 
 @contextmanager

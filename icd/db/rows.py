@@ -6,6 +6,7 @@ SQLite checks the types of a STRICT table when it is written, not when it is rea
 another program made can hold anything.  What is above this module can rely on its structs.
 """
 
+from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -75,7 +76,7 @@ def select(kind: type[msgspec.Struct], table: str, rest: str = "") -> str:
     return f"SELECT {columns(kind)} FROM {table} {rest}"  # noqa: S608 -- a struct names the columns
 
 
-def put(kind: type[msgspec.Struct], table: str, *, key: tuple[str, ...] = ()) -> str:
+def put(kind: type[msgspec.Struct], table: str, *, key: Sequence[str] = ()) -> str:
     """The statement that inserts a struct, or replaces the row with the same key."""
     names = _columns(kind)
     text = f"INSERT INTO {table} ({columns(kind)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608

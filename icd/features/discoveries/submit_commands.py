@@ -7,7 +7,6 @@ from icd.app import progress, render, spool
 from icd.app.invocation import Ask, Caller, Local, Output, World
 from icd.app.types import SCORE
 from icd.errors import Usage
-from icd.features.database.dump_commands import PIPE
 from icd.features.discoveries import submit_methods as methods
 from icd.features.discoveries.search_commands import read as read_embedding
 
@@ -95,10 +94,10 @@ def _many(world: World, file: str, source: str | None, dedup_threshold: float) -
     path = world.path(file)
 
     def run(ask: Caller) -> Output:
-        if file == PIPE:
+        if file == spool.PIPE:
             with spool.filled() as lines:
                 done = submitted(ask, lines)
-            done.file = PIPE
+            done.file = spool.PIPE
         else:
             done = submitted(ask, path)
         if world.json:

@@ -5,12 +5,12 @@ import struct
 import pytest
 from msgspec import structs
 
-from icd.features.database import dump as dumps
 from icd.features.discoveries import retention as dismissals
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.values.processes import Writer
 from tests.support.discovery_lines import DISCOVERY, EMBEDDING, FEEDBACK, NOW
+from tests.support.lines import take
 
 
 @pytest.fixture
@@ -27,9 +27,7 @@ def add(conn):
                 structs.replace(EMBEDDING, discovery_id=name, vector=struct.pack("<3f", 1, 2, 3)),
                 structs.replace(FEEDBACK, discovery_id=name),
             )
-            brought = set()
-            for line in lines:
-                assert dumps.take_in(conn, line, brought=brought, now_ms=NOW)
+            assert all(take(conn, *lines, now_ms=NOW))
 
     return added
 

@@ -7,10 +7,9 @@ import pytest
 from msgspec import structs
 
 from icd.errors import InvalidName, InvalidPayload, InvalidVector, InvalidWeights, UnreadableInput
-from icd.features.database import dump as dumps
-from icd.features.database.dump_lines import Counter, Line
 from icd.features.discoveries import profile as profiles
 from icd.features.discoveries import vectors
+from tests.support import lines as support
 from tests.support.discovery_lines import (
     ALL,
     DISCOVERY,
@@ -21,13 +20,12 @@ from tests.support.discovery_lines import (
     SOURCE,
     VECTOR,
 )
+from tests.support.lines import Counter, decoded
 
 
 def take(conn, *lines):
     """Whether each was written, as one file."""
-    brought = set()
-    copies = [structs.replace(line) for line in lines]
-    return [dumps.take_in(conn, line, brought=brought, now_ms=NOW) for line in copies]
+    return support.take(conn, *lines, now_ms=NOW)
 
 
 def rows(conn, table):
@@ -222,9 +220,9 @@ def test_a_value_that_no_column_can_have_is_no_line(line, change):
     written = msgspec.json.decode(msgspec.json.encode(line))
 
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(msgspec.json.encode(written | change), type=Line)
+        decoded(msgspec.json.encode(written | change))
 
-    assert msgspec.json.decode(msgspec.json.encode(written), type=Line) == line
+    assert decoded(msgspec.json.encode(written)) == line
 
 
 def test_a_vector_is_base64_in_the_file():

@@ -5,10 +5,10 @@ import pytest
 from msgspec import structs
 
 from icd.errors import InvalidName, InvalidPayload, UnreadableInput
-from icd.features.database import dump as dumps
-from icd.features.database.dump_lines import Line
 from icd.features.runs import store as runs
 from icd.values import processes
+from tests.support import lines as support
+from tests.support.lines import decoded
 from tests.support.run_lines import AGENT, ALL, ARTIFACT, DISPATCH, NOW, RUN, SKIP
 
 LATER = NOW + 5000
@@ -16,9 +16,7 @@ LATER = NOW + 5000
 
 def take(conn, *lines):
     """Whether each was written, as one file of a later moment."""
-    brought = set()
-    copies = [structs.replace(line) for line in lines]
-    return [dumps.take_in(conn, line, brought=brought, now_ms=LATER) for line in copies]
+    return support.take(conn, *lines, now_ms=LATER)
 
 
 def rows(conn, table):
@@ -227,7 +225,7 @@ def test_the_largest_numbers_that_can_be_given_come_back(conn):
     )
 
     for line in (run, dispatch):
-        read = msgspec.json.decode(msgspec.json.encode(line), type=Line)
+        read = decoded(msgspec.json.encode(line))
         take(conn, read)
 
     assert rows(conn, "runs") == [row(run)]
@@ -256,6 +254,6 @@ def test_a_value_that_no_column_can_have_is_no_line(line, change):
     written = msgspec.json.decode(msgspec.json.encode(line))
 
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(msgspec.json.encode(written | change), type=Line)
+        decoded(msgspec.json.encode(written | change))
 
-    assert msgspec.json.decode(msgspec.json.encode(written), type=Line) == line
+    assert decoded(msgspec.json.encode(written)) == line
