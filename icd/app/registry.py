@@ -49,8 +49,8 @@ SINGLES = {
     "metrics": "features.daemon.metrics",
     "doctor": "admin.doctor.commands",
     "trust": "features.trust.commands",
-    "lib-path": "features.library.commands",
-    "completion": "features.completion.commands",
+    "lib-path": "features.shell.verbs",
+    "completion": "features.shell.verbs",
 }
 
 

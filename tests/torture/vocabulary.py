@@ -2,7 +2,7 @@
 
 import msgspec
 
-from icd.app import command_tree as outline
+from icd.app import completion as outline
 from icd.app import registry
 from icd.config import Settings
 from icd.features.database.export import kinds
@@ -12,7 +12,7 @@ def words() -> set[bytes]:
     found = {"jsonrpc", "2.0", "RUNID", "/project", "mirror.channels"}
     for leaf in outline.leaves():
         found |= {leaf.name.replace(" ", "\0"), *(option.name for option in leaf.options)}
-        found |= {word for option in leaf.options if option.slot for word in option.slot.words}
+        found |= {word for option in leaf.options if option.value for word, _ in option.value.words}
     found |= {option.name for option in outline.everywhere()}
     for method in registry.every():
         found |= {method.name, *(f'"{name}":' for name in method.params.__struct_fields__)}

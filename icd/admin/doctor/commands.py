@@ -58,7 +58,7 @@ def doctor(world: World, *, fix: bool) -> Local:
 
 def _scene(world: World) -> "Scene":
     from icd.admin.doctor.context import Scene
-    from icd.features.library.commands import PATH
+    from icd.features.shell.verbs import PATH
 
     invocation = world
     return Scene(
