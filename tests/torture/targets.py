@@ -23,7 +23,7 @@ from icd.app import registry, types
 from icd.app.invocation import Output, Plan, World
 from icd.app.planner import advance, plan
 from icd.errors import IcError
-from icd.features.compat.legacy import envelopes
+from icd.features.compat import files as legacy
 from icd.features.discoveries import vectors, weights
 from icd.features.dispatches.agent import looks, traces
 from icd.features.events import cursor_store as cursors
@@ -252,8 +252,8 @@ def left(data: bytes) -> None:
     traces.progress(1)
     looks._progress(NOBODY)
     interband.read_mark(data)
-    with contextlib.suppress(envelopes.Mirrored, envelopes.NotAnEnvelope):
-        envelopes.payload(data)
+    with contextlib.suppress(legacy.Unfit):
+        legacy.unwrapped(data)
     said = data.decode("utf-8", "replace")
     entry = msgspec.json.encode({"MESSAGE": said, "__REALTIME_TIMESTAMP": "1800000000000000"})
     for show in (journal.as_text, journal.as_json):

@@ -8,8 +8,8 @@ from icd.admin.doctor.context import Scene
 from icd.admin.doctor.findings import FIX, Finding, Repair, note, ok, warning
 from icd.db import paths
 from icd.db.files.lost import LOST
-from icd.features.compat.legacy.finding import find
-from icd.features.compat.legacy.reading import is_mirrored
+from icd.features.compat.files import is_mirrored
+from icd.features.compat.patterns import find
 
 # A backup of the largest database is made in less; what is older is nobody's work any more.
 UNFINISHED_SECONDS = 3600

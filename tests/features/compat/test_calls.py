@@ -5,7 +5,8 @@ import pytest
 from msgspec import Raw
 
 from icd.errors import InvalidName, InvalidPayload, SecretRefused
-from icd.features.compat.methods import MANY, Document, Guard, Import
+from icd.features.compat.import_ import MANY, Import
+from icd.features.compat.store import Document, Guard
 
 MTIME = 1_799_999_000_000
 
