@@ -29,7 +29,7 @@ GROUPS = {
     "compat": ("features.compat.verbs", "the way over from legacy temporary files"),
     "discovery": ("features.discoveries.commands", "what scanners have found"),
     "hooks": ("features.hooks.commands", "programs of the project that run after a commit"),
-    "config": ("features.config.commands", "the settings"),
+    "config": ("features.config.verbs", "the settings"),
     "db": ("features.database.verbs", "the database file itself"),
     "service": ("admin.service.commands", "the daemon as a service of systemd"),
 }
