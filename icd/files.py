@@ -34,8 +34,11 @@ def opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
         os.close(fd)
 
 
-def sync_directory(path: str) -> None:
-    """Bring the names in a directory to the disk."""
+def sync(path: str) -> None:
+    """Bring a file to the disk that this process does not have open, or the names in a directory.
+
+    POSIX drops all locks of a process on a file when it closes any descriptor of it.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

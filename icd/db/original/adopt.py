@@ -33,6 +33,7 @@ from icd.db.files import private as files
 from icd.db.original import tables as original_tables
 from icd.db.original.tables import Left
 from icd.errors import Corrupt, IcError, Locked, NoDatabase, from_os
+from icd.files import sync
 
 # The original gives up on a locked database after a tenth of a second.
 LOOK_AGAIN_SECONDS = 0.01
@@ -125,7 +126,7 @@ def _build(
             migrate.apply(conn, path, now_ms=now_ms)
             taken, missing = original_tables.taken(conn, counts)
         conn.execute("VACUUM")  # the copies of the original's tables have left room behind
-    _sync(fresh)
+    sync(fresh)
     return taken, left + missing
 
 
@@ -145,7 +146,7 @@ def _switch(old: sqlite3.Connection, fresh: str, path: str, name: str) -> str:
         # Their content is in the file by now.  SQLite would apply them to ours.
         _remove(f"{path}-wal", f"{path}-shm", f"{path}-journal")
         os.replace(fresh, path)
-        _sync(os.path.dirname(path))
+        sync(os.path.dirname(path))
     except OSError as exc:
         raise from_os(exc, f"replace {path}") from exc
     return kept
@@ -156,8 +157,7 @@ def _keep(old: sqlite3.Connection, path: str, stem: str) -> str:
     for name in glob.glob(f"{glob.escape(path)}.original-*"):
         if identity(name) == identity(path):
             os.unlink(name)  # of an attempt that was killed before its switch
-    names = (stem, *(f"{stem}-{number}" for number in range(1, 1000)))
-    kept = next(name for name in names if not os.path.lexists(name))
+    kept = files.free_name(stem)
     try:
         os.link(path, kept, follow_symlinks=False)
     except OSError:
@@ -179,12 +179,3 @@ def _remove(*names: str) -> None:
     for name in names:
         with suppress(FileNotFoundError):
             os.unlink(name)
-
-
-def _sync(name: str) -> None:
-    """A file that nobody in this process has open, or a directory."""
-    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
