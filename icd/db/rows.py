@@ -96,6 +96,11 @@ def _columns(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     return names[: len(names) - len(kind.__struct_defaults__)]
 
 
+def quoted(name: str) -> str:
+    """The name of a table or a column that another program chose."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def document(text: str) -> Raw:
     """A stored payload, ready to stand in an answer; what is no JSON after all becomes a string."""
     try:
