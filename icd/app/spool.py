@@ -1,7 +1,7 @@
 """Lines between a pipe and the database: they wait in a private file.
 
-The other end of a pipe may be slow, or never come to an end, and whoever reads or writes the
-database holds its lock meanwhile.  So a pipe is read before, and written after.
+The other end of a pipe may be slow, or never come to an end, and a process that reads or writes
+the database holds its lock meanwhile.  So a pipe is read before, and written after.
 """
 
 import os

@@ -109,7 +109,7 @@ def _copy(conn: sqlite3.Connection, backup: str, deadline: float) -> None:
 
     with closing(sqlite3.connect(backup, isolation_level=None)) as copy:
         conn.backup(copy, pages=PAGES_AT_ONCE, progress=look)
-        # A backup in WAL mode would grow files of its own as soon as somebody looks at it.
+        # A backup in WAL mode would grow files of its own with the first look at it.
         copy.execute("PRAGMA journal_mode = DELETE")
 
 

@@ -13,7 +13,7 @@ from icd.db import migrate, schema
 from icd.db.connection import until
 from icd.errors import Corrupt, IcError, InputOutput, from_sqlite
 
-# A damaged page can spoil thousands of rows; nobody reads on after the first few.
+# A damaged page can spoil thousands of rows; the first few are enough.
 FINDINGS = 100
 # How SQLite's checks tell of a page that could not be read; of a free one without the reason.
 _UNREAD = re.compile(r"error code=(\d+)|failed to get page \d+")

@@ -29,7 +29,7 @@ from icd.db.files.companions import Companions, Seen, see
 from icd.errors import Corrupt, IcError, LogLost, NoDatabase, from_os
 from icd.files import create as create_file
 
-# Reading every page of a database takes this long at most when it is opened: somebody waits.
+# Reading every page of a database takes this long at most when it is opened: a caller waits.
 CAREFUL_SECONDS = 0.1
 # Nor is a larger one read: SQLite before 3.41 cannot be stopped while it walks through the pages.
 CAREFUL_BYTES = 64 * 1024 * 1024

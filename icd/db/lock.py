@@ -1,4 +1,4 @@
-"""The one lock for whoever touches a database.
+"""The one lock of every program that touches a database.
 
 `<db>.lock` is locked with flock(2) for every batch of the daemon and every transaction of a direct
 call, because SQLite before 3.51.3 can damage a WAL database when two connections write or
@@ -59,7 +59,7 @@ def block(fd: int, deadline: float) -> bool:
 
     def expire(_signum: int, _frame: FrameType | None) -> None:
         if armed:
-            armed.clear()  # once: whoever handles it must not be interrupted again
+            armed.clear()  # once: its handler must not be interrupted again
             raise _Expired
 
     before = signal.signal(signal.SIGALRM, expire)
@@ -175,7 +175,7 @@ class FileLock:
         return fd
 
     def is_current(self) -> bool:
-        """Somebody may have replaced the file between our open and our lock."""
+        """Whether the file was not replaced between our open and our lock."""
         try:
             return files.is_named(self._fd, self.path)
         except OSError as exc:

@@ -54,7 +54,7 @@ def migrate(
 
 
 def upgrade(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
-    """Leave nothing but our own schema; a backup has the tables that nobody here knows.
+    """Leave nothing but our own schema; a backup has the tables that are unknown here.
 
     The caller has begun a transaction.
     """

@@ -8,8 +8,8 @@ Promises
       looks: those that have the old file open notice that it was replaced, and open the new one;
     - a program that does not know the lock and is reading the database is an error;
     - versions of state and tokens of leases that the old database gave away do not come again, if
-      it can still be read.  The log does go back: whoever has read further is told so, and would
-      not be if its numbers went on;
+      it can still be read.  The log does go back: a consumer that has read further is told so, and
+      would not be if its numbers went on;
     - the new file is trusted if the old one was, or if there was none: a clone ships backups, too.
 """
 
@@ -179,14 +179,14 @@ def _refuse_strange(conn: sqlite3.Connection, path: str) -> None:
 
 
 def _empty_log(conn: sqlite3.Connection) -> None:
-    """Also the proof that nobody reads: a reader holds on to the log."""
+    """Also the proof that there is no reader: one would hold on to the log."""
     (busy, _, _) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise Locked("another program that does not use intercore reads the database")
 
 
 def _set_aside(path: str, name: str) -> str:
-    """Keep the file as it is, with its log: whoever tries to rescue something needs both.
+    """Keep the file as it is, with its log: a rescue needs both.
 
     By a second name, where the filesystem has such: a restore that is killed now must not leave
     a project without a database, which would pass for one that never had any.

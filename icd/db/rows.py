@@ -112,7 +112,7 @@ def document(text: str) -> Raw:
 
 
 def is_json(text: str) -> bool:
-    """Numbers may have any size: nobody counts with them, and Python has a limit."""
+    """Numbers may have any size: they are not counted with, and Python has a limit."""
     import json  # what we write ourselves is not looked at so closely
 
     try:

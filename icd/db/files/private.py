@@ -36,7 +36,7 @@ def create(file: str) -> int:
 def free_name(stem: str, *endings: str) -> str:
     """The first of `stem`, `stem-1`, … that nothing has, nor with one of these endings.
 
-    Only whoever holds the lock of a database takes a name beside it.
+    Only the holder of a database's lock takes a name beside it.
     """
     for name in (stem, *(f"{stem}-{number}" for number in range(1, 1000))):
         if not any(os.path.lexists(f"{name}{end}") for end in ("", *endings)):

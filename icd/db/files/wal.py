@@ -38,8 +38,8 @@ _LARGEST_PAGE = 65536
 SUM_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 # Each time that SQLite begins a log anew in the same file, it counts the first half of its salt;
-# that of another file, or of the first frame after the log was emptied, is random.  Nobody begins
-# it anew more often between two looks.
+# that of another file, or of the first frame after the log was emptied, is random.  It is not begun
+# anew more often between two looks.
 _MOST_RESTARTS = 65536
 
 

@@ -4,8 +4,8 @@ Ours is built beside it, from the tables and columns that we know by name, with 
 takes over the earlier ones; the old file is kept under another name.
 
 Promises
-    - nobody else uses the original meanwhile: we hold SQLite's exclusive lock on it from before the
-      first row is read until after the switch, and refuse if another process has the file open.
+    - no other process uses the original meanwhile: we hold SQLite's exclusive lock on it from
+      before the first row is read until after the switch, and refuse if another process has it open.
       A process that opens it in between waits for that lock in vain, and then finds the new file;
     - whenever we are killed, the path names the old file, complete, or ours, complete: what is
       built has another name until it is on the disk, and the switch is one rename;
@@ -82,7 +82,7 @@ def adopt(database: Database, *, now_ms: int, deadline: float) -> Adoption | Non
 
 @contextmanager
 def _alone(path: str) -> Iterator[sqlite3.Connection]:
-    """Nobody else reads or writes the file, and nobody has it open who could later."""
+    """No other process reads or writes the file, and none has it open that could later."""
     with closing(connect(path)) as conn:
         conn.execute("PRAGMA main.locking_mode = EXCLUSIVE")  # kept until the connection is closed
         try:
@@ -92,7 +92,7 @@ def _alone(path: str) -> Iterator[sqlite3.Connection]:
             if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             raise _in_use(path) from exc
-        # After the lock, or somebody could come between the two.
+        # After the lock, or a process could come between the two.
         if _users(path):
             raise _in_use(path)
         yield conn
@@ -166,7 +166,7 @@ def _keep(old: sqlite3.Connection, path: str, stem: str) -> str:
 
 
 def _stragglers(kept: str, deadline: float) -> list[int]:
-    """Whoever opened the old file before the switch must not get to write to it.
+    """A process that opened the old file before the switch must not get to write to it.
 
     While we hold its lock they cannot, and they give up soon; those that do not are told.
     """

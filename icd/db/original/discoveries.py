@@ -1,7 +1,7 @@
 """Discoveries, feedback and the interest profile of the original Go program, brought over.
 
 - Scores become millionths, within [0, 1]; what its decay took from them stays taken.
-- A discovery that was dismissed counts as dismissed when it was reviewed, else now: nobody knows.
+- A discovery that was dismissed counts as dismissed when it was reviewed, else now: it is unknown.
 - A vector that is none, or of another dimension than the first of its source, is left out; so are
   weights that are no numbers, and feedback about what is not there.
 

@@ -71,7 +71,7 @@ KNOWN: dict[str, _Columns] = {
     "feedback_signals": _columns("id discovery_id", "signal_type signal_data actor created_at"),
     "interest_profile": _columns("id", "topic_vector keyword_weights source_weights updated_at"),
 }
-# Without them nobody would take it for a database of the original.
+# Without them it would not pass for a database of the original.
 _ALWAYS = ("state", "sentinels")
 _NOTHING = "(SELECT 1) WHERE 0"
 # Holds nothing.
@@ -79,7 +79,7 @@ _IGNORED = {"_migrate_lock"}
 
 
 class Left(Struct, frozen=True):
-    """What was not taken over; `rows` is None where nobody can count them.
+    """What was not taken over; `rows` is None where they cannot be counted.
 
     A column counts where it holds something; `rows` of a table that was taken over are those that
     could not be.

@@ -1,4 +1,4 @@
-"""Reading and removing legacy files, in directories where anybody may plant anything.
+"""Reading and removing legacy files, in directories where other users may plant anything.
 
 Promises
     - nothing is followed, waited for or believed: a file is read only if it is a regular one of
@@ -11,10 +11,10 @@ An empty directory is as good a guard as an empty file: careful hooks use `mkdir
 atomic and does not follow links.
 
 A producer may write again between the look and the removal.  So the file is first renamed to a
-name that nobody knows; what has been moved is then looked at again, and put back unless it is what
-was imported.  Whoever creates the file anew meanwhile keeps theirs.  A lease proves that nobody
-still has it open for writing; file systems without leases leave a moment in which such a writer's
-last words are lost.
+secret name; what has been moved is then looked at again, and put back unless it is what was
+imported.  A producer that creates the file anew meanwhile keeps its own.  A lease proves that no
+process still has it open for writing; file systems without leases leave a moment in which such a
+writer's last words are lost.
 """
 
 import contextlib
@@ -90,7 +90,7 @@ class Mirrored(Unfit):
 
 
 def read(found: Found) -> Entry | Refused:
-    """What a file says, or why nobody should listen."""
+    """What a file says, or why it is refused."""
     try:
         scope_id = found.scope.decode()
         check_scope(scope_id)
@@ -237,7 +237,7 @@ def _is_being_written(fd: int) -> bool:
 
 
 def _put_back(aside: bytes, path: bytes) -> None:
-    """Where it was, unless somebody has put a newer one there by now."""
+    """Where it was, unless a newer one is there by now."""
     if not stat.S_ISREG(os.lstat(aside).st_mode):
         try:
             os.rename(aside, path)

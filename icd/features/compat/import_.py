@@ -22,7 +22,7 @@ from icd.values import payloads
 from icd.values.validation import check_key, check_name, check_scope
 from icd.values.wire import Result
 
-MANY = 500  # files in one call: a batch must stay short for everybody else
+MANY = 500  # files in one call: other callers wait for a batch
 PORTION_BYTES = 8 * 1024 * 1024
 
 _REASONS: dict[Verdict, str] = {

@@ -113,7 +113,7 @@ def _matches(folder: str, patterns: list[Pattern], *, optional: bool = False) ->
 def _mtime_ms(file: os.DirEntry[bytes]) -> int:
     try:
         return max(file.stat(follow_symlinks=False).st_mtime_ns // 1_000_000, 0)
-    except OSError:  # it is gone by now; whoever reads it will say so
+    except OSError:  # it is gone by now; reading it tells so
         return 0
 
 

@@ -62,7 +62,7 @@ _DIRECTORY = Annotated[str, Meta(pattern=r"\A/[^\x00]*\Z")]
 # The first that fits the name of a column says which numbers it holds.
 _NUMBERS = [
     (r"digest|exit_code|writer_pid|actor_pid|actor_uid", _between(-_INT64 - 1, _INT64)),
-    # What somebody has counted elsewhere: as large as they may say.
+    # Counted by other programs: as large as they may say.
     (r"turns|commands|messages|.*_tokens|cache_hits", _between(0, _INT64)),
     (r"once|force_full|auto_.*", Literal[0, 1]),
     (r"complexity", _between(1, 5)),

@@ -17,7 +17,7 @@ Runs
     - an active run whose claim is held by another active run here is taken in as abandoned;
     - of two agents of one id, the later change wins; of two artifacts, the one that was rolled
       back: that is never undone; of two dispatches, the one that changed more often;
-    - a dispatch that was alive over there stays as it is: whoever polls it finds out;
+    - a dispatch that was alive over there stays as it is: the next poll finds out;
     - what belongs to a run that is not there is refused.
 
 Discoveries
@@ -137,7 +137,7 @@ class Import:
         self.signals: Counter[tuple[Any, ...]] = Counter()
 
     def take(self, line: Any) -> bool | None:
-        """Whether the row was written; None if the line is about no row of anybody's."""
+        """Whether the row was written; None for a line of our own books."""
         if isinstance(line, Header | End):
             raise UnreadableInput("a header or an end in the middle")
         table = type(line).__name__
@@ -168,7 +168,7 @@ class Import:
         return moment is not None and moment <= self.now_ms
 
 
-# --- what nobody could have stored ----------------------------------------------------------------
+# --- what no command could have stored ------------------------------------------------------------
 
 
 def _check_payload(text: str) -> None:
@@ -273,7 +273,7 @@ def _skip(file: Import, line: Any) -> bool:
 
 
 def _lease(file: Import, line: Any) -> bool:
-    # Whoever acquires one afterwards must get a larger token, whatever the file's counter says.
+    # The next acquisition must get a larger token, whatever the file's counter says.
     file.conn.execute(_COUNT, ("leases", line.token))
     return file.put(line)
 
@@ -297,7 +297,7 @@ def _embedding(file: Import, line: Any) -> bool:
         vectors.store(file.conn, line.discovery_id, source, line.vector)
     except DimensionMismatch:
         return False
-    # Whoever keeps vectors in memory looks at versions.
+    # A daemon that keeps vectors in memory looks at versions.
     file.conn.execute(_TOUCH, (file.next("discoveries"), line.discovery_id))
     return True
 

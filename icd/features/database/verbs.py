@@ -32,7 +32,7 @@ class Init(Params):
 
 
 class Adopt(Params):
-    """Take over a later database of the original program, while nobody uses it."""
+    """Take over a later database of the original program, while no process uses it."""
 
 
 class InitForm(Struct):
