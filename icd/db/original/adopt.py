@@ -5,7 +5,7 @@ takes over the earlier ones; the old file is kept under another name.
 
 Promises
     - no other process uses the original meanwhile: we hold SQLite's exclusive lock on it from
-      before the first row is read until after the switch, and refuse if another process has it open.
+      before the first row is read until after the switch, and refuse if another has it open.
       A process that opens it in between waits for that lock in vain, and then finds the new file;
     - whenever we are killed, the path names the old file, complete, or ours, complete: what is
       built has another name until it is on the disk, and the switch is one rename;
