@@ -34,3 +34,16 @@ def line(text: str) -> str:
 def field(text: str) -> str:
     """Without a tab as well, for one of several columns."""
     return text.translate(_FIELD_BREAKS)
+
+
+def encoded(text: str) -> bytes:
+    """As UTF-8; paths and variables may hold any bytes, and those that are no text are spelled out.
+
+    What comes from the caller's world is stored, printed and sent like that.
+    """
+    return text.encode("utf-8", "backslashreplace")
+
+
+def spelled(text: str) -> str:
+    """The same as text."""
+    return encoded(text).decode()

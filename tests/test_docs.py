@@ -22,7 +22,7 @@ from icd.app.call import Params
 from icd.app.verb import Method
 from icd.config import CHANNELS, RETENTION_SECONDS, VARIABLES, Channel, Mirror, Settings
 from icd.db import migrate
-from icd.features.compat.legacy import patterns
+from icd.features.compat import patterns
 from icd.features.gates import rules as gate_rules
 from icd.features.gates import store as gates
 from icd.features.gates.rules import CHECKS

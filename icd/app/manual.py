@@ -5,13 +5,13 @@ program always makes the same page.
 """
 
 from collections.abc import Iterator
+from inspect import cleandoc
 
 import click
 
 from icd import __version__, config
 from icd.app import help as texts
 from icd.app import registry
-from icd.app.roff import blocks, bold, definition, escaped, heading
 
 Entries = list[tuple[str, str]]
 
@@ -38,6 +38,19 @@ _FILES: Entries = [
     (f".clavain/{config.PROJECT_FILE}", "Settings of a project."),
     (f"~/{config.USER_FILE}", "Settings of the user."),
 ]
+# Characters that roff would otherwise read as its own, or print as typographic ones.
+_ESCAPES = {
+    "\\": "\\e",
+    "-": "\\-",
+    "'": "\\(aq",
+    "`": "\\(ga",
+    "^": "\\(ha",
+    "~": "\\(ti",
+    '"': "\\(dq",
+}
+_TABLE = str.maketrans(_ESCAPES)
+# Click's own mark of a paragraph whose lines stay as they are.
+_AS_IT_IS = "\b\n"
 
 
 def pages(icd: click.Group) -> dict[str, str]:
@@ -110,3 +123,33 @@ def _title(name: str, section: int) -> str:
 
 def _page(parts: Iterator[str]) -> str:
     return "\n".join(parts) + "\n"
+
+
+# --- text as roff: what would be an instruction to it is escaped ----------------------------------
+
+
+def escaped(text: str) -> str:
+    """Lines that begin with no control character."""
+    lines = (line.translate(_TABLE) for line in text.split("\n"))
+    return "\n".join(f"\\&{line}" if line.startswith(".") else line for line in lines)
+
+
+def bold(text: str) -> str:
+    return f"\\fB{escaped(text)}\\fR"
+
+
+def heading(text: str, level: int = 1) -> str:
+    return f'.{"SH" if level == 1 else "SS"} "{text.translate(_TABLE)}"'
+
+
+def definition(term: str, text: str) -> str:
+    return f".TP\n{bold(term)}\n{escaped(text)}"
+
+
+def blocks(text: str) -> Iterator[str]:
+    """The paragraphs of a help text."""
+    for paragraph in cleandoc(text).split("\n\n"):
+        if paragraph.startswith(_AS_IT_IS):
+            yield f".PP\n.EX\n{escaped(paragraph.removeprefix(_AS_IT_IS))}\n.EE"
+        else:
+            yield f".PP\n{escaped(paragraph)}"

@@ -1,7 +1,7 @@
 """Lines between a pipe and the database: they wait in a private file.
 
-The other end of a pipe may be slow, or never come to an end, and whoever reads or writes the
-database holds its lock meanwhile.  So a pipe is read before, and written after.
+The other end of a pipe may be slow, or never come to an end, and a process that reads or writes
+the database holds its lock meanwhile.  So a pipe is read before, and written after.
 """
 
 import os
@@ -14,6 +14,8 @@ from icd.errors import IcError, UnreadableInput, from_os
 from icd.printable import printable
 
 STDIN, STDOUT = 0, 1
+# Stands for either in a command line.
+PIPE = "-"
 
 
 @contextmanager

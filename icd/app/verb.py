@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, get_args, get_or
 
 from msgspec import Struct
 
-from icd.app.call import Context, Params, Topic
+from icd.app.call import Context, Params, Topic, Whole
 from icd.app.invocation import Ask, Local, Output, World
 
 P = TypeVar("P", bound=Params)
@@ -175,7 +175,7 @@ class Verb(Method[P, R]):
         name: str,
         params: type[P],
         result: Any,
-        run: Callable[[Context, P], R] | None,
+        run: Callable[[Context, P], R] | Callable[[Whole, P], R] | None,
         *,
         summary: str,
         examples: Sequence[str],

@@ -14,7 +14,8 @@ from typing import get_args, get_origin
 import msgspec
 
 from icd.config import shape
-from icd.config.lines import Path, locate
+from icd.config.shape import Path, locate
+from icd.files import CAREFULLY
 
 FILE_BYTES = 65_536
 LINK = "it is a symbolic link; put the file itself there"
@@ -88,7 +89,7 @@ def dotted(path: Path) -> str:
 def _text(path: str, *, may_be_link: bool) -> str:
     if not may_be_link and os.path.islink(path):  # the errno of O_NOFOLLOW tells that to few
         raise OSError(LINK)
-    flags = os.O_NONBLOCK | os.O_CLOEXEC | (0 if may_be_link else os.O_NOFOLLOW)
+    flags = CAREFULLY & ~os.O_NOFOLLOW if may_be_link else CAREFULLY
     with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError("it is not a regular file")

@@ -13,8 +13,8 @@ from msgspec import structs
 
 from icd.config import files
 from icd.config.files import Complaint, File, Problem, dotted
-from icd.config.lines import Path
 from icd.config.settings import CHANNELS, Settings
+from icd.config.shape import Path
 from icd.config.sources import OF_THE_DAEMON, USER_FILE
 
 # A database that is open keeps descriptors and the daemon, and one that is never idle is not looked

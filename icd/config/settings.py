@@ -78,17 +78,17 @@ class Mirror(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person may change, with the defaults that serve everybody else."""
+    """What a person may change, with defaults."""
 
     # "full" survives power loss; "normal" survives every crash of a process.
     durability: Literal["normal", "full"] = "normal"
     # How long a database must be quiet before the daemon prunes and checkpoints it.
     idle_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=86_400)] = 2.0
-    # How long nobody must need a database before the daemon closes it.
+    # A database that no call needs for so long is closed by the daemon.
     close_idle_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=31_536_000)] = 600.0
     # Of the backups that intercore names itself, so many are kept beside a database.
     backups_kept: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
-    # A daemon that systemd started for a caller leaves when nobody needs it for so long; 0: never.
+    # A daemon that systemd started for a caller leaves after so long without work; 0: never.
     exit_idle_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_622_400)] = 3600.0
     # A call that takes longer gets a line in the daemon's log; of the daemon, not of a project.
     slow_ms: Annotated[int, msgspec.Meta(ge=1, le=86_400_000)] = 250

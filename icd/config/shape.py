@@ -1,14 +1,18 @@
-"""The shape of a TOML document, judged before it is parsed.
+"""The shape of a TOML document, judged before it is parsed, and on which lines its values start.
 
 tomllib takes quadratic time for some documents, and holds Python's lock meanwhile: a minute for
 64 KiB of dotted names.  A project may come from anywhere, so its file of settings may be made for
 that.  Here one pass over the text, in linear time, counts what makes parsing slow.
+
+tomllib does not tell lines, either.  But a document is a sequence of statements, headers and
+assignments, and tomllib reads each of them alone as well.
 
 The scanner knows strings, comments and brackets, and nothing else of TOML.  It agrees with tomllib
 up to the first mistake in a document, which is where tomllib stops.
 """
 
 import re
+import tomllib
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -28,6 +32,10 @@ DEPTH = 8
 
 # What a name that is not quoted, a number or a date may be long.
 WORD_CHARACTERS = 256
+# The name of a setting has at most so many parts; a hostile file may have thousands.
+PARTS = 4
+
+Path = tuple[str, ...]
 
 _PIECE = re.compile(
     r"""
@@ -131,3 +139,27 @@ class _Scan:
     def _limit(self, count: int, most: int, what: str) -> None:
         if count > most:
             raise Excess(self.line, f"it has more than {most} {what}")
+
+
+def locate(text: str) -> dict[Path, int]:
+    """The lines in a valid document whose shape was judged, from 1 on."""
+    found: dict[Path, int] = {}
+    table: Path = ()
+    for statement in statements(text):
+        header = statement.text.startswith("[")
+        values = tomllib.loads(statement.text)
+        named = [path if header else (*table, *path) for path in paths(values)]
+        for path in named:
+            found.setdefault(path, statement.line)
+        if header:
+            table = max(named, key=len)
+    return found
+
+
+def paths(values: dict[str, object], at: Path = ()) -> Iterator[Path]:
+    """Every table and value, a table before what it holds."""
+    for name, value in values.items():
+        path = (*at, name)
+        yield path
+        if isinstance(value, dict) and len(path) < PARTS:
+            yield from paths(value, path)

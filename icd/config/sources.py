@@ -8,6 +8,7 @@ import msgspec
 
 from icd.config.settings import DEFAULTS, Settings
 from icd.errors import Misconfigured
+from icd.printable import spelled
 
 if TYPE_CHECKING:
     from icd.config.files import File, Problem
@@ -110,9 +111,8 @@ def _merge(values: dict[str, object], found: dict[str, object]) -> None:
 
 
 def _judged(name: str, text: str, place: str) -> object:
-    text = text.encode("utf-8", "backslashreplace").decode()  # an environment may hold any bytes
     try:
-        return getattr(msgspec.convert({name: text}, Settings, strict=False), name)
+        return getattr(msgspec.convert({name: spelled(text)}, Settings, strict=False), name)
     except msgspec.ValidationError as exc:
         sentence = str(exc).partition(" - at ")[0]
         raise Misconfigured(f"{place}: {sentence}", hint="correct it, or leave it out") from exc

@@ -26,6 +26,7 @@ from icd.errors import (
     from_os,
     from_sqlite,
 )
+from icd.files import create
 
 # Copied between two looks at the clock; 4 MiB.
 PAGES_AT_ONCE = 1024
@@ -66,21 +67,21 @@ def stamp(now_ms: int) -> str:
 
 
 def _make(name: str) -> None:
-    """Private from its first moment; what is there, a link included, is left alone."""
+    """What is there, a link included, is left alone."""
     try:
-        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        os.close(create(name))
     except OSError as exc:
         raise from_os(exc, f"create the backup {name}") from exc
 
 
 def _name(unfinished: str, stem: str) -> str:
-    """The first name that is free: only whoever holds the lock takes one."""
-    for name in (stem, *(f"{stem}-{number}" for number in range(1, 1000))):
-        if not os.path.lexists(name):
-            os.rename(unfinished, name)
-            return name
-    os.unlink(unfinished)
-    raise InputOutput(f"there are a thousand backups named {stem}")
+    try:
+        name = files.free_name(stem)
+    except InputOutput:
+        os.unlink(unfinished)
+        raise InputOutput(f"there are a thousand backups named {stem}") from None
+    os.rename(unfinished, name)
+    return name
 
 
 def _fill(conn: sqlite3.Connection, backup: str, *, deadline: float) -> None:
@@ -108,7 +109,7 @@ def _copy(conn: sqlite3.Connection, backup: str, deadline: float) -> None:
 
     with closing(sqlite3.connect(backup, isolation_level=None)) as copy:
         conn.backup(copy, pages=PAGES_AT_ONCE, progress=look)
-        # A backup in WAL mode would grow files of its own as soon as somebody looks at it.
+        # A backup in WAL mode would grow files of its own with the first look at it.
         copy.execute("PRAGMA journal_mode = DELETE")
 
 

@@ -7,14 +7,13 @@ A disk that cannot be read is no damage, although SQLite lists it as such: it is
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from itertools import islice
 
-from icd.db import migrate
+from icd.db import migrate, schema
 from icd.db.connection import until
 from icd.errors import Corrupt, IcError, InputOutput, from_sqlite
 
-# A damaged page can spoil thousands of rows; nobody reads on after the first few.
+# A damaged page can spoil thousands of rows; the first few are enough.
 FINDINGS = 100
 # How SQLite's checks tell of a page that could not be read; of a free one without the reason.
 _UNREAD = re.compile(r"error code=(\d+)|failed to get page \d+")
@@ -95,10 +94,7 @@ def _schema(conn: sqlite3.Connection) -> list[str]:
     """Compare with what the migrations make; further tables are the original's, or a person's."""
     if not migrate.is_current(conn):
         return [f"the schema is v{migrate.version(conn)}, not v{migrate.LATEST}"]
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
-        migrate.apply(fresh, "", now_ms=0)
-        expected = _objects(fresh)
-    there = _objects(conn)
+    expected, there = (_texts(o) for o in (schema.expected(migrate.LATEST), schema.objects(conn)))
     missing = [name for name in expected if name not in there]
     changed = [name for name in expected if name in there and there[name] != expected[name]]
     return [f"the {name} is missing" for name in missing] + [
@@ -106,9 +102,8 @@ def _schema(conn: sqlite3.Connection) -> list[str]:
     ]
 
 
-def _objects(conn: sqlite3.Connection) -> dict[str, str]:
+def _texts(objects: list[schema.Object]) -> dict[str, str]:
     """What the schema consists of; SQLite's own indexes have no text."""
-    rows = conn.execute(
-        "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type DESC, name"
-    )
-    return {f"{kind} {name}": text for kind, name, text in rows}
+    by_name = sorted(objects, key=lambda each: each[1])
+    tables_first = sorted(by_name, key=lambda each: each[0], reverse=True)
+    return {f"{kind} {name}": sql for kind, name, _, sql in tables_first if sql is not None}

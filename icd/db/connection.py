@@ -12,7 +12,7 @@ from icd.db.files import permissions as access
 from icd.errors import Corrupt, DeadlineExceeded, Unhealthy, UntrustedDatabase
 
 MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
-# Everybody who uses intercore waits for our own lock; this is for programs that do not.  Short,
+# Programs of intercore wait for our own lock; this is for those that do not know it.  Short,
 # because the dispatcher asks again until the call's deadline.
 BUSY_TIMEOUT_MS = 50
 CACHE_KIB = 8192
@@ -58,7 +58,7 @@ def connect(path: str) -> Connection:
 
 
 def connect_to_read(path: str, *, immutable: bool = False) -> Connection:
-    """Open a file that must stay as it is; `immutable`: nobody writes it, and it has no log."""
+    """Open a file that must stay as it is; `immutable`: no program writes it, and it has no log."""
     access.refuse_companions(path)
     words = "mode=ro&immutable=1" if immutable else "mode=ro"
     uri = f"file:{_uri(path)}?{words}"

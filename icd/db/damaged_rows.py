@@ -9,14 +9,10 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
-from functools import cache
 from math import inf
 from typing import Any
 
-from msgspec import Struct
-
-from icd.db import migrate
+from icd.db import schema
 from icd.db.rows import WrongValue, is_json
 from icd.errors import DamagedRow, IcError
 
@@ -43,19 +39,6 @@ _COUNTS = re.compile(r".*_ms|version|token|seq|started|value")
 _UNDECODED = re.compile(r"Could not decode to UTF-8 column '([a-z_]+)'")
 
 
-class _Column(Struct, frozen=True):
-    name: str
-    type: str
-    required: bool
-
-
-class _Table(Struct, frozen=True):
-    name: str
-    columns: list[_Column]
-    key: list[str]
-    checks: list[str]
-
-
 def blamed(exc: Exception, conn: sqlite3.Connection | None) -> IcError | None:
     """The row that made a call fail with something unforeseen; None if no row did."""
     found = None
@@ -77,7 +60,7 @@ def every(conn: sqlite3.Connection, *, deadline: float = inf) -> Iterator[IcErro
     found = {"counters": _missing(conn), "sqlite_sequence": _sequences(conn)}  # a moment each
     looks = [
         *found.items(),
-        *((table.name, _of_table(conn, table, deadline)) for table in tables()),
+        *((table.name, _of_table(conn, table, deadline)) for table in schema.tables()),
     ]
     for name, rows in looks:
         try:
@@ -91,7 +74,7 @@ def every(conn: sqlite3.Connection, *, deadline: float = inf) -> Iterator[IcErro
 
 def _missing(conn: sqlite3.Connection) -> Iterator[IcError]:
     """The rows that our migrations put into the table of counters, and nothing removes."""
-    for name in counters():
+    for name in schema.counters():
         if conn.execute("SELECT 1 FROM counters WHERE name = ?", (name,)).fetchone() is None:
             yield DamagedRow(f"row {name} of table counters is missing")
 
@@ -107,7 +90,7 @@ def _sequences(conn: sqlite3.Connection) -> Iterator[IcError]:
             yield DamagedRow(f"{where}: seq is {seq}, which no clock and no counter reaches")
 
 
-def _of_table(conn: sqlite3.Connection, table: _Table, deadline: float) -> Iterator[IcError]:
+def _of_table(conn: sqlite3.Connection, table: schema.Table, deadline: float) -> Iterator[IcError]:
     names = [column.name for column in table.columns]
     words = [f"typeof({name})" for name in names]
     words += [_VALUES[column.type].format(column.name) for column in table.columns]
@@ -133,7 +116,7 @@ _VALUES = {
 }
 
 
-def _problem(table: _Table, types: tuple[str, ...], values: tuple[Any, ...]) -> str:
+def _problem(table: schema.Table, types: tuple[str, ...], values: tuple[Any, ...]) -> str:
     for column, kind, value in zip(table.columns, types, values, strict=True):
         if kind == "null":
             if column.required:
@@ -157,7 +140,7 @@ def _most(name: str) -> int:
     return COUNT if _COUNTS.fullmatch(name) else 2**64
 
 
-def _broken(table: _Table, kept: tuple[int, ...]) -> str:
+def _broken(table: schema.Table, kept: tuple[int, ...]) -> str:
     broken = [check for check, holds in zip(table.checks, kept, strict=True) if not holds]
     return f"it is not true that {broken[0]}" if broken else ""
 
@@ -172,39 +155,3 @@ def _decoded(value: bytes) -> str | None:
 def _shown(value: object) -> str:
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     return ascii(text)[1:-1][:KEY_CHARACTERS]
-
-
-@cache
-def tables() -> list[_Table]:
-    """What our migrations make; other tables are the original's, or a person's."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as conn:
-        migrate.apply(conn, "", now_ms=0)
-        rows = conn.execute(
-            "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%STRICT%'"
-        ).fetchall()
-        return [_table(conn, name, sql) for name, sql in rows]
-
-
-@cache
-def counters() -> list[str]:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as conn:
-        migrate.apply(conn, "", now_ms=0)
-        return [name for (name,) in conn.execute("SELECT name FROM counters ORDER BY name")]
-
-
-def _table(conn: sqlite3.Connection, name: str, sql: str) -> _Table:
-    found = conn.execute(f"PRAGMA table_info({name})").fetchall()
-    columns = [_Column(c[1], c[2], bool(c[3] or c[5])) for c in found]
-    return _Table(name, columns, [c[1] for c in found if c[5]], _checks(sql))
-
-
-def _checks(sql: str) -> list[str]:
-    """The expressions between the parentheses of each CHECK."""
-    found = []
-    for start in re.finditer(r"CHECK\s*\(", sql):
-        depth, end = 1, start.end()
-        while depth:
-            depth += {"(": 1, ")": -1}.get(sql[end], 0)
-            end += 1
-        found.append(" ".join(sql[start.end() : end - 1].split()))
-    return found

@@ -27,8 +27,9 @@ from icd.db.files import lost, ownership, usage
 from icd.db.files import permissions as access
 from icd.db.files.companions import Companions, Seen, see
 from icd.errors import Corrupt, IcError, LogLost, NoDatabase, from_os
+from icd.files import create as create_file
 
-# Reading every page of a database takes this long at most when it is opened: somebody waits.
+# Reading every page of a database takes this long at most when it is opened: a caller waits.
 CAREFUL_SECONDS = 0.1
 # Nor is a larger one read: SQLite before 3.41 cannot be stopped while it walks through the pages.
 CAREFUL_BYTES = 64 * 1024 * 1024
@@ -207,10 +208,9 @@ class Database:
         if main != self._main:
             self._main_sum = companions.main_sum()
         self._main, companions.known = main, index
-        files = (main, companions.log, companions.index)
-        known_sum = -1 if self._main_sum is None else self._main_sum
-        noted = usage.note_of("open", files, index)
-        self.lock.write_note(noted._replace(main_sum=known_sum, placed=self._placed).encode())
+        files, placed = (main, companions.log, companions.index), self._placed
+        noted = usage.note("open", files, index, main_sum=self._main_sum, placed=placed)
+        self.lock.write_note(noted.encode())
 
     def _notice(self, conn: sqlite3.Connection) -> bool:
         """Whether another connection committed since we last looked; it is told once, later."""
@@ -351,6 +351,6 @@ def _write_once(path: str, text: str) -> None:
 def _make_file(path: str) -> None:
     """Create the file private from its first moment; SQLite gives -wal and -shm the same mode."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+        os.close(create_file(path))
     except OSError as exc:
         raise from_os(exc, f"create {path}") from exc

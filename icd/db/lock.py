@@ -1,4 +1,4 @@
-"""The one lock for whoever touches a database.
+"""The one lock of every program that touches a database.
 
 `<db>.lock` is locked with flock(2) for every batch of the daemon and every transaction of a direct
 call, because SQLite before 3.51.3 can damage a WAL database when two connections write or
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-from icd import procfs
+from icd import files, procfs
 from icd.errors import BadPath, IcError, Locked, NoDatabase, from_os
 
 POLL_SECONDS = 0.0002
@@ -59,7 +59,7 @@ def block(fd: int, deadline: float) -> bool:
 
     def expire(_signum: int, _frame: FrameType | None) -> None:
         if armed:
-            armed.clear()  # once: whoever handles it must not be interrupted again
+            armed.clear()  # once: its handler must not be interrupted again
             raise _Expired
 
     before = signal.signal(signal.SIGALRM, expire)
@@ -161,9 +161,8 @@ class FileLock:
         return Locked(f"the database is locked by {holder}, which is stopped", hint=hint)
 
     def _open(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            fd = os.open(self.path, flags, 0o600)
+            fd = files.open_(self.path, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError as exc:
             raise NoDatabase(f"no database at {self.path.removesuffix('.lock')}") from exc
         except OSError as exc:
@@ -176,15 +175,11 @@ class FileLock:
         return fd
 
     def is_current(self) -> bool:
-        """Somebody may have replaced the file between our open and our lock."""
+        """Whether the file was not replaced between our open and our lock."""
         try:
-            there = os.stat(self.path, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
+            return files.is_named(self._fd, self.path)
         except OSError as exc:
             raise from_os(exc, f"look at {self.path}") from exc
-        ours = os.fstat(self._fd)
-        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 def _command(pid: str) -> str:

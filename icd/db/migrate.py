@@ -10,15 +10,11 @@ import sqlite3
 
 from icd import __version__
 from icd.db.connection import transaction
-from icd.db.original import (
-    discoveries as original_discoveries,
-)
-from icd.db.original import (
-    runs as original_runs,
-)
-from icd.db.original import (
-    tables_v9 as original,
-)
+from icd.db.original import discoveries as original_discoveries
+from icd.db.original import runs as original_runs
+from icd.db.original import tables_v9 as original
+from icd.db.original.rows import set_aside
+from icd.db.rows import quoted
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
@@ -58,7 +54,7 @@ def migrate(
 
 
 def upgrade(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
-    """Leave nothing but our own schema; a backup has the tables that nobody here knows.
+    """Leave nothing but our own schema; a backup has the tables that are unknown here.
 
     The caller has begun a transaction.
     """
@@ -67,7 +63,7 @@ def upgrade(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     try:
         apply(conn, path, now_ms=now_ms)
         for table in schema.foreign_tables(conn):
-            conn.execute(f"DROP TABLE {_quoted(table)}")
+            conn.execute(f"DROP TABLE {quoted(table)}")
     except sqlite3.OperationalError as exc:
         if getattr(exc, "sqlite_errorcode", 0) != sqlite3.SQLITE_ERROR:
             raise
@@ -116,9 +112,9 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
         start = 0
     for number, file in pending(start):
         if number == _RUNS:
-            original_runs.set_aside(conn)
+            set_aside(conn, original_runs.TABLES)
         if number == _DISCOVERIES:
-            original_discoveries.set_aside(conn)
+            set_aside(conn, original_discoveries.TABLES)
         for statement in statements(file):
             conn.execute(statement)
         if takes_over and number == FIRST:
@@ -175,10 +171,6 @@ def statements(file: str) -> list[str]:
 def _pragma(conn: sqlite3.Connection, name: str) -> int:
     (value,) = conn.execute(f"PRAGMA {name}").fetchone()
     return int(value)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _is_empty(conn: sqlite3.Connection) -> bool:

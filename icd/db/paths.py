@@ -71,7 +71,7 @@ def _begins_like_one(path: str) -> bool:
         with open(path, "rb", opener=_open_at_once) as file:
             return file.read(16) == b"SQLite format 3\0"
     except OSError:
-        return True  # nobody can tell
+        return True  # it cannot be told
 
 
 def _strangers(path: str, cwd: str) -> IcError:
@@ -188,9 +188,9 @@ def refuse_links(path: str) -> str:
 
 
 def _is_strangers(path: str) -> bool:
-    """Somebody may have planted a database in a directory above ours, such as /tmp.
+    """Another user may have planted a database in a directory above ours, such as /tmp.
 
-    Root may use anybody's, and SQLite gives what it creates to the owner of the file.
+    Root may use those of all users, and SQLite gives what it creates to the owner of the file.
     """
     euid = os.geteuid()
     return euid != 0 and os.stat(path).st_uid != euid

@@ -8,8 +8,8 @@ Promises
       looks: those that have the old file open notice that it was replaced, and open the new one;
     - a program that does not know the lock and is reading the database is an error;
     - versions of state and tokens of leases that the old database gave away do not come again, if
-      it can still be read.  The log does go back: whoever has read further is told so, and would
-      not be if its numbers went on;
+      it can still be read.  The log does go back: a consumer that has read further is told so, and
+      would not be if its numbers went on;
     - the new file is trusted if the old one was, or if there was none: a clone ships backups, too.
 """
 
@@ -38,6 +38,8 @@ from icd.errors import (
     from_os,
     from_sqlite,
 )
+from icd.files import identity as file_identity
+from icd.files import sync
 
 _UNFIT = "name a backup that 'icctl backup' or an upgrade made; nothing was changed"
 _GIVEN = "SELECT value, name FROM counters WHERE name IN ('state', 'leases')"
@@ -47,7 +49,7 @@ _GO_ON = "UPDATE counters SET value = max(value, ?) WHERE name = ?"
 def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> str | None:
     """Replace the database by a copy of `file`; where what was there is kept, if anything was."""
     found = refuse_name(file)
-    if (found.st_dev, found.st_ino) == identity(database.path):
+    if file_identity(found) == identity(database.path):
         raise BadPath(f"{file} is the database itself", hint=_UNFIT)
     files.refuse_own_names(file, database.path)
     fresh = f"{database.path}.restore"
@@ -177,19 +179,19 @@ def _refuse_strange(conn: sqlite3.Connection, path: str) -> None:
 
 
 def _empty_log(conn: sqlite3.Connection) -> None:
-    """Also the proof that nobody reads: a reader holds on to the log."""
+    """Also the proof that there is no reader: one would hold on to the log."""
     (busy, _, _) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise Locked("another program that does not use intercore reads the database")
 
 
 def _set_aside(path: str, name: str) -> str:
-    """Keep the file as it is, with its log: whoever tries to rescue something needs both.
+    """Keep the file as it is, with its log: a rescue needs both.
 
     By a second name, where the filesystem has such: a restore that is killed now must not leave
     a project without a database, which would pass for one that never had any.
     """
-    free = next(n for n in (name, *(f"{name}-{i}" for i in range(1, 1000))) if not _exists(n))
+    free = files.free_name(name, "-wal")
     for end in ("-wal", ""):
         with suppress(FileNotFoundError):
             _name_too(f"{path}{end}", f"{free}{end}")
@@ -205,10 +207,6 @@ def _name_too(file: str, name: str) -> None:
         os.rename(file, name)
 
 
-def _exists(name: str) -> bool:
-    return os.path.lexists(name) or os.path.lexists(f"{name}-wal")
-
-
 def _put(fresh: str, path: str) -> None:
     """The log of the old file is empty by now, or kept elsewhere; its name must be free.
 
@@ -219,10 +217,6 @@ def _put(fresh: str, path: str) -> None:
             with suppress(FileNotFoundError):
                 os.unlink(companion)
         os.replace(fresh, path)
-        directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync(os.path.dirname(path))
     except OSError as exc:
         raise from_os(exc, f"replace {path}") from exc

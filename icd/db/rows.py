@@ -7,6 +7,7 @@ SQLite checks the types of a STRICT table when it is written, not when it is rea
 another program made can hold anything.  What is above this module can rely on its structs.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -82,7 +83,7 @@ def select(kind: type[msgspec.Struct], table: str, rest: str = "") -> str:
     return f"SELECT {columns(kind)} FROM {table} {rest}"  # noqa: S608 -- a struct names the columns
 
 
-def put(kind: type[msgspec.Struct], table: str, *, key: tuple[str, ...] = ()) -> str:
+def put(kind: type[msgspec.Struct], table: str, *, key: Sequence[str] = ()) -> str:
     """The statement that inserts a struct, or replaces the row with the same key."""
     names = _columns(kind)
     text = f"INSERT INTO {table} ({columns(kind)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608
@@ -107,6 +108,11 @@ def _columns(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     return names[:end]
 
 
+def quoted(name: str) -> str:
+    """The name of a table or a column that another program chose."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def document(text: str) -> Raw:
     """A stored payload, ready to stand in an answer; what is no JSON after all becomes a string."""
     try:
@@ -118,7 +124,7 @@ def document(text: str) -> Raw:
 
 
 def is_json(text: str) -> bool:
-    """Numbers may have any size: nobody counts with them, and Python has a limit."""
+    """Numbers may have any size: they are not counted with, and Python has a limit."""
     import json  # what we write ourselves is not looked at so closely
 
     try:

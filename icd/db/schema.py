@@ -9,8 +9,13 @@ may still hold tables of the original program: before the upgrade, nothing in it
 after it, inside the same transaction, the schema is exactly ours or the upgrade is rolled back.
 """
 
+import re
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import cache
+
+from msgspec import Struct
 
 from icd.db import migrate
 from icd.errors import IcError, UntrustedDatabase
@@ -97,13 +102,69 @@ def digest(there: list[Object]) -> str:
 
 
 def expected(version: int) -> list[Object]:
+    with _fresh(version) as conn:
+        return objects(conn)
+
+
+@contextmanager
+def _fresh(version: int = migrate.LATEST) -> Iterator[sqlite3.Connection]:
     """What the migrations up to a version make."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as conn:
         for number, file in migrate.pending(0):
             if number <= version:
                 for statement in migrate.statements(file):
-                    fresh.execute(statement)
-        return objects(fresh)
+                    conn.execute(statement)
+        yield conn
+
+
+# --- the tables that our migrations make --------------------------------------------------------
+
+
+class Column(Struct, frozen=True):
+    name: str
+    type: str
+    required: bool
+
+
+class Table(Struct, frozen=True):
+    name: str
+    columns: list[Column]
+    key: list[str]
+    checks: list[str]
+
+
+@cache
+def tables() -> list[Table]:
+    with _fresh() as conn:
+        rows = conn.execute(
+            "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%STRICT%'"
+        ).fetchall()
+        return [_table(conn, name, sql) for name, sql in rows]
+
+
+@cache
+def counters() -> list[str]:
+    """The counters that every database has."""
+    with _fresh() as conn:
+        return [name for (name,) in conn.execute("SELECT name FROM counters ORDER BY name")]
+
+
+def _table(conn: sqlite3.Connection, name: str, sql: str) -> Table:
+    found = conn.execute(f"PRAGMA table_info({name})").fetchall()
+    columns = [Column(c[1], c[2], bool(c[3] or c[5])) for c in found]
+    return Table(name, columns, [c[1] for c in found if c[5]], _checks(sql))
+
+
+def _checks(sql: str) -> list[str]:
+    """The expressions between the parentheses of each CHECK."""
+    found = []
+    for start in re.finditer(r"CHECK\s*\(", sql):
+        depth, end = 1, start.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(sql[end], 0)
+            end += 1
+        found.append(" ".join(sql[start.end() : end - 1].split()))
+    return found
 
 
 def _by_name(there: list[Object]) -> dict[tuple[str, str], tuple[str, str | None]]:

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from icd.app import command_tree as outline
-from icd.features.completion.commands import SHELLS
+from icd.app import completion as outline
+from icd.app.completion import SHELLS
 from tests.support.processes import BIN
 
 # Each driver defines `offered WORD...`, which prints what is offered for the last word.
@@ -96,16 +96,16 @@ def _tidy(answer, current):
 def test_the_first_word_is_a_noun_or_a_command(shell):
     first, begun, after_flags = shell(["icctl", ""], ["ic", "st"], ["icctl", "--json", "--db", "x", "help", "st"])  # fmt: skip
 
-    assert first == sorted(word for word, _about in outline.beginnings())
+    assert first == sorted(word for word, _about in outline.words(""))
     assert begun == after_flags == ["state", "status", "statusline"]
 
 
 def test_every_noun_is_followed_by_its_verbs(shell):
-    nouns = [word for word, _ in outline.beginnings() if outline.verbs(word)]
+    nouns = [word for word, _ in outline.words("") if outline.words(word)]
 
     answers = shell(*(["icctl", noun, ""] for noun in nouns))
 
-    assert answers == [sorted(verb for verb, _ in outline.verbs(noun)) for noun in nouns]
+    assert answers == [sorted(verb for verb, _ in outline.words(noun)) for noun in nouns]
 
 
 def test_every_command_has_its_options_and_those_of_all(shell):
@@ -116,14 +116,14 @@ def test_every_command_has_its_options_and_those_of_all(shell):
 
 
 def test_every_choice_is_offered_either_way_of_writing_it(shell):
-    choices = [(leaf, o) for leaf in LEAVES for o in leaf.options if o.slot and o.slot.words]
+    choices = [(leaf, o) for leaf in LEAVES for o in leaf.options if o.value and o.value.words]
     begun = [["icctl", *leaf.name.split()] for leaf, _ in choices]
 
     spaced = shell(*([*words, o.name, ""] for words, (_, o) in zip(begun, choices, strict=True)))
     joined = shell(*([*words, f"{o.name}="] for words, (_, o) in zip(begun, choices, strict=True)))
 
     assert choices
-    assert spaced == joined == [sorted(option.slot.words) for _, option in choices]
+    assert spaced == joined == [sorted(dict(option.value.words)) for _, option in choices]
 
 
 def test_a_choice_that_is_begun_is_completed(shell):
@@ -176,7 +176,7 @@ def test_a_script_names_every_command_option_and_choice(name, stdout):
         assert words.issuperset(leaf.name.split())
         for option in [*leaf.options, *outline.everywhere()]:
             assert option.name.removeprefix("--" if name == "fish" else "") in words
-            assert option.slot is None or words.issuperset(option.slot.words)
+            assert option.value is None or words.issuperset(dict(option.value.words))
 
 
 @pytest.mark.parametrize("name", SHELLS)

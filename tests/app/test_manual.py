@@ -10,7 +10,7 @@ import pytest
 
 from icd.__main__ import main as icd
 from icd.app import help as texts
-from icd.app import manual, registry, roff
+from icd.app import manual, registry
 from icd.config import VARIABLES
 
 PAGES = manual.pages(icd)
@@ -19,7 +19,7 @@ PAGES = manual.pages(icd)
 def plain(page):
     """What a reader sees of a page, roughly: without macros and escapes."""
     text = re.sub(r"^\.(SH|SS|TP|PP|EX|EE|TH) ?", "", page, flags=re.MULTILINE)
-    for character, escape in roff._ESCAPES.items():
+    for character, escape in manual._ESCAPES.items():
         if character != "\\":
             text = text.replace(escape, character)
     return re.sub(r"\\f[BR]|\\&", "", text).replace("\\e", "\\")
@@ -82,7 +82,7 @@ def test_groff_has_nothing_to_say(path):
 
 
 def test_text_that_looks_like_roff_is_text():
-    assert roff.escaped(".x\n'y\n\\z -") == "\\&.x\n\\(aqy\n\\ez \\-"
+    assert manual.escaped(".x\n'y\n\\z -") == "\\&.x\n\\(aqy\n\\ez \\-"
 
 
 def test_the_pages_are_written_below_a_directory(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from icd.app import idempotency as requests
 from icd.features.compat import store as compat
-from icd.features.database import dump_discoveries, dump_runs
+from icd.features.database import import_
 from icd.features.discoveries import lifecycle as dismissals
 from icd.features.discoveries import profile as profiles
 from icd.features.discoveries import rank as ranking
@@ -68,10 +68,9 @@ HOT = {
     "runs._FIND": runs._FIND,
     "runs._SKIPPED": runs._SKIPPED,
     "runs._TOUCH": runs._TOUCH,
-    "dump_runs._UPDATED_MS": dump_runs._UPDATED_MS,
-    "dump_runs._HOLDER": dump_runs._HOLDER,
-    "dump_runs._FORGET_SKIPS": dump_runs._FORGET_SKIPS,
-    "dump_runs._VERSION": dump_runs._VERSION,
+    "import_._RUN": import_._RUN,
+    "import_._HOLDER": import_._HOLDER,
+    "import_._FORGET_SKIPS": import_._FORGET_SKIPS,
     "dispatches._FIND": dispatches._FIND,
     "dispatches._CLAIM_AGENT": dispatches._CLAIM_AGENT,
     "dispatches._START": dispatches._START,
@@ -81,10 +80,10 @@ HOT = {
     "dismissals._OLDEST": dismissals._OLDEST,
     "dismissals._FORGET_FEEDBACK": dismissals._FORGET_FEEDBACK,
     "dismissals._FORGET": dismissals._FORGET,
-    "dump_discoveries._STATUS": dump_discoveries._STATUS,
-    "dump_discoveries._SAME": dump_discoveries._SAME,
-    "dump_discoveries._BARE": dump_discoveries._BARE,
-    "dump_discoveries._EQUAL": dump_discoveries._EQUAL,
+    "import_._FOUND": import_._FOUND,
+    "import_._SAME": import_._SAME,
+    "import_._BARE": import_._BARE,
+    "import_._EQUAL": import_._EQUAL,
     "profiles._GET": profiles._GET,
     "discoveries._FIND": discoveries._FIND,
 }

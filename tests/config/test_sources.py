@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from icd import config
-from icd.config.origins import trace
 from icd.errors import Misconfigured
+from icd.features.config.verbs import trace
 
 
 @pytest.fixture

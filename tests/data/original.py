@@ -12,6 +12,7 @@ from contextlib import closing
 from icd.db import migrate
 from icd.db.original import runs as original_runs
 from icd.db.original import tables_v9 as theirs
+from icd.db.original.rows import set_aside
 
 NOW_S = 1_800_000_000
 
@@ -197,7 +198,7 @@ def take_over_long_ago(path: str, version: int) -> None:
             if number > version:
                 break
             if number == 1004:
-                original_runs.set_aside(conn)
+                set_aside(conn, original_runs.TABLES)
             for statement in migrate.statements(file):
                 conn.execute(statement)
             if number == 1001:

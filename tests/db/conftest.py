@@ -15,8 +15,8 @@ import pytest
 from icd import config
 from icd.db import migrate
 from icd.db.database import Database
-from icd.features.database import dump as dumps
-from icd.features.database.dump_lines import Line
+from icd.features.database import export as dumps
+from tests.support.lines import decoded, take
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
@@ -26,10 +26,8 @@ def copied(lines, *, now_ms):
     """What another database exports after it has taken these lines in."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as elsewhere:
         migrate.apply(elsewhere, "", now_ms=now_ms)
-        brought = set()
-        for line in lines:
-            read = msgspec.json.decode(msgspec.json.encode(line), type=Line)
-            dumps.take_in(elsewhere, read, brought=brought, now_ms=now_ms)
+        read = [decoded(msgspec.json.encode(line)) for line in lines]
+        take(elsewhere, *read, now_ms=now_ms)
         kinds = tuple({type(line) for line in lines})
         return [line for line in dumps.export(elsewhere) if isinstance(line, kinds)]
 

@@ -8,10 +8,11 @@ import time
 import pytest
 
 from icd import config, trust
-from icd.db import backup, vacuum
+from icd.db import backup
 from icd.db.database import Database
 from icd.db.original.adopt import adopt
 from icd.db.restore import restore
+from icd.features.database import store
 from tests.data import later
 from tests.support.processes import icctl, running
 
@@ -146,7 +147,7 @@ def test_what_is_adopted_is_not_trusted_and_that_is_told(home, path):
 
 
 def test_a_vacuum_and_a_backup_keep_the_file_and_so_the_trust(made, home, path, tmp_path):
-    use(path, lambda d: vacuum.vacuum(d.connection(), d.path, deadline=math.inf))
+    use(path, lambda d: store.vacuum(d.connection(), d.path, deadline=math.inf))
     backup_of(path, tmp_path)
 
     assert trust.allows(home, path)

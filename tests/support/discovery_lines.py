@@ -2,7 +2,7 @@
 
 import struct
 
-from icd.features.database.dump_lines import (
+from tests.support.lines import (
     Discovery,
     Embedding,
     EmbeddingSource,

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from icd.db import migrate
-from icd.features.database.dump_lines import Discovery, Embedding, End, Header
 from tests.data import later
 from tests.support import rows
 from tests.support.discovered import Elsewhere, discover, packed
 from tests.support.dispatched import plant
+from tests.support.lines import Discovery, Embedding, End, Header
 
 BIG = b'"' + b"x" * 102_401 + b'"'
 DEEP = b"[" * 21 + b"]" * 21

@@ -1,6 +1,6 @@
 """Lines of an export about a run: one of each kind, as a database holds them."""
 
-from icd.features.database.dump_lines import Dispatch, Run, RunAgent, RunArtifact, RunSkip
+from tests.support.lines import Dispatch, Run, RunAgent, RunArtifact, RunSkip
 
 NOW = 1_800_000_000_000
 _S = NOW // 1000

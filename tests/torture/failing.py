@@ -150,7 +150,7 @@ def _fail_in_database() -> None:
     from icd.app import dispatch
     from icd.db import backup, connection, database, migrate
     from icd.db.original import adopt
-    from icd.features.database import methods
+    from icd.features.database import verbs
 
     connect = sqlite3.connect
     sqlite3.connect = lambda *args, **options: connect(
@@ -175,7 +175,7 @@ def _fail_in_database() -> None:
     assert database.migrate is migrate
     migrate.migrate = migrating  # type: ignore[assignment]
     take_over = adopt.adopt
-    assert methods.taking_over is adopt
+    assert verbs.taking_over is adopt
     adopt.adopt = lambda *args, **options: fuse.around(  # type: ignore[assignment]
         "adoption", lambda: take_over(*args, **options)
     )

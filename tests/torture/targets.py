@@ -23,7 +23,7 @@ from icd.app import registry, types
 from icd.app.invocation import Ask, Output, World
 from icd.app.planner import advance, plan
 from icd.errors import IcError
-from icd.features.compat.legacy import envelopes
+from icd.features.compat import files as legacy
 from icd.features.discoveries import vectors, weights
 from icd.features.dispatches.runner import output_files
 from icd.features.events import cursor_store as cursors
@@ -249,8 +249,8 @@ def left(data: bytes) -> None:
     output_files.tokens(path, None)
     output_files.progress(1)
     interband.read_mark(data)
-    with contextlib.suppress(envelopes.Mirrored, envelopes.NotAnEnvelope):
-        envelopes.payload(data)
+    with contextlib.suppress(legacy.Unfit):
+        legacy.unwrapped(data)
     said = data.decode("utf-8", "replace")
     entry = msgspec.json.encode({"MESSAGE": said, "__REALTIME_TIMESTAMP": "1800000000000000"})
     for show in (journal.as_text, journal.as_json):

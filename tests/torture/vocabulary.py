@@ -2,22 +2,22 @@
 
 import msgspec
 
-from icd.app import command_tree as outline
+from icd.app import completion as outline
 from icd.app import registry
 from icd.config import Settings
-from icd.features.database.dump_lines import TABLES
+from icd.features.database.export import kinds
 
 
 def words() -> set[bytes]:
     found = {"jsonrpc", "2.0", "RUNID", "/project", "mirror.channels"}
     for leaf in outline.leaves():
         found |= {leaf.name.replace(" ", "\0"), *(option.name for option in leaf.options)}
-        found |= {word for option in leaf.options if option.slot for word in option.slot.words}
+        found |= {word for option in leaf.options if option.value for word, _ in option.value.words}
     found |= {option.name for option in outline.everywhere()}
     for method in registry.every():
         found |= {method.name, *(f'"{name}":' for name in method.params.__struct_fields__)}
-    for kind, _ in TABLES:
-        found |= {f'"kind":"{kind.__struct_config__.tag}"'}
+    for table, kind in kinds().items():
+        found |= {f'"kind":"{table}"'}
         found |= {f'"{name}":' for name in kind.__struct_encode_fields__}
     found |= {field.name for field in msgspec.structs.fields(Settings)}
     return {word.encode() for word in found}

@@ -14,19 +14,12 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from icd.db.files import usage
-from icd.db.files.companions import (
-    Companions,
-    Index,
-    Seen,
-    has_gone_back,
-    is_other,
-    read_index,
-    salt_of,
-    see,
-    sum_of,
-)
+from icd.db.files.companions import Companions, Seen, see
+from icd.db.files.private import free_name
+from icd.db.files.wal import Index, has_gone_back, is_other, read_index, salt_of, sum_of
 from icd.db.lock import FileLock
 from icd.errors import IcError, LogLost, from_os
+from icd.files import create, opened
 
 LOST = ".lost-"  # `<db>-wal.lost-<time>`
 _STRANGE_LOG = (
@@ -43,16 +36,13 @@ def note(
     main_sum: int | None = None,
 ) -> None:
     """Tell the next process which files we use, or that SQLite is about to remove them."""
-    before = usage.decode(lock.read_note())
-    placed = before.placed if before else 0
-    noted = usage.note(path, state, index)
-    known_sum = -1 if main_sum is None else main_sum
-    lock.write_note(noted._replace(main_sum=known_sum, placed=placed).encode())
+    files, kept = usage.seen(path), placed(lock)
+    lock.write_note(usage.note(state, files, index, main_sum=main_sum, placed=kept).encode())
 
 
 def note_replacement(lock: FileLock, fresh: str) -> None:
     """The file that is about to take the place of the database comes from us."""
-    noted = usage.note(fresh, "closed")
+    noted = usage.note("closed", usage.seen(fresh))
     lock.write_note(noted._replace(placed=noted.main).encode())
 
 
@@ -138,7 +128,7 @@ def _has_other_log(lock: FileLock, companions: Companions) -> bool:
     """Whether another log, such as an old copy, was written over what we, or others, left."""
     known, salt = companions.known, companions.log_salt()
     noted = usage.decode(lock.read_note())  # by the process that was here last
-    if noted is not None and not noted.is_about(companions.main, companions.log, companions.index):
+    if noted is not None and not noted.is_about(companions.files):
         noted = None
     if known is None or not known.frames:  # it was begun anew, and others may have written to it
         return noted is not None and noted.is_other(salt)
@@ -212,7 +202,7 @@ class Expected(NamedTuple):
 def expect(lock: FileLock, path: str) -> Expected:
     """Look at the files before SQLite does; raise if it must not touch them."""
     known = usage.decode(lock.read_note())
-    now = usage.note(path, "open")
+    now = usage.note("open", usage.seen(path))
     wal = see(f"{path}-wal")
     if known is not None and known.state == "lost":
         raise _told(lock, path, f"files of {path} were removed or changed")
@@ -224,7 +214,7 @@ def expect(lock: FileLock, path: str) -> Expected:
             kept = _keep_file(f"{path}-wal") if has_log and known.wal == now.wal else ""
             raise _told(lock, path, f"{path} was replaced", kept)
         _refuse_while_in_use(path, known, now)
-        if known is not None and known.state == "open" and known[1:4] == now[1:4]:
+        if known is not None and known.state == "open" and known.inodes == now.inodes:
             _refuse_overwritten(lock, path, known, now)
             _refuse_other_log(lock, path, known, now)
         if has_log and known is not None and known.state == "closed" and known.main == now.main:
@@ -247,7 +237,7 @@ def known_sum(expected: Expected, main: Seen | None) -> int | None:
 def _refuse_while_in_use(path: str, known: usage.Note | None, now: usage.Note) -> None:
     """A process that has other files open than those here must recover them, not we."""
     is_noted = known is not None and known.state != "closed"
-    if is_noted and known is not None and known[1:4] == now[1:4]:
+    if is_noted and known is not None and known.inodes == now.inodes:
         return
     pid = usage.holder(path)
     if pid is None:
@@ -284,13 +274,10 @@ def _refuse_other_log(lock: FileLock, path: str, known: usage.Note, now: usage.N
 def _sum_of(path: str) -> int:
     """Only while this process has the database closed."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with opened(path) as fd:
+            return sum_of(fd)
     except OSError as exc:
         raise from_os(exc, f"read {path}") from exc
-    try:
-        return sum_of(fd)
-    finally:
-        os.close(fd)
 
 
 def _refuse_strange_log(lock: FileLock, path: str) -> None:
@@ -355,8 +342,7 @@ def _keep_content(companions: Companions) -> str:
         return ""
     kept = _free_name(f"{companions.path}-wal")
     try:
-        fd = os.open(kept, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as file:
+        with open(create(kept), "wb") as file:
             companions.copy_log(file)
     except OSError as exc:
         raise from_os(exc, f"write {kept}") from exc
@@ -364,9 +350,7 @@ def _keep_content(companions: Companions) -> str:
 
 
 def _free_name(name: str) -> str:
-    stem = f"{name}{LOST}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
-    names = (stem, *(f"{stem}-{number}" for number in range(1, 1000)))
-    return next(each for each in names if not os.path.lexists(each))
+    return free_name(f"{name}{LOST}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
 
 
 def _unlink(name: str) -> None:

@@ -1,9 +1,9 @@
 """Who controls the directory of a database, so that root does nothing by name where others do.
 
-Whoever may rename what lies in a directory can put a link in the place of any file in it, between
-a look at a name and its use.  An ordinary user risks what is that user's own; root would lend all
-its rights.  So root's daemon does not open such a database, and root's client becomes the user
-whom the directory belongs to before it touches anything (icctl/acting.py).
+A user who may rename what lies in a directory can put a link in the place of any file in it,
+between a look at a name and its use.  An ordinary user risks what is that user's own; root would
+lend all its rights.  So root's daemon does not open such a database, and root's client becomes
+the owner of the directory before it touches anything (icctl/acting.py).
 """
 
 import os
@@ -43,7 +43,7 @@ def controller(directory: str) -> int:
             continue
         if found.st_uid != 0 and not _is_beyond(found.st_uid):
             return found.st_uid
-        # In a sticky directory nobody moves what is root's, but anybody makes files.
+        # In a sticky directory no other user moves what is root's, but all make files.
         is_safe = found.st_mode & stat.S_ISVTX and place != directory
         if not stat.S_ISDIR(found.st_mode) or (_is_shared(place, found) and not is_safe):
             hint = f"run: chmod go-w {place}"
@@ -78,7 +78,7 @@ def _has_list(place: str) -> bool:
 
 
 def _is_beyond(uid: int) -> bool:
-    """Whether it is nobody here: in a user namespace, the machine's own root looks like that."""
+    """Whether it is unknown here: in a user namespace, the machine's own root looks like that."""
     if uid != OVERFLOW_UID:
         return False
     try:

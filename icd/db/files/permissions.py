@@ -39,7 +39,7 @@ def cause(exc: sqlite3.Error, path: str) -> IcError | None:
 def refuse_read_only(path: str) -> None:
     """SQLite would read such a file, and leave read-only companions behind.
 
-    Those would keep everybody out when the file itself may be written again.
+    Those would keep all programs out when the file itself may be written again.
     """
     found = None if _may(path, os.W_OK) else obstacle(path)
     if found is not None:

@@ -1,10 +1,11 @@
-"""Files that a person names: created private, never over something that is there."""
+"""Files beside a database, or that a person names: private, and never over what is there."""
 
 import errno
 import os
 
+from icd import files
 from icd.db import paths
-from icd.errors import BadPath, PermissionRefused, from_os
+from icd.errors import BadPath, InputOutput, PermissionRefused, from_os
 
 # Files that SQLite, the lock, a backup, a restore or an adoption make beside a database.
 _OWN_ENDINGS = (
@@ -19,7 +20,7 @@ _BAD_NAMES = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 def create(file: str) -> int:
     """A descriptor of a new file, private from its first moment; links are not followed."""
     try:
-        return os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        return files.create(file)
     except FileExistsError as exc:
         raise BadPath(f"{file} exists already", hint="name a file that does not exist yet") from exc
     except OSError as exc:
@@ -30,6 +31,17 @@ def create(file: str) -> int:
         if isinstance(known, PermissionRefused):
             known.hint = "name a file in a directory that you may write to"
         raise known from exc
+
+
+def free_name(stem: str, *endings: str) -> str:
+    """The first of `stem`, `stem-1`, … that nothing has, nor with one of these endings.
+
+    Only the holder of a database's lock takes a name beside it.
+    """
+    for name in (stem, *(f"{stem}-{number}" for number in range(1, 1000))):
+        if not any(os.path.lexists(f"{name}{end}") for end in ("", *endings)):
+            return name
+    raise InputOutput(f"there are a thousand files named {stem}")
 
 
 def refuse_own_names(file: str, path: str) -> None:

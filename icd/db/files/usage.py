@@ -19,11 +19,14 @@ and is no loss.
 import os
 from typing import NamedTuple
 
-from icd.db.files.companions import Index, Salt, Seen, is_other, open_files, see
+from icd.db.files.companions import Seen, open_files, see
+from icd.db.files.wal import NO_SALT, Index, Salt, is_other
 
 # From here on SQLite keeps its shared locks on the main file.
 _SHARED_FIRST = 0x40000002
 _STATES = (b"open", b"closing", b"closed", b"lost")
+
+Files = tuple[Seen | None, Seen | None, Seen | None]  # the database, its log and the index
 
 
 class Note(NamedTuple):
@@ -53,10 +56,13 @@ class Note(NamedTuple):
             return not self.frames
         return index.frames >= self.frames
 
-    def is_about(self, main: Seen | None, wal: Seen | None, shm: Seen | None) -> bool:
+    @property
+    def inodes(self) -> tuple[int, int, int]:
+        return self.main, self.wal, self.shm
+
+    def is_about(self, files: Files) -> bool:
         """Whether it was written while these were in use."""
-        inodes = (_inode(main), _inode(wal), _inode(shm))
-        return self.state == "open" and inodes == (self.main, self.wal, self.shm)
+        return self.state == "open" and self.inodes == _inodes(files)
 
     def is_other(self, log_salt: Salt) -> bool:
         """Whether a log is not the one that was noted, nor one that followed it."""
@@ -80,27 +86,30 @@ def decode(data: bytes) -> Note | None:
     return Note(words[1].decode(), *numbers)
 
 
-def note(path: str, state: str, index: Index | None = None) -> Note:
-    """Of the files that are there now; what the index says, if it is known."""
-    return note_of(state, (see(path), see(f"{path}-wal"), see(f"{path}-shm")), index)
+def seen(path: str) -> Files:
+    """The files that are there now."""
+    return see(path), see(f"{path}-wal"), see(f"{path}-shm")
 
 
-def note_of(
+def note(
     state: str,
-    files: tuple[Seen | None, Seen | None, Seen | None],
+    files: Files,
     index: Index | None = None,
+    *,
+    main_sum: int | None = None,
+    placed: int = 0,
 ) -> Note:
-    main, wal, shm = files
-    inodes = (_inode(main), _inode(wal), _inode(shm))
-    changed_ns = main.changed_ns if main else 0
-    if index is None:
-        return Note(state, *inodes, changed_ns)
-    log = (*index.salt, index.uncopied, index.copied, index.attempted)
-    return Note(state, *inodes, changed_ns, *log)
+    """Of these files; what the index says, if it is known."""
+    changed_ns = files[0].changed_ns if files[0] else 0
+    known_sum = -1 if main_sum is None else main_sum
+    known = index or Index(NO_SALT, 0, 0, 0, 0)
+    log = (*known.salt, known.uncopied, known.copied, known.attempted)
+    return Note(state, *_inodes(files), changed_ns, *log, known_sum, placed)
 
 
-def _inode(seen: Seen | None) -> int:
-    return seen.identity[1] if seen else 0
+def _inodes(files: Files) -> tuple[int, int, int]:
+    main, wal, shm = (file.identity[1] if file else 0 for file in files)
+    return main, wal, shm
 
 
 def has_open(pid: int, *names: str) -> bool | None:

@@ -4,8 +4,8 @@ Ours is built beside it, from the tables and columns that we know by name, with 
 takes over the earlier ones; the old file is kept under another name.
 
 Promises
-    - nobody else uses the original meanwhile: we hold SQLite's exclusive lock on it from before the
-      first row is read until after the switch, and refuse if another process has the file open.
+    - no other process uses the original meanwhile: we hold SQLite's exclusive lock on it from
+      before the first row is read until after the switch, and refuse if another has it open.
       A process that opens it in between waits for that lock in vain, and then finds the new file;
     - whenever we are killed, the path names the old file, complete, or ours, complete: what is
       built has another name until it is on the disk, and the switch is one rename;
@@ -33,6 +33,7 @@ from icd.db.files import private as files
 from icd.db.original import tables as original_tables
 from icd.db.original.tables import Left
 from icd.errors import Corrupt, IcError, Locked, NoDatabase, from_os
+from icd.files import sync
 
 # The original gives up on a locked database after a tenth of a second.
 LOOK_AGAIN_SECONDS = 0.01
@@ -81,7 +82,7 @@ def adopt(database: Database, *, now_ms: int, deadline: float) -> Adoption | Non
 
 @contextmanager
 def _alone(path: str) -> Iterator[sqlite3.Connection]:
-    """Nobody else reads or writes the file, and nobody has it open who could later."""
+    """No other process reads or writes the file, and none has it open that could later."""
     with closing(connect(path)) as conn:
         conn.execute("PRAGMA main.locking_mode = EXCLUSIVE")  # kept until the connection is closed
         try:
@@ -91,7 +92,7 @@ def _alone(path: str) -> Iterator[sqlite3.Connection]:
             if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             raise _in_use(path) from exc
-        # After the lock, or somebody could come between the two.
+        # After the lock, or a process could come between the two.
         if _users(path):
             raise _in_use(path)
         yield conn
@@ -125,7 +126,7 @@ def _build(
             migrate.apply(conn, path, now_ms=now_ms)
             taken, missing = original_tables.taken(conn, counts)
         conn.execute("VACUUM")  # the copies of the original's tables have left room behind
-    _sync(fresh)
+    sync(fresh)
     return taken, left + missing
 
 
@@ -145,7 +146,7 @@ def _switch(old: sqlite3.Connection, fresh: str, path: str, name: str) -> str:
         # Their content is in the file by now.  SQLite would apply them to ours.
         _remove(f"{path}-wal", f"{path}-shm", f"{path}-journal")
         os.replace(fresh, path)
-        _sync(os.path.dirname(path))
+        sync(os.path.dirname(path))
     except OSError as exc:
         raise from_os(exc, f"replace {path}") from exc
     return kept
@@ -156,8 +157,7 @@ def _keep(old: sqlite3.Connection, path: str, stem: str) -> str:
     for name in glob.glob(f"{glob.escape(path)}.original-*"):
         if identity(name) == identity(path):
             os.unlink(name)  # of an attempt that was killed before its switch
-    names = (stem, *(f"{stem}-{number}" for number in range(1, 1000)))
-    kept = next(name for name in names if not os.path.lexists(name))
+    kept = files.free_name(stem)
     try:
         os.link(path, kept, follow_symlinks=False)
     except OSError:
@@ -166,7 +166,7 @@ def _keep(old: sqlite3.Connection, path: str, stem: str) -> str:
 
 
 def _stragglers(kept: str, deadline: float) -> list[int]:
-    """Whoever opened the old file before the switch must not get to write to it.
+    """A process that opened the old file before the switch must not get to write to it.
 
     While we hold its lock they cannot, and they give up soon; those that do not are told.
     """
@@ -179,12 +179,3 @@ def _remove(*names: str) -> None:
     for name in names:
         with suppress(FileNotFoundError):
             os.unlink(name)
-
-
-def _sync(name: str) -> None:
-    """A file that nobody in this process has open, or a directory."""
-    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

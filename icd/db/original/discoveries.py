@@ -1,7 +1,7 @@
 """Discoveries, feedback and the interest profile of the original Go program, brought over.
 
 - Scores become millionths, within [0, 1]; what its decay took from them stays taken.
-- A discovery that was dismissed counts as dismissed when it was reviewed, else now: nobody knows.
+- A discovery that was dismissed counts as dismissed when it was reviewed, else now: it is unknown.
 - A vector that is none, or of another dimension than the first of its source, is left out; so are
   weights that are no numbers, and feedback about what is not there.
 
@@ -15,7 +15,7 @@ import struct
 
 import msgspec
 
-from icd.db.original.rows import Row, exists, rows
+from icd.db.original.rows import Row, put, rows
 
 TABLES = ("discoveries", "feedback_signals", "interest_profile")
 
@@ -30,13 +30,6 @@ _NAME_CHARACTERS = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def set_aside(conn: sqlite3.Connection) -> None:
-    """Free the names that our tables need; a database of ours has none of them."""
-    for table in TABLES:
-        if exists(conn, table):
-            conn.execute(f"ALTER TABLE {table} RENAME TO original_{table}")
-
-
 def bring_over(conn: sqlite3.Connection, *, now_ms: int) -> None:
     """Copy what was set aside, then drop it."""
     _bring_discoveries(conn, now_ms=now_ms)
@@ -46,16 +39,6 @@ def bring_over(conn: sqlite3.Connection, *, now_ms: int) -> None:
         conn.execute(f"DROP TABLE IF EXISTS {table}")
 
 
-# What is one find for us may have been two: a text, and bytes that spell it.
-_DISCOVERY = """
-INSERT INTO discoveries (id, source, source_id, title, summary, url, raw_metadata, relevance, decay,
-                         status, run_id, bead_id, discovered_at, discovered_ms, promoted_at,
-                         reviewed_at, dismissed_ms, version)
-VALUES (:id, :source, :source_id, :title, :summary, :url, :raw_metadata, :relevance, 1000000,
-        :status, :run_id, :bead_id, :discovered_at, :discovered_at * 1000, :promoted_at,
-        :reviewed_at, :dismissed_ms, :version)
-ON CONFLICT (source, source_id) DO NOTHING
-"""
 _SOURCE = """
 INSERT INTO embedding_sources (source, dimension) VALUES (?, ?) ON CONFLICT (source) DO NOTHING
 """
@@ -69,14 +52,15 @@ def _bring_discoveries(conn: sqlite3.Connection, *, now_ms: int) -> None:
     version = 0
     for row in rows(conn, "original_discoveries"):
         found = _discovery(row, version=version + 1, now_ms=now_ms)
-        if conn.execute(_DISCOVERY, found).rowcount:
+        # What is one find for us may have been two: a text, and bytes that spell it.
+        if put(conn, "discoveries", found, "ON CONFLICT (source, source_id) DO NOTHING"):
             version += 1
             _bring_vector(conn, row.word("id"), str(found["source"]), row.blob("embedding"))
     conn.execute("UPDATE counters SET value = ? WHERE name = 'discoveries'", (version,))
 
 
 def _discovery(row: Row, *, version: int, now_ms: int) -> dict[str, object]:
-    status = row.text("status", "new")
+    status, discovered = row.text("status", "new"), row.seconds("discovered_at")
     reviewed = row.seconds("reviewed_at")
     return {
         "id": row.word("id"),
@@ -87,10 +71,12 @@ def _discovery(row: Row, *, version: int, now_ms: int) -> dict[str, object]:
         "url": row.text("url"),
         "raw_metadata": row.json("raw_metadata", "{}"),
         "relevance": round(min(max(row.real("relevance_score"), 0), 1) * _MILLION),
+        "decay": _MILLION,
         "status": status if status in _STATUSES else "new",
         "run_id": row.word("run_id") or None,
         "bead_id": row.word("bead_id") or None,
-        "discovered_at": row.seconds("discovered_at"),
+        "discovered_at": discovered,
+        "discovered_ms": discovered * 1000,
         "promoted_at": row.seconds("promoted_at") or None,
         "reviewed_at": reviewed or None,
         "dismissed_ms": (reviewed * 1000 or now_ms) if status == "dismissed" else None,
@@ -105,39 +91,31 @@ def _bring_vector(conn: sqlite3.Connection, discovery_id: str, source: str, vect
 
 
 def _bring_feedback(conn: sqlite3.Connection) -> None:
+    known = {found for (found,) in conn.execute("SELECT id FROM discoveries")}
     for row in rows(conn, "original_feedback_signals"):
-        conn.execute(
-            """
-            INSERT INTO feedback_signals (discovery_id, signal_type, signal_data, actor, created_at)
-            SELECT id, :signal_type, :signal_data, :actor, :created_at
-            FROM discoveries WHERE id = :discovery_id
-            """,
-            {
-                "discovery_id": row.word("discovery_id"),
-                "signal_type": row.word("signal_type", "unknown"),
-                "signal_data": row.json("signal_data", "{}"),
-                "actor": row.word("actor", "system"),
-                "created_at": row.seconds("created_at"),
-            },
-        )
+        signal: dict[str, object] = {
+            "discovery_id": row.word("discovery_id"),
+            "signal_type": row.word("signal_type", "unknown"),
+            "signal_data": row.json("signal_data", "{}"),
+            "actor": row.word("actor", "system"),
+            "created_at": row.seconds("created_at"),
+        }
+        if signal["discovery_id"] in known:
+            put(conn, "feedback_signals", signal)
 
 
 def _bring_profile(conn: sqlite3.Connection) -> None:
     for row in rows(conn, "original_interest_profile"):
         topic = row.blob("topic_vector")
-        conn.execute(
-            """
-            INSERT INTO interest_profile (id, version, topic_vector, keyword_weights,
-                                          source_weights, updated_at)
-            VALUES (1, 1, :topic, :keywords, :sources, :updated_at)
-            """,
-            {
-                "topic": topic if _is_vector(topic) else None,
-                "keywords": _weights(row.text("keyword_weights")),
-                "sources": _weights(row.text("source_weights")),
-                "updated_at": row.seconds("updated_at"),
-            },
-        )
+        profile: dict[str, object] = {
+            "id": 1,
+            "version": 1,
+            "topic_vector": topic if _is_vector(topic) else None,
+            "keyword_weights": _weights(row.text("keyword_weights")),
+            "source_weights": _weights(row.text("source_weights")),
+            "updated_at": row.seconds("updated_at"),
+        }
+        put(conn, "interest_profile", profile)
 
 
 def _is_vector(data: bytes) -> bool:

@@ -77,6 +77,22 @@ def exists(conn: sqlite3.Connection, table: str) -> bool:
     return found is not None
 
 
+def set_aside(conn: sqlite3.Connection, tables: tuple[str, ...]) -> None:
+    """Free the names that our tables need; a database of ours has none of them."""
+    for table in tables:
+        if exists(conn, table):
+            conn.execute(f"ALTER TABLE {table} RENAME TO original_{table}")
+
+
+def put(
+    conn: sqlite3.Connection, table: str, values: dict[str, object], conflict: str = ""
+) -> bool:
+    """Insert a row by the names of its columns; whether it was inserted."""
+    marks = ", ".join(f":{name}" for name in values)
+    text = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks}) {conflict}"  # noqa: S608
+    return conn.execute(text, values).rowcount > 0
+
+
 @contextmanager
 def lenient(conn: sqlite3.Connection) -> Iterator[None]:
     """Read texts that are no UTF-8, too."""

@@ -8,6 +8,11 @@ Where it allowed what we do not, the newer row keeps what both claim:
     - a chain of phases that no run could have been created with is the default chain;
     - an agent or artifact of a run that is not there is left out.
 
+A dispatch belongs to the run whose id, or else whose scope, it was given as its scope; of several
+runs with that scope, to the active one, else to the newest.  One that was alive has failed if its
+process is not there any more: another one may have its number, which is told by the moment of its
+start.  One that is still alive has no runner: its end is found out by looking.
+
 The phases that runs pass over are read from its own events: our log may have been pruned since.
 Its events are in the log already; its tables of them are dropped with the rest.
 """
@@ -19,9 +24,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from icd import procfs
 from icd.db import paths
-from icd.db.original import dispatches as original_dispatches
-from icd.db.original.rows import Row, exists, rows
+from icd.db.original.rows import Row, put, rows
 
 TABLES = ("runs", "run_agents", "run_artifacts", "dispatches")
 _EVENT_TABLES = ("phase_events", "dispatch_events", "interspect_events")
@@ -32,13 +37,6 @@ _Phase = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,100}\Z")]
 _Chain = Annotated[list[_Phase], Meta(min_length=2, max_length=100)]
 
 
-def set_aside(conn: sqlite3.Connection) -> None:
-    """Free the names that our tables need; a database of ours has none of them."""
-    for table in TABLES:
-        if exists(conn, table):
-            conn.execute(f"ALTER TABLE {table} RENAME TO original_{table}")
-
-
 def bring_over(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     """Copy what was set aside, then drop it; children before the parents they refer to."""
     root = paths.project_root(os.path.dirname(os.path.dirname(path)))
@@ -47,19 +45,9 @@ def bring_over(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     _bring_skips(conn, runs)
     _bring_agents(conn, runs)
     _bring_artifacts(conn, runs)
-    original_dispatches.bring_over(conn, root, now_ms=now_ms)
+    _bring_dispatches(conn, root, now_ms=now_ms)
     for table in (*_EVENT_TABLES, *(f"original_{table}" for table in reversed(TABLES))):
         conn.execute(f"DROP TABLE IF EXISTS {table}")
-
-
-_RUN = """
-INSERT INTO runs (id, project_dir, goal, status, phase, complexity, force_full, auto_advance,
-                  auto_spawn, scope_id, phases, token_budget, budget_warn_pct, budget_told,
-                  metadata, created_at, created_ms, updated_at, updated_ms, completed_at)
-VALUES (:id, :project_dir, :goal, :status, :phase, :complexity, :force_full, :auto_advance,
-        0, :scope_id, :phases, :token_budget, :budget_warn_pct, 0,
-        :metadata, :created_at, :created_at * 1000, :updated_at, :updated_at * 1000, :completed_at)
-"""
 
 
 def _bring_runs(conn: sqlite3.Connection, root: str, *, now_ms: int) -> None:
@@ -68,7 +56,7 @@ def _bring_runs(conn: sqlite3.Connection, root: str, *, now_ms: int) -> None:
     for run in runs:
         if run["status"] == "active" and run["scope_id"] and holders[_claim(run)] != run["id"]:
             run |= {"status": "abandoned", "completed_at": now_ms // 1000}
-        conn.execute(_RUN, run)
+        put(conn, "runs", run)
 
 
 def _claim(run: dict[str, object]) -> tuple[object, object]:
@@ -91,13 +79,17 @@ def _run(row: Row, root: str) -> dict[str, object]:
         "complexity": row.number("complexity", 3, least=1, most=5),
         "force_full": row.number("force_full", 0) != 0,
         "auto_advance": row.number("auto_advance", 1) != 0,
+        "auto_spawn": False,
         "scope_id": row.word("scope_id") or None,
         "phases": chain,
         "token_budget": row.number("token_budget") or None,
         "budget_warn_pct": row.number("budget_warn_pct", 80, least=1, most=99),
+        "budget_told": 0,
         "metadata": row.text("metadata") or None,
         "created_at": created,
+        "created_ms": created * 1000,
         "updated_at": updated,
+        "updated_ms": updated * 1000,
         "completed_at": completed,
     }
 
@@ -124,67 +116,119 @@ def _last(chain: str | None) -> str:
 
 def _bring_skips(conn: sqlite3.Connection, runs: set[str]) -> None:
     for row in rows(conn, "phase_events"):
-        is_skip = row.text("event_type") == "skip" and row.word("to_phase") != ""
-        if is_skip and row.word("run_id") in runs:
-            conn.execute(
-                """
-                INSERT INTO run_skips (run_id, phase, reason, created_at)
-                VALUES (:run_id, :phase, :reason, :created_at)
-                ON CONFLICT (run_id, phase) DO NOTHING
-                """,
-                {
-                    "run_id": row.word("run_id"),
-                    "phase": row.word("to_phase"),
-                    "reason": row.text("reason"),
-                    "created_at": row.seconds("created_at"),
-                },
-            )
+        skip: dict[str, object] = {
+            "run_id": row.word("run_id"),
+            "phase": row.word("to_phase"),
+            "reason": row.text("reason"),
+            "created_at": row.seconds("created_at"),
+        }
+        if row.text("event_type") == "skip" and skip["phase"] and skip["run_id"] in runs:
+            put(conn, "run_skips", skip, "ON CONFLICT (run_id, phase) DO NOTHING")
 
 
 def _bring_agents(conn: sqlite3.Connection, runs: set[str]) -> None:
     for row in rows(conn, "original_run_agents"):
         status, created = row.text("status", "active"), row.seconds("created_at")
-        if row.word("run_id") in runs:
-            conn.execute(
-                """
-                INSERT INTO run_agents (id, run_id, agent_type, name, status, dispatch_id,
-                                        created_at, updated_at)
-                VALUES (:id, :run_id, :agent_type, :name, :status, :dispatch_id,
-                        :created_at, :updated_at)
-                """,
-                {
-                    "id": row.word("id"),
-                    "run_id": row.word("run_id"),
-                    "agent_type": row.word("agent_type", "claude"),
-                    "name": row.word("name") or None,
-                    "status": status if status in {"active", "completed"} else "failed",
-                    "dispatch_id": row.word("dispatch_id") or None,
-                    "created_at": created,
-                    "updated_at": row.seconds("updated_at", created),
-                },
-            )
+        agent: dict[str, object] = {
+            "id": row.word("id"),
+            "run_id": row.word("run_id"),
+            "agent_type": row.word("agent_type", "claude"),
+            "name": row.word("name") or None,
+            "status": status if status in {"active", "completed"} else "failed",
+            "dispatch_id": row.word("dispatch_id") or None,
+            "created_at": created,
+            "updated_at": row.seconds("updated_at", created),
+        }
+        if agent["run_id"] in runs:
+            put(conn, "run_agents", agent)
 
 
 def _bring_artifacts(conn: sqlite3.Connection, runs: set[str]) -> None:
     for row in rows(conn, "original_run_artifacts"):
-        status = row.text("status")
-        if row.word("run_id") in runs:
-            conn.execute(
-                """
-                INSERT INTO run_artifacts (id, run_id, phase, path, type, content_hash,
-                                           dispatch_id, status, created_at)
-                VALUES (:id, :run_id, :phase, :path, :type, :content_hash,
-                        :dispatch_id, :status, :created_at)
-                """,
-                {
-                    "id": row.word("id"),
-                    "run_id": row.word("run_id"),
-                    "phase": row.word("phase"),
-                    "path": row.text("path"),
-                    "type": row.word("type", "file"),
-                    "content_hash": row.word("content_hash") or None,
-                    "dispatch_id": row.word("dispatch_id") or None,
-                    "status": "rolled_back" if status == "rolled_back" else "active",
-                    "created_at": row.seconds("created_at"),
-                },
-            )
+        artifact: dict[str, object] = {
+            "id": row.word("id"),
+            "run_id": row.word("run_id"),
+            "phase": row.word("phase"),
+            "path": row.text("path"),
+            "type": row.word("type", "file"),
+            "content_hash": row.word("content_hash") or None,
+            "dispatch_id": row.word("dispatch_id") or None,
+            "status": "rolled_back" if row.text("status") == "rolled_back" else "active",
+            "created_at": row.seconds("created_at"),
+        }
+        if artifact["run_id"] in runs:
+            put(conn, "run_artifacts", artifact)
+
+
+# --- dispatches -----------------------------------------------------------------------------------
+
+_LIVE = {"spawned", "running"}
+_STATUSES = _LIVE | {"completed", "failed", "timeout", "cancelled"}
+
+# What a process may take from the row of the original to its start, and clocks may differ.
+_TOLERANCE_S = 60
+
+_GONE = "its process was gone when the database was taken over"
+
+_RUN_OF = """
+SELECT id FROM runs WHERE id = ?1 OR scope_id = ?1
+ORDER BY id = ?1 DESC, status = 'active' DESC, created_ms DESC, rowid DESC LIMIT 1
+"""
+_WORDS = ("scope_id", "parent_id", "name", "model", "sandbox", "prompt_hash", "verdict_status")
+_TEXTS = ("prompt_file", "output_file", "verdict_file", "verdict_summary", "error_message")
+_COUNTS = ("turns", "commands", "messages", "input_tokens", "output_tokens")
+
+
+def _bring_dispatches(conn: sqlite3.Connection, root: str, *, now_ms: int) -> None:
+    for row in rows(conn, "original_dispatches"):
+        dispatch = _dispatch(row, root)
+        run = conn.execute(_RUN_OF, (dispatch["scope_id"],)).fetchone()
+        dispatch["run_id"] = run[0] if run else None
+        if dispatch["status"] in _LIVE:
+            dispatch |= _process(row) or _end(now_ms)
+        put(conn, "dispatches", dispatch)
+
+
+def _dispatch(row: Row, root: str) -> dict[str, object]:
+    status, created = row.text("status", "spawned"), row.seconds("created_at")
+    return {
+        "id": row.word("id"),
+        "agent_type": row.word("agent_type", "codex"),
+        "status": status if status in _STATUSES else "failed",
+        "project_dir": os.path.normpath(os.path.join(root, row.word("project_dir"))),
+        "timeout_ms": row.seconds("timeout_sec") * 1000 or None,
+        "pid": row.number("pid") or None,
+        "exit_code": _or_null(row, "exit_code", least=-(2**31)),
+        "cache_hits": _or_null(row, "cache_hits"),
+        "created_at": created,
+        "created_ms": created * 1000,
+        "started_at": row.seconds("started_at") or None,
+        "completed_at": row.seconds("completed_at") or None,
+        "version": 1,
+        **{name: row.word(name) or None for name in _WORDS},
+        **{name: row.text(name) or None for name in _TEXTS},
+        **{name: row.number(name) for name in _COUNTS},
+    }
+
+
+def _or_null(row: Row, name: str, *, least: int = 0) -> int | None:
+    """Zero is an answer, too."""
+    unknown = least - 1
+    found = row.number(name, unknown, least=least)
+    return None if found == unknown else found
+
+
+def _process(row: Row) -> dict[str, object] | None:
+    """Which process it is, if that began when the original says it did."""
+    pid, booted = row.number("pid"), procfs.booted_at()
+    found = procfs.stat(pid) if pid else None
+    if found is None or found.has_ended or booted is None:
+        return None
+    began = booted + found.start // os.sysconf("SC_CLK_TCK")
+    if abs(began - row.seconds("created_at")) > _TOLERANCE_S:
+        return None
+    return {"pid_start": found.start, "boot": procfs.boot(), "pidns": procfs.namespace()}
+
+
+def _end(now_ms: int) -> dict[str, object]:
+    return {"status": "failed", "error_message": _GONE, "completed_at": now_ms // 1000}

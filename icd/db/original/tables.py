@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from icd.db.original import tables_v9 as original
 from icd.db.original.rows import lenient
+from icd.db.rows import quoted
 
 # What each column is if it is missing, as SQL; None: the table makes no sense without it.
 _Columns = dict[str, str | None]
@@ -70,7 +71,7 @@ KNOWN: dict[str, _Columns] = {
     "feedback_signals": _columns("id discovery_id", "signal_type signal_data actor created_at"),
     "interest_profile": _columns("id", "topic_vector keyword_weights source_weights updated_at"),
 }
-# Without them nobody would take it for a database of the original.
+# Without them it would not pass for a database of the original.
 _ALWAYS = ("state", "sentinels")
 _NOTHING = "(SELECT 1) WHERE 0"
 # Holds nothing.
@@ -78,7 +79,7 @@ _IGNORED = {"_migrate_lock"}
 
 
 class Left(Struct, frozen=True):
-    """What was not taken over; `rows` is None where nobody can count them.
+    """What was not taken over; `rows` is None where they cannot be counted.
 
     A column counts where it holds something; `rows` of a table that was taken over are those that
     could not be.
@@ -171,14 +172,14 @@ def _sound(table: str, known: _Columns) -> str:
 
 def _left_columns(conn: sqlite3.Connection, table: str, names: list[str]) -> Iterator[Left]:
     for name in names:
-        count = f"SELECT count({_quoted(name)}) FROM main.{table}"  # noqa: S608 -- quoted
+        count = f"SELECT count({quoted(name)}) FROM main.{table}"  # noqa: S608 -- quoted
         (rows,) = conn.execute(count).fetchone()
         yield Left("column", table, name, rows)
 
 
 def _count(conn: sqlite3.Connection, table: str) -> int | None:
     try:
-        count = f"SELECT count(1) FROM main.{_quoted(table)}"  # noqa: S608 -- quoted
+        count = f"SELECT count(1) FROM main.{quoted(table)}"  # noqa: S608 -- quoted
         (rows,) = conn.execute(count).fetchone()
     except sqlite3.OperationalError as exc:  # of a module that we do not have
         if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR:
@@ -187,28 +188,15 @@ def _count(conn: sqlite3.Connection, table: str) -> int | None:
     return int(rows)
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-# Where the rows of each table are now.
-_TAKEN = """
-SELECT 'state', count(1) FROM state
-UNION ALL SELECT 'sentinels', count(1) FROM sentinels
-UNION ALL SELECT 'dispatches', count(1) FROM dispatches
-UNION ALL SELECT 'runs', count(1) FROM runs
-UNION ALL SELECT 'run_agents', count(1) FROM run_agents
-UNION ALL SELECT 'run_artifacts', count(1) FROM run_artifacts
-UNION ALL SELECT 'discoveries', count(1) FROM discoveries
-UNION ALL SELECT 'feedback_signals', count(1) FROM feedback_signals
-UNION ALL SELECT 'interest_profile', count(1) FROM interest_profile
-UNION ALL SELECT source || '_events', count(1) FROM events GROUP BY source
-"""
+_EVENTS = "SELECT source || '_events', count(1) FROM events GROUP BY source"
 
 
 def taken(conn: sqlite3.Connection, counts: dict[str, int]) -> tuple[dict[str, int], list[Left]]:
     """How many rows of each table are in ours now, and which tables had more."""
-    ours = dict(conn.execute(_TAKEN))
-    found = {table: ours.get(table, 0) for table in counts}
+    events = dict(conn.execute(_EVENTS))
+    found = {
+        table: events.get(table, 0) if table.endswith("_events") else _count(conn, table) or 0
+        for table in counts
+    }
     missing = {table: counts[table] - rows for table, rows in found.items()}
     return found, [Left("rows", table, None, rows) for table, rows in missing.items() if rows]

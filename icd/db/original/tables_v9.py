@@ -106,7 +106,7 @@ INSERT INTO events (source, source_id, type, run_id, subject_id, from_state, to_
                     payload, actor_session, project_dir, at, at_ms)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-# Later events must be later for whoever counts by the original's ids, too.
+# Later events must be later by the original's ids, too.
 _GO_ON_AFTER = """
 UPDATE sqlite_sequence SET seq = max(seq, (SELECT max(source_id) FROM events))
 WHERE name = 'events'

@@ -1,20 +1,28 @@
-"""What `compat import` and `compat cleanup` do in the caller's own process: look, ask, act.
+"""compat import, compat cleanup: a client reads its files and removes them, and the database judges
+what they say.
 
 Files are read and judged in portions, so that neither memory nor a transaction grows with /tmp.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any
 
-from msgspec import Raw, Struct, structs
+from msgspec import Meta, Raw, Struct, field, structs
 
-from icd.app.invocation import Caller
-from icd.features.compat import methods
-from icd.features.compat.legacy import removal
-from icd.features.compat.legacy.finding import Found, shown
-from icd.features.compat.legacy.reading import Entry, Refused, read
-from icd.features.compat.store import WRITTEN, Verdict
+from icd.app import render
+from icd.app.call import Context, Params
+from icd.app.invocation import Caller, Local, Output, World
+from icd.app.verb import Argument, Command, Method, Option, Writes
+from icd.errors import Usage
+from icd.features.compat import files, store
+from icd.features.compat.files import Entry, Refused
+from icd.features.compat.patterns import KEYS, Found, find
+from icd.features.compat.store import WRITTEN, Document, Guard, Verdict
+from icd.values import payloads
+from icd.values.validation import check_key, check_name, check_scope
 from icd.values.wire import Result
 
+MANY = 500  # files in one call: other callers wait for a batch
 PORTION_BYTES = 8 * 1024 * 1024
 
 _REASONS: dict[Verdict, str] = {
@@ -23,6 +31,60 @@ _REASONS: dict[Verdict, str] = {
     "expired": "a cache past its time",
     "early": "its time lies in the future",
 }
+
+Key = Annotated[str | None, Argument("KEY", "Only the files of this key.")]
+
+
+# --- parameters and results -----------------------------------------------------------------------
+
+
+class Compare(Params):
+    """Judge what legacy files say against the database; nothing is written."""
+
+    documents: Annotated[
+        list[Document], Meta(max_length=MANY, description="Files that hold JSON.")
+    ] = field(default_factory=list)
+    guards: Annotated[
+        list[Guard], Meta(max_length=MANY, description="Files that mean something by existing.")
+    ] = field(default_factory=list)
+
+
+class Import(Compare):
+    """Take in what legacy files say, unless the database knows better."""
+
+
+class ImportForm(Struct):
+    """Read legacy files into the database: JSON into state, guards into sentinels.
+
+    Rows carry the files' times.
+    Nothing that the database has newer is overwritten, and a second run imports nothing.
+    What is skipped is listed with the reason.
+    """
+
+    key: Key = None
+    dry_run: Annotated[bool, Option("--dry-run", "Only show what would be imported.")] = False
+
+
+class CleanupForm(Struct):
+    """Remove legacy files whose content is in the database; without --apply only list them.
+
+    A file that is written again in the meantime stays.
+    """
+
+    key: Key = None
+    apply: Annotated[
+        bool, Option("--apply", "Remove them; else only show what would be removed.")
+    ] = False
+    superseded: Annotated[
+        bool, Option("--superseded", "Also those that the database has newer data for.")
+    ] = False
+
+
+class Verdicts(Result):
+    """One verdict per file, in the order of the parameters."""
+
+    documents: list[Verdict]
+    guards: list[Verdict]
 
 
 class Taken(Result):
@@ -42,124 +104,190 @@ class Passed(Result):
     reason: str
 
 
-class _Judged(Struct, frozen=True):
-    """A file that could be read, and what the database says to it."""
-
-    entry: Entry
-    verdict: Verdict
+# --- what is done ---------------------------------------------------------------------------------
 
 
-Outcome = tuple[list[Taken], list[Passed]]
+def compare(ctx: Context, p: Compare) -> Verdicts:
+    return Verdicts(
+        [store.judge_document(ctx.conn, file, now_ms=ctx.now_ms) for file in p.documents],
+        [store.judge_guard(ctx.conn, file, now_ms=ctx.now_ms) for file in p.guards],
+    )
 
 
-def bring_in(ask: Caller, found: list[Found], *, dry_run: bool) -> Outcome:
-    taken: list[Taken] = []
-    passed: list[Passed] = []
-    rows: set[tuple[str, str, str]] = set()
-    for file in _judge(ask, "compat.compare" if dry_run else "compat.import", found):
-        if isinstance(file, Refused):
-            passed.append(_passed(file.found, file.reason))
-        elif file.verdict not in WRITTEN:
-            passed.append(_passed(file.entry.found, _REASONS[file.verdict]))
-        elif (row := _row(file.entry)) in rows:  # a dry run did not write the newer file's row
-            passed.append(_passed(file.entry.found, _REASONS["superseded"]))
-        else:
+def import_(ctx: Context, p: Import) -> Verdicts:
+    if ctx.recent is not None:
+        ctx.recent.clear()
+    return Verdicts(
+        [
+            store.bring_document(ctx.conn, file, writer=ctx.writer, now_ms=ctx.now_ms)
+            for file in p.documents
+        ],
+        [store.bring_guard(ctx.conn, file, now_ms=ctx.now_ms) for file in p.guards],
+    )
+
+
+def _check_files(p: Compare) -> None:
+    """Judge names and payloads outside the lock."""
+    for guard in p.guards:
+        check_name(guard.name)
+        check_scope(guard.scope_id)
+    for document in p.documents:
+        check_key(document.key)
+        check_scope(document.scope_id)
+        payloads.check(bytes(document.payload))
+
+
+# --- what is typed and shown ----------------------------------------------------------------------
+
+Judged = tuple[Entry | Refused, Verdict | None]
+
+
+def ask_import(world: World, f: ImportForm) -> Local:
+    _refuse_other(f.key)
+
+    def run(ask: Caller) -> Output:
+        found = find(world.env, world.cwd, f.key)
+        rows: set[tuple[str, str, str]] = set()
+
+        def why_not(file: Entry, verdict: Verdict) -> str | None:
+            row = file.table, file.found.key, file.scope_id
+            if verdict not in WRITTEN:
+                return _REASONS[verdict]
+            if row in rows:  # a dry run did not write the newer file's row
+                return _REASONS["superseded"]
             rows.add(row)
-            taken.append(_taken(file.entry))
-    return sorted(taken, key=_order), sorted(passed, key=_order)
+            return None
+
+        kind = Compare if f.dry_run else Import
+        taken, passed = _sorted(_judge(ask, kind, found), why_not)
+        if world.json:
+            return render.to_json({"dry_run": f.dry_run, "imported": taken, "skipped": passed})
+        return _report("would import" if f.dry_run else "imported", taken, "skipped", passed)
+
+    return Local(run)
 
 
-def clean_up(ask: Caller, found: list[Found], *, apply: bool, superseded: bool) -> Outcome:
-    """Remove what the database knows as well; with `superseded`, also what it knows better."""
-    taken: list[Taken] = []
-    passed: list[Passed] = []
-    # All questions come first: after a removal nothing may fail that would keep it from the report.
-    judged = [_without_payload(file) for file in _judge(ask, "compat.compare", found)]
-    for file in judged:
-        if isinstance(file, Refused):
-            passed.append(_passed(file.found, file.reason))
-            continue
-        reason = _reason_to_stay(file, superseded=superseded)
-        if reason is None and apply:
-            reason = removal.remove(file.entry)
-        if reason is None:
-            taken.append(_taken(file.entry))
-        else:
-            passed.append(_passed(file.entry.found, reason))
-    return sorted(taken, key=_order), sorted(passed, key=_order)
+def ask_cleanup(world: World, f: CleanupForm) -> Local:
+    _refuse_other(f.key)
+
+    def why_not(file: Entry, verdict: Verdict) -> str | None:
+        if verdict in WRITTEN:
+            return "not imported yet"
+        if verdict != "same" and not (f.superseded and verdict == "superseded"):
+            return _REASONS[verdict]
+        if file.forgotten:
+            return f"a guard that holds {file.forgotten} bytes, which were not imported"
+        return files.remove(file) if f.apply else None
+
+    def run(ask: Caller) -> Output:
+        found = find(world.env, world.cwd, f.key)
+        # All questions come first: after a removal nothing may fail that would keep it from the
+        # report.  Nor can what all files say be kept in mind.
+        judged = [(_without_payload(file), said) for file, said in _judge(ask, Compare, found)]
+        taken, passed = _sorted(judged, why_not)
+        if world.json:
+            return render.to_json({"applied": f.apply, "removed": taken, "left": passed})
+        return _report("removed" if f.apply else "would remove", taken, "left", passed)
+
+    return Local(run)
 
 
-def _without_payload(file: _Judged | Refused) -> _Judged | Refused:
-    """Whoever keeps all files in mind cannot keep all that they say."""
-    if isinstance(file, Refused) or file.entry.payload is None:
+def _refuse_other(key: str | None) -> None:
+    if key is not None and key not in KEYS:
+        raise Usage(f"{key!r} is no key of legacy files", hint=f"use one of {', '.join(KEYS)}")
+
+
+def _without_payload(file: Entry | Refused) -> Entry | Refused:
+    if isinstance(file, Refused) or file.payload is None:
         return file
-    return _Judged(structs.replace(file.entry, payload=""), file.verdict)
+    return structs.replace(file, payload="")
 
 
-def _reason_to_stay(file: _Judged, *, superseded: bool) -> str | None:
-    if file.verdict in WRITTEN:
-        return "not imported yet"
-    if file.verdict != "same" and not (superseded and file.verdict == "superseded"):
-        return _REASONS[file.verdict]
-    if file.entry.forgotten:
-        return f"a guard that holds {file.entry.forgotten} bytes, which were not imported"
-    return None
-
-
-def _judge(ask: Caller, method: str, found: list[Found]) -> Iterator[_Judged | Refused]:
+def _judge(ask: Caller, kind: type[Compare], found: list[Found]) -> Iterator[Judged]:
+    """What the database says to each file that can be read."""
     portion: list[Entry] = []
     size = 0
     for each in found:
-        file = read(each)
+        file = files.read(each)
         if isinstance(file, Refused):
-            yield file
+            yield file, None
             continue
         portion.append(file)
         size += len(file.payload or "")
-        if len(portion) == methods.MANY or size > PORTION_BYTES:
-            yield from _ask(ask, method, portion)
+        if len(portion) == MANY or size > PORTION_BYTES:
+            yield from _ask(ask, kind, portion)
             portion, size = [], 0
-    yield from _ask(ask, method, portion)
+    yield from _ask(ask, kind, portion)
 
 
-def _ask(ask: Caller, method: str, portion: list[Entry]) -> Iterator[_Judged]:
+def _ask(ask: Caller, kind: type[Compare], portion: list[Entry]) -> Iterator[Judged]:
     """Also without a file: that there is no database is worth knowing."""
     documents = [file for file in portion if file.payload is not None]
     guards = [file for file in portion if file.payload is None]
-    kind = methods.Import if method == "compat.import" else methods.Compare
     params = kind(documents=[_document(f) for f in documents], guards=[_guard(f) for f in guards])
-    verdicts: methods.Verdicts = ask(method, params)
-    answered = [*verdicts.documents, *verdicts.guards]
-    for file, verdict in zip([*documents, *guards], answered, strict=True):
-        yield _Judged(file, verdict)
+    said: Verdicts = ask("compat.import" if kind is Import else "compat.compare", params)
+    yield from zip([*documents, *guards], [*said.documents, *said.guards], strict=True)
 
 
-def _document(file: Entry) -> methods.Document:
+def _document(file: Entry) -> Document:
+    pattern, payload = file.found.pattern, Raw((file.payload or "").encode())
+    return Document(pattern.key, file.scope_id, payload, file.mtime_ms, pattern.ttl_ms)
+
+
+def _guard(file: Entry) -> Guard:
     pattern = file.found.pattern
-    payload = Raw((file.payload or "").encode())
-    return methods.Document(pattern.key, file.scope_id, payload, file.mtime_ms, pattern.ttl_ms)
+    return Guard(pattern.key, file.scope_id, file.mtime_ms, pattern.interval_s or 0)
 
 
-def _guard(file: Entry) -> methods.Guard:
-    pattern = file.found.pattern
-    return methods.Guard(pattern.key, file.scope_id, file.mtime_ms, pattern.interval_s or 0)
+def _sorted(
+    judged: Iterable[Judged], why_not: Callable[[Entry, Any], str | None]
+) -> tuple[list[Taken], list[Passed]]:
+    """What is taken, and what is passed over because of the reason that `why_not` tells."""
+    taken: list[Taken] = []
+    passed: list[Passed] = []
+    for file, verdict in judged:
+        found = file.found
+        reason = file.reason if isinstance(file, Refused) else why_not(file, verdict)
+        if isinstance(file, Refused) or reason is not None:
+            passed.append(Passed(found.key, found.shown, reason or ""))
+        else:
+            taken.append(Taken(found.key, file.scope_id, found.shown, file.table))
+    return sorted(taken, key=_order), sorted(passed, key=_order)
 
 
-def _row(file: Entry) -> tuple[str, str, str]:
-    return _table(file), file.found.pattern.key, file.scope_id
+def _order(file: Taken | Passed) -> tuple[str, str]:
+    return file.key, file.path
 
 
-def _table(file: Entry) -> str:
-    return "sentinels" if file.payload is None else "state"
+def _report(done: str, taken: list[Taken], undone: str, passed: list[Passed]) -> Output:
+    lines = [render.columns(done, file.key, file.path, file.table) for file in taken]
+    lines += [render.columns(undone, file.key, file.path, file.reason) for file in passed]
+    return render.text(*lines, f"{len(taken)} {done}, {len(passed)} {undone}")
 
 
-def _taken(file: Entry) -> Taken:
-    return Taken(file.found.pattern.key, file.scope_id, shown(file.found.path), _table(file))
-
-
-def _passed(found: Found, reason: str) -> Passed:
-    return Passed(found.pattern.key, shown(found.path), reason)
-
-
-def _order(line: Taken | Passed) -> tuple[str, str]:
-    return line.key, line.path
+VERBS = [
+    Method("compat.compare", Compare, Verdicts, compare, check=_check_files),
+    # A second attempt changes nothing, so there is no effect to keep.
+    Method(
+        "compat.import",
+        Import,
+        Verdicts,
+        import_,
+        check=_check_files,
+        writes=Writes(keeps_effects=False),
+    ),
+    Command(
+        "compat import",
+        ImportForm,
+        ask_import,
+        summary="Take legacy files over.",
+        examples=["icctl compat import --dry-run", "icctl compat import stop"],
+    ),
+    Command(
+        "compat cleanup",
+        CleanupForm,
+        ask_cleanup,
+        summary="Remove legacy files taken over.",
+        examples=["icctl compat cleanup", "icctl compat cleanup stop --apply"],
+    ),
+]

@@ -12,42 +12,49 @@ State shows whole seconds, so a tie within a second goes to the database.
 """
 
 import sqlite3
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Raw, Struct, field
 
 from icd.errors import IcError, Unhealthy
 from icd.features.sentinels import store as sentinels
 from icd.features.state import store as state
 from icd.values.processes import Writer
+from icd.values.wire import Milliseconds, Result, iso_if
 
 # new, updated: to be brought in, over nothing or over something older.  same: it is there already.
 # superseded: the database has something else, at least as new.  expired: a cache past its time.
 # early: its time is still to come.
 Verdict = Literal["new", "updated", "same", "superseded", "expired", "early"]
 WRITTEN: frozenset[Verdict] = frozenset({"new", "updated"})
+# The year 9999, in milliseconds: the last one that RFC 3339 can show.
+Moment = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
 
-class Document(Struct, frozen=True):
+class Document(Struct, frozen=True, forbid_unknown_fields=True):
     """The JSON of a file that was last written at `mtime_ms`."""
 
     key: str
     scope_id: str
-    payload: str
-    mtime_ms: int
-    ttl_ms: int = 0
+    payload: Raw
+    mtime_ms: Moment
+    ttl_ms: Milliseconds = 0
+
+    @property
+    def text(self) -> str:
+        return bytes(self.payload).strip().decode()
 
 
-class Guard(Struct, frozen=True):
+class Guard(Struct, frozen=True, forbid_unknown_fields=True):
     """A file whose existence and time are its whole meaning; interval 0: once, for ever."""
 
     name: str
     scope_id: str
-    mtime_ms: int
-    interval_s: int
+    mtime_ms: Moment
+    interval_s: Annotated[int, Meta(ge=0, le=sentinels.MAX_INTERVAL_S)] = field(name="interval")
 
 
-class Side(Struct, frozen=True):
+class Side(Result, omit_defaults=False):
     """What the database holds of a key; times in seconds."""
 
     key: str
@@ -55,6 +62,12 @@ class Side(Struct, frozen=True):
     sentinels: int
     state_at: int | None
     sentinels_at: int | None
+    state_at_iso: str | None = None
+    sentinels_at_iso: str | None = None
+
+    def __post_init__(self) -> None:
+        self.state_at_iso = iso_if(self.state_at)
+        self.sentinels_at_iso = iso_if(self.sentinels_at)
 
 
 _STATE = """
@@ -91,7 +104,7 @@ def judge_document(conn: sqlite3.Connection, file: Document, *, now_ms: int) -> 
         return "new"
     if row.updated_at < file.mtime_ms // 1000:
         return "updated"
-    return "same" if row.payload == file.payload else "superseded"
+    return "same" if row.payload == file.text else "superseded"
 
 
 def judge_guard(conn: sqlite3.Connection, file: Guard, *, now_ms: int) -> Verdict:
@@ -117,7 +130,7 @@ def bring_document(
             conn,
             file.key,
             file.scope_id,
-            file.payload,
+            file.text,
             ttl_ms=file.ttl_ms,
             writer=writer,
             now_ms=file.mtime_ms,

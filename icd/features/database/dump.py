@@ -1,241 +1,191 @@
-"""Every row as a line that can be kept anywhere, and taken in again.
+"""dump.*, export, import: every row as JSON lines, in a file that the caller names.
 
-Invariants
-    - taking in the same lines twice changes nothing the second time;
-    - of two rows of one name the later one wins, of two as late the one that is there; a sentinel
-      that was claimed once and for all wins over any other claim;
-    - of two leases the one with the later token wins, else the one that was renewed later;
-    - a row that has expired is not taken in;
-    - a version never repeats: rows of state get new ones, above those of both databases; so do
-      the fencing tokens of leases that are acquired afterwards;
-    - an event keeps its number and is taken in only beyond the end of the log: what consumers have
-      read stays as they have read it;
-    - runs and what belongs to them: see `dump_runs`; discoveries, theirs and the profile: see
-      `dump_discoveries`.
-
-Callers run these inside a transaction; the tables are listed in the order that this needs.
+A line is read or written at a time, so a large database needs no large memory.
 """
 
+import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
+from typing import Annotated, Any, BinaryIO
 
-from msgspec import structs
+import msgspec
 
-from icd import __version__
-from icd.db import migrate
-from icd.db.rows import checked
-from icd.errors import SchemaTooNew, UnreadableInput
-from icd.features.database import dump_discoveries, dump_runs
-from icd.features.database.dump_lines import (
-    TABLES,
-    Counter,
-    Cursor,
-    Discovery,
-    Dispatch,
-    Embedding,
-    EmbeddingSource,
-    End,
-    Event,
-    Feedback,
-    Header,
-    HookPosition,
-    Lease,
-    Line,
-    Migration,
-    Profile,
-    Request,
-    Row,
-    Run,
-    RunAgent,
-    RunArtifact,
-    RunSkip,
-    Sentinel,
-    State,
-)
-from icd.features.events import store as events
-from icd.features.leases import store as leases
-from icd.features.sentinels import store as sentinels
-from icd.features.state import store as state
-from icd.values import payloads
-from icd.values import validation as names
+from icd.app import lines, progress, render, spool
+from icd.app.call import Context, Params
+from icd.app.invocation import Caller, Local, Output, World
+from icd.app.verb import Argument, Command, Method, Runs, Writes
+from icd.db.files import private as files
+from icd.errors import IcError, UnreadableInput, from_os
+from icd.features.database.export import End, decoder, export, rows
+from icd.features.database.import_ import Import, check_header
+from icd.values.wire import Result
 
-_ROWS = """
-SELECT (SELECT count(1) FROM migrations)
-     + (SELECT count(1) FROM counters WHERE name NOT GLOB 'requests_*')
-     + (SELECT count(1) FROM state) + (SELECT count(1) FROM sentinels)
-     + (SELECT count(1) FROM requests) + (SELECT count(1) FROM events)
-     + (SELECT count(1) FROM cursors) + (SELECT count(1) FROM hook_positions)
-     + (SELECT count(1) FROM runs) + (SELECT count(1) FROM run_skips)
-     + (SELECT count(1) FROM run_agents) + (SELECT count(1) FROM run_artifacts)
-     + (SELECT count(1) FROM dispatches) + (SELECT count(1) FROM leases)
-     + (SELECT count(1) FROM discoveries) + (SELECT count(1) FROM embedding_sources)
-     + (SELECT count(1) FROM embeddings) + (SELECT count(1) FROM feedback_signals)
-     + (SELECT count(1) FROM interest_profile)
-"""
-_COUNT = """
-INSERT INTO counters (name, value) VALUES (?, ?)
-ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)
-"""
-_NEXT = "UPDATE counters SET value = value + 1 WHERE name = 'state' RETURNING value"
-_PUT_STATE = """
-REPLACE INTO state (key, scope_id, payload, version, updated_at, expires_at, expires_ms,
-                    writer_pid, writer_session)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_PUT_SENTINEL = """
-REPLACE INTO sentinels (name, scope_id, last_fired, fired_ms, interval_ms, once, prune_ms,
-                        claim_ms, request_id)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_PUT_REQUEST = """
-INSERT INTO requests (id, method, digest, effect, at_ms) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (id) DO NOTHING
-"""
-_PUT_EVENT = """
-INSERT INTO events (seq, source, type, run_id, subject_id, from_state, to_state, reason, payload,
-                    at, at_ms, actor_pid, actor_uid, actor_session, trace_id, span_id,
-                    project_dir, source_id, idempotency_key)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING
-"""
-_PUT_CURSOR = """
-INSERT INTO cursors (consumer, run_id, seq, updated_at, updated_ms, expires_ms)
-VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (consumer, run_id) DO UPDATE SET
-    seq = excluded.seq, updated_at = excluded.updated_at, updated_ms = excluded.updated_ms,
-    expires_ms = excluded.expires_ms
-WHERE excluded.updated_ms > cursors.updated_ms
-"""
-# What hooks had over there is not delivered here again, as far as its events were taken in.
-_PUT_HOOK_POSITION = """
-INSERT INTO hook_positions (hook, seq, started) VALUES (?, ?, 0)
-ON CONFLICT (hook) DO UPDATE SET seq = excluded.seq WHERE excluded.seq > seq
-"""
-# A token counts acquisitions, and a renewal keeps it.
-_PUT_LEASE = f"{leases.PUT} WHERE (excluded.token, excluded.renewed_at) > (token, renewed_at)"
+_UNFIT = "name a complete file of 'icctl export'; nothing was imported"
+
+File = Annotated[str, Argument("FILE", "The file of lines."), files.check_absolute]
 
 
-def export(conn: sqlite3.Connection) -> Iterator[Row]:
-    """All lines, read as they are asked for."""
-    yield Header("intercore-export", migrate.version(conn), __version__)
-    for kind, select in TABLES:
-        for row in conn.execute(select):
-            yield checked(kind, row)
-    yield End()
+class ToFile(Params):
+    """Write every row of every table to FILE, as JSON lines; - is stdout.
 
-
-def rows(conn: sqlite3.Connection) -> int:
-    """How many lines an export has, beside the first and the last."""
-    (found,) = conn.execute(_ROWS).fetchone()
-    return int(found)
-
-
-def check_header(line: Line) -> None:
-    if not isinstance(line, Header):
-        raise UnreadableInput("the first line is no header", hint="name a file of 'icctl export'")
-    if line.schema > migrate.LATEST:
-        raise SchemaTooNew(
-            f"it has schema v{line.schema}, newer than v{migrate.LATEST} of this intercore "
-            f"{__version__}; it was written by intercore {line.program}",
-            hint="upgrade intercore; nothing was imported",
-        )
-    if line.schema < migrate.LATEST:
-        raise UnreadableInput(
-            f"it has schema v{line.schema}, not v{migrate.LATEST}",
-            hint="restore a backup of that time instead, which is upgraded",
-        )
-
-
-def take_in(conn: sqlite3.Connection, line: Line, *, brought: set[str], now_ms: int) -> bool | None:
-    """Whether the row was written; None if the line is about no row of anybody's.
-
-    `brought` is what earlier lines of the same file have brought, as far as later ones need to
-    know; it is added to.
+    FILE must not exist yet.
+    On a terminal, stderr shows how far it is.
     """
-    match line:
-        case State():
-            return _take_state(conn, line, now_ms=now_ms)
-        case Sentinel():
-            return _take_sentinel(conn, line)
-        case Request():
-            return conn.execute(_PUT_REQUEST, structs.astuple(line)).rowcount > 0
-        case Event():
-            return _take_event(conn, line)
-        case Cursor():
-            return _take_cursor(conn, line, now_ms=now_ms)
-        case HookPosition():
-            position = line.hook, min(line.seq, events.head(conn))
-            return conn.execute(_PUT_HOOK_POSITION, position).rowcount > 0
-        case Run() | RunSkip() | RunAgent() | RunArtifact() | Dispatch():
-            return dump_runs.take_in(conn, line, brought=brought, now_ms=now_ms)
-        case Lease():
-            return _take_lease(conn, line, now_ms=now_ms)
-        case Discovery() | EmbeddingSource() | Embedding() | Feedback() | Profile():
-            return dump_discoveries.take_in(conn, line, brought=brought)
-        case Counter() | Migration():
-            _keep_books(conn, line)
-            return None
-        case Header() | End():
-            raise UnreadableInput("a header or an end in the middle")
+
+    file: File
 
 
-def _keep_books(conn: sqlite3.Connection, line: Counter | Migration) -> None:
-    if isinstance(line, Migration):  # this database has a history of its own
-        return
-    conn.execute(_COUNT, (line.name, line.value))
-    if line.name == "events_pruned":  # cursors over there have read that far
-        events.go_on_after(conn, line.value)
+class FromFile(Params):
+    """Take the rows of an exported FILE in; - is stdin.  Of two rows of one name the later stays.
+
+    All of it happens, or nothing.
+    A second time nothing is left to do.
+    On a terminal, stderr shows how far it is.
+    """
+
+    file: File
 
 
-def _take_state(conn: sqlite3.Connection, line: State, *, now_ms: int) -> bool:
-    names.check_key(line.key)
-    names.check_scope(line.scope_id)
-    payloads.check(line.payload.encode())
-    there = state.get(conn, line.key, line.scope_id, now_ms=now_ms)
-    if (line.expires_at is None) != (line.expires_ms is None):
-        raise UnreadableInput("expires_at and expires_ms go together")
-    expired = line.expires_ms is not None and line.expires_ms <= now_ms
-    if expired or (there is not None and there.updated_at >= line.updated_at):
-        return False
-    (line.version,) = conn.execute(_NEXT).fetchone()
-    conn.execute(_PUT_STATE, structs.astuple(line))
-    return True
+class Exported(Result):
+    path: str
+    file: str
+    rows: int
 
 
-def _take_sentinel(conn: sqlite3.Connection, line: Sentinel) -> bool:
-    names.check_name(line.name)
-    names.check_scope(line.scope_id)
-    there = sentinels.find(conn, line.name, line.scope_id)
-    if there is not None and (there.once or not (line.once or line.fired_ms > there.fired_ms)):
-        return False
-    conn.execute(_PUT_SENTINEL, structs.astuple(line))
-    return True
+class Imported(Result):
+    """`skipped`: rows that were there, as late or later, or that had expired."""
+
+    path: str
+    file: str
+    imported: int
+    skipped: int
 
 
-def _take_event(conn: sqlite3.Connection, line: Event) -> bool:
-    fact = events.Fact(line.source, line.type, line.run_id, line.subject_id)
-    events.check(fact)
-    # No more than that: it may quote what is no payload, such as the title of a discovery.
-    if line.payload is not None and not payloads.is_json(line.payload):
-        raise UnreadableInput("the payload of an event is not JSON")
-    if line.seq <= events.head(conn):
-        return False
-    return conn.execute(_PUT_EVENT, structs.astuple(line)).rowcount > 0
+# --- what is done ---------------------------------------------------------------------------------
 
 
-def _take_cursor(conn: sqlite3.Connection, line: Cursor, *, now_ms: int) -> bool:
-    names.check_name(line.consumer)
-    names.check_scope(line.run_id)
-    if line.expires_ms is not None and line.expires_ms <= now_ms:
-        return False
-    return conn.execute(_PUT_CURSOR, structs.astuple(line)).rowcount > 0
+def write(ctx: Context, p: ToFile) -> Exported:
+    files.refuse_own_names(p.file, ctx.path)
+    descriptor = files.create(p.file)
+    try:
+        with open(descriptor, "wb") as file:
+            count = _write(ctx, file)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as exc:
+        os.unlink(p.file)
+        if isinstance(exc, OSError):
+            raise from_os(exc, f"write {p.file}") from exc
+        raise
+    return Exported(ctx.path, p.file, count - 2)  # the first and the last are no rows
 
 
-def _take_lease(conn: sqlite3.Connection, line: Lease, *, now_ms: int) -> bool:
-    names.check_name(line.name)
-    names.check_scope(line.scope_id)
-    if line.expires_ms <= now_ms:
-        return False
-    # Whoever acquires one afterwards must get a larger token, whatever the file's counter says.
-    conn.execute(_COUNT, ("leases", line.token))
-    return conn.execute(_PUT_LEASE, structs.astuple(line)).rowcount > 0
+def _write(ctx: Context, file: BinaryIO) -> int:
+    total = rows(ctx.conn) if ctx.progress is not None else 0
+    encoder, number = msgspec.json.Encoder(), 0
+    for number, line in enumerate(export(ctx.conn), 1):
+        file.write(encoder.encode(line) + b"\n")
+        lines.tell(ctx, number, total)
+    return number
+
+
+def read(ctx: Context, p: FromFile) -> Imported:
+    if ctx.recent is not None:
+        ctx.recent.clear()
+    file, counts = Import(ctx.conn, now_ms=ctx.now_ms), Counter[bool | None]()
+    for number, line in _lines(ctx, p.file):
+        try:
+            if number == 1:
+                check_header(line)
+            else:
+                counts[file.take(line)] += 1
+        except IcError as exc:
+            raise type(exc)(f"{p.file}:{number}: {exc.message}", hint=exc.hint or _UNFIT) from exc
+        except sqlite3.IntegrityError as exc:
+            raise UnreadableInput(f"{p.file}:{number}: {exc}", hint=_UNFIT) from exc
+    return Imported(ctx.path, p.file, counts[True], counts[False])
+
+
+def _lines(ctx: Context, path: str) -> Iterator[tuple[int, Any]]:
+    """The lines up to the last, which must say that it is the last."""
+    number, line, decode = 0, None, decoder().decode
+    for number, text in lines.read(ctx, path, hint=_UNFIT):
+        if isinstance(line, End):
+            raise UnreadableInput(f"{path}:{number}: something follows the end", hint=_UNFIT)
+        try:
+            line = decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            raise UnreadableInput(f"{path}:{number}: {exc}", hint=_UNFIT) from exc
+        if not isinstance(line, End):
+            yield number, line
+    if not isinstance(line, End):
+        raise UnreadableInput(f"{path} is cut off after line {number}", hint=_UNFIT)
+
+
+# --- what is typed --------------------------------------------------------------------------------
+
+
+def ask_export(world: World, p: ToFile) -> Local:
+    target = world.path(p.file)
+
+    def run(ask: Caller) -> Output:
+        if p.file == spool.PIPE:
+            with spool.place() as place:
+                _ask(ask, "dump.export", ToFile(file=place))
+                spool.print_out(place)
+            return Output(0)
+        done = _ask(ask, "dump.export", ToFile(file=target))
+        return render.to_json(done) if world.json else render.text(f"exported {done.rows} rows")
+
+    return Local(run)
+
+
+def ask_import(world: World, p: FromFile) -> Local:
+    source = world.path(p.file)
+
+    def run(ask: Caller) -> Output:
+        if p.file == spool.PIPE:
+            with spool.filled() as place:
+                done = _ask(ask, "dump.import", FromFile(file=place))
+            done.file = spool.PIPE
+        else:
+            done = _ask(ask, "dump.import", FromFile(file=source))
+        if world.json:
+            return render.to_json(done)
+        return render.text(f"imported {done.imported} rows, skipped {done.skipped}")
+
+    return Local(run)
+
+
+def _ask(ask: Caller, method: str, params: Params) -> Any:
+    with progress.bar(f"{method.removeprefix('dump.')}ing") as tell:
+        return ask(method, params, progress=tell)
+
+
+VERBS = [
+    Method("dump.export", ToFile, Exported, write, runs=Runs(local=True)),
+    # A second attempt changes nothing, so there is no effect to keep.
+    Method(
+        "dump.import",
+        FromFile,
+        Imported,
+        read,
+        writes=Writes(keeps_effects=False),
+        runs=Runs(local=True),
+    ),
+    Command(
+        "export",
+        ToFile,
+        ask_export,
+        summary="Write every row as a line of JSON.",
+        examples=["icctl export state.jsonl", "icctl export - | gzip > state.jsonl.gz"],
+    ),
+    Command(
+        "import",
+        FromFile,
+        ask_import,
+        summary="Take in what was exported.",
+        examples=["icctl import state.jsonl", "gunzip < state.jsonl.gz | icctl import -"],
+    ),
+]

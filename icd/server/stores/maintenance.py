@@ -18,7 +18,7 @@ from icd.config import Settings
 from icd.db.connection import transaction, until
 from icd.db.database import Database
 from icd.errors import Corrupt, DeadlineExceeded, Locked, LogLost, NoDatabase
-from icd.features.database import counts
+from icd.features.database import store as contents
 from icd.features.discoveries import lifecycle as dismissals
 from icd.features.events import cursor_store as cursors
 from icd.features.events import retention
@@ -124,7 +124,7 @@ class Maintenance:
         size, known = _size(path), self.facts
         written = (conn.total_changes, self._database.foreign)
         if known is None or written != self._counted:
-            rows = counts.rows(conn) if size <= COUNTED_BYTES else {}
+            rows = contents.counts(conn) if size <= COUNTED_BYTES else {}
             lags = cursors.lags(conn, limit=LAGS, now_ms=now_ms)
             self._counted = written
         else:

@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from icd.admin.doctor import environment as surroundings
-from icd.features.library.commands import PATH
+from icd.features.shell.verbs import PATH
 
 
 @pytest.fixture

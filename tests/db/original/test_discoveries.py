@@ -11,19 +11,19 @@ import pytest
 
 from icd.db import migrate
 from icd.db.original import discoveries as original_discoveries
-from icd.features.database import dump as dumps
-from icd.features.database.dump_lines import (
+from icd.features.database import export as dumps
+from icd.features.discoveries import profile as profiles
+from icd.features.discoveries import rank as ranking
+from icd.features.discoveries import vectors, weights
+from tests.data import original
+from tests.db.conftest import copied
+from tests.support.lines import (
     Discovery,
     Embedding,
     EmbeddingSource,
     Feedback,
     Profile,
 )
-from icd.features.discoveries import profile as profiles
-from icd.features.discoveries import rank as ranking
-from icd.features.discoveries import vectors, weights
-from tests.data import original
-from tests.db.conftest import copied
 
 NOW_S = original.NOW_S
 OURS = (Discovery, EmbeddingSource, Embedding, Feedback, Profile)

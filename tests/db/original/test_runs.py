@@ -11,13 +11,13 @@ import pytest
 
 from icd import procfs
 from icd.db import migrate
-from icd.features.database import dump as dumps
-from icd.features.database.dump_lines import Dispatch, Run, RunAgent, RunArtifact, RunSkip
+from icd.features.database import export as dumps
 from icd.features.runs import phases
 from icd.features.runs import store as runs
 from icd.values import processes
 from tests.data import original
 from tests.db.conftest import copied
+from tests.support.lines import Dispatch, Run, RunAgent, RunArtifact, RunSkip
 
 SCHEMAS = range(3, 10)
 NOW_S = original.NOW_S

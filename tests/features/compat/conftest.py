@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from icd.features.compat.legacy.finding import find
-from icd.features.compat.legacy.reading import read
+from icd.features.compat.files import read
+from icd.features.compat.patterns import find
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from icd.errors import Unhealthy
 from icd.features.compat import store as compat
@@ -17,7 +18,7 @@ HOUR = 3_600_000
 
 
 def document(payload='{"a":1}', *, age=HOUR, **options):
-    return Document("dispatch", "s1", payload, NOW - age, **options)
+    return Document("dispatch", "s1", Raw(payload.encode()), NOW - age, **options)
 
 
 def guard(*, age=0, interval=0, name="stop"):

@@ -1,384 +1,281 @@
-"""Rows as lines, and what becomes of them elsewhere."""
+"""dump.*: files of JSON lines."""
 
-import sqlite3
+import json
+import os
+import resource
+import stat
 
+import msgspec
 import pytest
 from msgspec import structs
 
-from icd.app import idempotency as requests
+from icd.app import lines, registry
+from icd.app.invocation import Errand
 from icd.db import migrate
-from icd.errors import InvalidName, InvalidPayload, SchemaTooNew, SecretRefused, UnreadableInput
-from icd.features.database import dump as dumps
-from icd.features.database.dump_lines import (
-    TABLES,
-    Counter,
-    Cursor,
-    End,
-    Header,
-    HookPosition,
-    Lease,
-    Migration,
-    Request,
-    Sentinel,
-    State,
-)
-from icd.features.events import cursor_store as cursors
-from icd.features.events import retention
-from icd.features.events import store as events
-from icd.features.hooks import store as hooks
-from icd.features.sentinels import store as sentinels
-from icd.features.state import store as state
-from icd.values.processes import Writer
-from tests.support import discovery_lines, run_lines
+from icd.errors import BadPath, DeadlineExceeded, InvalidName, SchemaTooNew, UnreadableInput
+from tests.support.run_lines import AGENT, ALL, DISPATCH, RUN
 
-NOW = 1_800_000_000_000
-ROW = State("k", "s", "1", 7, NOW // 1000, None, None, 41, "me")
-FACT = events.Fact("review", "seen", "r1", "f1", "a", "b", "why", "{}", "/p", "key")
 MIGRATIONS = len(migrate.pending(0))
 COUNTERS = 5
-LEASE = Lease(
-    "sprint", "s", "me", 7, 60_000, NOW // 1000, NOW // 1000, NOW // 1000 + 60, NOW + 60_000, "x", 1
-)
-CLAIM = Sentinel("n", "s", NOW // 1000, NOW, 60_000, 0, NOW + 1, 60_000, "id")
-
-ROWS = {
-    line.__struct_config__.tag: structs.astuple(line)
-    for line in (*run_lines.ALL, LEASE, *discovery_lines.ALL)
-}
-FILLED = 8 + len(ROWS)
-
-
-def fill(conn):
-    state.set(conn, "k", "s", "1", writer=Writer(41, "me"), now_ms=NOW)
-    state.set(conn, "k", "t", "2", ttl_ms=60_000, writer=Writer(), now_ms=NOW)
-    sentinels.check(conn, "n", "s", interval_s=60, request_id="id", now_ms=NOW)
-    sentinels.check(conn, "once", "s", interval_s=0, now_ms=NOW)
-    requests.record(
-        conn, "r", method="state.set", digest=1, effect="{}", now_ms=NOW, monotonic_ms=0
-    )
-    events.append(conn, FACT, actor=Writer(41, "me"), now_ms=NOW)
-    cursors.advance(conn, "c", "", 1, now_ms=NOW)
-    hooks.begin(conn, ["on-event"])
-    for table, values in ROWS.items():
-        marks = ", ".join("?" * len(values))
-        conn.execute(f"INSERT INTO {table} VALUES ({marks})", values)
-    conn.execute("UPDATE counters SET value = ? WHERE name = 'leases'", (LEASE.token,))
-
-
-def take(conn, *lines, now_ms=NOW):
-    brought = set()
-    copies = [structs.replace(line) for line in lines]
-    return [dumps.take_in(conn, line, brought=brought, now_ms=now_ms) for line in copies]
-
-
-def get(conn, scope="s", *, now_ms=NOW):
-    return state.get(conn, "k", scope, now_ms=now_ms)
-
-
-# --- out ------------------------------------------------------------------------------------
-
-
-def test_a_header_comes_first_and_an_end_last(conn):
-    first, *_, last = dumps.export(conn)
-
-    assert isinstance(first, Header)
-    assert first.schema == migrate.LATEST
-    assert isinstance(last, End)
-
-
-def test_every_row_of_every_table_is_there(conn):
-    fill(conn)
-
-    lines = list(dumps.export(conn))[1:-1]
-
-    tables = [kind.__struct_config__.tag for kind in map(type, lines)]
-    assert tables == [
-        *["migrations"] * MIGRATIONS, *["counters"] * COUNTERS, "state", "state", "sentinels",
-        "sentinels", "requests", "events", "cursors", "hook_positions", "runs", "run_skips",
-        "run_agents", "run_artifacts", "dispatches", "leases", "discoveries", "embedding_sources",
-        "embeddings", "feedback_signals", "interest_profile",
-    ]  # fmt: skip
-    assert structs.astuple(lines[MIGRATIONS + COUNTERS]) == (
-        "k",
-        "s",
-        "1",
-        1,
-        NOW // 1000,
-        None,
-        None,
-        41,
-        "me",
-    )
-
-
-def test_no_table_and_no_column_is_forgotten(conn):
-    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
-    columns = "SELECT name FROM pragma_table_info(?)"
-    there = {
-        table: [column for (column,) in conn.execute(columns, (table,))]
-        for (table,) in conn.execute(tables)
-    }
-
-    known = {kind.__struct_config__.tag: list(kind.__struct_fields__) for kind, _ in TABLES}
-
-    assert known == there
-
-
-def test_the_number_of_rows_is_known_beforehand(conn):
-    fill(conn)
-
-    assert dumps.rows(conn) == len(list(dumps.export(conn))[1:-1])
-    assert {type(line) for line in list(dumps.export(conn))[1:-1]} == {k for k, _ in TABLES}
-
-
-# --- in -------------------------------------------------------------------------------------
+ROWS = MIGRATIONS + COUNTERS  # of an empty database
+ROW = {"key": "k", "scope_id": "s"}
 
 
 @pytest.fixture
-def elsewhere():
-    """An empty database."""
-    conn = sqlite3.connect(":memory:", isolation_level=None)
-    migrate.apply(conn, "", now_ms=NOW)
-    yield conn
-    conn.close()
+def file(result, tmp_path):
+    """An export of two rows, one of which is gone by now."""
+    result("state.set", **ROW, payload='{"a": "é\\n"}')
+    result("state.set", key="k", scope_id="gone", payload="1")
+    path = tmp_path / "file"
+    result("dump.export", file=str(path))
+    result("state.delete", key="k", scope_id="gone")
+    return path
 
 
-def test_what_was_exported_is_there_after_the_import(conn, elsewhere):
-    fill(conn)
-    lines = list(dumps.export(conn))[1:-1]
+def test_an_export_is_lines_of_json_in_a_private_file(file, result):
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
-    written = take(elsewhere, *lines)
-
-    assert written == [None] * (MIGRATIONS + COUNTERS) + [True] * FILLED
-    assert structs.replace(get(elsewhere), version=0) == structs.replace(get(conn), version=0)
-    assert get(elsewhere, "t").expires_ms == NOW + 60_000
-    assert sentinels.every(elsewhere) == sentinels.every(conn)
-    assert requests.find(elsewhere, "r", method="state.set", digest=1) == "{}"
+    assert [line["kind"] for line in lines] == [
+        "header", *["migrations"] * MIGRATIONS, *["counters"] * COUNTERS, "state", "state", "end",
+    ]  # fmt: skip
+    assert lines[ROWS + 1]["payload"] == '{"a": "é\\n"}'
+    assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
 
 
-def test_a_second_time_nothing_is_left_to_do(conn, elsewhere):
-    fill(conn)
-    lines = list(dumps.export(conn))[1:-1]
-    take(elsewhere, *lines)
-    before = list(dumps.export(elsewhere))
+def test_an_export_tells_what_it_wrote(result, database, tmp_path):
+    done = result("dump.export", file=str(tmp_path / "file"))
 
-    assert take(elsewhere, *lines) == [None] * (MIGRATIONS + COUNTERS) + [False] * FILLED
-    assert list(dumps.export(elsewhere)) == before
+    assert (done.path, done.file, done.rows) == (database.path, str(tmp_path / "file"), ROWS)
 
 
-def test_a_database_takes_nothing_new_from_itself(conn):
-    fill(conn)
-    lines = list(dumps.export(conn))
+def test_an_export_overwrites_nothing(ask, file):
+    before = file.read_bytes()
 
-    assert True not in take(conn, *lines[1:-1])
-    assert list(dumps.export(conn)) == lines
-
-
-@pytest.mark.parametrize("later, written", [(-1, False), (0, False), (1, True)])
-def test_of_two_rows_the_later_one_stays(conn, later, written):
-    state.set(conn, "k", "s", '"mine"', writer=Writer(), now_ms=NOW)
-
-    assert take(conn, structs.replace(ROW, updated_at=NOW // 1000 + later)) == [written]
-    assert get(conn).payload == ("1" if written else '"mine"')
+    assert isinstance(ask("dump.export", file=str(file)).error, BadPath)
+    assert file.read_bytes() == before
 
 
-def test_a_row_that_expired_here_is_no_row(conn):
-    state.set(conn, "k", "s", '"mine"', ttl_ms=1000, writer=Writer(), now_ms=NOW + 5000)
+def test_an_export_that_fails_leaves_nothing_behind(ask, conn, tmp_path):
+    conn.execute("DROP TABLE requests")
 
-    assert take(conn, ROW, now_ms=NOW + 6000) == [True]
-
-
-def test_a_row_that_expired_on_the_way_is_not_taken_in(conn):
-    line = structs.replace(ROW, expires_at=NOW // 1000, expires_ms=NOW)
-
-    assert take(conn, line) == [False]
+    assert ask("dump.export", file=str(tmp_path / "file")).error is not None
+    assert not (tmp_path / "file").exists()
 
 
-def test_versions_are_above_those_of_both_databases(conn):
-    state.set(conn, "k", "mine", "1", writer=Writer(), now_ms=NOW)
+def test_an_import_brings_back_what_is_gone_and_leaves_the_rest(result, file, database):
+    done = result("dump.import", file=str(file))
 
-    take(conn, Counter("state", 40), ROW)
-
-    assert get(conn).version == 41
-    assert state.set(conn, "k", "x", "1", writer=Writer(), now_ms=NOW).version == 42
+    assert (done.path, done.file, done.imported, done.skipped) == (database.path, str(file), 1, 1)
+    assert bytes(result("state.get", key="k", scope_id="gone").payload) == b"1"
 
 
-def test_a_counter_never_goes_back(conn):
-    for _ in range(3):
-        state.set(conn, "k", "s", "1", writer=Writer(), now_ms=NOW)
+def test_an_import_is_all_or_nothing(ask, result, file):
+    lines = file.read_text("utf-8").splitlines(keepends=True)
+    bad = lines[-2].replace('"key":"k"', '"key":"Not a key"')
+    file.write_text("".join([*lines[:-1], bad, lines[-1]]), "utf-8")
 
-    take(conn, Counter("state", 1))
+    error = ask("dump.import", file=str(file)).error
 
-    assert state.set(conn, "k", "s", "1", writer=Writer(), now_ms=NOW).version == 4
+    assert isinstance(error, InvalidName)
+    assert error.message.startswith(f"{file}:{ROWS + 4}: ")
+    assert result("state.get", key="k", scope_id="gone") is None
 
 
 @pytest.mark.parametrize(
-    "there, line, written",
+    "line",
+    [AGENT, structs.replace(RUN, status="paused"), structs.replace(DISPATCH, turns=-1)],
+    ids=["an agent without its run", "a status that there is not", "a negative number"],
+)
+def test_a_hostile_line_about_a_run_is_refused_and_nothing_is_imported(ask, result, file, line):
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([*lines[:-1], msgspec.json.encode(line), b"\n", lines[-1]]))
+
+    error = ask("dump.import", file=str(file)).error
+
+    assert isinstance(error, UnreadableInput)
+    assert error.message.startswith(f"{file}:{ROWS + 4}: ")
+    assert error.hint
+    assert result("state.get", key="k", scope_id="gone") is None
+
+
+def test_a_run_and_all_that_belongs_to_it_come_back(result, conn, tmp_path):
+    """With foreign keys in force, as in every database that is in use."""
+    tables = [line.__struct_config__.tag for line in ALL]
+    for line, table in zip(ALL, tables, strict=True):
+        values = structs.astuple(line)
+        conn.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
+    result("dump.export", file=str(tmp_path / "file"))
+    conn.execute("UPDATE runs SET updated_ms = 0, goal = 'forgotten'")
+    conn.execute("DELETE FROM run_skips")
+    conn.execute("DELETE FROM dispatches")
+
+    done = result("dump.import", file=str(tmp_path / "file"))
+
+    assert (done.imported, done.skipped) == (3, 2)
+    for line, table in zip(ALL, tables, strict=True):
+        assert conn.execute(f"SELECT * FROM {table}").fetchall() == [structs.astuple(line)]
+    assert conn.execute("PRAGMA foreign_keys").fetchone() == (1,)
+    assert conn.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def cut(text):
+    return text[: text.index('{"kind":"end"}')]
+
+
+@pytest.mark.parametrize(
+    "change, told",
     [
-        (60, structs.replace(CLAIM, fired_ms=NOW + 1), True),
-        (60, CLAIM, False),
-        (60, structs.replace(CLAIM, fired_ms=NOW - 1), False),
-        (60, structs.replace(CLAIM, fired_ms=NOW - 1, once=1), True),
-        (0, structs.replace(CLAIM, fired_ms=NOW + 1), False),
-        (0, structs.replace(CLAIM, fired_ms=NOW + 1, once=1), False),
+        (lambda _: "", "is cut off after line 0"),
+        (cut, f"is cut off after line {ROWS + 3}"),
+        (lambda text: text[:-8], f":{ROWS + 4}: "),
+        (lambda text: text + "{}", f":{ROWS + 5}: something follows the end"),
+        (lambda text: "text\n" + text, ":1: "),
+        (lambda text: text.partition("\n")[2], ":1: the first line is no header"),
+        (lambda text: text.replace("intercore-export", "other"), ":1: "),
+        (
+            lambda text: text.replace(f'"schema":{migrate.LATEST}', '"schema":1000'),
+            ":1: it has schema v1000",
+        ),
+        (lambda text: text.replace('"scope_id":"s"', '"scope":"s"'), f":{ROWS + 2}: "),
+        (lambda text: text.replace('"version":1,', '"version":-1,'), f":{ROWS + 2}: "),
+        (lambda text: text.replace('"kind":"counters"', '"kind":"tokens"'), f":{MIGRATIONS + 2}: "),
     ],
 )
-def test_of_two_claims_the_later_one_stays_or_the_one_for_all_time(conn, there, line, written):
-    sentinels.check(conn, "n", "s", interval_s=there, now_ms=NOW)
+def test_what_is_no_complete_export_is_refused(ask, file, change, told):
+    file.write_text(change(file.read_text("utf-8")), "utf-8")
 
-    assert take(conn, line) == [written]
+    error = ask("dump.import", file=str(file)).error
 
-
-def test_a_request_that_is_known_keeps_its_effect(conn):
-    requests.record(conn, "r", method="m", digest=1, effect='"mine"', now_ms=NOW, monotonic_ms=0)
-
-    assert take(conn, Request("r", "m", 1, '"theirs"', NOW)) == [False]
-    assert requests.find(conn, "r", method="m", digest=1) == '"mine"'
+    assert isinstance(error, UnreadableInput)
+    assert error.message.startswith(f"{file}{told}" if told.startswith(":") else f"{file} {told}")
+    assert error.hint
 
 
-def test_the_history_of_the_schema_stays_its_own(conn):
-    before = conn.execute("SELECT * FROM migrations").fetchall()
+def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(ask, file):
+    file.write_bytes(b" " * (lines.LINE_BYTES + 1))
 
-    assert take(conn, Migration(1001, "9.9", 1), Migration(1002, "9.9", 1)) == [None, None]
-    assert conn.execute("SELECT * FROM migrations").fetchall() == before
+    error = ask("dump.import", file=str(file)).error
+
+    assert error.message == f"{file}:1: longer than {lines.LINE_BYTES} bytes"
 
 
-@pytest.mark.parametrize(
-    "line, error",
-    [
-        (structs.replace(ROW, key="Not a key"), InvalidName),
-        (structs.replace(ROW, scope_id="a\tb"), InvalidName),
-        (structs.replace(ROW, payload="{"), InvalidPayload),
-        (structs.replace(ROW, payload='"ghp_0123456789abcdefghijklmnopqrstuvwxyz"'), SecretRefused),
-        (structs.replace(ROW, expires_at=NOW // 1000 + 1), UnreadableInput),
-        (structs.replace(ROW, expires_ms=NOW + 1), UnreadableInput),
-        (structs.replace(CLAIM, name=""), InvalidName),
-        (structs.replace(CLAIM, scope_id="a\nb"), InvalidName),
-        (structs.replace(LEASE, name=""), InvalidName),
-        (structs.replace(LEASE, scope_id="a\tb"), InvalidName),
-        (End(), UnreadableInput),
-        (Header("intercore-export", migrate.LATEST, "1"), UnreadableInput),
-    ],
-)
-def test_what_nobody_could_have_stored_is_refused(conn, line, error):
-    with pytest.raises(error):
-        take(conn, line)
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: None])
+def test_what_is_no_regular_file_is_refused(ask, tmp_path, make):
+    path = tmp_path / "given"
+    make(path)
+
+    error = ask("dump.import", file=str(path)).error
+
+    assert isinstance(error, UnreadableInput)
+    assert str(path) in error.message
 
 
 @pytest.mark.parametrize(
-    "line, error, told",
-    [
-        (ROW, UnreadableInput, "no header"),
-        (Header("intercore-export", migrate.LATEST + 1, "9.9"), SchemaTooNew, "intercore 9.9"),
-        (Header("intercore-export", 1000, "0.1"), UnreadableInput, f"v1000, not v{migrate.LATEST}"),
-    ],
+    "title", ["a\tb\n\x00\x01\x7f", "T" * 100_000, "€" * 100_000, "ghp_" + "0" * 36, "x\u2028\x85"]
 )
-def test_a_schema_that_is_not_known_is_refused(line, error, told):
-    with pytest.raises(error, match=told) as caught:
-        dumps.check_header(line)
+def test_whatever_can_be_submitted_can_be_imported(ask, result, conn, tmp_path, title):
+    """The log quotes it, too."""
+    texts = {"title": title, "summary": title, "url": title}
+    found = result("discovery.submit", source="s", source_id="1", **texts)
+    before = result("discovery.get", id=found.id)
+    result("dump.export", file=str(tmp_path / "file"))
+    for table in ("events", "discoveries"):
+        conn.execute(f"DELETE FROM {table}")
+    conn.execute("DELETE FROM sqlite_sequence")
 
-    assert caught.value.hint
+    done = ask("dump.import", file=str(tmp_path / "file"))
 
-
-def test_our_own_header_is_accepted(conn):
-    dumps.check_header(next(dumps.export(conn)))
-
-
-# --- the log --------------------------------------------------------------------------------
-
-
-def test_events_keep_their_numbers_and_only_what_goes_on_from_here_is_taken_in(conn, elsewhere):
-    for _ in range(3):
-        events.append(conn, events.Fact("ci", "theirs"), actor=Writer(), now_ms=NOW)
-    lines = list(dumps.export(conn))[1:-1]
-    events.append(elsewhere, events.Fact("ci", "ours"), actor=Writer(), now_ms=NOW)
-
-    take(elsewhere, *lines)
-
-    found = [(event.seq, event.type) for event in events.read(elsewhere, limit=9)]
-    assert found == [(1, "ours"), (2, "theirs"), (3, "theirs")]
+    assert (done.error, done.result and done.result.imported) == (None, 2)
+    assert result("discovery.get", id=found.id) == before
 
 
-def test_where_everything_was_pruned_no_number_is_given_again(conn, elsewhere):
-    events.append(conn, FACT, actor=Writer(), now_ms=NOW)
-    cursors.advance(conn, "c", "", 1, now_ms=NOW)
-    retention.prune(conn, retention.Rule(keep=0), force=False, now_ms=NOW)
+def test_the_largest_payload_survives(result, tmp_path):
+    payload = json.dumps(["\\" * 100_000] * 5, ensure_ascii=False)
+    result("state.set", **ROW, payload=payload)
+    result("dump.export", file=str(tmp_path / "file"))
+    result("state.delete", **ROW)
 
-    take(elsewhere, *list(dumps.export(conn))[1:-1])
-
-    assert events.append(elsewhere, FACT, actor=Writer(), now_ms=NOW) == 2
-    assert cursors.find(elsewhere, "c", "", now_ms=NOW).seq == 1
-
-
-@pytest.mark.parametrize("later, seq", [(-1, 2), (0, 2), (1, 1)])
-def test_of_two_cursors_the_one_that_moved_later_stays(conn, later, seq):
-    for _ in range(2):
-        events.append(conn, events.Fact("ci", "t"), actor=Writer(), now_ms=NOW)
-    cursors.advance(conn, "c", "", 2, now_ms=NOW)
-
-    take(conn, Cursor("c", "", 1, NOW // 1000, NOW + later, None))
-
-    assert cursors.find(conn, "c", "", now_ms=NOW).seq == seq
+    assert result("dump.import", file=str(tmp_path / "file")).imported == 1
+    assert bytes(result("state.get", **ROW).payload).decode() == payload
 
 
-def test_a_cursor_that_has_expired_is_not_taken_in(conn):
-    assert take(conn, Cursor("c", "", 0, 1, 1, NOW)) == [False]
+def test_a_header_of_a_later_intercore_is_told_from_nonsense(ask, file):
+    text = file.read_text("utf-8").replace(
+        f'"schema":{migrate.LATEST}', '"schema":9999,"compressed":false'
+    )
+    file.write_text(text, "utf-8")
+
+    assert isinstance(ask("dump.import", file=str(file)).error, SchemaTooNew)
 
 
-# --- hooks ----------------------------------------------------------------------------------
+def test_an_export_ends_at_its_deadline_and_leaves_nothing_behind(ask, still, tmp_path):
+    error = ask("dump.export", file=str(tmp_path / "x"), deadline=still.seconds + 1e-6).error
+
+    assert isinstance(error, DeadlineExceeded)
+    assert not (tmp_path / "x").exists()
 
 
-def test_what_hooks_had_elsewhere_they_do_not_get_here(conn, elsewhere):
-    fill(conn)
-    lines = list(dumps.export(conn))[1:-1]
-    hooks.begin(elsewhere, ["on-event"])
+def test_an_import_ends_at_its_deadline_with_nothing_imported(ask, result, still, file):
+    error = ask("dump.import", file=str(file), deadline=still.seconds + 1e-6).error
 
-    take(elsewhere, *lines)
-
-    assert not hooks.is_pending(elsewhere, ["on-event"])
+    assert isinstance(error, DeadlineExceeded)
+    assert result("state.get", key="k", scope_id="gone") is None
 
 
-def test_no_hook_is_taken_beyond_the_end_of_the_log(conn):
-    fill(conn)
+def test_a_full_disk_is_told_with_the_file_that_does_not_fit(ask, tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # Python ignores SIGXFSZ
+    try:
+        error = ask("dump.export", file=str(tmp_path / "x")).error
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    take(conn, HookPosition("on-event", 2**60, 2**60))
-
-    events.append(conn, events.Fact("x", "y"), actor=Writer(), now_ms=NOW)
-    delivery = hooks.start_next(conn, ["on-event"])
-    assert delivery is not None
-    assert (delivery.seq, delivery.redelivery) == (2, False)
-
-
-# --- leases ---------------------------------------------------------------------------------
+    assert error.message.startswith(f"cannot write {tmp_path / 'x'}: ")
+    assert not (tmp_path / "x").exists()
 
 
-def leases(conn):
-    return conn.execute("SELECT token, renewed_at, owner FROM leases").fetchall()
+@pytest.mark.parametrize("name", ["dump.export", "dump.import"])
+def test_files_that_a_caller_names_are_for_its_own_process(name, call):
+    assert registry.find(name).runs.local
+    with pytest.raises(BadPath, match="absolute"):
+        call(name, file="relative")
 
 
-@pytest.mark.parametrize(
-    "token, renewed, written",
-    [(8, 0, True), (8, -9, True), (7, 1, True), (7, 0, False), (7, -1, False), (6, 9, False)],
-)
-def test_of_two_leases_the_later_token_stays_or_the_later_renewal(conn, token, renewed, written):
-    take(conn, LEASE)
-    at = LEASE.renewed_at + renewed
-    theirs = structs.replace(LEASE, token=token, renewed_at=at, owner="they")
-
-    assert take(conn, theirs) == [written]
-    assert leases(conn) == [(token, at, "they") if written else (7, LEASE.renewed_at, "me")]
+# --- `icctl export`, `icctl import` ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("expires_ms", [0, NOW])
-def test_a_lease_that_was_released_or_has_expired_is_not_taken_in(conn, expires_ms):
-    assert take(conn, structs.replace(LEASE, expires_ms=expires_ms)) == [False]
-    assert leases(conn) == []
+def test_what_was_exported_can_be_imported(stdout):
+    stdout("state", "set", "k", "s", "--value=1")
+
+    assert stdout("export", "file") == f"exported {ROWS + 1} rows\n"
+    stdout("state", "delete", "k", "s")
+    assert stdout("import", "file") == "imported 1 rows, skipped 0\n"
+    assert stdout("state", "get", "k", "s") == "1\n"
+    assert stdout("import", "file") == "imported 0 rows, skipped 1\n"
 
 
-@pytest.mark.parametrize("told, last", [(40, 40), (3, 7)])
-def test_no_token_of_either_database_is_given_away_again(conn, told, last):
-    """Also if the file's counter says less than its rows."""
-    take(conn, Counter("leases", told), LEASE)
+def test_as_json(stdout, project, database):
+    file = {"path": database.path, "file": str(project / "file")}
 
-    value = conn.execute("SELECT value FROM counters WHERE name = 'leases'").fetchone()
-    assert value == (last,)
+    assert json.loads(stdout("export", "file", "--json")) == file | {"rows": ROWS}
+    assert json.loads(stdout("import", "file", "--json")) == file | {"imported": 0, "skipped": 0}
+
+
+@pytest.mark.parametrize("verb", ["export", "import"])
+def test_files_are_handled_by_the_callers_own_process(invoke, verb):
+    assert isinstance(invoke(verb, "file"), Errand)
+
+
+@pytest.mark.parametrize("verb", ["export", "import"])
+def test_an_empty_name_is_a_mistake(ic, verb):
+    assert ic(verb, "").exit == 3
+
+
+def test_a_line_that_is_wrong_is_named(ic, project):
+    (project / "file").write_text("text\n")
+
+    output = ic("import", "file")
+
+    assert output.exit == 2
+    assert output.stderr.startswith(f"icctl: import: {project / 'file'}:1: ".encode())
+    assert output.stderr.endswith(b"nothing was imported\n")

@@ -8,7 +8,6 @@ from msgspec import structs
 
 from icd import config
 from icd.errors import DiscoveryNotFound, DiscoveryRefused
-from icd.features.database import dump as dumps
 from icd.features.discoveries import lifecycle as reviews
 from icd.features.discoveries import store as discoveries
 from icd.features.discoveries.tiers import ONE
@@ -16,6 +15,7 @@ from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.values.processes import Writer
 from tests.support.discovery_lines import DISCOVERY, EMBEDDING, FEEDBACK, NOW
+from tests.support.lines import take
 from tests.support.submitted import DAY_MS, NOW_MS, submit, told
 
 HALF = ONE // 2
@@ -335,9 +335,7 @@ def add(conn):
                 structs.replace(EMBEDDING, discovery_id=name, vector=struct.pack("<3f", 1, 2, 3)),
                 structs.replace(FEEDBACK, discovery_id=name),
             )
-            brought = set()
-            for line in lines:
-                assert dumps.take_in(conn, line, brought=brought, now_ms=NOW)
+            assert all(take(conn, *lines, now_ms=NOW))
 
     return added
 

@@ -14,10 +14,10 @@ from icd.errors import (
     InvalidWeights,
     ProfileConflict,
 )
-from icd.features.database import dump as dumps
 from icd.features.discoveries import rank as ranking
 from tests.support.call_fixtures import NOW_MS
 from tests.support.discovery_lines import DISCOVERY, EMBEDDING, VECTOR
+from tests.support.lines import take
 
 
 @pytest.fixture
@@ -37,8 +37,7 @@ def found(conn):
     """Store discoveries."""
 
     def stored(*lines):
-        for line in lines:
-            assert dumps.take_in(conn, structs.replace(line), brought=set(), now_ms=NOW_MS)
+        assert all(take(conn, *lines, now_ms=NOW_MS))
 
     return stored
 

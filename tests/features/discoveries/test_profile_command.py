@@ -6,9 +6,9 @@ import struct
 import pytest
 from msgspec import structs
 
-from icd.features.database import dump as dumps
 from tests.conftest import NOW_MS
 from tests.support.discovery_lines import DISCOVERY, EMBEDDING, VECTOR
+from tests.support.lines import take
 
 
 @pytest.fixture
@@ -16,8 +16,7 @@ def found(conn):
     """Store discoveries."""
 
     def stored(*lines):
-        for line in lines:
-            assert dumps.take_in(conn, structs.replace(line), brought=set(), now_ms=NOW_MS)
+        assert all(take(conn, *lines, now_ms=NOW_MS))
 
     return stored
 

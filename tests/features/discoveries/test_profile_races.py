@@ -12,8 +12,8 @@ from msgspec import structs
 
 from icd import __version__
 from icd.db import migrate
-from icd.features.database.dump_lines import End, Header
 from tests.support.discovery_lines import DISCOVERY
+from tests.support.lines import End, Header
 from tests.support.processes import Daemon, icctl, running, until
 
 PROCESSES = 16

@@ -12,8 +12,7 @@ from icd.app.write_cache import Recent
 from icd.config import Settings
 from icd.db.database import Database
 from icd.errors import Corrupt, DamagedRow
-from icd.features.database import dump as dumps
-from icd.features.database.counts import COUNTS
+from icd.features.database.store import COUNTED
 from icd.features.discoveries import lifecycle as dismissals
 from icd.features.state import store as state
 from icd.server import limits
@@ -22,6 +21,7 @@ from icd.server.stores.maintenance import Maintenance, rest
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS, FakeClock
 from tests.support.discovery_lines import DISCOVERY
+from tests.support.lines import take
 
 
 @pytest.fixture
@@ -81,13 +81,13 @@ def test_rows_are_counted_again_only_after_a_write(
         return found
 
     kept.look(close=False)
-    assert counted() == len(COUNTS)
+    assert counted() == len(COUNTED)
     kept.used = True  # somebody read
     kept.look(close=False)
     assert counted() == 0
     elsewhere(database, "INSERT INTO counters (name, value) VALUES ('x', 1)")
     kept.look(close=False)
-    assert counted() == len(COUNTS)
+    assert counted() == len(COUNTED)
 
 
 def test_rows_of_a_large_file_are_not_counted(kept: Maintenance, monkeypatch) -> None:
@@ -128,7 +128,7 @@ def dismiss(conn: sqlite3.Connection, number: int, at_ms: int) -> None:
     line = structs.replace(
         DISCOVERY, id=name, source_id=name, status="dismissed", dismissed_ms=at_ms
     )
-    assert dumps.take_in(conn, line, brought=set(), now_ms=at_ms)
+    assert take(conn, line, now_ms=at_ms) == [True]
 
 
 def left(conn: sqlite3.Connection) -> list[str]:

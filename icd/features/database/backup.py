@@ -1,0 +1,149 @@
+"""backup, restore: copies of the database, and the way back."""
+
+import os
+from typing import Annotated
+
+from msgspec import Struct
+
+from icd.app import render
+from icd.app.call import Params, Whole
+from icd.app.invocation import Ask, Caller, Local, Output, World
+from icd.app.verb import Argument, Command, Method, Runs
+from icd.db import backup, migrate
+from icd.db.files import private as files
+from icd.db.restore import refuse_name
+from icd.db.restore import restore as put_back
+from icd.values.wire import Result
+
+
+def _check_name(file: str) -> None:
+    refuse_name(file)  # before a directory is made for the database
+
+
+File = Annotated[str, Argument("FILE", "The backup."), files.check_absolute]
+
+
+class Create(Params):
+    """Make a backup beside the database, and remove the oldest of such backups."""
+
+
+class Write(Params):
+    """Make a backup in a file that does not exist yet."""
+
+    file: File
+
+
+class BackupForm(Struct):
+    """Copy the database while it is in use, check the copy, and print its path.
+
+    Without FILE the backup lies beside the database, named after it and the time, and the oldest
+    of such backups are removed; the setting backups_kept says how many stay.
+    FILE must not exist yet, and is never removed.
+    """
+
+    file: File | None = None
+
+
+class Restore(Params):
+    """Put a copy of a backup in the place of the database; what was there is kept beside it.
+
+    A file that is damaged, not of intercore, or of a later intercore is refused, and nothing is
+    changed.
+    The daemon may run: its next call uses what was restored.
+    """
+
+    file: Annotated[File, _check_name]
+
+
+class Made(Result):
+    """`path`: the database; `file`: its backup."""
+
+    path: str
+    file: str
+    bytes: int
+
+
+class Restored(Result):
+    """`kept`: where the database lies that was there before, if there was one."""
+
+    path: str
+    schema: int
+    kept: str | None
+
+
+def create(whole: Whole, _p: Create) -> Made:
+    database = whole.database
+    file = backup.beside(
+        database.connection(),
+        database.path,
+        keep=database.settings.backups_kept,
+        now_ms=whole.now_ms,
+        deadline=whole.deadline,
+    )
+    return Made(database.path, file, os.path.getsize(file))
+
+
+def write(whole: Whole, p: Write) -> Made:
+    database = whole.database
+    files.refuse_own_names(p.file, database.path)
+    file = backup.to(database.connection(), p.file, deadline=whole.deadline)
+    return Made(database.path, file, os.path.getsize(file))
+
+
+def restore(whole: Whole, p: Restore) -> Restored:
+    database = whole.database
+    kept = put_back(database, p.file, now_ms=whole.now_ms, deadline=whole.deadline)
+    return Restored(database.path, migrate.version(database.connection()), kept)
+
+
+def ask_backup(world: World, f: BackupForm) -> Ask | Local:
+    def show(made: Made) -> Output:
+        if world.json:
+            return render.to_json(made)
+        return render.text(render.relative(made.file, world.cwd))
+
+    if f.file is None:
+        return Ask("backup.create", Create(), show)
+    target = world.path(f.file)
+    return Local(lambda ask: show(ask("backup.write", Write(file=target))))
+
+
+def ask_restore(world: World, p: Restore) -> Local:
+    source = world.path(p.file)
+
+    def run(ask: Caller) -> Output:
+        found: Restored = ask("backup.restore", Restore(file=source))
+        if world.json:
+            return render.to_json(found)
+        path, kept = (render.relative(name or "", world.cwd) for name in (found.path, found.kept))
+        lines = [f"restored {path} (schema v{found.schema})"]
+        return render.text(*lines, *([f"kept {kept}"] if kept else []))
+
+    return Local(run)
+
+
+VERBS = [
+    Method("backup.create", Create, Made, create, runs=Runs(whole=True)),
+    Method("backup.write", Write, Made, write, runs=Runs(whole=True, local=True)),
+    Method(
+        "backup.restore",
+        Restore,
+        Restored,
+        restore,
+        runs=Runs(whole=True, local=True, creates=True),
+    ),
+    Command(
+        "backup",
+        BackupForm,
+        ask_backup,
+        summary="Copy the database, verified.",
+        examples=["icctl backup", "icctl backup ~/intercore-before-the-move.db --timeout=1m"],
+    ),
+    Command(
+        "restore",
+        Restore,
+        ask_restore,
+        summary="Go back to a backup.",
+        examples=["icctl restore .clavain/intercore.db.backup-20260131-120000"],
+    ),
+]

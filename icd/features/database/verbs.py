@@ -1,0 +1,317 @@
+"""init, health, version, db: the database itself."""
+
+from typing import Annotated
+
+from msgspec import Struct, structs
+
+from icd import __version__
+from icd.app import render
+from icd.app.call import Context, Params, Whole
+from icd.app.invocation import Ask, Caller, Local, Output, World, line
+from icd.app.verb import Argument, Command, Method, Option, Runs, Verb
+from icd.db import check as examination
+from icd.db import health as fitness
+from icd.db import migrate
+from icd.db.original import adopt as taking_over
+from icd.db.original.tables import Left
+from icd.errors import Corrupt, IcError, NoDatabase
+from icd.features.database import store
+from icd.values.wire import Result
+
+_WAY_OUT = (
+    "run 'icctl restore FILE' to restore a backup, which keeps the damaged file; backups lie "
+    "beside the database and are named after it: ls .clavain/intercore.db.backup-*"
+)
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+class Init(Params):
+    """Create the project's database, or bring an existing one up to date."""
+
+
+class Adopt(Params):
+    """Take over a later database of the original program, while no process uses it."""
+
+
+class InitForm(Struct):
+    """Create the project's database in .clavain/, or bring an existing one up to date.
+
+    Only this command and restore ever create a database.
+    The directory is made with mode 0700, the file with 0600; an upgrade makes a backup first.
+
+    Databases of the original program up to its schema v9 are upgraded like our own.
+    With --adopt a later one is taken over, too, while nobody uses it: ours is built from the
+    tables and columns that intercore knows, the old file is kept beside it, and what was left
+    behind is printed.
+    """
+
+    adopt: Annotated[bool, Option("--adopt", "Take over a later database of the original ic.")] = (
+        False
+    )
+
+
+class Health(Params):
+    """Print ok if the database can be used; else exit 2 and say what is wrong.
+
+    Checks that it can be read, that its schema is current, that it is in WAL mode and that more
+    than 10 MB of disk are free.
+    """
+
+    thorough: Annotated[bool, Option("--check", "Read every page of the database, too.")] = False
+
+
+class Schema(Params):
+    """The versions of the schema and of the program."""
+
+
+class VersionForm(Struct):
+    """Print the version of the program and of the schema, with or without a database.
+
+    With --verbose also the door, that is which client forwarded the command and whether the
+    daemon or the client itself ran it, and the version of that daemon.
+    """
+
+    # Scripts of the original pass all sorts of things.
+    ignored: Annotated[tuple[str, ...], Argument("", "Ignored.", nargs=-1, usage="")] = ()
+
+
+class Check(Params):
+    """Read every page and index, and compare the schema; print ok, or what was found.
+
+    Exit 2 if anything was found.
+    It works in this process, so that it can look at a database that the daemon refuses.
+    """
+
+
+class Vacuum(Params):
+    """Rebuild the database file, so that it is as small as what it holds.
+
+    Other callers of this database wait meanwhile.
+    Twice its size must be free on the disk.
+    """
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+class Initialized(Result):
+    path: str
+    schema: int
+
+
+class Adopted(Result):
+    """What came of it: without `original`, the schema that it had, it was ours already."""
+
+    path: str
+    schema: int
+    original: int | None
+    kept: str | None
+    taken: dict[str, int]
+    left: list[Left]
+    still_open: list[int]
+
+
+class Healthy(Result):
+    healthy: bool
+    path: str
+    schema: int
+
+
+class SchemaVersion(Result):
+    path: str
+    schema: int
+    program: str
+
+
+class Checked(Result):
+    path: str
+    schema: int
+    ok: bool
+    findings: list[str]
+
+
+class Vacuumed(Result):
+    path: str
+    bytes_before: int
+    bytes_after: int
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+def init(ctx: Context, _p: Init) -> Initialized:
+    """By now the host has created and migrated it; this says where."""
+    return Initialized(ctx.path, migrate.version(ctx.conn))
+
+
+def adopt(whole: Whole, _p: Adopt) -> Adopted:
+    """In the caller's own process: that may look at who has the original open, takes as long as
+    the database is large, and delays no other caller of the daemon."""
+    database = whole.database
+    found = taking_over.adopt(database, now_ms=whole.now_ms, deadline=whole.deadline)
+    schema = migrate.version(database.connection())
+    if found is None:
+        return Adopted(database.path, schema, None, None, {}, [], [])
+    return Adopted(database.path, schema, *structs.astuple(found))
+
+
+def health(ctx: Context, p: Health) -> Healthy:
+    fitness.examine(ctx.conn, ctx.path, thorough=p.thorough)
+    return Healthy(healthy=True, path=ctx.path, schema=migrate.version(ctx.conn))
+
+
+def schema(ctx: Context, _p: Schema) -> SchemaVersion:
+    return SchemaVersion(ctx.path, migrate.version(ctx.conn), __version__)
+
+
+def check(whole: Whole, _p: Check) -> Checked:
+    database = whole.database
+    conn = database.connection()
+    schema = migrate.version(conn)
+    found = examination.findings(conn, deadline=whole.deadline)
+    if found:
+        database.close()  # a daemon looks again before it goes on with it
+    return Checked(database.path, schema, not found, found)
+
+
+def vacuum(whole: Whole, _p: Vacuum) -> Vacuumed:
+    database = whole.database
+    sizes = store.vacuum(database.connection(), database.path, deadline=whole.deadline)
+    return Vacuumed(database.path, *sizes)
+
+
+# --- what is typed and shown ----------------------------------------------------------------------
+
+
+def ask_init(world: World, f: InitForm) -> Ask | Local:
+    def show(found: Initialized) -> Output:
+        path = render.relative(found.path, world.cwd)
+        return render.text(f"initialized {path} (schema v{found.schema})")
+
+    def show_adopted(found: Adopted) -> Output:
+        return render.text(*_adopted(found, world.cwd))
+
+    if f.adopt:
+        show_it = render.to_json if world.json else show_adopted
+        return Local(lambda ask: show_it(ask("db.adopt", Adopt())))
+    return Ask("db.init", Init(), render.to_json if world.json else show)
+
+
+def _adopted(found: Adopted, cwd: str) -> list[str]:
+    path = render.relative(found.path, cwd)
+    if found.kept is None:
+        return [f"{path} is intercore's own (schema v{found.schema}): nothing to adopt"]
+    return [
+        f"adopted {path} (schema v{found.original} of the original, now v{found.schema})",
+        f"kept {render.relative(found.kept, cwd)}",
+        *(f"took {_rows(rows)} of {table}" for table, rows in found.taken.items()),
+        *(_left(left) for left in found.left),
+        *(f"process {pid} still has the old file open: end it" for pid in found.still_open),
+    ]
+
+
+def _left(left: Left) -> str:
+    if left.kind == "rows":
+        return f"left {_rows(left.rows)} of {left.table}"
+    name = left.table if left.column is None else f"{left.table}.{left.column}"
+    return f"left the {left.kind} {name}: {_rows(left.rows)}"
+
+
+def _rows(count: int | None) -> str:
+    if count is None:
+        return "rows that cannot be counted"
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def ask_version(world: World, _f: VersionForm) -> Ask:
+    program, mine = world.program, world.client_version or __version__
+    door = f"{world.door}, {'through' if world.host == 'daemon' else 'without'} the daemon"
+    daemon = __version__ if world.host == "daemon" else None
+
+    def shown(schema: int | None, why: str) -> Output:
+        if world.json:
+            facts = {"program": program, "version": mine, "schema": schema}
+            more = {"door": door, "daemon": daemon}
+            return render.to_json(facts | more if world.verbose else facts)
+        more_lines = [f"door: {door}", f"daemon: {daemon or 'not asked'}"]
+        lines = [f"{program} {mine}", f"schema: {why}"]
+        return render.text(*lines, *(more_lines if world.verbose else []))
+
+    def show(found: SchemaVersion) -> Output:
+        return shown(found.schema, f"v{found.schema}")
+
+    def without(error: IcError) -> Output:
+        missing = isinstance(error, NoDatabase)
+        return shown(None, "unknown (no database)" if missing else f"unknown ({error.message})")
+
+    return Ask("db.schema", Schema(), show, render_error=without, optional=True)
+
+
+def ask_check(world: World, p: Check) -> Local:
+    def run(ask: Caller) -> Output:
+        try:
+            found: Checked = ask("db.check", p)
+        except Corrupt as exc:  # too damaged to be opened; its hint would be to do what was done
+            raise Corrupt(exc.message, hint=_WAY_OUT) from exc
+        status = 0 if found.ok else Corrupt.exit
+        if world.json:
+            output = render.to_json(found, status)
+        else:
+            output = render.text(*(found.findings or ["ok"]), exit_code=status)
+        if not found.ok:
+            told = Corrupt(f"{found.path} is not sound", hint=_WAY_OUT)
+            output.stderr = line(world.program, "db check", told)
+        return output
+
+    return Local(run)
+
+
+VERBS = [
+    Method("db.init", Init, Initialized, init, runs=Runs(creates=True)),
+    Method("db.adopt", Adopt, Adopted, adopt, runs=Runs(whole=True, local=True)),
+    Command(
+        "init",
+        InitForm,
+        ask_init,
+        summary="Create or upgrade the project's database.",
+        examples=["icctl init", "icctl init --adopt", "icctl init --adopt --json --timeout=1m"],
+    ),
+    Verb(
+        "health",
+        Health,
+        Healthy,
+        health,
+        method="db.health",
+        show=lambda _found, _p: ["ok"],
+        summary="Print ok if the database can be used.",
+        examples=["icctl health", "icctl health --check"],
+    ),
+    Method("db.schema", Schema, SchemaVersion, schema),
+    Command(
+        "version",
+        VersionForm,
+        ask_version,
+        summary="Print the versions of program and schema.",
+        examples=["icctl version", "icctl version --verbose"],
+    ),
+    Method("db.check", Check, Checked, check, runs=Runs(whole=True)),
+    Command(
+        "db check",
+        Check,
+        ask_check,
+        summary="Look for damage, everywhere.",
+        examples=["icctl db check", "icctl db check --timeout=5m"],
+    ),
+    Verb(
+        "db vacuum",
+        Vacuum,
+        Vacuumed,
+        vacuum,
+        runs=Runs(whole=True),
+        show=lambda done, _p: [f"{done.bytes_before} bytes before, {done.bytes_after} after"],
+        summary="Give unused space back to the disk.",
+        examples=["icctl db vacuum", "icctl db vacuum --timeout=5m"],
+    ),
+]

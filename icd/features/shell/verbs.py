@@ -1,0 +1,59 @@
+"""lib-path, completion: what a shell sources."""
+
+import os
+from typing import Annotated, Literal
+
+from msgspec import Struct
+
+from icd.app import completion, render
+from icd.app.invocation import Output, World
+from icd.app.verb import Argument, Command
+
+LIBRARY = "lib-intercore.sh"
+# Beside the packages in a checkout, inside this one when installed.
+PLACES = [os.path.join(os.path.dirname(__file__), up, LIBRARY) for up in ("../..", "../../..")]
+PATH = os.path.abspath(next(filter(os.path.exists, PLACES), PLACES[0]))
+
+
+class LibPath(Struct):
+    """Print where the library for bash hooks is."""
+
+
+class Completion(Struct):
+    """Print a script that completes commands, options and their values, for icctl and ic.
+
+    It is a text that calls nobody; print it again after an upgrade.
+    """
+
+    shell: Annotated[Literal["bash", "zsh", "fish"], Argument("bash|zsh|fish", "For which shell.")]
+
+
+def print_path(world: World, _f: LibPath) -> Output:
+    return render.to_json({"path": PATH}) if world.json else render.text(PATH)
+
+
+def print_script(world: World, f: Completion) -> Output:
+    script = completion.script(f.shell)
+    return render.to_json({"script": script}) if world.json else Output(0, script.encode())
+
+
+VERBS = [
+    Command(
+        "lib-path",
+        LibPath,
+        print_path,
+        summary="Print where the library for bash hooks is.",
+        examples=['source "$(icctl lib-path)"'],
+    ),
+    Command(
+        "completion",
+        Completion,
+        print_script,
+        summary="Print a completion script for a shell.",
+        examples=[
+            "source <(icctl completion bash)",
+            "icctl completion zsh > ~/.zfunc/_icctl",
+            "icctl completion fish > ~/.config/fish/completions/icctl.fish",
+        ],
+    ),
+]

@@ -1,0 +1,383 @@
+"""Rows as lines, and what becomes of them elsewhere."""
+
+import sqlite3
+
+import pytest
+from msgspec import structs
+
+from icd.app import idempotency as requests
+from icd.db import migrate
+from icd.errors import InvalidName, InvalidPayload, SchemaTooNew, SecretRefused, UnreadableInput
+from icd.features.database import export as dumps
+from icd.features.database.import_ import check_header
+from icd.features.events import cursor_store as cursors
+from icd.features.events import retention
+from icd.features.events import store as events
+from icd.features.hooks import store as hooks
+from icd.features.sentinels import store as sentinels
+from icd.features.state import store as state
+from icd.values.processes import Writer
+from tests.support import discovery_lines, run_lines
+from tests.support import lines as support
+from tests.support.lines import (
+    Counter,
+    Cursor,
+    End,
+    Header,
+    HookPosition,
+    Lease,
+    Migration,
+    Request,
+    Sentinel,
+    State,
+)
+
+NOW = 1_800_000_000_000
+ROW = State("k", "s", "1", 7, NOW // 1000, None, None, 41, "me")
+FACT = events.Fact("review", "seen", "r1", "f1", "a", "b", "why", "{}", "/p", "key")
+MIGRATIONS = len(migrate.pending(0))
+COUNTERS = 5
+LEASE = Lease(
+    "sprint", "s", "me", 7, 60_000, NOW // 1000, NOW // 1000, NOW // 1000 + 60, NOW + 60_000, "x", 1
+)
+CLAIM = Sentinel("n", "s", NOW // 1000, NOW, 60_000, 0, NOW + 1, 60_000, "id")
+
+ROWS = {
+    line.__struct_config__.tag: structs.astuple(line)
+    for line in (*run_lines.ALL, LEASE, *discovery_lines.ALL)
+}
+FILLED = 8 + len(ROWS)
+
+
+def fill(conn):
+    state.set(conn, "k", "s", "1", writer=Writer(41, "me"), now_ms=NOW)
+    state.set(conn, "k", "t", "2", ttl_ms=60_000, writer=Writer(), now_ms=NOW)
+    sentinels.check(conn, "n", "s", interval_s=60, request_id="id", now_ms=NOW)
+    sentinels.check(conn, "once", "s", interval_s=0, now_ms=NOW)
+    requests.record(
+        conn, "r", method="state.set", digest=1, effect="{}", now_ms=NOW, monotonic_ms=0
+    )
+    events.append(conn, FACT, actor=Writer(41, "me"), now_ms=NOW)
+    cursors.advance(conn, "c", "", 1, now_ms=NOW)
+    hooks.begin(conn, ["on-event"])
+    for table, values in ROWS.items():
+        marks = ", ".join("?" * len(values))
+        conn.execute(f"INSERT INTO {table} VALUES ({marks})", values)
+    conn.execute("UPDATE counters SET value = ? WHERE name = 'leases'", (LEASE.token,))
+
+
+def take(conn, *lines, now_ms=NOW):
+    return support.take(conn, *lines, now_ms=now_ms)
+
+
+def get(conn, scope="s", *, now_ms=NOW):
+    return state.get(conn, "k", scope, now_ms=now_ms)
+
+
+# --- out ------------------------------------------------------------------------------------
+
+
+def test_a_header_comes_first_and_an_end_last(conn):
+    first, *_, last = dumps.export(conn)
+
+    assert isinstance(first, Header)
+    assert first.schema == migrate.LATEST
+    assert isinstance(last, End)
+
+
+def test_every_row_of_every_table_is_there(conn):
+    fill(conn)
+
+    lines = list(dumps.export(conn))[1:-1]
+
+    tables = [kind.__struct_config__.tag for kind in map(type, lines)]
+    assert tables == [
+        *["migrations"] * MIGRATIONS, *["counters"] * COUNTERS, "state", "state", "sentinels",
+        "sentinels", "requests", "events", "cursors", "hook_positions", "runs", "run_skips",
+        "run_agents", "run_artifacts", "dispatches", "leases", "discoveries", "embedding_sources",
+        "embeddings", "feedback_signals", "interest_profile",
+    ]  # fmt: skip
+    assert structs.astuple(lines[MIGRATIONS + COUNTERS]) == (
+        "k",
+        "s",
+        "1",
+        1,
+        NOW // 1000,
+        None,
+        None,
+        41,
+        "me",
+    )
+
+
+def test_no_table_and_no_column_is_forgotten(conn):
+    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+    columns = "SELECT name FROM pragma_table_info(?)"
+    there = {
+        table: [column for (column,) in conn.execute(columns, (table,))]
+        for (table,) in conn.execute(tables)
+    }
+
+    known = {table: list(dumps.kinds()[table].__struct_fields__) for table in dumps.TABLES}
+
+    assert known == there
+
+
+def test_the_number_of_rows_is_known_beforehand(conn):
+    fill(conn)
+
+    assert dumps.rows(conn) == len(list(dumps.export(conn))[1:-1])
+    assert {type(line) for line in list(dumps.export(conn))[1:-1]} == {*dumps.kinds().values()}
+
+
+# --- in -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere():
+    """An empty database."""
+    conn = sqlite3.connect(":memory:", isolation_level=None)
+    migrate.apply(conn, "", now_ms=NOW)
+    yield conn
+    conn.close()
+
+
+def test_what_was_exported_is_there_after_the_import(conn, elsewhere):
+    fill(conn)
+    lines = list(dumps.export(conn))[1:-1]
+
+    written = take(elsewhere, *lines)
+
+    assert written == [None] * (MIGRATIONS + COUNTERS) + [True] * FILLED
+    assert structs.replace(get(elsewhere), version=0) == structs.replace(get(conn), version=0)
+    assert get(elsewhere, "t").expires_ms == NOW + 60_000
+    assert sentinels.every(elsewhere) == sentinels.every(conn)
+    assert requests.find(elsewhere, "r", method="state.set", digest=1) == "{}"
+
+
+def test_a_second_time_nothing_is_left_to_do(conn, elsewhere):
+    fill(conn)
+    lines = list(dumps.export(conn))[1:-1]
+    take(elsewhere, *lines)
+    before = list(dumps.export(elsewhere))
+
+    assert take(elsewhere, *lines) == [None] * (MIGRATIONS + COUNTERS) + [False] * FILLED
+    assert list(dumps.export(elsewhere)) == before
+
+
+def test_a_database_takes_nothing_new_from_itself(conn):
+    fill(conn)
+    lines = list(dumps.export(conn))
+
+    assert True not in take(conn, *lines[1:-1])
+    assert list(dumps.export(conn)) == lines
+
+
+@pytest.mark.parametrize("later, written", [(-1, False), (0, False), (1, True)])
+def test_of_two_rows_the_later_one_stays(conn, later, written):
+    state.set(conn, "k", "s", '"mine"', writer=Writer(), now_ms=NOW)
+
+    assert take(conn, structs.replace(ROW, updated_at=NOW // 1000 + later)) == [written]
+    assert get(conn).payload == ("1" if written else '"mine"')
+
+
+def test_a_row_that_expired_here_is_no_row(conn):
+    state.set(conn, "k", "s", '"mine"', ttl_ms=1000, writer=Writer(), now_ms=NOW + 5000)
+
+    assert take(conn, ROW, now_ms=NOW + 6000) == [True]
+
+
+def test_a_row_that_expired_on_the_way_is_not_taken_in(conn):
+    line = structs.replace(ROW, expires_at=NOW // 1000, expires_ms=NOW)
+
+    assert take(conn, line) == [False]
+
+
+def test_versions_are_above_those_of_both_databases(conn):
+    state.set(conn, "k", "mine", "1", writer=Writer(), now_ms=NOW)
+
+    take(conn, Counter("state", 40), ROW)
+
+    assert get(conn).version == 41
+    assert state.set(conn, "k", "x", "1", writer=Writer(), now_ms=NOW).version == 42
+
+
+def test_a_counter_never_goes_back(conn):
+    for _ in range(3):
+        state.set(conn, "k", "s", "1", writer=Writer(), now_ms=NOW)
+
+    take(conn, Counter("state", 1))
+
+    assert state.set(conn, "k", "s", "1", writer=Writer(), now_ms=NOW).version == 4
+
+
+@pytest.mark.parametrize(
+    "there, line, written",
+    [
+        (60, structs.replace(CLAIM, fired_ms=NOW + 1), True),
+        (60, CLAIM, False),
+        (60, structs.replace(CLAIM, fired_ms=NOW - 1), False),
+        (60, structs.replace(CLAIM, fired_ms=NOW - 1, once=1), True),
+        (0, structs.replace(CLAIM, fired_ms=NOW + 1), False),
+        (0, structs.replace(CLAIM, fired_ms=NOW + 1, once=1), False),
+    ],
+)
+def test_of_two_claims_the_later_one_stays_or_the_one_for_all_time(conn, there, line, written):
+    sentinels.check(conn, "n", "s", interval_s=there, now_ms=NOW)
+
+    assert take(conn, line) == [written]
+
+
+def test_a_request_that_is_known_keeps_its_effect(conn):
+    requests.record(conn, "r", method="m", digest=1, effect='"mine"', now_ms=NOW, monotonic_ms=0)
+
+    assert take(conn, Request("r", "m", 1, '"theirs"', NOW)) == [False]
+    assert requests.find(conn, "r", method="m", digest=1) == '"mine"'
+
+
+def test_the_history_of_the_schema_stays_its_own(conn):
+    before = conn.execute("SELECT * FROM migrations").fetchall()
+
+    assert take(conn, Migration(1001, "9.9", 1), Migration(1002, "9.9", 1)) == [None, None]
+    assert conn.execute("SELECT * FROM migrations").fetchall() == before
+
+
+@pytest.mark.parametrize(
+    "line, error",
+    [
+        (structs.replace(ROW, key="Not a key"), InvalidName),
+        (structs.replace(ROW, scope_id="a\tb"), InvalidName),
+        (structs.replace(ROW, payload="{"), InvalidPayload),
+        (structs.replace(ROW, payload='"ghp_0123456789abcdefghijklmnopqrstuvwxyz"'), SecretRefused),
+        (structs.replace(ROW, expires_at=NOW // 1000 + 1), UnreadableInput),
+        (structs.replace(ROW, expires_ms=NOW + 1), UnreadableInput),
+        (structs.replace(CLAIM, name=""), InvalidName),
+        (structs.replace(CLAIM, scope_id="a\nb"), InvalidName),
+        (structs.replace(LEASE, name=""), InvalidName),
+        (structs.replace(LEASE, scope_id="a\tb"), InvalidName),
+        (End(), UnreadableInput),
+        (Header("intercore-export", migrate.LATEST, "1"), UnreadableInput),
+    ],
+)
+def test_what_nobody_could_have_stored_is_refused(conn, line, error):
+    with pytest.raises(error):
+        take(conn, line)
+
+
+@pytest.mark.parametrize(
+    "line, error, told",
+    [
+        (ROW, UnreadableInput, "no header"),
+        (Header("intercore-export", migrate.LATEST + 1, "9.9"), SchemaTooNew, "intercore 9.9"),
+        (Header("intercore-export", 1000, "0.1"), UnreadableInput, f"v1000, not v{migrate.LATEST}"),
+    ],
+)
+def test_a_schema_that_is_not_known_is_refused(line, error, told):
+    with pytest.raises(error, match=told) as caught:
+        check_header(line)
+
+    assert caught.value.hint
+
+
+def test_our_own_header_is_accepted(conn):
+    check_header(next(dumps.export(conn)))
+
+
+# --- the log --------------------------------------------------------------------------------
+
+
+def test_events_keep_their_numbers_and_only_what_goes_on_from_here_is_taken_in(conn, elsewhere):
+    for _ in range(3):
+        events.append(conn, events.Fact("ci", "theirs"), actor=Writer(), now_ms=NOW)
+    lines = list(dumps.export(conn))[1:-1]
+    events.append(elsewhere, events.Fact("ci", "ours"), actor=Writer(), now_ms=NOW)
+
+    take(elsewhere, *lines)
+
+    found = [(event.seq, event.type) for event in events.read(elsewhere, limit=9)]
+    assert found == [(1, "ours"), (2, "theirs"), (3, "theirs")]
+
+
+def test_where_everything_was_pruned_no_number_is_given_again(conn, elsewhere):
+    events.append(conn, FACT, actor=Writer(), now_ms=NOW)
+    cursors.advance(conn, "c", "", 1, now_ms=NOW)
+    retention.prune(conn, retention.Rule(keep=0), force=False, now_ms=NOW)
+
+    take(elsewhere, *list(dumps.export(conn))[1:-1])
+
+    assert events.append(elsewhere, FACT, actor=Writer(), now_ms=NOW) == 2
+    assert cursors.find(elsewhere, "c", "", now_ms=NOW).seq == 1
+
+
+@pytest.mark.parametrize("later, seq", [(-1, 2), (0, 2), (1, 1)])
+def test_of_two_cursors_the_one_that_moved_later_stays(conn, later, seq):
+    for _ in range(2):
+        events.append(conn, events.Fact("ci", "t"), actor=Writer(), now_ms=NOW)
+    cursors.advance(conn, "c", "", 2, now_ms=NOW)
+
+    take(conn, Cursor("c", "", 1, NOW // 1000, NOW + later, None))
+
+    assert cursors.find(conn, "c", "", now_ms=NOW).seq == seq
+
+
+def test_a_cursor_that_has_expired_is_not_taken_in(conn):
+    assert take(conn, Cursor("c", "", 0, 1, 1, NOW)) == [False]
+
+
+# --- hooks ----------------------------------------------------------------------------------
+
+
+def test_what_hooks_had_elsewhere_they_do_not_get_here(conn, elsewhere):
+    fill(conn)
+    lines = list(dumps.export(conn))[1:-1]
+    hooks.begin(elsewhere, ["on-event"])
+
+    take(elsewhere, *lines)
+
+    assert not hooks.is_pending(elsewhere, ["on-event"])
+
+
+def test_no_hook_is_taken_beyond_the_end_of_the_log(conn):
+    fill(conn)
+
+    take(conn, HookPosition("on-event", 2**60, 2**60))
+
+    events.append(conn, events.Fact("x", "y"), actor=Writer(), now_ms=NOW)
+    delivery = hooks.start_next(conn, ["on-event"])
+    assert delivery is not None
+    assert (delivery.seq, delivery.redelivery) == (2, False)
+
+
+# --- leases ---------------------------------------------------------------------------------
+
+
+def leases(conn):
+    return conn.execute("SELECT token, renewed_at, owner FROM leases").fetchall()
+
+
+@pytest.mark.parametrize(
+    "token, renewed, written",
+    [(8, 0, True), (8, -9, True), (7, 1, True), (7, 0, False), (7, -1, False), (6, 9, False)],
+)
+def test_of_two_leases_the_later_token_stays_or_the_later_renewal(conn, token, renewed, written):
+    take(conn, LEASE)
+    at = LEASE.renewed_at + renewed
+    theirs = structs.replace(LEASE, token=token, renewed_at=at, owner="they")
+
+    assert take(conn, theirs) == [written]
+    assert leases(conn) == [(token, at, "they") if written else (7, LEASE.renewed_at, "me")]
+
+
+@pytest.mark.parametrize("expires_ms", [0, NOW])
+def test_a_lease_that_was_released_or_has_expired_is_not_taken_in(conn, expires_ms):
+    assert take(conn, structs.replace(LEASE, expires_ms=expires_ms)) == [False]
+    assert leases(conn) == []
+
+
+@pytest.mark.parametrize("told, last", [(40, 40), (3, 7)])
+def test_no_token_of_either_database_is_given_away_again(conn, told, last):
+    """Also if the file's counter says less than its rows."""
+    take(conn, Counter("leases", told), LEASE)
+
+    value = conn.execute("SELECT value FROM counters WHERE name = 'leases'").fetchone()
+    assert value == (last,)
