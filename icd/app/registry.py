@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 GROUPS = {
     "state": ("features.state.verbs", "small JSON documents by key and scope"),
     "sentinel": ("features.sentinels.verbs", "throttle guards: one claim per interval"),
-    "events": ("features.events.commands", "the log of everything that happened"),
-    "events cursor": ("features.events.cursor_commands", "how far consumers of events have read"),
-    "interspect": ("features.interspect.commands", "events about agents"),
+    "events": ("features.events.verbs", "the log of everything that happened"),
+    "events cursor": ("features.events.verbs", "how far consumers of events have read"),
+    "interspect": ("features.interspect.verbs", "events about agents"),
     "run": ("features.runs.commands", "what agents work on, and in which phase it is"),
     "run agent": ("features.runs.agent_commands", "who works on a run"),
     "run artifact": ("features.runs.artifact_commands", "what a run has produced"),
@@ -58,8 +58,8 @@ SINGLES = {
 METHODS = {
     "state": "features.state.verbs",
     "sentinel": "features.sentinels.verbs",
-    "events": "features.events.methods",
-    "cursor": "features.events.cursor_methods",
+    "events": "features.events.verbs",
+    "cursor": "features.events.verbs",
     "run": "features.runs.methods",
     "agent": "features.runs.agent_methods",
     "artifact": "features.runs.artifact_methods",

@@ -21,8 +21,7 @@ from icd.features.discoveries import (
 )
 from icd.features.dispatches import store as dispatches
 from icd.features.dispatches import usage
-from icd.features.events import cursor_store as cursors
-from icd.features.events import retention
+from icd.features.events import cursors, retention
 from icd.features.events import store as events
 from icd.features.gates import checks as gate_checks
 from icd.features.runs import store as runs

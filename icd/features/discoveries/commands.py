@@ -20,10 +20,11 @@ from icd.features.discoveries import (
 from icd.features.discoveries.store import STATUSES, Status
 from icd.features.discoveries.submit_commands import content
 from icd.features.discoveries.tiers import TIERS, Tier
-from icd.features.events.commands import COUNT
+from icd.values.wire import INT64
 
 # Until the year 9999, like all times.
 UNIX = Whole(0, 253_402_300_799)
+COUNT = Whole(-INT64, INT64 - 1)
 
 
 @click.command("status", add_help_option=False, short_help="Show a discovery; exit 1 if absent.")

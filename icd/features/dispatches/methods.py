@@ -16,7 +16,7 @@ from icd.features.dispatches import usage
 from icd.features.dispatches.auto_spawn_methods import DUE
 from icd.features.dispatches.observation import Seen, Subject
 from icd.features.dispatches.store import Count, Dispatch, End, New
-from icd.features.events.watch_methods import log
+from icd.features.events.watch import log
 from icd.values import validation as names
 from icd.values.processes import Process
 from icd.values.wire import Milliseconds, Result, iso

@@ -9,9 +9,10 @@ import sqlite3
 
 from msgspec import Struct
 
-from icd.features.events import cursor_store as cursors
+from icd.features.events import cursors
 from icd.features.events import store as events
 from icd.features.hooks import store as hooks
+from icd.values.wire import Result
 
 PRUNED_AT_ONCE = 5000
 
@@ -23,7 +24,7 @@ class Rule(Struct, frozen=True):
     keep: int | None = None
 
 
-class Pruned(Struct, frozen=True):
+class Pruned(Result):
     """`held`: how many more would have gone if no durable cursor or hook needed them."""
 
     pruned: int

@@ -7,7 +7,7 @@ from icd.app import render
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import SPAN, Whole
 from icd.errors import Usage
-from icd.features.events.methods import NOTHING
+from icd.features.events.store import NOTHING
 from icd.features.runs import (
     budget_commands as budgets,
 )

@@ -10,7 +10,7 @@ from icd.app import projects
 from icd.app.call import Context, Params
 from icd.app.verb import Method, Writes, no_rows
 from icd.errors import BadPath, InvalidParams, InvalidPayload, PayloadTooLarge, SecretRefused
-from icd.features.events.methods import NOTHING
+from icd.features.events.store import NOTHING
 from icd.features.gates import store as gates
 from icd.features.runs import (
     budget_methods as budgets,

@@ -21,7 +21,7 @@ from icd.app.verb import Method
 from icd.db.paths import Where
 from icd.errors import IcError, Internal, InvalidRequest, NoDatabase
 from icd.features.daemon import methods as daemon
-from icd.features.events import watch_methods as watches
+from icd.features.events import watch as watches
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.metrics.status import About

@@ -21,8 +21,7 @@ from icd.db.database import Database
 from icd.errors import Corrupt, DeadlineExceeded, Locked, LogLost, NoDatabase
 from icd.features.database import counts
 from icd.features.discoveries import retention as dismissals
-from icd.features.events import cursor_store as cursors
-from icd.features.events import retention
+from icd.features.events import cursors, retention
 from icd.features.state import store as state
 from icd.server import limits
 

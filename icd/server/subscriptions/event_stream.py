@@ -13,9 +13,9 @@ from msgspec import structs
 
 from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Ended, Look
 from icd.errors import SlowConsumer
-from icd.features.events import watch_methods as watches
+from icd.features.events import watch as watches
 from icd.features.events.store import Event
-from icd.features.events.watch_methods import Appended
+from icd.features.events.watch import Appended
 from icd.server import limits
 from icd.server.net import jsonrpc
 from icd.server.net.jsonrpc import Id

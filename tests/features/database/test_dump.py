@@ -22,8 +22,7 @@ from icd.features.database.dump_lines import (
     Sentinel,
     State,
 )
-from icd.features.events import cursor_store as cursors
-from icd.features.events import retention
+from icd.features.events import cursors, retention
 from icd.features.events import store as events
 from icd.features.hooks import store as hooks
 from icd.features.sentinels import store as sentinels
