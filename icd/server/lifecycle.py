@@ -23,7 +23,7 @@ from icd.server.net.listener import Listener
 from icd.server.net.socket_claim import Claim
 from icd.server.reload import Reload
 from icd.server.stores.registry import Router
-from icd.server.workers.hooks.hooks import Hooks
+from icd.server.workers.hooks import Hooks
 
 
 class Life:

@@ -28,6 +28,7 @@ SOURCES: dict[str, str | None] = {
 }
 NAMES = tuple(SOURCES)
 FAILURES = "hook"  # the source of the events that tell how hooks failed
+HOOK = "INTERCORE_HOOK"  # in a hook's environment; also tells a direct call there where it is
 
 
 class Delivery(msgspec.Struct, frozen=True):

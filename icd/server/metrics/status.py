@@ -19,7 +19,7 @@ from icd.server.metrics.slow import Slow
 from icd.server.metrics.tally import Tally, last_error
 from icd.server.stores.registry import Router
 from icd.server.stores.store import Store
-from icd.server.workers.hooks.hooks import Hooks
+from icd.server.workers.hooks import Hooks
 from icd.server.workers.mirror.mirrors import Mirrors
 from icd.values.wire import iso
 
