@@ -30,8 +30,8 @@ from icd.server.reload import Preflight, Reload
 from icd.server.stores.registry import Router
 from icd.server.workers.dispatches.observers import Observers
 from icd.server.workers.hooks import Hooks, home
-from icd.server.workers.mirror.mirrors import Mirrors
-from icd.server.workers.mirror.mirrors import root as interband_root
+from icd.server.workers.mirror import Mirrors
+from icd.server.workers.mirror_files import root as interband_root
 from icd.server.workers.once import Once
 
 ReadSettings = Callable[..., config.Settings]

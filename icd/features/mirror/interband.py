@@ -29,6 +29,10 @@ class Channel(Struct, frozen=True):
     session_is_scope: bool
     retention_ms: int
 
+    @property
+    def path(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
 
 class Envelope(Struct):
     """`source` and `origin` are ours; readers ignore members that they do not know."""

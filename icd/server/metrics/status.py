@@ -20,7 +20,7 @@ from icd.server.metrics.tally import Tally, last_error
 from icd.server.stores.registry import Router
 from icd.server.stores.store import Store
 from icd.server.workers.hooks import Hooks
-from icd.server.workers.mirror.mirrors import Mirrors
+from icd.server.workers.mirror import Mirrors
 from icd.values.wire import iso
 
 # Where `icctl` notes calls that failed without us, and how much of it is read; see icctl/failures.
