@@ -4,8 +4,8 @@ Invariants
     - a cursor moves forward only, except by `put` and `reset`; registering never moves it;
     - a durable one never expires, nor do those of single runs of the same consumer; others expire a
       day after they were last used, and one that has expired behaves like one that never was;
-    - the original kept cursors as rows of state; such a row becomes a cursor the first time that
-      anybody looks, at a place from which nothing is missed.
+    - the original kept cursors as rows of state; the first look makes a cursor of such a row, at a
+      place from which nothing is missed.
 
 Callers run these inside a transaction.
 """
@@ -110,7 +110,7 @@ def find(conn: sqlite3.Connection, consumer: str, run_id: str, *, now_ms: int) -
 
 
 def use(conn: sqlite3.Connection, consumer: str, run_id: str, *, now_ms: int) -> Cursor | None:
-    """The cursor of somebody who reads: a day without news must not cost it its place."""
+    """The cursor of a reader: a day without news must not cost it its place."""
     cursor = find(conn, consumer, run_id, now_ms=now_ms)
     if cursor and cursor.expires_ms is not None and cursor.expires_ms < now_ms + DAY_MS // 2:
         return _put(conn, consumer, run_id, cursor.seq, now_ms=now_ms)
@@ -189,7 +189,7 @@ def floor(conn: sqlite3.Connection, *, now_ms: int) -> int | None:
 
 
 def place(conn: sqlite3.Connection, cursor: Cursor) -> Place:
-    """What everybody is shown about a cursor."""
+    """The cursor as callers see it."""
     expires_ms = cursor.expires_ms
     return Place(
         consumer=cursor.consumer,

@@ -50,7 +50,7 @@ def prune(conn: sqlite3.Connection, rule: Rule, *, force: bool, now_ms: int) -> 
 
 
 def prune_some(conn: sqlite3.Connection, rule: Rule, *, now_ms: int) -> int:
-    """A bounded piece of it, for a daemon that does not want to keep anybody waiting."""
+    """A bounded piece of it, so that a daemon keeps no caller waiting."""
     end = _allowed(conn, _end(conn, rule), now_ms=now_ms)
     far = conn.execute(_NTH, (end, PRUNED_AT_ONCE - 1)).fetchone()
     return _delete(conn, int(far[0]) if far else end)

@@ -5,7 +5,7 @@ Invariants
       are there or neither is;
     - order is the sequence, whatever the clock does; a number is never given twice, not even after
       everything was pruned;
-    - what is pruned is a beginning of the log, so whoever has read far enough has missed nothing;
+    - what is pruned is a beginning of the log, so a reader that is past it has missed nothing;
     - an idempotency key is recorded once per source, as long as its event is kept.
 
 Callers run these inside a transaction; nothing here begins or commits one.
@@ -48,7 +48,7 @@ class Fact(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event as everybody is shown it: first the fields of the original, in its order.
+    """An event as callers see it: first the fields of the original, in its order.
 
     `id` is the number that the original gave the event within its source; for all others, and for
     all that count, it is the sequence number.
@@ -158,7 +158,7 @@ def append(conn: sqlite3.Connection, fact: Fact, *, actor: Writer, now_ms: int) 
         known = conn.execute(_BY_KEY, (fact.source, fact.idempotency_key)).fetchone()
         if known:
             return int(known[0])
-    # Nobody else gets in, and the direct mode is the caller itself: the user is ours.
+    # The daemon serves its own user only, and without it the caller is this process.
     noted = (now_ms // 1000, now_ms, actor.pid, os.geteuid(), actor.session)
     row = (*structs.astuple(fact), *noted, actor.trace_id, actor.span_id)
     added = conn.execute(_APPEND, row)
@@ -167,7 +167,7 @@ def append(conn: sqlite3.Connection, fact: Fact, *, actor: Writer, now_ms: int) 
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """Which events somebody asks for; what is left out does not matter."""
+    """Which events a caller asks for; what is left out does not matter."""
 
     since: int = 0
     limit: int
@@ -243,8 +243,8 @@ def pruned_through(conn: sqlite3.Connection) -> int:
 
 
 def require_kept(conn: sqlite3.Connection, since: int, *, hint: str) -> None:
-    """Whoever goes on from `since` must not skip what was pruned, or recorded since the log went
-    back, without knowing it.
+    """Tell a reader that goes on from `since` if it would skip events: those that were pruned, or
+    recorded since the log went back.
     """
     last = head(conn)
     if since > last:

@@ -26,7 +26,7 @@ MOST = 10_000
 LIMIT = 100
 # What a limit of zero or less has always meant.
 UNLIMITED = 1000
-# Whoever follows asks for at least so many once it goes on: a stream pauses between two questions.
+# A follower asks for at least so many once it goes on: a stream pauses between two questions.
 FOLLOWED = 1000
 
 Limit = Annotated[int, Meta(ge=1, le=MOST, description="At most so many events.")]
@@ -134,7 +134,7 @@ def tail(ctx: Context, p: Tail) -> Batch:
 
 def consume(ctx: Context, p: Consume) -> Batch:
     place = p.consumer, p.run_id
-    if not p.run_id:  # as whoever acknowledges will call it
+    if not p.run_id:  # as the acknowledgement will call it
         place = cursors.locate(ctx.conn, p.consumer, now_ms=ctx.now_ms)
     if p.acked is not None:
         cursors.advance(ctx.conn, *place, p.acked, now_ms=ctx.now_ms)
@@ -202,7 +202,7 @@ def _follow(p: Tail, place: bytes = b"", patience: float | None = None) -> Ask:
     def follow(answer: Answer) -> Ask | None:
         if answer.error is not None:
             return None
-        # Nothing but a write brings events, and whoever waits is told of writes.
+        # Nothing but a write brings events, and a stream is told of writes.
         return go_on(answer.result.through, 0.0 if answer.result.more else None)
 
     return Ask(

@@ -3,12 +3,12 @@
 Promises
     - the environment is a person's shell, and the event; nothing of the host: what a daemon was
       started with is its own, such as sockets and watchdogs of a service manager, what one daemon
-      leaves to the next, tokens of whoever started it; so names are taken from a list;
-    - the input is complete before the process starts: it is a file in memory, so there is nobody to
-      feed a pipe, and a hook that does not read it blocks nobody;
+      leaves to the next, tokens of the user who started it; so names are taken from a list;
+    - the input is complete before the process starts: it is a file in memory, so no pipe has to be
+      fed, and a hook that does not read it holds nothing up;
     - the process leads a session of its own, and when it ends, or its time is up, whatever is left
       of its group is killed: what shall live longer must leave the group (`setsid`);
-    - whoever keeps the output open after that is not waited for;
+    - a process that keeps the output open after that is not waited for;
     - of the output only the end is kept, and who writes far too much finds the pipe closed.
 """
 
@@ -39,7 +39,7 @@ OUTPUT_BYTES = 4096
 # Who writes more than this is cut off.
 FLOOD_BYTES = 1024 * 1024
 READ_BYTES = 65_536
-# What was killed ends at once, unless the kernel is busy for it; nobody waits for that.
+# What was killed ends at once, unless the kernel is busy for it; that is not waited for.
 DEATH_SECONDS = 1.0
 # What programs are used to; the daemon's own limit is far above it, and some programs look at
 # every descriptor that they could have.
@@ -220,7 +220,7 @@ class _Watch:
             os.close(ended)
 
     def read_rest(self) -> None:
-        """What is there already; whoever still holds the other end is not waited for."""
+        """What is there already; a process that still holds the other end is not waited for."""
         while self._read():
             pass
         self._close()
@@ -247,7 +247,7 @@ class _Watch:
 
 def _end(process: "subprocess.Popen[bytes]") -> int | None:
     """Kill what is left of its group; its status, unless it cannot even be killed."""
-    # Nobody has reaped it yet, so the number is still that of its group.
+    # It was not reaped yet, so the number is still that of its group.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     try:

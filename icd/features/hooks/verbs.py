@@ -1,9 +1,9 @@
 """hooks: which programs of this project run after a commit, and how far they have come.
 
-The commands run in the caller's own process: whoever may not write to the home directory, such as
-an agent in a sandbox, can trust nothing, and has nobody who does it instead.
+The commands run in the caller's own process: a caller that may not write to the home directory,
+such as an agent in a sandbox, can trust nothing, and the daemon does not do it instead.
 
-Only `hook.begin` and `hook.end` are in the table; whoever runs hooks asks the rest for itself.
+Only `hook.begin` and `hook.end` are in the table; a host that runs hooks asks the rest for itself.
 """
 
 from functools import partial

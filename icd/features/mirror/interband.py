@@ -72,7 +72,7 @@ def file_name(scope_id: str) -> str | None:
 
 
 def until_ms(row: Row, channel: Channel) -> int | None:
-    """When the file must be gone: the row expires, or nobody has written it for too long."""
+    """When the file must be gone: the row expires, or was not written for too long."""
     moments = [] if row.expires_ms is None else [row.expires_ms]
     if channel.retention_ms:
         moments.append(row.updated_at * 1000 + channel.retention_ms)

@@ -1,6 +1,6 @@
 """What the daemon asks of a database for itself: for its mirror, and for those who watch.
 
-Not in the registry: nobody else may ask it.
+Not in the registry: no caller may ask it.
 """
 
 from typing import Annotated

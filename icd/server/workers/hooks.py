@@ -4,10 +4,10 @@ After the commit, and level-triggered: a change only says that the log may have 
 delivered is what the log has and the positions have not.
 
 Promises
-    - one event at a time, in the order of the log; and nobody else runs hooks of this project
+    - one event at a time, in the order of the log; and no other process runs hooks of this project
       meanwhile, which a lock outside the project sees to;
     - nothing here holds up the lane or the loop: files and processes are the business of a thread;
-    - an event is delivered again only if nobody could note that it was, and is marked then.
+    - an event is delivered again only if its delivery could not be noted, and is marked then.
 """
 
 import os
@@ -40,7 +40,7 @@ T = TypeVar("T")
 class Hooks:
     """The hooks of all open databases: how many run at once, what they did, their orderly end.
 
-    `home`: where the user's trust is recorded; None: nobody can be trusted.
+    `home`: where the user's trust is recorded; None: no hook is trusted.
     `socket`: that of this daemon, which hooks are to find.
     """
 
@@ -97,7 +97,7 @@ class Hooks:
 
 
 def home() -> str | None:
-    """A relative one would be nobody's."""
+    """This process's home directory, if it is an absolute path."""
     given = os.environ.get("HOME")
     return given if given and os.path.isabs(given) else None
 
@@ -125,7 +125,7 @@ class Deliveries:
     def is_needed(self) -> bool:
         """Whether the database must stay open: there is something to deliver, or may be.
 
-        After a reload, too: nobody else would open it for the rest.
+        After a reload, too: nothing else would open it for the rest.
         """
         is_told = self._wake.is_set() or self._was_told
         return is_told or self._retry or not self._resting.is_set()
@@ -177,7 +177,7 @@ class Deliveries:
         """Deliver whatever is to be delivered."""
         self._is_waiting = False
         programs = await self._look()
-        if not programs:  # most projects: whoever records many events does not pay for looking
+        if not programs:  # most projects: many events are not as many looks
             await anyio.sleep(limits.HOOK_RETRY_SECONDS)
             return
         if not await self._ask(verbs.PENDING, verbs.Pending([*programs])):

@@ -50,7 +50,7 @@ from icd.server.workers.mirror_files import (
 )
 from icd.server.workers.once import Once
 
-# Less than callers have: while we wait for somebody's lock, they wait behind us.
+# Less than callers have: while we wait for a lock, they wait behind us.
 ASK_SECONDS = 2.0
 
 
@@ -307,7 +307,7 @@ class Mirror:
         return True
 
     async def _survey(self) -> None:
-        """If nobody can tell what was changed, find the rows that are not what their files are."""
+        """If it is due, find the rows that are not what their files are."""
         is_due = self._stopping.is_set() or self._survey_at <= time.monotonic()
         if self._survey_at == math.inf or not is_due:
             return

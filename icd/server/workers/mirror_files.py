@@ -3,7 +3,7 @@
 Invariants
     - the database is the only source of truth: a file of ours never lives longer than its row;
     - a file is removed only if its `origin` says that we wrote it for this database;
-    - a file of anybody else, another database of ours included, is replaced only by a row that is
+    - a file of another program or database, also of ours, is replaced only by a row that is
       not older than it: the last writer wins, by the file's time, and what comes from the future
       counts as written now;
     - of several rows that come to the same file, the one written last is there;
@@ -70,7 +70,7 @@ class Root(NamedTuple):
 
 
 def root() -> Root | None:
-    """Where this process's user keeps interband files; a relative place would be nobody's."""
+    """Where this process's user keeps interband files; it must be an absolute path."""
     given = os.environ.get("INTERBAND_ROOT")
     found = given or os.path.join(os.environ.get("HOME", ""), ".interband")
     if os.path.isabs(found):
