@@ -14,9 +14,8 @@ from icd.app.verb import Method
 from icd.config import Settings
 from icd.db.paths import Where
 from icd.errors import IcError
-from icd.features.hooks import files, methods
-from icd.features.hooks.environment import HOOK
-from icd.features.hooks.store import Delivery, Done
+from icd.features.hooks import files, verbs
+from icd.features.hooks.store import HOOK, Delivery, Done
 from icd.features.hooks.trust import Trust
 from icd.values.processes import Writer
 
@@ -53,7 +52,7 @@ class _Round:
     def run(self) -> None:
         until = time.monotonic() + self._seconds
         programs = self._trust.runnable()
-        if programs and self._ask(methods.PENDING, methods.Pending([*programs])):
+        if programs and self._ask(verbs.PENDING, verbs.Pending([*programs])):
             self._trust.acquire(until)
             try:
                 self._deliver(until)
@@ -64,16 +63,13 @@ class _Round:
         last: Done | None = None
         while True:
             programs = self._trust.runnable() if time.monotonic() < until else {}
-            delivery: Delivery | None = self._ask(methods.STEP, methods.Step([*programs], last))
+            delivery: Delivery | None = self._ask(verbs.STEP, verbs.Step([*programs], last))
             if delivery is None:
                 return
             last = self._run_one(delivery, programs[delivery.hook])
 
     def _run_one(self, delivery: Delivery, program: str) -> Done:
-        from icd.features.hooks.delivery import (  # only who has something to deliver pays
-            deliver,
-            done,
-        )
+        from icd.features.hooks.process import deliver, done  # only who delivers pays for it
 
         outcome = deliver(
             delivery,

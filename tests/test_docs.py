@@ -26,8 +26,8 @@ from icd.features.compat import patterns
 from icd.features.gates import rules as gate_rules
 from icd.features.gates import store as gates
 from icd.features.gates.rules import CHECKS
-from icd.features.statusline.commands import PREFIX, SHOW
 from icd.features.statusline.store import Statusline
+from icd.features.statusline.verbs import PREFIX, SHOW
 from icd.server import limits
 from tests.support import rows, secrets_page
 from tests.support.processes import until

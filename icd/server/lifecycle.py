@@ -20,7 +20,7 @@ from icd.server.net.socket_claim import SocketClaim
 from icd.server.reexec import Connection
 from icd.server.reload import Reload
 from icd.server.stores.registry import Stores
-from icd.server.workers.hooks.hooks import Hooks
+from icd.server.workers.hooks import Hooks
 
 
 class Lifecycle:

@@ -32,9 +32,9 @@ from icd.server.reexec import Handover
 from icd.server.reload import Preflight, Reload
 from icd.server.stores.registry import Stores
 from icd.server.workers import dispatch_watcher
-from icd.server.workers.hooks.hooks import Hooks, home
-from icd.server.workers.mirror.mirrors import Mirrors
-from icd.server.workers.mirror.mirrors import root as interband_root
+from icd.server.workers.hooks import Hooks, home
+from icd.server.workers.mirror import Mirrors
+from icd.server.workers.mirror_files import root as interband_root
 
 ReadSettings = Callable[..., config.Settings]
 

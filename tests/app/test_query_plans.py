@@ -13,8 +13,7 @@ from icd.features.discoveries import rank as ranking
 from icd.features.discoveries import search as searches
 from icd.features.discoveries import store as discoveries
 from icd.features.dispatches import store as dispatches
-from icd.features.events import cursor_store as cursors
-from icd.features.events import retention
+from icd.features.events import cursors, retention
 from icd.features.events import store as events
 from icd.features.gates import rules as gate_rules
 from icd.features.runs import store as runs

@@ -186,13 +186,13 @@ def _fail_in_server() -> None:
     from icd.server import reload
     from icd.server.net.session import Session
     from icd.server.stores import maintenance as upkeep
-    from icd.server.workers.mirror import channel
+    from icd.server.workers import mirror_files
 
     _wrap(Session, "_reply", "before_reply")
     _require(upkeep, f'execute("{_CHECKPOINT}')
-    _require(channel, "os.utime(", "os.rename(")
+    _require(mirror_files, "os.utime(", "os.rename(")
     rename, utime = _around("mirror", os.rename), _around("mirror", os.utime)
-    channel.os = _Os(rename=rename, utime=utime)  # type: ignore[assignment]
+    mirror_files.os = _Os(rename=rename, utime=utime)  # type: ignore[assignment]
     _wrap(reload, "_start", "before_preflight")
     _require(handover, "os.execve(")
 

@@ -26,7 +26,7 @@ from icd.errors import IcError
 from icd.features.compat import files as legacy
 from icd.features.discoveries import vectors, weights
 from icd.features.dispatches.runner import output_files
-from icd.features.events import cursor_store as cursors
+from icd.features.events import cursors
 from icd.features.gates import rules as gate_rules
 from icd.features.locks import owners
 from icd.features.mirror import interband

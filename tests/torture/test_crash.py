@@ -57,7 +57,7 @@ def test_a_migration_in_several_transactions_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_failpoint_whose_seam_is_gone_does_not_start(tmp_path: Path) -> None:
-    code = broken(tmp_path, "icd/server/workers/mirror/channel.py", "os.utime(", "os.utime (")
+    code = broken(tmp_path, "icd/server/workers/mirror_files.py", "os.utime(", "os.utime (")
     daemon = code.daemon(
         env={"PYTHONPATH": f"{code.root}:{crash.ROOT}"}, module="tests.torture.failing"
     )

@@ -57,7 +57,7 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
     ),
     "a cursor goes back": (
         Log,
-        "icd/features/events/cursor_store.py",
+        "icd/features/events/cursors.py",
         "max(seq, found.seq if found else 0), now_ms",
         "seq, now_ms",
     ),

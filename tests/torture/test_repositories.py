@@ -108,14 +108,18 @@ NO_SCRIPTS = (
     "if script or trust.",
 )
 NO_PERMIT = (
-    "icd/server/workers/mirror/permits.py",
+    "icd/server/workers/mirror_files.py",
     "return None if trust.allows(self.home, self.path) else Refusal.UNTRUSTED",
     "return None",
 )
 BY_AGE = (
-    "icd/server/workers/mirror/copies.py",
-    "read(file)\n            if there is not None and interband.is_from(there.content, self._origin):",
-    "read(file)\n            if there and 0 < channel.retention_ms < now_ms - there.modified * 1000:",
+    "icd/server/workers/mirror_files.py",
+    """elif file.endswith(".json") and f"{channel.path}/{file}" not in self._rows:
+                            self._remove_ours(directory, file, outcome)
+""",
+    """elif 0 < channel.retention_ms < now_ms - read(directory, file)[1] * 1000:
+                            remove(directory, file)
+""",
 )
 NO_STOP = ("icd/db/bounds.py", "return self.monotonic() >= self.stop_at", "return False")
 # What guards against a stranger, taken away; by which repositories that must be noticed, and as

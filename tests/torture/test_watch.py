@@ -19,7 +19,7 @@ BROKEN_SECONDS = 60
 MUTATIONS: dict[str, list[Change]] = {
     "a cursor moves before anything was delivered": [
         (
-            "icd/features/events/methods.py",
+            "icd/features/events/tail.py",
             "    return _batch(ctx, _from(p, cursor.seq if cursor else 0))\n",
             """    batch = _batch(ctx, _from(p, cursor.seq if cursor else 0))
     if batch.events:

@@ -15,7 +15,7 @@ from icd.features.dispatches import poll as polls
 from icd.features.dispatches import store
 from icd.features.dispatches.poll import Seen
 from icd.features.dispatches.store import Count, Dispatch, End
-from icd.features.events.watch_methods import log
+from icd.features.events.watch import log
 from icd.values import validation
 from icd.values.processes import Process
 from icd.values.wire import Milliseconds, Result

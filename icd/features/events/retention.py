@@ -9,9 +9,10 @@ import sqlite3
 
 from msgspec import Struct
 
-from icd.features.events import cursor_store as cursors
+from icd.features.events import cursors
 from icd.features.events import store as events
 from icd.features.hooks import store as hooks
+from icd.values.wire import Result
 
 PRUNED_AT_ONCE = 5000
 
@@ -23,7 +24,7 @@ class Rule(Struct, frozen=True):
     keep: int | None = None
 
 
-class Pruned(Struct, frozen=True):
+class Pruned(Result):
     """`held`: how many more would have gone if no durable cursor or hook needed them."""
 
     pruned: int
@@ -49,7 +50,7 @@ def prune(conn: sqlite3.Connection, rule: Rule, *, force: bool, now_ms: int) -> 
 
 
 def prune_some(conn: sqlite3.Connection, rule: Rule, *, now_ms: int) -> int:
-    """A bounded piece of it, for a daemon that does not want to keep anybody waiting."""
+    """A bounded piece of it, so that a daemon keeps no caller waiting."""
     end = _allowed(conn, _end(conn, rule), now_ms=now_ms)
     far = conn.execute(_NTH, (end, PRUNED_AT_ONCE - 1)).fetchone()
     return _delete(conn, int(far[0]) if far else end)

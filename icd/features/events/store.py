@@ -5,7 +5,7 @@ Invariants
       are there or neither is;
     - order is the sequence, whatever the clock does; a number is never given twice, not even after
       everything was pruned;
-    - what is pruned is a beginning of the log, so whoever has read far enough has missed nothing;
+    - what is pruned is a beginning of the log, so a reader that is past it has missed nothing;
     - an idempotency key is recorded once per source, as long as its event is kept.
 
 Callers run these inside a transaction; nothing here begins or commits one.
@@ -18,16 +18,18 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, structs
 
-from icd.db.rows import checked, document
+from icd.db.rows import checked, document, select
 from icd.errors import CursorAhead, CursorBehind, InvalidName
 from icd.values.processes import Writer
 from icd.values.validation import check_name, check_scope, shown
-from icd.values.wire import iso
+from icd.values.wire import Result, iso
 
 # Payloads in one answer; the last may go beyond it, so that there is always one.
 BATCH_CHARACTERS = 8 * 1024 * 1024
 
 SOURCE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+# The payload of an event that has none, as JSON.
+NOTHING = Raw(b"null")
 
 
 class Fact(Struct, frozen=True):
@@ -46,7 +48,7 @@ class Fact(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event as everybody is shown it: first the fields of the original, in its order.
+    """An event as callers see it: first the fields of the original, in its order.
 
     `id` is the number that the original gave the event within its source; for all others, and for
     all that count, it is the sequence number.
@@ -73,6 +75,14 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     idempotency_key: str | None = None
 
 
+class Batch(Result):
+    """`through`: where to go on; nothing up to there is missing that was asked for."""
+
+    events: list[Event]
+    through: int
+    more: bool
+
+
 # What a database can compare with.
 Mark = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -87,6 +97,8 @@ class Marks(Struct, frozen=True):
 
 
 class _Row(Struct, gc=False):
+    """A row of the log; its columns are the fields."""
+
     seq: int
     source_id: int | None
     source: str
@@ -99,28 +111,21 @@ class _Row(Struct, gc=False):
     payload: str | None
     at: int
     at_ms: int
-    session: str | None
-    pid: int | None
-    uid: int | None
+    actor_session: str | None
+    actor_pid: int | None
+    actor_uid: int | None
     trace_id: str | None
     span_id: str | None
     project_dir: str | None
     idempotency_key: str | None
 
 
-_APPEND = """
-INSERT INTO events (source, type, run_id, subject_id, from_state, to_state, reason, payload,
-                    at, at_ms, actor_pid, actor_uid, actor_session, trace_id, span_id,
-                    project_dir, idempotency_key)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
+_NOTED = "at, at_ms, actor_pid, actor_uid, actor_session, trace_id, span_id"
+_APPEND = f"""
+INSERT INTO events ({", ".join(Fact.__struct_fields__)}, {_NOTED})
+VALUES ({", ".join("?" * (len(Fact.__struct_fields__) + 7))})
+"""  # noqa: S608 -- structs name the columns
 _BY_KEY = "SELECT seq FROM events WHERE source = ? AND idempotency_key = ?"
-_COLUMNS = """
-SELECT seq, source_id, source, type, run_id, subject_id, from_state, to_state, reason, payload,
-       at, at_ms, actor_session, actor_pid, actor_uid, trace_id, span_id, project_dir,
-       idempotency_key
-FROM events
-"""
 # What narrows a search further is looked at row by row.
 _REST = """
   AND (:type IS NULL OR type = :type)
@@ -131,11 +136,13 @@ _REST = """
   AND NOT (source = 'interspect' AND coalesce(source_id, seq) <= :interspect)
 ORDER BY seq LIMIT :limit
 """
-ALL = f"{_COLUMNS} WHERE seq > :since {_REST}"
-OF_SOURCE = f"{_COLUMNS} WHERE source = :source AND seq > :since {_REST}"
-OF_RUN = (
-    f"{_COLUMNS} WHERE run_id = :run_id AND run_id <> '' AND seq > :since "
-    f"AND (:source IS NULL OR +source = :source) {_REST}"
+ALL = select(_Row, "events", f"WHERE seq > :since {_REST}")
+OF_SOURCE = select(_Row, "events", f"WHERE source = :source AND seq > :since {_REST}")
+OF_RUN = select(
+    _Row,
+    "events",
+    f"WHERE run_id = :run_id AND run_id <> '' AND seq > :since "
+    f"AND (:source IS NULL OR +source = :source) {_REST}",
 )
 _HAS_RUN = "SELECT 1 FROM events WHERE run_id = ? AND run_id <> '' LIMIT 1"
 _HEAD = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
@@ -151,34 +158,16 @@ def append(conn: sqlite3.Connection, fact: Fact, *, actor: Writer, now_ms: int) 
         known = conn.execute(_BY_KEY, (fact.source, fact.idempotency_key)).fetchone()
         if known:
             return int(known[0])
-    added = conn.execute(
-        _APPEND,
-        (
-            fact.source,
-            fact.type,
-            fact.run_id,
-            fact.subject_id,
-            fact.from_state,
-            fact.to_state,
-            fact.reason,
-            fact.payload,
-            now_ms // 1000,
-            now_ms,
-            actor.pid,
-            os.geteuid(),  # nobody else gets in, and the direct mode is the caller itself
-            actor.session,
-            actor.trace_id,
-            actor.span_id,
-            fact.project_dir,
-            fact.idempotency_key,
-        ),
-    )
+    # The daemon serves its own user only, and without it the caller is this process.
+    noted = (now_ms // 1000, now_ms, actor.pid, os.geteuid(), actor.session)
+    row = (*structs.astuple(fact), *noted, actor.trace_id, actor.span_id)
+    added = conn.execute(_APPEND, row)
     assert added.lastrowid is not None
     return added.lastrowid
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """Which events somebody asks for; what is left out does not matter."""
+    """Which events a caller asks for; what is left out does not matter."""
 
     since: int = 0
     limit: int
@@ -219,6 +208,12 @@ def page(conn: sqlite3.Connection, wanted: Wanted) -> tuple[list[Event], bool]:
     return found, len(found) >= wanted.limit
 
 
+def batch(conn: sqlite3.Connection, wanted: Wanted) -> Batch:
+    """The same, and where the next one begins."""
+    found, more = page(conn, wanted)
+    return Batch(found, found[-1].seq if more else head(conn), more)
+
+
 def head(conn: sqlite3.Connection) -> int:
     """The sequence number of the last event that was ever recorded."""
     row = conn.execute(_HEAD).fetchone()
@@ -248,8 +243,8 @@ def pruned_through(conn: sqlite3.Connection) -> int:
 
 
 def require_kept(conn: sqlite3.Connection, since: int, *, hint: str) -> None:
-    """Whoever goes on from `since` must not skip what was pruned, or recorded since the log went
-    back, without knowing it.
+    """Tell a reader that goes on from `since` if it would skip events: those that were pruned, or
+    recorded since the log went back.
     """
     last = head(conn)
     if since > last:
@@ -296,9 +291,9 @@ def _event(row: _Row) -> Event:
         at_ms=row.at_ms,
         subject_id=row.subject_id,
         payload=UNSET if row.payload is None else document(row.payload),
-        session=row.session,
-        pid=row.pid,
-        uid=row.uid,
+        session=row.actor_session,
+        pid=row.actor_pid,
+        uid=row.actor_uid,
         trace_id=row.trace_id,
         span_id=row.span_id,
         project_dir=row.project_dir,

@@ -1,67 +1,59 @@
-"""`icctl wait`"""
+"""wait: block until an event is recorded, or a row of state is there."""
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
-import click
 import msgspec
+from msgspec import Struct
 
 from icd.app import render
 from icd.app.call import Answer, Look, Params
 from icd.app.invocation import Ask, Output, World
-from icd.app.types import Whole
+from icd.app.verb import Command, Option
 from icd.errors import Usage
-from icd.features.events import watch_methods as watches
+from icd.features.events import watch
+from icd.features.events.watch import Seq
 from icd.features.state import watch as state
-from icd.values.wire import INT64
-
-NUMBER = Whole(0, INT64 - 1)
 
 # What the news of a look are shown as; None: it has not happened yet.
 Show = Callable[[Any], Output | None]
 
 
-@click.command("wait", add_help_option=False, short_help="Block until something happens.")
-@click.option("--event", "kind", metavar="TYPE", help="Wait for an event of this type.")
-@click.option("--source", metavar="S", help="Only an event of this source.")
-@click.option("--run", "run_id", metavar="RUN", help="Only an event of this run.")
-@click.option("--state", "row", nargs=2, metavar="KEY SCOPE", help="Wait for this row of state.")
-@click.option("--since", type=NUMBER, metavar="N", help="Also what happened after N; see below.")
-def wait(
-    world: World,
-    *,
-    kind: str | None,
-    source: str | None,
-    run_id: str | None,
-    row: tuple[str, str] | None,
-    since: int | None,
-) -> Ask:
+class Wait(Struct):
     """Block until an event is recorded or a row of state is there, and print it.
 
     With --timeout, exit 1 when the time is up; without, it waits for as long as it takes.
     An event counts from now on; with --since, all events after that sequence number count.
     A row counts also if it is there already; with --since, if its version is later than that.
     An event is printed as a line of JSON, a row as its payload (--json: all that is known of it).
-
-    \b
-    Examples:
-      icctl wait --event=advance --run="$RUN" --timeout=10m
-      icctl wait --state ready "$SESSION" --timeout=30s
-      icctl wait --state leader build --since=7
     """
+
+    type: Annotated[str | None, Option("--event", "Wait for an event of this type.", "TYPE")] = None
+    source: Annotated[str | None, Option("--source", "Only an event of this source.", "S")] = None
+    run_id: Annotated[str | None, Option("--run", "Only an event of this run.", "RUN")] = None
+    row: Annotated[
+        tuple[str, str] | None,
+        Option("--state", "Wait for this row of state.", "KEY SCOPE", nargs=2),
+    ] = None
+    since: Annotated[
+        Seq | None, Option("--since", "Also what happened after N; see below.", "N")
+    ] = None
+
+
+def ask_wait(world: World, f: Wait) -> Ask:
     ends_at = None if world.timeout_ms is None else time.monotonic() + world.timeout_ms / 1000
-    if (kind is None) == (row is None):
+    if (f.type is None) == (f.row is None):
         raise Usage("say what to wait for: either --event TYPE or --state KEY SCOPE")
-    if row is not None:
-        if source is not None or run_id is not None:
+    if f.row is not None:
+        if f.source is not None or f.run_id is not None:
             raise Usage("--source and --run go with --event")
-        return _wait("state.watch", state.Watch(*row), _row(world, since or 0), ends_at)
-    wanted = watches.Watch(since=since, run_id=run_id or "", source=source, type=kind)
+        return _wait("state.watch", state.Watch(*f.row), _row(world, f.since or 0), ends_at)
+    wanted = watch.Watch(f.since, f.run_id or "", f.source, f.type)
     return _wait("events.watch", wanted, _event, ends_at)
 
 
-def _event(news: watches.Appended) -> Output | None:
+def _event(news: watch.Appended) -> Output | None:
     return render.lines(news.events[:1]) if news.events else None
 
 
@@ -75,7 +67,7 @@ def _row(world: World, since: int) -> Show:
     return show
 
 
-class _Place(msgspec.Struct):
+class _Place(Struct):
     """Where a waiting is by now: the moment of its end stays what it was."""
 
     params: msgspec.Raw
@@ -110,4 +102,16 @@ def _wait(
     )
 
 
-COMMANDS = [wait]
+VERBS = [
+    Command(
+        "wait",
+        Wait,
+        ask_wait,
+        summary="Block until something happens.",
+        examples=[
+            'icctl wait --event=advance --run="$RUN" --timeout=10m',
+            'icctl wait --state ready "$SESSION" --timeout=30s',
+            "icctl wait --state leader build --since=7",
+        ],
+    ),
+]

@@ -1,10 +1,10 @@
-"""The hooks of a project as they lie in its directory, judged before anybody trusts or runs them.
+"""The hooks of a project as they lie in its directory, judged before they are trusted or run.
 
 A project may be cloned from a stranger, and others may write to where it lies.  So a hook counts
-only if it is a regular file of ours that nobody else can write to, in a directory that is the same.
+only if it is a regular file of ours that no other user can write to, in a directory like that.
 
 A file is judged by what was opened, never by its name: between a look at a name and the next use
-of it, somebody can put another file there.
+of it, another file can take its place.
 """
 
 import hashlib
@@ -164,7 +164,7 @@ def _refuse_others(there: os.stat_result, what: str) -> None:
 
 
 def _why(path: str, exc: OSError, directory_fd: int | None = None) -> str:
-    """A link is refused by an errno that nobody would understand."""
+    """A link is refused by an errno that says something else."""
     try:
         there = os.stat(path, dir_fd=directory_fd, follow_symlinks=False)
     except OSError:

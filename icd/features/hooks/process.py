@@ -1,11 +1,14 @@
 """One run of one hook: a process of its own that nothing waits for longer than agreed.
 
 Promises
-    - the input is complete before the process starts: it is a file in memory, so there is nobody to
-      feed a pipe, and a hook that does not read it blocks nobody;
+    - the environment is a person's shell, and the event; nothing of the host: what a daemon was
+      started with is its own, such as sockets and watchdogs of a service manager, what one daemon
+      leaves to the next, tokens of the user who started it; so names are taken from a list;
+    - the input is complete before the process starts: it is a file in memory, so no pipe has to be
+      fed, and a hook that does not read it holds nothing up;
     - the process leads a session of its own, and when it ends, or its time is up, whatever is left
       of its group is killed: what shall live longer must leave the group (`setsid`);
-    - whoever keeps the output open after that is not waited for;
+    - a process that keeps the output open after that is not waited for;
     - of the output only the end is kept, and who writes far too much finds the pipe closed.
 """
 
@@ -15,17 +18,28 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
 
 from msgspec import Struct
+
+from icd.features.hooks.store import HOOK, Delivery, Done
+
+PASSED_ON = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR"}
+    # How the hook's own calls find the daemon that their caller would find.
+    | {"INTERCORE_SOCKET", "INTERCORE_MODE"}
+)
+# A fact is a name or an identifier; what is longer is in the JSON, in full.
+FACT_CHARACTERS = 1000
 
 # Enough for what a failing script has to say; a log is not a store.
 OUTPUT_BYTES = 4096
 # Who writes more than this is cut off.
 FLOOD_BYTES = 1024 * 1024
 READ_BYTES = 65_536
-# What was killed ends at once, unless the kernel is busy for it; nobody waits for that.
+# What was killed ends at once, unless the kernel is busy for it; that is not waited for.
 DEATH_SECONDS = 1.0
 # What programs are used to; the daemon's own limit is far above it, and some programs look at
 # every descriptor that they could have.
@@ -50,6 +64,26 @@ class Outcome(Struct, frozen=True):
 
 class NotStarted(OSError):
     """The machine had no room for a process; try again later."""
+
+
+def deliver(
+    delivery: Delivery,
+    program: str,
+    *,
+    project: str,
+    database: str,
+    own: Mapping[str, str],
+    seconds: float,
+    stop: int | None = None,
+) -> Outcome:
+    """Run what was trusted with the event on its stdin; `own`: this process's environment."""
+    env = _environment(own, project=project, database=database, delivery=delivery)
+    event = delivery.event.encode() + b"\n"
+    return run(program, event, project=project, env=env, seconds=seconds, stop=stop)
+
+
+def done(delivery: Delivery, outcome: Outcome) -> Done:
+    return Done(delivery.hook, delivery.seq, delivery.run_id, outcome.problem, outcome.status)
 
 
 def run(
@@ -82,6 +116,33 @@ def run(
         is_cut=watch.size > len(watch.output),
         is_stopped=problem == _STOPPED,
     )
+
+
+def _environment(
+    own: Mapping[str, str], *, project: str, database: str, delivery: Delivery
+) -> dict[str, str]:
+    passed = {name: value for name, value in own.items() if _is_passed_on(name)}
+    facts = {
+        HOOK: delivery.hook,
+        "INTERCORE_PROJECT": project,
+        "INTERCORE_DB": database,
+        "INTERCORE_EVENT_SEQ": str(delivery.seq),
+        "INTERCORE_EVENT_SOURCE": _fact(delivery.source),
+        "INTERCORE_EVENT_TYPE": _fact(delivery.type),
+        "INTERCORE_EVENT_RUN": _fact(delivery.run_id),
+    }
+    if delivery.redelivery:
+        facts["INTERCORE_REDELIVERY"] = "1"
+    return passed | facts
+
+
+def _is_passed_on(name: str) -> bool:
+    return name in PASSED_ON or name.startswith("LC_")
+
+
+def _fact(text: str) -> str:
+    """An environment holds no NUL."""
+    return text[:FACT_CHARACTERS].replace("\0", "")
 
 
 def _start(
@@ -159,7 +220,7 @@ class _Watch:
             os.close(ended)
 
     def read_rest(self) -> None:
-        """What is there already; whoever still holds the other end is not waited for."""
+        """What is there already; a process that still holds the other end is not waited for."""
         while self._read():
             pass
         self._close()
@@ -186,7 +247,7 @@ class _Watch:
 
 def _end(process: "subprocess.Popen[bytes]") -> int | None:
     """Kill what is left of its group; its status, unless it cannot even be killed."""
-    # Nobody has reaped it yet, so the number is still that of its group.
+    # It was not reaped yet, so the number is still that of its group.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     try:

@@ -7,8 +7,8 @@ Invariants
     - a hook that has no position yet starts with the next event: the past is not replayed;
     - events of the source `hook` go to no hook, so that a failure is not the cause of the next.
 
-Callers run these inside a transaction; nothing here begins or commits one.  Whoever delivers does
-so alone: two at once would take each other for a crash.
+Callers run these inside a transaction; nothing here begins or commits one.  One process
+delivers at a time: two would take each other for a crash.
 """
 
 import sqlite3
@@ -28,6 +28,7 @@ SOURCES: dict[str, str | None] = {
 }
 NAMES = tuple(SOURCES)
 FAILURES = "hook"  # the source of the events that tell how hooks failed
+HOOK = "INTERCORE_HOOK"  # in a hook's environment; also tells a direct call there where it is
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -85,7 +86,7 @@ def end(conn: sqlite3.Connection, hooks: Sequence[str]) -> None:
 def floor(conn: sqlite3.Connection) -> int | None:
     """The last event that no hook needs any more; None: they have had everything.
 
-    Also what nobody delivers at the moment: the daemon may have stopped in the middle.
+    Also what is not being delivered: the daemon may have stopped in the middle.
     """
     found = _next(conn, [hook for (hook,) in conn.execute(_ALL) if hook in SOURCES])
     return None if found is None else found[0] - 1

@@ -4,7 +4,7 @@ A project comes with everything in it, so its database could say whatever its au
 
     ~/.local/share/intercore/hooks/<digest of the project's path>/
         project            the path, for people
-        lock               held by whoever runs hooks of this project
+        lock               held by the process that runs hooks of this project
         <sha256>/<name>    the content that was trusted, as it runs
 
 To trust a hook is to keep a copy of it.  The copy is what runs, as long as the file in the project
@@ -41,7 +41,7 @@ class Trust:
     def runnable(self) -> dict[str, str]:
         """What runs for each hook that is trusted and as it was then, by name."""
         if not os.path.isdir(self._place):
-            return {}  # the usual case: nobody here has trusted anything
+            return {}  # the usual case: nothing here was ever trusted
         copies = {found.name: self._copy(found) for found in self.looks.look()}
         return {name: copy for name, copy in copies.items() if copy}
 

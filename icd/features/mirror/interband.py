@@ -29,6 +29,10 @@ class Channel(Struct, frozen=True):
     session_is_scope: bool
     retention_ms: int
 
+    @property
+    def path(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
 
 class Envelope(Struct):
     """`source` and `origin` are ours; readers ignore members that they do not know."""
@@ -68,7 +72,7 @@ def file_name(scope_id: str) -> str | None:
 
 
 def until_ms(row: Row, channel: Channel) -> int | None:
-    """When the file must be gone: the row expires, or nobody has written it for too long."""
+    """When the file must be gone: the row expires, or was not written for too long."""
     moments = [] if row.expires_ms is None else [row.expires_ms]
     if channel.retention_ms:
         moments.append(row.updated_at * 1000 + channel.retention_ms)

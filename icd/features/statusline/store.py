@@ -123,7 +123,7 @@ SELECT key, scope_id, substr(payload, 1, ?3), updated_at FROM state
 WHERE key IN ('dispatch', 'bead', 'lane', 'pressure', 'budget') AND scope_id = ?1
       AND (expires_ms IS NULL OR expires_ms > ?2)
 """
-# Written under a pid instead of a session; by this session, or by nobody knows whom.
+# Written under a pid instead of a session, by this session or by an unknown one.
 _BY_PID = """
 SELECT scope_id, substr(payload, 1, ?3), updated_at FROM state
 WHERE key = 'dispatch' AND scope_id >= '0' AND scope_id < ':' AND scope_id NOT GLOB '*[^0-9]*'

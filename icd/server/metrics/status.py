@@ -21,8 +21,8 @@ from icd.server import start_failures
 from icd.server.metrics.counters import Counters
 from icd.server.stores.registry import Stores
 from icd.server.stores.store import Store
-from icd.server.workers.hooks.hooks import Hooks
-from icd.server.workers.mirror.mirrors import Mirrors
+from icd.server.workers.hooks import Hooks
+from icd.server.workers.mirror import Mirrors
 
 SQLITE_NOTE = (
     "before 3.51.3, two connections at once could damage a database; "

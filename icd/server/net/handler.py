@@ -20,7 +20,7 @@ from icd.app.verb import Method
 from icd.db.paths import Where
 from icd.errors import IcError, Internal, NoDatabase
 from icd.features.daemon import verbs as daemon
-from icd.features.events import watch_methods as events
+from icd.features.events import watch as events
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.metrics.status import About

@@ -20,8 +20,7 @@ from icd.db.database import Database
 from icd.errors import Corrupt, DeadlineExceeded, Locked, LogLost, NoDatabase
 from icd.features.database import store as contents
 from icd.features.discoveries import lifecycle as dismissals
-from icd.features.events import cursor_store as cursors
-from icd.features.events import retention
+from icd.features.events import cursors, retention
 from icd.features.state import store as state
 from icd.server import limits
 

@@ -16,7 +16,7 @@ from icd.app.call import Answer, Call, Topic
 from icd.app.dispatch import Clock, failure
 from icd.db.paths import Where
 from icd.errors import Overloaded
-from icd.features.mirror import methods as mirror
+from icd.features.mirror import verbs as mirror
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.stores.call_queue import Deliver

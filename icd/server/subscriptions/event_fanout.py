@@ -16,7 +16,7 @@ from typing import Protocol
 
 from icd.app.call import EVENTS, Answer
 from icd.features.events.store import Event
-from icd.features.events.watch_methods import WATCH, Appended, Watch
+from icd.features.events.watch import WATCH, Appended, Watch
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.stores.store import Store, inquiry

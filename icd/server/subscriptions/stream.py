@@ -25,9 +25,9 @@ from icd.app.call import DEFAULT_DEADLINE_MS, EVENTS, Answer, Call, Ended, Look
 from icd.app.invocation import Ask, Output
 from icd.app.planner import advance
 from icd.errors import SlowConsumer
-from icd.features.events import watch_methods as events
+from icd.features.events import watch as events
 from icd.features.events.store import Event
-from icd.features.events.watch_methods import Appended
+from icd.features.events.watch import Appended
 from icd.server import limits
 from icd.server.net import jsonrpc
 from icd.server.net.jsonrpc import Id

@@ -19,7 +19,7 @@ from icd.db.database import Database
 from icd.db.files import permissions as access
 from icd.db.original.adopt import adopt
 from icd.errors import Corrupt, DeadlineExceeded, Locked, NoDatabase, NotOurs, SchemaTooNew
-from icd.features.events import cursor_store as cursors
+from icd.features.events import cursors
 from icd.features.state import store as state
 from tests.data import later, original
 from tests.db.conftest import PATIENCE, ROOT

@@ -9,7 +9,7 @@ import pytest
 
 from icd.db import migrate
 from icd.errors import SchemaTooNew
-from icd.features.events import cursor_store as cursors
+from icd.features.events import cursors
 from icd.features.events import store as events
 from icd.features.sentinels import store as sentinels
 from icd.features.state import store as state

@@ -10,8 +10,7 @@ from icd.db import migrate
 from icd.errors import InvalidName, InvalidPayload, SchemaTooNew, SecretRefused, UnreadableInput
 from icd.features.database import export as dumps
 from icd.features.database.import_ import check_header
-from icd.features.events import cursor_store as cursors
-from icd.features.events import retention
+from icd.features.events import cursors, retention
 from icd.features.events import store as events
 from icd.features.hooks import store as hooks
 from icd.features.sentinels import store as sentinels

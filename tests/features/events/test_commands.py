@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from icd.app.dispatch import run_batch
+from icd.app.planner import advance, resume
 from icd.features.events import store as events
 from icd.features.state import store as state
 from icd.values.processes import Writer
@@ -142,34 +144,98 @@ def test_whoever_has_nothing_to_acknowledge_is_done(ic, record, words):
 @pytest.mark.parametrize(
     "words, goes_on",
     [
-        (["--all"], "--limit=2 --since=2 --all"),
-        (["--all", "--source=ci", "--type=built"], "--limit=2 --source=ci --type=built --since=2 --all"),
         (["--all", "--consumer=c"], "--limit=2 --consumer=c --acked=2 --all"),
+        (["--all", "--consumer=c", "--source=ci", "--type=built"], "--limit=2 --source=ci --type=built --consumer=c --acked=2 --all"),
         (["--all", "--consumer=c", "--since=0"], "--limit=2 --consumer=c --acked=2 --since=2 --all"),
         (["--all", "--consumer=c", "--ack=manual"], "--limit=2 --consumer=c --ack=manual --since=2 --all"),
-        (["--all", "--since-phase=7"], "--limit=2 --since-phase=7 --since=2 --all"),
-        (["r1"], "--limit=2 --since=3 -- r1"),
+        (["--all", "--consumer=c", "--since-phase=7"], "--limit=2 --since-phase=7 --consumer=c --acked=2 --since=2 --all"),
+        (["r1", "--consumer=c", "--since=0"], "--limit=2 --consumer=c --acked=2 --since=2 -- r1"),
     ],
 )  # fmt: skip
-def test_whoever_follows_goes_on_after_what_it_was_shown(ic, record, words, goes_on):
+def test_a_consumer_that_follows_goes_on_after_what_it_has_written(ic, record, words, goes_on):
     for _ in range(3):
-        record("--run=r1") if words == ["r1"] else record()
+        record("--run=r1")
 
-    limit = "--limit=4" if words == ["r1"] else "--limit=2"
-    output = ic("events", "tail", "-f", limit, *words)
+    output = ic("events", "tail", "-f", "--limit=2", *words)
 
-    expected = goes_on.replace("--limit=2", limit)
-    assert output.then == ["events", "tail", "--follow", *expected.split()]
+    assert output.then == ["events", "tail", "--follow", *goes_on.split()]
+
+
+@pytest.fixture
+def ask(database, clock):
+    """Have a planned question answered: what is printed, and what is asked next."""
+
+    def answered(planned):
+        (answer,) = run_batch(database, [planned.call], clock=clock)
+        return advance(planned, answer)
+
+    return answered
+
+
+@pytest.mark.parametrize(
+    "words, same",
+    [
+        (["--all"], {}),
+        (["r1"], {"run_id": "r1"}),
+        (["--all", "--source=ci", "--type=built"], {"source": "ci", "type": "built"}),
+        (["--all", "--since-phase=7"], {"marks": events.Marks(phase=7)}),
+    ],
+)
+def test_a_plain_follow_asks_again_after_what_it_was_shown(invoke, ask, record, words, same):
+    for _ in range(3):
+        record("--run=r1")
+    first = invoke("events", "tail", "-f", "--limit=2", *words)
+
+    shown, second = ask(first)
+    rest, third = ask(second)
+    nothing, fourth = ask(third)
+
+    assert [len(output.stdout.splitlines()) for output in (shown, rest, nothing)] == [2, 1, 0]
+    assert [output.then for output in (shown, rest, nothing)] == [[], [], []]
+    asked = [plan.call.params for plan in (first, second, third, fourth)]
+    assert [params.since for params in asked] == [0, 2, 3, 3]
+    assert {name: [getattr(params, name) for params in asked] for name in same} == {
+        name: [value] * 4 for name, value in same.items()
+    }
+    # There is more after the first answer: nobody has to write for the second question.
+    assert [plan.ask.patience for plan in (second, third, fourth)] == [0.0, None, None]
+
+
+def test_a_plain_follow_goes_on_from_its_place_in_the_next_daemon(invoke, ask, record):
+    for _ in range(3):
+        record()
+    words = ["events", "tail", "-f", "--all", "--since=1", "--limit=1"]
+    _, left = ask(invoke(*words))
+
+    shown, _ = ask(resume(invoke(*words), left.ask.place))
+    again, _ = ask(resume(invoke(*words), b""))
+
+    assert [json.loads(line)["seq"] for line in shown.stdout.splitlines()] == [3]
+    assert [json.loads(line)["seq"] for line in again.stdout.splitlines()] == [2]
+
+
+def test_a_plain_follow_that_was_overtaken_by_pruning_is_told_so(invoke, ask, record, stdout):
+    record()
+    _, following = ask(invoke("events", "tail", "-f", "--all"))
+    for _ in range(3):
+        record()
+    stdout("events", "prune", "--keep=1")
+
+    output, last = ask(following)
+
+    assert (output.exit, output.stdout, last) == (2, b"", None)
+    assert b"events after 1 have been pruned; the oldest is 4" in output.stderr
 
 
 def test_an_old_client_that_cannot_tell_what_it_has_written_is_refused(ic, record):
     record()
 
-    for words in (["--consumer=c"], ["-f"]):
+    for words in (["--consumer=c"], ["-f", "--consumer=c", "--ack=manual"]):
         output = ic("events", "tail", "--all", *words, continues=False)
         assert (output.exit, output.stdout) == (2, b"")
         assert b"upgrade icctl" in output.stderr
-    assert ic("events", "tail", "--all", continues=False).exit == 0
+    for words in ([], ["-f"]):  # which acknowledge nothing
+        assert ic("events", "tail", "--all", *words, continues=False).exit == 0
     assert ic("events", "tail", "--all", "--consumer=c", "--ack=manual", continues=False).exit == 0
 
 

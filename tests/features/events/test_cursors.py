@@ -3,9 +3,9 @@
 import pytest
 
 from icd.errors import NoSuchEvent
-from icd.features.events import cursor_store as cursors
+from icd.features.events import cursors
 from icd.features.events import store as events
-from icd.features.events.cursor_store import DAY_MS
+from icd.features.events.cursors import DAY_MS
 from icd.features.events.store import Fact, Marks
 from icd.features.state import store as state
 from icd.values.processes import Writer

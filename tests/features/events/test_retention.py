@@ -2,8 +2,7 @@
 
 import pytest
 
-from icd.features.events import cursor_store as cursors
-from icd.features.events import retention
+from icd.features.events import cursors, retention
 from icd.features.events import store as events
 from icd.features.events.retention import Rule
 from icd.features.events.store import Fact

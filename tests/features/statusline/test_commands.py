@@ -12,8 +12,8 @@ from icd.app.call import Answer
 from icd.app.planner import advance
 from icd.db.paths import Where
 from icd.errors import Corrupt, Locked, NoDatabase
-from icd.features.statusline.commands import PREFIX, SHOW
 from icd.features.statusline.store import Bead, Lane, Statusline
+from icd.features.statusline.verbs import PREFIX, SHOW
 from tests.support import rows
 
 NAMES = [

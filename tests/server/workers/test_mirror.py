@@ -12,8 +12,8 @@ import pytest
 
 from icd import trust
 from icd.server import limits
-from icd.server.workers.mirror.copies import FILES
-from icd.server.workers.mirror.mirror import ASK_SECONDS
+from icd.server.workers.mirror import ASK_SECONDS
+from icd.server.workers.mirror_files import FILES
 from tests.support import mirrors
 from tests.support.processes import Daemon, icctl, running, until, vanish
 
@@ -596,7 +596,11 @@ def test_a_key_with_many_rows_gets_files_for_the_newest(
     assert set(files(band)) == newest | {"interphase/bead/s.json"}
     assert mirror(daemon)["left_out"] == 200
 
-    for number in range(count - 1, 500, -1):  # most of those that have files
+    where = {"cwd": str(initialized), "key": "dispatch", "scope_id": f"s{count - 1}"}
+    daemon.call("state.delete", **where)
+    until(lambda: "clavain/dispatch/s199.json" in files(band))  # there is room for one more
+
+    for number in range(count - 2, 500, -1):  # most of those that have files
         where = {"cwd": str(initialized), "key": "dispatch", "scope_id": f"s{number}"}
         daemon.call("state.delete", **where)
     rest = {f"clavain/dispatch/s{number}.json" for number in range(501)}

@@ -4,8 +4,8 @@ Invariants
     - a cursor moves forward only, except by `put` and `reset`; registering never moves it;
     - a durable one never expires, nor do those of single runs of the same consumer; others expire a
       day after they were last used, and one that has expired behaves like one that never was;
-    - the original kept cursors as rows of state; such a row becomes a cursor the first time that
-      anybody looks, at a place from which nothing is missed.
+    - the original kept cursors as rows of state; the first look makes a cursor of such a row, at a
+      place from which nothing is missed.
 
 Callers run these inside a transaction.
 """
@@ -14,13 +14,15 @@ import json
 import re
 import sqlite3
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from icd.db.rows import checked
+from icd.db.rows import checked, select, values
+from icd.db.rows import put as put_statement
 from icd.errors import NoSuchEvent
 from icd.features.events import store as events
 from icd.features.events.store import Marks
 from icd.features.state import store as state
+from icd.values.wire import Result, iso, iso_if
 
 DAY_MS = 24 * 3600 * 1000
 # Cursors of sessions that are long over; kept for a while, so that their expiry can be told.
@@ -32,12 +34,13 @@ _RUN_ID = re.compile(r"[a-z0-9]{8}")
 
 
 class Cursor(Struct, frozen=True):
-    """`expires_ms` is None for a durable one."""
+    """A row of the table; `expires_ms` is None for a durable one."""
 
     consumer: str
     run_id: str
     seq: int
     updated_at: int
+    updated_ms: int
     expires_ms: int | None
 
     @property
@@ -45,25 +48,37 @@ class Cursor(Struct, frozen=True):
         return f"{self.consumer}:{self.run_id}" if self.run_id else self.consumer
 
 
-_FIND = """
-SELECT consumer, run_id, seq, updated_at, expires_ms FROM cursors
-WHERE consumer = ? AND run_id = ?
-"""
-_LIST = """
-SELECT consumer, run_id, seq, updated_at, expires_ms FROM cursors
-WHERE expires_ms IS NULL OR expires_ms > ? ORDER BY consumer, run_id
-"""
-_BEHIND = """
-SELECT consumer, run_id, seq, updated_at, expires_ms FROM cursors
-WHERE expires_ms IS NULL OR expires_ms > ? ORDER BY seq LIMIT ?
-"""
-_PUT = """
-INSERT INTO cursors (consumer, run_id, seq, updated_at, updated_ms, expires_ms)
-VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (consumer, run_id) DO UPDATE SET
-    seq = excluded.seq, updated_at = excluded.updated_at, updated_ms = excluded.updated_ms,
-    expires_ms = excluded.expires_ms
-"""
+class Place(Result, kw_only=True):
+    """Where a cursor is; first in the terms of the original, which scripts read.
+
+    `lag` counts the events after it; `behind`: events after it were pruned.
+    """
+
+    consumer: str
+    run_id: str
+    phase: int
+    dispatch: int
+    interspect: int
+    discovery: int
+    seq: int
+    lag: int
+    durable: bool
+    updated_at: int
+    updated_at_iso: str = ""
+    expires_at: int | None
+    expires_at_iso: str | None = ""
+    behind: bool = False
+
+    def __post_init__(self) -> None:
+        self.updated_at_iso = iso(self.updated_at)
+        self.expires_at_iso = iso_if(self.expires_at)
+
+
+_FIND = select(Cursor, "cursors", "WHERE consumer = ? AND run_id = ?")
+_ALIVE = "WHERE expires_ms IS NULL OR expires_ms > ?"
+_LIST = select(Cursor, "cursors", f"{_ALIVE} ORDER BY consumer, run_id")
+_BEHIND = select(Cursor, "cursors", f"{_ALIVE} ORDER BY seq LIMIT ?")
+_PUT = put_statement(Cursor, "cursors", key=("consumer", "run_id"))
 _RESET = """
 DELETE FROM cursors
 WHERE consumer = ?1 OR (run_id <> '' AND consumer || ':' || run_id = ?1)
@@ -95,7 +110,7 @@ def find(conn: sqlite3.Connection, consumer: str, run_id: str, *, now_ms: int) -
 
 
 def use(conn: sqlite3.Connection, consumer: str, run_id: str, *, now_ms: int) -> Cursor | None:
-    """The cursor of somebody who reads: a day without news must not cost it its place."""
+    """The cursor of a reader: a day without news must not cost it its place."""
     cursor = find(conn, consumer, run_id, now_ms=now_ms)
     if cursor and cursor.expires_ms is not None and cursor.expires_ms < now_ms + DAY_MS // 2:
         return _put(conn, consumer, run_id, cursor.seq, now_ms=now_ms)
@@ -173,6 +188,22 @@ def floor(conn: sqlite3.Connection, *, now_ms: int) -> int | None:
     return None if seq is None else int(seq)
 
 
+def place(conn: sqlite3.Connection, cursor: Cursor) -> Place:
+    """The cursor as callers see it."""
+    expires_ms = cursor.expires_ms
+    return Place(
+        consumer=cursor.consumer,
+        run_id=cursor.run_id,
+        seq=cursor.seq,
+        lag=max(0, events.head(conn) - cursor.seq),
+        durable=expires_ms is None,
+        updated_at=cursor.updated_at,
+        expires_at=None if expires_ms is None else -(-expires_ms // 1000),
+        behind=cursor.seq < events.pruned_through(conn),
+        **structs.asdict(marks(conn, cursor)),
+    )
+
+
 def marks(conn: sqlite3.Connection, cursor: Cursor) -> Marks:
     """The same place in the terms of the original: the last id of each source."""
 
@@ -213,9 +244,9 @@ def _put(conn: sqlite3.Connection, consumer: str, run_id: str, seq: int, *, now_
     """A cursor stays what it is; a new one of a run is what its consumer's is."""
     like = _find(conn, consumer, run_id) or _find(conn, consumer, "")
     durable = like is not None and like.expires_ms is None
-    cursor = Cursor(consumer, run_id, seq, now_ms // 1000, None if durable else now_ms + DAY_MS)
-    row = (consumer, run_id, seq, cursor.updated_at, now_ms, cursor.expires_ms)
-    conn.execute(_PUT, row)
+    expires_ms = None if durable else now_ms + DAY_MS
+    cursor = Cursor(consumer, run_id, seq, now_ms // 1000, now_ms, expires_ms)
+    conn.execute(_PUT, values(cursor))
     conn.execute(_FORGET, (now_ms - FORGET_MS, FORGOTTEN_AT_ONCE))
     return cursor
 

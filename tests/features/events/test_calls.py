@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from icd.errors import CursorBehind, InvalidName, InvalidPayload, NoSuchEvent, SecretRefused
-from icd.features.events import sources
-from icd.features.events.cursor_store import DAY_MS
+from icd.features.events import record as records
+from icd.features.events.cursors import DAY_MS
 from icd.features.events.store import Marks
 
 PAYLOADS = {
@@ -77,7 +77,7 @@ def test_the_sources_of_the_contract_say_what_they_must(record, result, source):
     record(source, kind, PAYLOADS[source], idempotency_key=key)
 
     (event,) = result("events.tail").events
-    assert event.subject_id == PAYLOADS[source][sources.SOURCES[source].subject]
+    assert event.subject_id == PAYLOADS[source][records.SOURCES[source].subject]
     assert event.idempotency_key == {"agency": "k", "intent": "k"}.get(source)
 
 

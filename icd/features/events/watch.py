@@ -6,9 +6,9 @@ from msgspec import Meta, structs
 
 from icd.app.call import EVENTS, Context, Ended, Look, Params, Topic
 from icd.app.verb import Method, Stream
-from icd.features.events import store as events
+from icd.features.events import store
 from icd.features.events.store import Event, Wanted
-from icd.values import validation as names
+from icd.values.validation import check_name, check_scope
 from icd.values.wire import INT64, Result
 
 # What one look brings; what is more comes with the next.
@@ -16,14 +16,21 @@ EVENTS_AT_ONCE = 100
 
 BEHIND = "go on from an event that is still there, and know that those before it are lost"
 
+Seq = Annotated[int, Meta(ge=0, le=INT64 - 1)]
+
 
 class Watch(Params):
-    """`since`: the last event that the watcher has; None: only what comes from now on."""
+    """Send events as they are recorded, in notifications events.appended, until it is ended."""
 
-    since: Annotated[int, Meta(ge=0, le=INT64 - 1)] | None = None
-    run_id: str = ""
-    source: str | None = None
-    type: str | None = None
+    since: Annotated[
+        Seq | None,
+        Meta(description="The last event that the watcher has; else only what comes from now on."),
+    ] = None
+    run_id: Annotated[str, Meta(description="Only events of this run."), check_scope] = ""
+    source: Annotated[
+        str | None, Meta(description="Only events of this source."), store.check_source
+    ] = None
+    type: Annotated[str | None, Meta(description="Only events of this type."), check_name] = None
 
 
 class Appended(Result):
@@ -34,22 +41,21 @@ class Appended(Result):
 
 
 def watch(ctx: Context, p: Watch) -> Look:
-    head = events.head(ctx.conn)
     if p.since is None:
-        return _look(p, [], head, more=False)
-    events.require_kept(ctx.conn, p.since, hint=BEHIND)
+        return _look(p, Appended([], store.head(ctx.conn)), more=False)
+    store.require_kept(ctx.conn, p.since, hint=BEHIND)
     wanted = Wanted(
         since=p.since, limit=EVENTS_AT_ONCE, run_id=p.run_id, source=p.source, type=p.type
     )
-    found, more = events.page(ctx.conn, wanted)
-    return _look(p, found, found[-1].seq if more else head, more=more)
+    batch = store.batch(ctx.conn, wanted)
+    return _look(p, Appended(batch.events, batch.through), more=batch.more)
 
 
-def _look(p: Watch, found: list[Event], seq: int, *, more: bool) -> Look:
+def _look(p: Watch, news: Appended, *, more: bool) -> Look:
     return Look(
-        Appended(found, seq),
-        is_empty=not found,
-        following=structs.replace(p, since=seq),
+        news,
+        is_empty=not news.events,
+        following=structs.replace(p, since=news.seq),
         patience_ms=0 if more else None,
     )
 
@@ -65,20 +71,10 @@ def matches(p: Watch, event: Event) -> bool:
     )
 
 
-def check_watch(p: Watch) -> None:
-    names.check_scope(p.run_id)
-    if p.source is not None:
-        events.check_source(p.source)
-    if p.type is not None:
-        names.check_name(p.type)
-
-
 def log(_params: Params) -> Topic:
     """For methods whose answers change with the log only."""
     return EVENTS
 
 
 NOTIFICATION = "events.appended"
-WATCH = Method(
-    "events.watch", Watch, Ended, watch, check=check_watch, stream=Stream(log, NOTIFICATION)
-)
+WATCH = Method("events.watch", Watch, Ended, watch, stream=Stream(log, NOTIFICATION))

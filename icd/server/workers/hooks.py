@@ -1,13 +1,13 @@
-"""The hooks of one database: every event that was committed is brought to those that are trusted.
+"""Hooks in the daemon: every event that was committed is brought to the hooks that are trusted.
 
 After the commit, and level-triggered: a change only says that the log may have grown; what is to be
 delivered is what the log has and the positions have not.
 
 Promises
-    - one event at a time, in the order of the log; and nobody else runs hooks of this project
+    - one event at a time, in the order of the log; and no other process runs hooks of this project
       meanwhile, which a lock outside the project sees to;
     - nothing here holds up the lane or the loop: files and processes are the business of a thread;
-    - an event is delivered again only if nobody could note that it was, and is marked then.
+    - an event is delivered again only if its delivery could not be noted, and is marked then.
 """
 
 import os
@@ -17,12 +17,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 import anyio
+from anyio.abc import TaskGroup
 
 from icd.app.call import Params
 from icd.app.verb import Method
+from icd.config import Settings
 from icd.errors import IcError, Locked
-from icd.features.hooks import delivery as deliveries
-from icd.features.hooks import methods
+from icd.features.daemon.report import HooksReport
+from icd.features.hooks import files, process, verbs
 from icd.features.hooks.process import NotStarted, Outcome
 from icd.features.hooks.store import Delivery, Done
 from icd.features.hooks.trust import Trust
@@ -34,45 +36,79 @@ from icd.server.workers import threads
 T = TypeVar("T")
 
 
-class Tally:
-    """What was delivered since the start."""
+class Hooks:
+    """The hooks of all open databases: how many run at once, what they did, their orderly end.
 
-    def __init__(self) -> None:
-        self.delivered = 0
-        self.redelivered = 0
-        self.failed = 0
-        self.last_error = ""
+    `home`: where the user's trust is recorded; None: no hook is trusted.
+    `socket`: that of this daemon, which hooks are to find.
+    """
 
-    def add(self, delivery: Delivery, outcome: Outcome) -> None:
-        self.delivered += 1
-        self.redelivered += delivery.redelivery
-        if outcome.problem:
-            self.failed += 1
-
-
-class Common:
-    """What the hooks of all databases share.  `stop` becomes readable to end what is running."""
-
-    def __init__(self, socket: Callable[[], str]) -> None:
-        self.tally = Tally()
+    def __init__(self, home: str | None, socket: Callable[[], str], tasks: TaskGroup) -> None:
+        self.done = HooksReport(0, 0, 0, None)
         self.slots = anyio.CapacityLimiter(limits.HOOKS_AT_ONCE)
-        self.stop = os.eventfd(0, os.EFD_CLOEXEC)
+        self.stop = os.eventfd(0, os.EFD_CLOEXEC)  # becomes readable to end what is running
         self.is_paused = False
+        self._home = home
         self._socket = socket
+        self._tasks = tasks
+        self._deliveries: set[Deliveries] = set()
+
+    def attach(self, store: Store, settings: Settings) -> None:
+        project = files.project(store.path)
+        if self._home and project:
+            trust = Trust(self._home, project)
+            found = Deliveries(store, trust, settings.hook_seconds, self)
+            self._tasks.start_soon(self._run, found)
+
+    def report(self) -> HooksReport:
+        return self.done
 
     def environment(self) -> dict[str, str]:
         """Hooks find the daemon that runs them."""
         return {**os.environ, "INTERCORE_SOCKET": self._socket()}
 
+    async def pause(self) -> bool:
+        """Start no hook any more; whether those that run have ended in time."""
+        self.is_paused = True
+        with anyio.move_on_after(limits.HOOK_REST_SECONDS) as rested:
+            for each in list(self._deliveries):
+                await each.rest()
+        return not rested.cancelled_caught
+
+    def go_on(self) -> None:
+        self.is_paused = False
+        for each in self._deliveries:
+            each.wake()
+
+    async def close(self) -> None:
+        """What is not delivered by now is left to the next daemon."""
+        if not await self.pause():
+            log.warning("a hook is killed, because the daemon stops")
+            os.eventfd_write(self.stop, 1)
+            await self.pause()
+
+    async def _run(self, found: "Deliveries") -> None:
+        self._deliveries.add(found)
+        try:
+            await found.run()
+        finally:
+            self._deliveries.discard(found)
+
+
+def home() -> str | None:
+    """This process's home directory, if it is an absolute path."""
+    given = os.environ.get("HOME")
+    return given if given and os.path.isabs(given) else None
+
 
 class Deliveries:
     """What is delivered of one database, from its first call until it is closed."""
 
-    def __init__(self, store: Store, trust: Trust, seconds: float, common: Common) -> None:
+    def __init__(self, store: Store, trust: Trust, seconds: float, hooks: Hooks) -> None:
         self._store = store
         self._trust = trust
         self._seconds = seconds
-        self._common = common
+        self._hooks = hooks
         self._thread = anyio.CapacityLimiter(1)
         self._unrecorded: Done | None = None
         self._retry = False
@@ -88,7 +124,7 @@ class Deliveries:
     def is_needed(self) -> bool:
         """Whether the database must stay open: there is something to deliver, or may be.
 
-        After a reload, too: nobody else would open it for the rest.
+        After a reload, too: nothing else would open it for the rest.
         """
         is_told = self._wake.is_set() or self._was_told
         return is_told or self._retry or not self._resting.is_set()
@@ -106,7 +142,7 @@ class Deliveries:
                 await self._wake.wait()
             self._wake = anyio.Event()
             self._retry = False
-            self._was_told = self._common.is_paused
+            self._was_told = self._hooks.is_paused
             if not (self._was_told or self._store.is_closed):
                 await self._try(self._catch_up)
 
@@ -128,22 +164,22 @@ class Deliveries:
                     self._complain(exc.message)
         except Exception as exc:  # noqa: BLE001 -- hooks go on with the next event
             log.exception("hooks failed", extra={"path": self._store.path})
-            self._common.tally.last_error = f"{self._store.path}: {exc!r}"
+            self._hooks.done.last_error = f"{self._store.path}: {exc!r}"
 
     def _complain(self, sentence: str) -> None:
         message = f"{self._store.path}: {sentence}"
-        if self._common.tally.last_error != message:
+        if self._hooks.done.last_error != message:
             log.warning("hooks cannot be run", extra={"path": self._store.path, "why": sentence})
-        self._common.tally.last_error = message
+        self._hooks.done.last_error = message
 
     async def _catch_up(self) -> None:
         """Deliver whatever is to be delivered."""
         self._is_waiting = False
         programs = await self._look()
-        if not programs:  # most projects: whoever records many events does not pay for looking
+        if not programs:  # most projects: many events are not as many looks
             await anyio.sleep(limits.HOOK_RETRY_SECONDS)
             return
-        if not await self._ask(methods.PENDING, methods.Pending([*programs])):
+        if not await self._ask(verbs.PENDING, verbs.Pending([*programs])):
             return
         await self._in_thread(partial(self._trust.acquire, time.monotonic()))
         self._resting = anyio.Event()
@@ -162,31 +198,31 @@ class Deliveries:
 
     async def _deliver_next(self) -> bool:
         """Note what was delivered, and deliver what is next; whether there was something."""
-        async with self._common.slots:
+        async with self._hooks.slots:
             programs = await self._look()
-            hooks = [] if self._common.is_paused else [*programs]
-            step = methods.Step(hooks, self._unrecorded)
-            delivery: Delivery | None = await self._ask(methods.STEP, step)
+            hooks = [] if self._hooks.is_paused else [*programs]
+            step = verbs.Step(hooks, self._unrecorded)
+            delivery: Delivery | None = await self._ask(verbs.STEP, step)
             self._unrecorded = None
             if delivery is None:
                 return False
             outcome = await self._run(delivery, programs[delivery.hook])
         if outcome.is_stopped:
             return False
-        self._unrecorded = deliveries.done(delivery, outcome)
+        self._unrecorded = process.done(delivery, outcome)
         self._note(delivery, outcome)
         return True
 
     async def _run(self, delivery: Delivery, program: str) -> Outcome:
         deliver = partial(
-            deliveries.deliver,
+            process.deliver,
             delivery,
             program,
             project=self._trust.project,
             database=self._store.path,
-            own=self._common.environment(),
+            own=self._hooks.environment(),
             seconds=self._seconds,
-            stop=self._common.stop,
+            stop=self._hooks.stop,
         )
         while True:
             try:
@@ -197,7 +233,9 @@ class Deliveries:
                 await anyio.sleep(limits.HOOK_RETRY_SECONDS)
 
     def _note(self, delivery: Delivery, outcome: Outcome) -> None:
-        self._common.tally.add(delivery, outcome)
+        done = self._hooks.done
+        done.delivered += 1
+        done.redelivered += delivery.redelivery
         facts: dict[str, object] = {
             "path": self._store.path,
             "hook": delivery.hook,
@@ -208,8 +246,8 @@ class Deliveries:
             facts["is_cut"] = outcome.is_cut
         if outcome.problem:
             log.warning("hook failed", extra={**facts, "problem": outcome.problem})
-            sentence = f"{delivery.hook} {outcome.problem}"
-            self._common.tally.last_error = f"{self._store.path}: {sentence}"
+            done.failed += 1
+            done.last_error = f"{self._store.path}: {delivery.hook} {outcome.problem}"
         elif outcome.output:
             log.info("hook said", extra=facts)
 

@@ -1,17 +1,21 @@
-"""`icctl statusline`"""
+"""statusline: what is going on in a session, in one call."""
 
 import os
 from collections.abc import Callable
+from typing import Annotated, Literal
 
-import click
 from msgspec import structs
 
 from icd.app import render
-from icd.app.call import Answer
+from icd.app.call import ANYTHING, Answer, Context, Params, Topic
 from icd.app.invocation import Ask, Output, World
+from icd.app.verb import Command, Method, Option, Stream, narrow
 from icd.errors import IcError, NoDatabase, Usage
-from icd.features.statusline import methods
+from icd.features.runs import params
+from icd.features.statusline import store
 from icd.features.statusline.store import Statusline
+from icd.values.processes import is_alive
+from icd.values.validation import check_scope
 
 PREFIX = "INTERCORE_STATUS_"
 GOAL_CHARACTERS = 40  # of a run, in the text: it is a sentence, and stands among others
@@ -19,57 +23,78 @@ GOAL_CHARACTERS = 40  # of a run, in the text: it is a sentence, and stands amon
 Show = Callable[[Statusline], Output]
 
 
-@click.command(
-    "statusline", add_help_option=False, short_help="Show what is going on in a session."
-)
-@click.option("--session", metavar="SID", help="The session; else $CLAUDE_SESSION_ID.")
-@click.option("--project", metavar="DIR", help="Use the database of this directory.")
-@click.option("--agent", metavar="ID", help="Show the coordination signal of this agent.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "sh", "tsv", "json"]),
-    help="How to print it (default text).",
-)
-@click.option("--watch", is_flag=True, help="Go on, and print a line whenever it changes.")
-def statusline(
-    world: World,
-    *,
-    session: str | None,
-    project: str | None,
-    agent: str | None,
-    form: str | None,
-    watch: bool,
-) -> Ask:
+def _session(world: World, given: str | None) -> str:
+    found = world.env.get("CLAUDE_SESSION_ID", "") if given is None else given
+    return found.encode("utf-8", "backslashreplace").decode()
+
+
+class Get(Params):
+    """Tell what is known about a session; `session` itself is the caller's."""
+
+    session_id: Annotated[
+        str,
+        Option("--session", "The session; else $CLAUDE_SESSION_ID.", "SID", resolve=_session),
+        check_scope,
+    ] = ""
+    agent: Annotated[
+        str | None, Option("--agent", "Show the coordination signal of this agent.", "ID")
+    ] = None
+    project: Annotated[
+        str | None, Option("--project", "Use the database of this directory.", "DIR")
+    ] = None
+
+
+class Form(Get):
     """Print what is known about a session: dispatch, bead, lane, coordination, pressure, budget,
     and the run that is being worked on.
 
     What is not known is empty; the exit code is 0 also when nothing is, or there is no database.
     With --format=sh, the line assigns variables named INTERCORE_STATUS_... and is safe to eval.
     With --watch, a line is printed at once and whenever anything but an age has changed.
-
-    \b
-    Examples:
-      icctl statusline --session "$SESSION"
-      eval "$(icctl statusline --session "$SESSION" --format=sh)"
-      icctl statusline --session "$SESSION" --format=json --watch
     """
-    if world.json and form not in {None, "json"}:
-        raise Usage(f"--json goes with no --format={form}")
-    show = SHOW["json" if world.json else form or "text"]
-    cwd = os.path.normpath(os.path.join(world.cwd, project)) if project else None
-    params = methods.Get(_session(world, session), agent=agent, cwd=world.cwd, project=project)
-    return _watch(params, show, cwd, None) if watch else _ask(params, show, cwd)
+
+    format: Annotated[
+        Literal["text", "sh", "tsv", "json"] | None,
+        Option("--format", "How to print it (default text)."),
+    ] = None
+    watch: Annotated[bool, Option("--watch", "Go on, and print a line whenever it changes.")] = (
+        False
+    )
 
 
-def _ask(params: methods.Get, show: Show, cwd: str | None) -> Ask:
+def get(ctx: Context, p: Get) -> Statusline:
+    return store.read(
+        ctx.conn,
+        p.session_id,
+        agent=p.agent or None,
+        project=lambda: params.project(ctx, p.cwd, p.project),
+        is_alive=is_alive,
+        now_ms=ctx.now_ms,
+    )
+
+
+def _everything(_: Get) -> Topic:
+    """Rows of state, and what happens to runs."""
+    return ANYTHING
+
+
+def ask_statusline(world: World, f: Form) -> Ask:
+    if world.json and f.format not in {None, "json"}:
+        raise Usage(f"--json goes with no --format={f.format}")
+    show = SHOW["json" if world.json else f.format or "text"]
+    cwd = os.path.normpath(os.path.join(world.cwd, f.project)) if f.project else None
+    params = narrow(f, Get, cwd=world.cwd)
+    return _watch(params, show, cwd, None) if f.watch else _ask(params, show, cwd)
+
+
+def _ask(params: Get, show: Show, cwd: str | None) -> Ask:
     def without(error: IcError) -> Output | None:
         return show(_nothing(params)) if isinstance(error, NoDatabase) else None
 
     return Ask("statusline.get", params, show, render_error=without, cwd=cwd, optional=True)
 
 
-def _watch(params: methods.Get, show: Show, cwd: str | None, last: bytes | None) -> Ask:
+def _watch(params: Get, show: Show, cwd: str | None, last: bytes | None) -> Ask:
     """`last` is what was shown before, ages aside."""
     ask = _ask(params, lambda line: show(line) if _ageless(line, show) != last else Output(0), cwd)
 
@@ -82,24 +107,18 @@ def _watch(params: methods.Get, show: Show, cwd: str | None, last: bytes | None)
     return structs.replace(ask, follow=follow)
 
 
-def _session(world: World, given: str | None) -> str:
-    found = world.env.get("CLAUDE_SESSION_ID", "") if given is None else given
-    return found.encode("utf-8", "backslashreplace").decode()
-
-
-def _nothing(params: methods.Get) -> Statusline:
+def _nothing(params: Get) -> Statusline:
     return Statusline(session=params.session_id)
 
 
 def _ageless(line: Statusline, show: Show) -> bytes:
     """What would be shown if time stood still: growing older is no news."""
-    parts = {name: getattr(line, name) for name in Statusline.__struct_fields__}
-    aged = {name: part for name, part in parts.items() if hasattr(part, "age")}
-    still = {name: structs.replace(part, age=0) for name, part in aged.items()}
+    parts = structs.asdict(line).items()
+    still = {name: structs.replace(part, age=0) for name, part in parts if hasattr(part, "age")}
     return show(structs.replace(line, **still)).stdout
 
 
-# --- the formats ---
+# --- formats --------------------------------------------------------------------------------------
 
 
 def _fields(line: Statusline) -> dict[str, object]:
@@ -177,4 +196,18 @@ def _span(seconds: str) -> str:
 
 SHOW: dict[str, Show] = {"text": _text, "sh": _sh, "tsv": _tsv, "json": render.to_json}
 
-COMMANDS = [statusline]
+VERBS = [
+    Method("statusline.get", Get, Statusline, get, stream=Stream(_everything)),
+    Command(
+        "statusline",
+        Form,
+        ask_statusline,
+        order=("project", "agent", "format", "watch"),
+        summary="Show what is going on in a session.",
+        examples=[
+            'icctl statusline --session "$SESSION"',
+            'eval "$(icctl statusline --session "$SESSION" --format=sh)"',
+            'icctl statusline --session "$SESSION" --format=json --watch',
+        ],
+    ),
+]

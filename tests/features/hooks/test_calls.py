@@ -4,7 +4,7 @@ import pytest
 
 from icd.app.registry import find
 from icd.errors import InvalidName
-from icd.features.hooks import methods as hooks
+from icd.features.hooks import verbs as hooks
 from icd.features.hooks.store import Done
 
 
@@ -15,10 +15,10 @@ def test_positions_are_the_business_of_the_callers_own_process():
         assert method.runs.local
 
 
-@pytest.mark.parametrize("params", [hooks.Begin(hooks=["on-x"]), hooks.End(hooks=["on-x"])])
-def test_a_name_that_no_hook_has_is_refused(params):
+@pytest.mark.parametrize("name", ["hook.begin", "hook.end"])
+def test_a_name_that_no_hook_has_is_refused(result, name):
     with pytest.raises(InvalidName, match="'on-x' is not the name of a hook"):
-        hooks.check(params)
+        result(name, hooks=["on-x"])
 
 
 def test_what_is_asked_when_nothing_is_to_be_done_writes_nothing():

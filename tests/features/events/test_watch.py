@@ -5,7 +5,7 @@ import pytest
 
 from icd.errors import CursorAhead, CursorBehind, InvalidName, TooManyRows
 from icd.features.events import store as events
-from icd.features.events import watch_methods as watches
+from icd.features.events import watch as watches
 
 
 @pytest.fixture

@@ -1,7 +1,11 @@
 """What the daemon asks of a database for itself: for its mirror, and for those who watch.
 
-Not in the table: nobody else may ask it.
+Not in the registry: no caller may ask it.
 """
+
+from typing import Annotated
+
+from msgspec import Meta
 
 from icd.app.call import Context, Params
 from icd.app.verb import Method
@@ -16,17 +20,17 @@ ROWS_AT_ONCE = 64
 
 
 class Rows(Params):
-    """By key and scope."""
+    """Read rows of state; None stands for a row that is not there."""
 
-    names: list[tuple[str, str]]
+    names: Annotated[list[tuple[str, str]], Meta(description="Each by key and scope.")]
 
 
 class Versions(Params):
-    """A page of the rows of a key; `since` leaves out rows that were last written before it."""
+    """Read a page of the scopes of a key, with versions, and where the next page begins."""
 
-    key: str
-    after: str | None
-    since: int
+    key: Annotated[str, Meta(description="Whose rows.")]
+    after: Annotated[str | None, Meta(description="The last scope of the page before.")]
+    since: Annotated[int, Meta(description="Leave out rows that were last written before.")]
 
 
 def rows(ctx: Context, p: Rows) -> list[Row | None]:

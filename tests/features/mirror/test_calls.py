@@ -1,7 +1,7 @@
 """What the mirror reads, and what it is told was touched."""
 
 from icd.app import registry
-from icd.features.mirror import methods as mirror
+from icd.features.mirror import verbs as mirror
 from icd.features.state import verbs as state
 
 

@@ -1,0 +1,321 @@
+"""events: the log of everything that happened, and the cursors of those who read it."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from icd.app import render
+from icd.app.call import Context, Params
+from icd.app.invocation import Ask, Output, World
+from icd.app.types import DURATION
+from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow
+from icd.errors import Usage
+from icd.features.events import cursors, record, retention, tail
+from icd.features.events.cursors import Place
+from icd.features.events.retention import Pruned
+from icd.features.events.store import Marks
+from icd.features.events.watch import WATCH, Seq
+from icd.values.validation import check_name, check_scope
+from icd.values.wire import Milliseconds, Result
+
+# --- prune ----------------------------------------------------------------------------------------
+
+
+class Prune(Params):
+    """Delete the oldest events: those that --older-than or --keep lets go of.
+
+    What a durable cursor has yet to read, or a hook to get, is kept, unless --force is given.
+    """
+
+    older_than_ms: Annotated[
+        Milliseconds | None,
+        DURATION,
+        Option("--older-than", "What happened at least this long ago."),
+    ] = None
+    keep: Annotated[Seq | None, Option("--keep", "All but the last N.", "N")] = None
+    force: Annotated[bool, Option("--force", "Also what durable cursors have yet to read.")] = False
+
+
+def prune(ctx: Context, p: Prune) -> Pruned:
+    before_ms = None if p.older_than_ms is None else ctx.now_ms - p.older_than_ms
+    rule = retention.Rule(before_ms, p.keep)
+    return retention.prune(ctx.conn, rule, force=p.force, now_ms=ctx.now_ms)
+
+
+def ask_prune(world: World, p: Prune) -> Ask:
+    if p.older_than_ms is None and p.keep is None:
+        raise Usage("give --older-than or --keep")
+
+    def show(r: Pruned) -> Output:
+        output = render.text(f"{r.pruned} pruned")
+        if r.held:
+            told = f"{world.program}: events prune: warning: {r.held} more wait for"
+            output.stderr = f"{told} durable cursors or hooks; --force deletes them, too\n".encode()
+        return output
+
+    return Ask("events.prune", p, render.to_json if world.json else show)
+
+
+# --- cursors --------------------------------------------------------------------------------------
+
+Consumer = Annotated[str, Argument("CONSUMER", "Who reads the log."), check_name]
+Run = Annotated[str, Option("--run", "Its cursor for this run.", "RUN"), check_scope]
+
+# What the original calls a cursor's payload, and what is ours.
+_PAYLOAD = (
+    "phase",
+    "dispatch",
+    "interspect",
+    "discovery",
+    "seq",
+    "lag",
+    "durable",
+    "expires_at",
+    "behind",
+)
+
+
+class List(Params):
+    """Print each cursor and where it is: C, or C:RUN, a tab, and JSON.
+
+    phase, dispatch, interspect and discovery are the last ids of these sources before it; lag is
+    how many events the log has after it; behind says that events after it were pruned.
+    """
+
+
+class Get(Params):
+    """Print where a cursor is, as JSON; exit 1 if there is none."""
+
+    consumer: Consumer
+    run_id: Run = ""
+
+
+class Register(Params):
+    """Make a cursor at the oldest event, unless the consumer has one: that stays where it is.
+
+    A durable one never expires, and events are not pruned before it has read them.
+    """
+
+    consumer: Consumer
+    durable: Annotated[
+        bool, Option("--durable", "Keep it for ever, not for a day without use.")
+    ] = False
+
+
+class Set(Params):
+    """Say that a consumer has read up to SEQ, whether it is further by now or not.
+
+    In the terms of the original it is the last id of each source: then it goes on with the first
+    event that lies after one of them.
+    """
+
+    consumer: Consumer
+    seq: Annotated[Seq | None, Argument("SEQ", "The last event that it has read.")] = None
+    run_id: Run = ""
+    marks: Annotated[
+        Marks, Meta(description="Instead of seq: the last id of each source of the original.")
+    ] = Marks()
+
+
+class SetForm(Set):
+    __doc__ = Set.__doc__
+
+    phase: Annotated[
+        Seq | None, Option("--phase", "Instead of SEQ: the last phase event.", "ID")
+    ] = None
+    dispatch: Annotated[
+        Seq | None, Option("--dispatch", "And the last one of a dispatch.", "ID")
+    ] = None
+    discovery: Annotated[Seq | None, Option("--discovery", "And of a discovery.", "ID")] = None
+
+
+class Ack(Params):
+    """Say that a consumer has dealt with everything up to SEQ; never moves it back."""
+
+    consumer: Consumer
+    seq: Annotated[Seq, Argument("SEQ", "The last event that it has dealt with.")]
+    run_id: Run = ""
+
+
+class Reset(Params):
+    """Forget where a consumer was, in all runs; C:RUN forgets one run.
+
+    It starts again at the oldest event.
+    Prints reset or not found, and exits 0 either way.
+    """
+
+    consumer: Consumer
+
+
+class ResetCount(Result):
+    reset: int
+
+
+def list_(ctx: Context, _p: List) -> list[Place]:
+    found = cursors.every(ctx.conn, now_ms=ctx.now_ms)
+    return [cursors.place(ctx.conn, cursor) for cursor in found]
+
+
+def get(ctx: Context, p: Get) -> Place | None:
+    found = cursors.find(ctx.conn, *_names(ctx, p), now_ms=ctx.now_ms)
+    return cursors.place(ctx.conn, found) if found else None
+
+
+def register(ctx: Context, p: Register) -> Place:
+    found = cursors.register(ctx.conn, p.consumer, durable=p.durable, now_ms=ctx.now_ms)
+    return cursors.place(ctx.conn, found)
+
+
+def set_(ctx: Context, p: Set) -> Place:
+    consumer, run_id = _names(ctx, p)
+    seq = cursors.from_marks(ctx.conn, p.marks, run_id) if p.seq is None else p.seq
+    moved = cursors.put(ctx.conn, consumer, run_id, seq, now_ms=ctx.now_ms)
+    return cursors.place(ctx.conn, moved)
+
+
+def ack(ctx: Context, p: Ack) -> Place:
+    moved = cursors.advance(ctx.conn, *_names(ctx, p), p.seq, now_ms=ctx.now_ms)
+    return cursors.place(ctx.conn, moved)
+
+
+def reset(ctx: Context, p: Reset) -> ResetCount:
+    return ResetCount(cursors.reset(ctx.conn, p.consumer, now_ms=ctx.now_ms))
+
+
+def _names(ctx: Context, p: Get | Set | Ack) -> tuple[str, str]:
+    if p.run_id:
+        return p.consumer, p.run_id
+    return cursors.locate(ctx.conn, p.consumer, now_ms=ctx.now_ms)
+
+
+def _original(p: Get | Register | Set | Ack) -> tuple[tuple[str, str], ...]:
+    """Those that only look may find a cursor of the original, and take it over."""
+    return (cursors.original(p.consumer, getattr(p, "run_id", "")),)
+
+
+def show_list(found: list[Place], _p: List) -> Iterator[str]:
+    for place in found:
+        key = f"{place.consumer}:{place.run_id}" if place.run_id else place.consumer
+        yield render.columns(key, _payload(place))
+
+
+def show_get(place: Place | None, _p: Get) -> list[str]:
+    return [_payload(place)] if place else []
+
+
+def _payload(place: Place) -> str:
+    return msgspec.json.encode({name: getattr(place, name) for name in _PAYLOAD}).decode()
+
+
+def show_register(place: Place, p: Register) -> list[str]:
+    return [f"registered {p.consumer} ({'durable' if place.durable else 'ttl: 24h'})"]
+
+
+def ask_set(_world: World, f: SetForm) -> Ask:
+    given = [mark for mark in (f.phase, f.dispatch, f.discovery) if mark is not None]
+    if (f.seq is None) != bool(given):
+        raise Usage("give either SEQ or --phase, --dispatch and --discovery")
+    marks = Marks(f.phase or 0, f.dispatch or 0, f.discovery or 0)
+    return Ask("cursor.set", narrow(f, Set, marks=marks))
+
+
+def show_nothing(_r: object, _p: object) -> list[str]:
+    return []
+
+
+def show_reset(r: ResetCount, _p: Reset) -> list[str]:
+    return ["reset" if r.reset else "not found"]
+
+
+_ONCE = Writes(_original, keeps_effects=False)
+
+VERBS = [
+    *tail.VERBS,
+    *record.VERBS,
+    WATCH,
+    # Looks at all cursors, and takes those of the original over.
+    Method("events.prune", Prune, Pruned, prune, writes=Writes()),
+    Command(
+        "events prune",
+        Prune,
+        ask_prune,
+        summary="Forget the beginning of the log.",
+        examples=["icctl events prune --older-than=90d", "icctl events prune --keep=100000"],
+    ),
+    Verb(
+        "events cursor list",
+        List,
+        list[Place],
+        list_,
+        method="cursor.list",
+        writes=Writes(keeps_effects=False),
+        show=show_list,
+        summary="List the cursors.",
+        examples=["icctl events cursor list"],
+    ),
+    Verb(
+        "events cursor get",
+        Get,
+        Place | None,
+        get,
+        method="cursor.get",
+        writes=_ONCE,
+        show=show_get,
+        summary="Show a cursor; exit 1 if there is none.",
+        examples=[
+            "icctl events cursor get notifier",
+            'icctl events cursor get notifier --run="$RUN"',
+        ],
+    ),
+    Verb(
+        "events cursor register",
+        Register,
+        Place,
+        register,
+        method="cursor.register",
+        writes=_ONCE,
+        show=show_register,
+        summary="Have a cursor.",
+        examples=[
+            "icctl events cursor register notifier",
+            "icctl events cursor register index --durable",
+        ],
+    ),
+    Method("cursor.set", Set, Place, set_, writes=Writes(_original)),
+    Command(
+        "events cursor set",
+        SetForm,
+        ask_set,
+        show=show_nothing,
+        summary="Move a cursor, back or forth.",
+        examples=[
+            "icctl events cursor set notifier 41",
+            "icctl events cursor set notifier --phase=9 --dispatch=4",
+        ],
+    ),
+    Verb(
+        "events cursor reset",
+        Reset,
+        ResetCount,
+        reset,
+        method="cursor.reset",
+        writes=Writes(),
+        show=show_reset,
+        summary="Forget the cursors of a consumer.",
+        examples=["icctl events cursor reset notifier"],
+    ),
+    # Repeated, it changes nothing.
+    Verb(
+        "events cursor ack",
+        Ack,
+        Place,
+        ack,
+        method="cursor.ack",
+        writes=_ONCE,
+        show=show_nothing,
+        summary="Acknowledge events.",
+        examples=["icctl events cursor ack index 57"],
+    ),
+]

@@ -1,0 +1,131 @@
+"""interspect: events about agents, in the shape that the original gave them."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Raw, Struct
+
+from icd.app import render
+from icd.app.invocation import Ask, Output, World
+from icd.app.verb import Command, Option
+from icd.features.events.record import Record, Recorded
+from icd.features.events.store import Batch, Event, Marks
+from icd.features.events.tail import LIMIT, Tail, limited
+from icd.features.events.watch import Seq
+from icd.values.wire import Int64
+
+
+class RecordForm(Struct, kw_only=True):
+    """Record an event about an agent and print its id."""
+
+    agent: Annotated[str, Option("--agent", "The agent's name.", "A")]
+    type: Annotated[str, Option("--type", "What happened.", "T")]
+    run_id: Annotated[str, Option("--run", "The run that it belongs to.", "RUN")] = ""
+    reason: Annotated[str, Option("--reason", "Why the agent was overridden.", "TEXT")] = ""
+    context: Annotated[str | None, Option("--context", "More about it.", "TEXT")] = None
+    session: Annotated[
+        str | None, Option("--session", "Whose it is; else $CLAUDE_SESSION_ID.", "SID")
+    ] = None
+    project: Annotated[
+        str | None, Option("--project", "Where; else the current directory.", "DIR")
+    ] = None
+
+
+class Query(Struct):
+    """Print events about agents in the order in which they happened, one JSON object a line."""
+
+    agent: Annotated[str | None, Option("--agent", "Only about this agent.", "A")] = None
+    since: Annotated[Seq, Option("--since", "Only those after this id.", "ID")] = 0
+    limit: Annotated[Int64, Option("--limit", "At most N (default 100).", "N")] = LIMIT
+
+
+class Evidence(Struct, kw_only=True, omit_defaults=True):
+    """In the order of the original."""
+
+    id: int
+    run_id: str = ""
+    agent_name: str
+    event_type: str
+    override_reason: str = ""
+    context_json: str = ""
+    session_id: str = ""
+    project_dir: str = ""
+    timestamp: str
+
+
+class _Said(Struct):
+    context_json: Raw = Raw(b'""')
+
+
+def ask_record(world: World, f: RecordForm) -> Ask:
+    said = {"agent_name": f.agent} | ({} if f.context is None else {"context_json": f.context})
+    params = Record(
+        "interspect",
+        f.type,
+        Raw(msgspec.json.encode(said)),
+        run_id=f.run_id,
+        reason=f.reason,
+        session=f.session,
+        project_dir=world.directory(f.project),
+    )
+    return Ask("events.record", params)
+
+
+def show_record(r: Recorded, _f: RecordForm) -> list[str]:
+    return [str(r.seq)]
+
+
+def ask_query(_world: World, f: Query) -> Ask:
+    limit, marks = limited(f.limit), Marks(interspect=f.since)
+    asked = Tail(source="interspect", subject_id=f.agent, limit=limit, marks=marks)
+    return Ask("events.tail", asked, _lines)
+
+
+def _lines(batch: Batch) -> Output:
+    return render.lines([_evidence(event) for event in batch.events])
+
+
+def _evidence(event: Event) -> Evidence:
+    return Evidence(
+        id=event.id,
+        run_id=event.run_id,
+        agent_name=event.subject_id,
+        event_type=event.type,
+        override_reason=event.reason,
+        context_json=_context(event.payload),
+        session_id=event.session or "",
+        project_dir=event.project_dir or "",
+        timestamp=event.timestamp,
+    )
+
+
+def _context(payload: object) -> str:
+    """What stands there as text, else as it is written; nothing where it cannot be read."""
+    try:
+        said = msgspec.json.decode(payload, type=_Said) if isinstance(payload, Raw) else _Said()
+        written = bytes(said.context_json)
+        return str(msgspec.json.decode(written) if written[:1] == b'"' else written.decode())
+    except (msgspec.DecodeError, RecursionError):  # what was imported may be any JSON
+        return ""
+
+
+VERBS = [
+    Command(
+        "interspect record",
+        RecordForm,
+        ask_record,
+        show=show_record,
+        summary="Record an event about an agent.",
+        examples=["icctl interspect record --agent=reviewer --type=override --reason=noise"],
+    ),
+    Command(
+        "interspect query",
+        Query,
+        ask_query,
+        summary="Print such events as JSON lines.",
+        examples=[
+            "icctl interspect query --agent=reviewer",
+            "icctl interspect query --since=41 --limit=10",
+        ],
+    ),
+]
