@@ -839,7 +839,7 @@ _intercore_legacy_claim() {
 TEXT
 }
 
-# --- locks without a program: the rules are those of icd/features/locks/locking.py; only for subshells ---
+# --- locks without a program: the rules are those of icd/features/locks/store.py; only for subshells ---
 
 _intercore_read_here() {
     _intercore_parse 2>/dev/null <<'TEXT'

@@ -24,7 +24,7 @@ GROUPS = {
     "run artifact": ("features.runs.artifact_commands", "what a run has produced"),
     "gate": ("features.gates.commands", "whether a run may go on to its next phase"),
     "dispatch": ("features.dispatches.commands", "agents that were started, and what came of them"),
-    "lock": ("features.locks.commands", "locks between processes, without a database"),
+    "lock": ("features.locks.verbs", "locks between processes, without a database"),
     "lease": ("features.leases.verbs", "claims of work that outlive processes"),
     "compat": ("features.compat.commands", "the way over from legacy temporary files"),
     "discovery": ("features.discoveries.commands", "what scanners have found"),
