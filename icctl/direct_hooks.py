@@ -1,6 +1,6 @@
 """Events that were recorded without a daemon: their hooks run before we leave.
 
-Nobody else would run them soon.  What takes too long is left to whoever comes next, so a caller
+No other process would run them soon.  What takes too long is left to the next call, so a caller
 waits for two hooks at most: none is started after the time of one.
 """
 
@@ -31,7 +31,7 @@ def run_hooks(database: str, settings: Settings, home: str, answer: Ask) -> None
     """Deliver what is to be delivered, for a limited time; what fails here fails no call."""
     project = files.project(database)
     if project is None or HOOK in os.environ:
-        return  # a hook that records events leaves them to whoever runs it
+        return  # a hook that records events leaves them to the process that runs it
     try:
         _Round(database, settings, home, Trust(home, project), answer).run()
     except (IcError, OSError):
@@ -70,7 +70,7 @@ class _Round:
             last = self._run_one(delivery, programs[delivery.hook])
 
     def _run_one(self, delivery: Delivery, program: str) -> Done:
-        from icd.features.hooks.delivery import (  # only who has something to deliver pays
+        from icd.features.hooks.delivery import (  # only a delivery pays for it
             deliver,
             done,
         )

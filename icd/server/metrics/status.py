@@ -23,7 +23,7 @@ from icd.server.workers.hooks.hooks import Hooks
 from icd.server.workers.mirror.mirrors import Mirrors
 from icd.values.wire import iso
 
-# Where `icctl` notes calls that failed without us, and how much of it is read; see icctl/failures.
+# Where `icctl` notes calls that failed without us, and how much of it is read; see icctl/messages.
 MISSED = "failures"
 MISSED_CHARACTERS = 65_536 + 4096
 # Two connections that write or checkpoint at the same instant can corrupt a WAL database before.
