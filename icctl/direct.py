@@ -259,19 +259,22 @@ def _record(error: IcError, home: str | None) -> None:
     if not home:
         error.hint = "this is a bug in intercore; set HOME to have its details logged"
         return
+    told = "".join([f"--- {error.message}\n", *traceback.format_exception(error.__cause__)])
     path = os.path.join(home, LOG)
     error.hint = f"this is a bug in intercore; please report it with the entry in {path}"
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(path, "a", encoding="utf-8", opener=_private) as log:
-            log.write(f"--- {error.message}\n")
-            traceback.print_exception(error.__cause__, file=log)
-            log.flush()
-            if log.tell() > LOG_BYTES:
-                os.replace(path, f"{path}.1")
-    except OSError:
+    if not append_log(path, told.encode("utf-8", "backslashreplace")):
         error.hint = "this is a bug in intercore, and its log could not be written"
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+def append_log(path: str, entry: bytes) -> bool:
+    """Write to a log of the user's, which is put aside when it is long; False if that fails."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(os.open(path, flags, 0o600), "ab") as log:
+            log.write(entry)
+            if log.tell() > LOG_BYTES:
+                os.replace(path, f"{path}.1")
+    except OSError:
+        return False
+    return True
