@@ -10,7 +10,7 @@ WHEEL_VENV := $(VENV)/wheel
 WHEEL_INSTALLED := $(VENV)/.wheel-installed
 # What an installation needs, so that tests can install without a network.
 PACKAGES := $(VENV)/packages
-# Both doors, for tests: the Python client, and the native keyhole with the sanitizers in it.
+# Both doors, for tests: the Python client, and the native client with the sanitizers in it.
 DOORS := $(VENV)/doors
 # The one place that says it is icd/__init__.py.
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' icd/__init__.py)
@@ -26,9 +26,9 @@ SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/_
 .PHONY: run test stress torture lint check bench fuzz clean docs
 .DEFAULT_GOAL := test
 
-KEYHOLE := icctl/build.py icctl/bin/icctl-python icctl/keyhole.c icctl/keyhole.h icctl/helper.c
+CLIENT := icctl/build.py icctl/bin/icctl-python icctl/client.c icctl/client.h icctl/helper.c
 
-$(INSTALLED): pyproject.toml requirements.txt icd/__init__.py $(KEYHOLE)
+$(INSTALLED): pyproject.toml requirements.txt icd/__init__.py $(CLIENT)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "intercore needs Python 3.11 or newer; try: make PYTHON=python3.11 ..." >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -49,23 +49,23 @@ $(PACKAGES)/.fetched: $(INSTALLED)
 	    aiosqlite anyio click msgspec numpy hatchling editables pip
 	@touch $@
 
-$(DOORS)/.made: $(INSTALLED) $(KEYHOLE)
+$(DOORS)/.made: $(INSTALLED) $(CLIENT)
 	rm -rf $(DOORS)
 	mkdir -p $(DOORS)/python $(DOORS)/native
 	for door in python native; do ln -s ../../bin/icd ../../bin/icctl-python $(DOORS)/$$door; done
 	for name in icctl ic; do ln -s icctl-python $(DOORS)/python/$$name; done
 	if [ -n "$(CC)" ]; then \
-	    $(CC) $(SANITIZE) icctl/keyhole.c icctl/helper.c -o $(DOORS)/native/icctl && \
+	    $(CC) $(SANITIZE) icctl/client.c icctl/helper.c -o $(DOORS)/native/icctl && \
 	    ln $(DOORS)/native/icctl $(DOORS)/native/ic; fi
 	@touch $@
 
 # Reads what a daemon could send; clang is Debian's `clang`.
-$(DOORS)/fuzz: tests/fuzz/reply.c $(KEYHOLE) $(DOORS)/.made
+$(DOORS)/fuzz: tests/fuzz/reply.c $(CLIENT) $(DOORS)/.made
 	if [ -n "$(CLANG)" ]; then \
 	    $(CLANG) $(SANITIZE) -fsanitize=fuzzer tests/fuzz/reply.c icctl/helper.c -o $@ || \
 	    echo "clang's fuzzer is not there: install Debian's clang and libclang-rt" >&2; fi
 
-fuzz: $(DOORS)/fuzz  ## Search for a reply that breaks the native keyhole.
+fuzz: $(DOORS)/fuzz  ## Search for a reply that breaks the native client.
 	mkdir -p $(VENV)/corpus
 	$(DOORS)/fuzz -close_fd_mask=3 -max_total_time=$(FUZZ_SECONDS) -max_len=4096 $(VENV)/corpus tests/data/replies
 

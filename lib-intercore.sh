@@ -13,7 +13,7 @@
 #
 # What prints a value puts it into a variable instead with `-v VAR` as first arguments; that saves a
 # subshell.  A shell that makes calls itself, outside of subshells, gets a helper process that makes
-# further calls several times cheaper and ends with the shell.
+# further calls several times cheaper and ends with the shell, if icctl is native.
 
 # shellcheck disable=SC2034 # for those who source this
 INTERCORE_LIB_VERSION=2.0.0 INTERCORE_STOP_DEDUP_SENTINEL=stop
@@ -21,12 +21,11 @@ INTERCORE_LIB_VERSION=2.0.0 INTERCORE_STOP_DEDUP_SENTINEL=stop
 : "${INTERCORE_TIMEOUT:=3s}"
 
 _intercore_unavailable=69
-# Whoever sources this twice keeps what there is, but no other shell may inherit it.
+# A shell that sources this twice keeps what there is, but no other shell may inherit it.
 if [[ ${_intercore_shell-} != "$$" ]]; then
     _intercore_shell=$$
     _intercore_program= # what INTERCORE_BIN, `_intercore_asked`, came to
     _intercore_asked=
-    _intercore_calls=0  # made so far without a helper
     _intercore_helper=  # its pid, or `none` if there can be none
     _intercore_pipes=   # its directory
     _intercore_world=   # what it was started with
@@ -112,11 +111,10 @@ _intercore_become() {
     fi
 }
 
-# --- the helper: see icctl/helper.py for what is written and read ---
+# --- the helper: see icctl/helper.c for what is written and read ---
 
-# Whether a call goes through a helper.  A native one is worth it from the first call on: it costs
-# half a millisecond more then, and saves one with each further call.  A Python takes longer to
-# start, and is worth it from the second.
+# Whether a call goes through a helper.  It is worth it from the first call on: it costs half a
+# millisecond more then, and saves one with each further call.
 _intercore_is_helped() {
     [[ $BASHPID == "$$" && $_intercore_shell == "$$" && -z $_intercore_busy ]] || return 1
     [[ $_intercore_helper != none && . -ef ${PWD-} && ${BASH_XTRACEFD-} != [89] ]] || return 1
@@ -124,25 +122,21 @@ _intercore_is_helped() {
     (( ${#_intercore_all} < 14000 )) || return 1 # a pipe holds 64 KiB, a character has up to 4 bytes
     _intercore_now="${INTERCORE_SOCKET-} ${INTERCORE_MODE-} $_intercore_program"
     if [[ -n $_intercore_helper ]] && ! kill -0 "$_intercore_helper" 2>/dev/null; then
-        _intercore_bury # it left because nobody had asked for long, or was killed
+        _intercore_bury # it left because no call came for long, or was killed
     fi
     if [[ -z $_intercore_helper ]]; then
-        (( ++_intercore_calls > 1 )) || _intercore_is_native || return 1
         _intercore_summon
         _intercore_world=$_intercore_now
     fi
     [[ $_intercore_helper != none && $_intercore_world == "$_intercore_now" ]]
 }
 
-_intercore_is_native() {
-    local _intercore_magic=
-    IFS= read -r -n 4 _intercore_magic 2>/dev/null <"$_intercore_program" &&
-        [[ $_intercore_magic == ?ELF ]]
-}
-
+# Start a helper, which only the native client can be: what is a script is not asked.
 _intercore_summon() {
-    local _intercore_line
-    _intercore_line=$(_intercore_become --helper "$$" 2>/dev/null) || _intercore_line=none
+    local _intercore_line=none
+    IFS= read -r -n 4 _intercore_line 2>/dev/null <"$_intercore_program"
+    [[ $_intercore_line == ?ELF ]] &&
+        _intercore_line=$(_intercore_become --helper "$$" 2>/dev/null) || _intercore_line=none
     _intercore_helper=${_intercore_line%% *}
     _intercore_pipes=${_intercore_line#* }
     [[ -p $_intercore_pipes/in ]] || _intercore_helper=none
@@ -839,7 +833,7 @@ _intercore_legacy_claim() {
 TEXT
 }
 
-# --- locks without a program: the rules are those of icd/features/locks/locking.py; only for subshells ---
+# --- locks without a program: the rules are those of icd/features/locks/store.py; only for subshells ---
 
 _intercore_read_here() {
     _intercore_parse 2>/dev/null <<'TEXT'

@@ -1,6 +1,6 @@
 """Building the installed commands; run by hatchling, not part of the installed package.
 
-With a C compiler `icctl` and `ic` are the native keyhole, and the wheel is one of this platform.
+With a C compiler `icctl` and `ic` are the native client, and the wheel is one of this platform.
 Without one they are the Python client, and the wheel is for any platform.  `icctl-python` is
 always the Python client.  INTERCORE_KEYHOLE=off builds the latter on purpose, `require` fails
 where the former cannot be built.  A wheel has the manual pages, too.
@@ -17,7 +17,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = ("icctl/keyhole.c", "icctl/helper.c")
+SOURCES = ("icctl/client.c", "icctl/helper.c")
 FLAGS = [
     *("-std=c11", "-O2", "-s", "-fPIE"),
     *("-Wall", "-Wextra", "-Werror"),
@@ -65,12 +65,12 @@ class Commands(BuildHookInterface[Any]):
             build_data["shared_data"][target] = "share/man"
 
     def compile(self) -> str | None:
-        """The path of the native keyhole, if it can be built."""
+        """The path of the native client, if it can be built."""
         wish = os.environ.get("INTERCORE_KEYHOLE", "auto")
         compiler = os.environ.get("CC", "").strip() or shutil.which("cc") or shutil.which("gcc")
         if wish == "off" or (not compiler and wish != "require"):
             return None
-        target = os.path.join(self.place.name, "keyhole")
+        target = os.path.join(self.place.name, "client")
         version = f'-DINTERCORE_VERSION="{self.metadata.version}"'
         told = "no C compiler was found; set CC"
         for link in LINKS if compiler else ():

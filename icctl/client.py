@@ -1,7 +1,8 @@
-"""The keyhole: forward a command line to the daemon and print what comes back.
+"""The client: forward a command line to the daemon and print what comes back.
 
 Every hook pays for every import here, so this file loads `sys`, `posix`, `time` (all built in),
-`_socket` and `icd` (one line: the version), no more; a test holds it to that.
+`_socket` and `icd` (one line: the version), no more; a test holds it to that.  icctl/client.c does
+the same without Python, and hands over to this one (icctl/handover.py) what it cannot do.
 
 Promises
     - stdin belongs to the hook: it is read only when the daemon asks for it;
@@ -22,7 +23,7 @@ EAFNOSUPPORT, ECONNREFUSED, ECONNRESET, ENOTCONN, ENFILE, EMFILE = 97, 111, 104,
 ABSENT, FORBIDDEN = (ENOENT, ECONNREFUSED, ENOTDIR), (EPERM, EACCES, EAFNOSUPPORT)
 # Reading or writing failed because the peer closed before it had read our request.
 NOT_EXECUTED = (EPIPE, ECONNRESET, ENOTCONN)
-# Whoever was to read our output has left, and did not want it.
+# The reader of our output has left, and did not want it.
 GONE, NOT_SENT = (EPIPE, EBADF), False
 DEFAULT_MS, SEARCH_MS, MAX_MS, MARGIN = 5000, 10_000, 300_000, 0.5  # comparing takes longer
 PART_BYTES, LINE_BYTES, PATH_BYTES = 1 << 28, 64, 107
@@ -52,10 +53,6 @@ def main(argv: list[str], program: str) -> int:
         except OSError:
             posix.open("/dev/null", posix.O_RDWR)
     try:
-        if argv[:1] == ["--helper"]:
-            from icctl.helper import serve
-
-            return serve(argv[1:], program)
         return handed.resume(argv) if handed else run(Request(argv, program, world()))
     except GiveUp as exc:
         from icctl.messages import tell
@@ -78,21 +75,20 @@ class Expired(Exception):
 
 
 class Request:
-    """A keyhole frame: `ic1 N`, N fields that end in NUL, then the attachments they announce."""
+    """A frame: `ic1 N`, N fields that end in NUL, then the attachments they announce."""
 
-    door = b"python-client"
-    streams = True
-
-    def __init__(self, argv: list[str], program: str, world: list[bytes]) -> None:
+    def __init__(
+        self, argv: list[str], program: str, world: list[bytes], door: bytes = b"python-client"
+    ) -> None:
         encoding = sys.getfilesystemencoding()
-        self.argv, self.program, self.world = argv, program, world
+        self.argv, self.program, self.world, self.door = argv, program, world, door
         self.id, self.began = posix.urandom(12).hex(), time.monotonic()
         self.inputs: list[Input] = []
         self.fields = [
             b"n" + program.encode(encoding, "surrogateescape"),
             b"r" + __version__.encode(),
             b"y" + b"".join(b"1" if posix.isatty(fd) else b"0" for fd in (0, 1, 2)),
-            b"c1" if self.streams else b"c0",
+            b"c1",
             *world,
             *(b"a" + word.encode(encoding, "surrogateescape") for word in argv),
         ]
@@ -105,15 +101,10 @@ class Request:
         fields.append(b"t%d" % ((deadline - margin) * 1000))
         tail = b""
         if self.inputs:
-            from icctl.inputs import attach
+            from icctl.replies import attach
 
             tail = attach(self.inputs, fields)
         return b"\0".join([b"ic1 %d" % len(fields), *fields, b""]) + tail
-
-    def attach(self, need: Need, limit: float) -> None:
-        from icctl.inputs import read
-
-        self.inputs.append(read(*need, patience=limit))
 
     def deliver(self, out: bytes, err: bytes) -> bool:
         """Print a part of the reply; False if its reader has left."""
@@ -125,9 +116,9 @@ class Request:
 
     def run_here(self, limit: float) -> int:
         """Run the command in this process.  Only now is the rest of Python worth its price."""
-        from icctl.here import run
+        from icctl.direct import run_here
 
-        return run(self, limit)
+        return run_here(self, limit)
 
 
 # An exit status, a need for input, the request to go on with, or None for "run it there".
@@ -146,28 +137,28 @@ def world() -> list[bytes]:
 
 
 def run(request: Request) -> int:
+    if request.argv[:1] == ["--helper"]:
+        raise GiveUp("no helper")
+    words, flags = typed(request.argv)
     limit = timeout_ms(request.argv) / 1000
-    if stays_here(request.argv):
+    # Locks do not concern a daemon, and their --timeout is not about one.
+    is_local = words[:1] in (["lock"], ["hold"])
+    if is_local or chosen_mode() == b"direct" or "--no-daemon" in flags:
         return request.run_here(limit)
     return insist(request, limit, request.began + limit, alone=chosen_mode() == b"daemon")
 
 
-def stays_here(argv: list[str]) -> bool:
-    """Locks are no business of a daemon, and their --timeout is not about one."""
-    words = before_dashes(argv)
-    is_local = plain(words)[:1] in (["lock"], ["hold"])
-    return is_local or chosen_mode() == b"direct" or "--no-daemon" in words
-
-
-def plain(words: list[str]) -> list[str]:
-    """Those that are neither flags nor the value of one: the verb comes first."""
-    found, rest = [], iter(words)
+def typed(argv: list[str]) -> tuple[list[str], dict[str, str]]:
+    """What stands before `--`: the words, of which the verb is the first, and the flags."""
+    words, flags = [], {}
+    rest = iter(argv[: argv.index("--")] if "--" in argv else argv)
     for word in rest:
-        if word in {"--db", "--timeout"}:
-            next(rest, None)
-        elif word[:1] != "-":
-            found.append(word)
-    return found
+        if word[:1] != "-":
+            words.append(word)
+            continue
+        flag, equals, value = word.partition("=")
+        flags[flag] = value if equals or flag not in {"--db", "--timeout"} else next(rest, "")
+    return words, flags
 
 
 def chosen_mode() -> bytes:
@@ -204,7 +195,9 @@ def insist(
             if isinstance(answer, Request):
                 request, unknown = answer, False
             else:
-                request.attach(answer, limit)
+                from icctl.replies import read
+
+                request.inputs.append(read(*answer, patience=limit))
             deadline = time.monotonic() + limit  # reading the input was the caller's own time
             continue
         time.sleep(0.005)
@@ -212,11 +205,10 @@ def insist(
 
 def ask(request: Request, deadline: float) -> Answer:
     """One attempt, one connection."""
-    sock = connect(deadline, request.program)
+    sock, sent = connect(deadline, request.program), False
     try:
-        sent = False
+        sock.settimeout(left(deadline, sent=sent))
         try:
-            sock.settimeout(left(deadline, sent=sent))
             sock.sendall(request.frame(deadline))
             sent = True
         except TimeoutError:
@@ -225,6 +217,8 @@ def ask(request: Request, deadline: float) -> Answer:
             if exc.errno not in NOT_EXECUTED:
                 raise
         return Reply(request, sock, deadline, sent=sent).read()
+    except (ValueError, TypeError):
+        raise GiveUp("nonsense") from None
     finally:
         sock.close()
 
@@ -234,42 +228,24 @@ class Reply:
 
     def __init__(self, request: Request, sock: socket, deadline: float, *, sent: bool) -> None:
         self.request, self.sock, self.deadline, self.sent = request, sock, deadline, sent
-        self.started = self.streaming = False
-        self.buffer = b""
+        self.buffer, self.started, self.streaming = b"", False, False
 
     def read(self) -> Answer:
-        try:
-            return self.parse()
-        except (ValueError, TypeError):
-            raise GiveUp("nonsense") from None
-
-    def parse(self) -> Answer:
         while True:
             head, *words = line = self.line().split(b" ")
             if line == [b"!", b"local"]:
                 return None
-            if head == b"?":
-                return self.need(*words)
-            if head == b"&":
-                from icctl.following import go_on
+            if head in (b"?", b"&"):
+                from icctl import replies
 
-                return go_on(self, *words)
-            exit_status = -1 if head == b"+" else number(head, most=255)
-            if exit_status < 0:  # what goes on may also be silent for as long as it likes
-                self.streaming = True
-                if not self.request.streams:
-                    raise Lost
+                return replies.need(self, *words) if head == b"?" else replies.follow(self, *words)
+            goes_on = head == b"+"
+            status = 0 if goes_on else number(head, most=255)
+            self.streaming |= goes_on  # it may also be silent for as long as it likes
             out, err = (number(word) for word in words)
             wanted = self.request.deliver(self.take(out), self.take(err))
-            if exit_status >= 0:
-                return exit_status
-            if not wanted:
-                return 0
-
-    def need(self, kind: bytes, limit: bytes, *size: bytes) -> Need:
-        if (kind, len(size)) not in {(b"stdin", 0), (b"file", 1)}:
-            raise ValueError
-        return kind, number(limit), b"".join(self.take(number(word)) for word in size)
+            if not (goes_on and wanted):
+                return status
 
     def line(self) -> bytes:
         while b"\n" not in self.buffer[:LINE_BYTES]:
@@ -340,9 +316,9 @@ def connect_once(deadline: float, program: str) -> socket:
             if exc.errno in ABSENT or exc.errno in FORBIDDEN:
                 continue
             raise GiveUp("no socket", path, exc.strerror) from None
-        from icctl.strangers import tell
+        from icctl.messages import ignore
 
-        tell(path, program)
+        ignore(path, program)
     raise Absent
 
 
@@ -379,18 +355,16 @@ def sockets() -> list[str]:
     return [f"/run/user/{uid}/intercore/icd.sock", f"/tmp/intercore-{uid}/icd.sock"]
 
 
-def timeout_ms(argv: list[str]) -> float:
-    words = before_dashes(argv)
-    usual = SEARCH_MS if plain(words)[:2] == ["discovery", "search"] else DEFAULT_MS
-    if not any(word.startswith("--timeout") for word in words):
+def timeout_ms(argv: list[str]) -> int:
+    """How long we wait; the command's own parser complains of a --timeout that is none."""
+    words, flags = typed(argv)
+    usual = SEARCH_MS if words[:2] == ["discovery", "search"] else DEFAULT_MS
+    if "--timeout" not in flags:
         return usual
-    from icctl.durations import asked
+    from icd.durations import duration_ms
 
-    return min(asked(words) or usual, MAX_MS)
-
-
-def before_dashes(argv: list[str]) -> list[str]:
-    return argv[: argv.index("--")] if "--" in argv else argv
+    asked = duration_ms(flags["--timeout"]) or 0
+    return min(asked, MAX_MS) if asked > 0 else usual
 
 
 def left(deadline: float, *, sent: bool) -> float:
@@ -417,7 +391,7 @@ def say(text: str) -> None:
 
 
 def confess(program: str, exc: Exception) -> int:
-    """What nobody expected; without descriptors not even a module can be loaded to say it."""
+    """Tell an unexpected error; without descriptors no module can be loaded to do it."""
     if isinstance(exc, OSError) and exc.errno in (EMFILE, ENFILE):
         say(f"{program}: too few descriptors are left to open a file; raise 'ulimit -n'\n")
     else:

@@ -3,12 +3,20 @@
 Entered when no daemon is there.  Everything but the transport is the daemon's own code.
 """
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING
 
-from icctl import client
-from icctl.following import following
+try:
+    import click  # noqa: F401 -- whether they can be
+    import msgspec  # noqa: F401
+except ImportError:  # the libraries lie where only `site` looks
+    import site
+
+    site.main()
+
+from icctl import client, replies
 from icd import __version__, config
 from icd.app import registry
 from icd.app.call import Answer, Call
@@ -26,6 +34,8 @@ from icd.app.invocation import (
 from icd.app.planner import advance, plan, run_errand
 from icd.db import paths
 from icd.db.database import Database
+from icd.db.files import ownership
+from icd.db.paths import Where
 from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overloaded
 
 if TYPE_CHECKING:
@@ -34,6 +44,8 @@ if TYPE_CHECKING:
 LOG = ".local/state/intercore/icctl.log"
 # Beyond this the log is put aside, in the place of the one that was put aside before.
 LOG_BYTES = 1024 * 1024
+# SQLite writes the log and its index in steps that are smaller than this.
+STEP_BYTES = 256 * 1024
 FAILURES = (2, 3)
 # Databases in which events were recorded, with what holds there: their hooks are still to run.
 Owed = dict[str, config.Settings]
@@ -52,10 +64,9 @@ def run_here(request: client.Request, limit: float) -> int:
         if not request.deliver(piece, b""):
             break
     if output.exit in FAILURES and not output.borrowed:
-        from icctl.failures import note
-        from icctl.messages import context
+        from icctl.messages import context, count_failure
 
-        note(context(request.argv, registry.SINGLES))
+        count_failure(context(request.argv, registry.SINGLES))
     if owed:
         _run_hooks(owed, os.environ.get("HOME"))
     return output.exit
@@ -71,10 +82,10 @@ def execute(request: client.Request, limit: float, owed: Owed) -> Output:
             return planned
         if isinstance(planned, Need):
             need = planned.what.encode(), planned.limit, os.fsencode(planned.path)
-            request.attach(need, limit)
+            request.inputs.append(replies.read(*need, patience=limit))
             continue
         if os.geteuid() == 0:
-            from icctl.acting import act_as_owner  # only root pays for it
+            from icctl.root import act_as_owner  # only root pays for it
 
             try:
                 acts_as = act_as_owner(planned)
@@ -90,7 +101,7 @@ def execute(request: client.Request, limit: float, owed: Owed) -> Output:
             return output
         if not request.deliver(output.stdout, output.stderr):
             return Output(0)
-        request = following(request, output.then)
+        request = type(request)(output.then, request.program, request.world, request.door)
 
 
 def changes_nothing(request: client.Request) -> bool:
@@ -120,13 +131,13 @@ def _carry_out(
 
 
 def _patience(ask: Ask) -> float:
-    """Until the next look: nobody tells us of changes."""
+    """Until the next look: there is no daemon to tell us of changes."""
     found = LOOK_AGAIN_SECONDS if ask.patience is None else min(ask.patience, LOOK_AGAIN_SECONDS)
     return found if ask.ends_at is None else max(0.0, min(found, ask.ends_at - time.monotonic()))
 
 
 def _stdout_is_closed(within: float) -> bool:
-    """Wait for that; nobody reads what we would print any more."""
+    """Wait for that: then what we would print has no reader."""
     import select  # only commands that go on pay for it
 
     poll = select.poll()
@@ -145,10 +156,28 @@ def answer_here(call: Call, home: str | None, owed: Owed) -> Answer:
     if isinstance(answer.error, Internal):
         _record(answer.error, home)
     if isinstance(answer.error, DiskFull | InputOutput):
-        from icctl.file_limit import blame  # only a failure pays for it
-
-        answer.error = blame(answer.error, call.where)
+        answer.error = _size_limit(call.where) or answer.error
     return answer
+
+
+def _size_limit(where: Where) -> IcError | None:
+    """The limit on the size of files, if the database has reached it.
+
+    SQLite says "disk full" or "disk I/O error" for that as well, and so does the kernel's EFBIG.
+    """
+    import resource  # only a failure pays for it
+
+    limit, _hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    database = os.path.join(ownership.directory(where), paths.FILE)
+    sizes = [0]
+    for name in (database, f"{database}-wal", f"{database}-shm"):
+        with contextlib.suppress(OSError):
+            sizes.append(os.lstat(name).st_size)
+    if limit == resource.RLIM_INFINITY or limit >= max(sizes) + STEP_BYTES:
+        return None
+    told = f"this process may not write a file beyond {limit} bytes"
+    hint = "raise the limit with 'ulimit -f' and try again; nothing was changed"
+    return DiskFull(told, hint=hint)
 
 
 def _run(call: Call, home: str | None, owed: Owed) -> Answer:
@@ -170,7 +199,7 @@ def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
     try:
         (answer,) = run_batch(database, [call], clock=Clock(), close=True)
     finally:
-        database.lock.close()  # whoever follows the log without a daemon comes here every second
+        database.lock.close()  # a caller that follows the log comes here every second
     if (
         call.method.writes
         and call.method.writes.appends
@@ -182,7 +211,7 @@ def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
 
 
 def _run_hooks(owed: Owed, home: str | None) -> None:
-    """Only where there are any: nobody else pays for it."""
+    """Only where there are any, so that other calls do not pay for it."""
     for path, settings in owed.items():
         if home and os.path.isdir(os.path.join(os.path.dirname(path), "hooks")):
             from icctl.direct_hooks import run_hooks
@@ -228,19 +257,22 @@ def _record(error: IcError, home: str | None) -> None:
     if not home:
         error.hint = "this is a bug in intercore; set HOME to have its details logged"
         return
+    told = "".join([f"--- {error.message}\n", *traceback.format_exception(error.__cause__)])
     path = os.path.join(home, LOG)
     error.hint = f"this is a bug in intercore; please report it with the entry in {path}"
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(path, "a", encoding="utf-8", opener=_private) as log:
-            log.write(f"--- {error.message}\n")
-            traceback.print_exception(error.__cause__, file=log)
-            log.flush()
-            if log.tell() > LOG_BYTES:
-                os.replace(path, f"{path}.1")
-    except OSError:
+    if not append_log(path, told.encode("utf-8", "backslashreplace")):
         error.hint = "this is a bug in intercore, and its log could not be written"
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+def append_log(path: str, entry: bytes) -> bool:
+    """Write to a log of the user's, which is put aside when it is long; False if that fails."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(os.open(path, flags, 0o600), "ab") as log:
+            log.write(entry)
+            if log.tell() > LOG_BYTES:
+                os.replace(path, f"{path}.1")
+    except OSError:
+        return False
+    return True

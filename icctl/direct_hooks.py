@@ -1,6 +1,6 @@
 """Events that were recorded without a daemon: their hooks run before we leave.
 
-Nobody else would run them soon.  What takes too long is left to whoever comes next, so a caller
+No other process would run them soon.  What takes too long is left to the next call, so a caller
 waits for two hooks at most: none is started after the time of one.
 """
 
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from icctl.direct import append_log
 from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Params
 from icd.app.verb import Method
 from icd.config import Settings
@@ -20,8 +21,6 @@ from icd.features.hooks.trust import Trust
 from icd.values.processes import Writer
 
 LOG = ".local/state/intercore/hooks.log"
-# Beyond this the log is put aside, in the place of the one that was put aside before.
-LOG_BYTES = 1024 * 1024
 
 Ask = Callable[[Call], Answer]
 
@@ -30,7 +29,7 @@ def run_hooks(database: str, settings: Settings, home: str, answer: Ask) -> None
     """Deliver what is to be delivered, for a limited time; what fails here fails no call."""
     project = files.project(database)
     if project is None or HOOK in os.environ:
-        return  # a hook that records events leaves them to whoever runs it
+        return  # a hook that records events leaves them to the process that runs it
     try:
         _Round(database, settings, home, Trust(home, project), answer).run()
     except (IcError, OSError):
@@ -83,7 +82,8 @@ class _Round:
             clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             verdict = outcome.problem or "ran"
             line = f"--- {clock} {self._trust.project}: {delivery.hook} {verdict}"
-            _log(self._home, os.fsencode(f"{line}, event {delivery.seq}\n") + outcome.output)
+            entry = os.fsencode(f"{line}, event {delivery.seq}\n") + outcome.output
+            append_log(os.path.join(self._home, LOG), entry)  # the failure itself is an event
         return done(delivery, outcome)
 
     def _ask(self, method: Method[Any, Any], params: Params) -> Any:
@@ -98,16 +98,3 @@ class _Round:
         if found.error is not None:
             raise found.error
         return found.result
-
-
-def _log(home: str, entry: bytes) -> None:
-    path = os.path.join(home, LOG)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(os.open(path, flags, 0o600), "ab") as log:
-            log.write(entry)
-            if log.tell() > LOG_BYTES:
-                os.replace(path, f"{path}.1")
-    except OSError:
-        return  # the failure itself is an event

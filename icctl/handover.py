@@ -1,4 +1,4 @@
-"""Going on where the native keyhole, or a helper, stopped.
+"""Going on where the native client, or a shell's helper, stopped.
 
 INTERCORE_HANDOVER is private to the programs of one installation:
 `REASON ID LIMIT_MS DEADLINE_MS FD DOOR PROGRAM`.  The id is that of the request, so that what may
@@ -24,7 +24,7 @@ REASONS = {"-", "a", "l", *ENDINGS}
 
 
 def accept() -> "Handover | None":
-    """What was handed over, if it is well-formed; nobody else shall find it."""
+    """What was handed over, if it is well-formed; no program that we start shall find it."""
     words = posix.environ.pop(client.HANDOVER).split(b" ", 6)
     posix.unsetenv(client.HANDOVER)
     try:
@@ -59,8 +59,7 @@ class Handover:
             sent = client.Request(argv, self.program, [])
             sent.inputs = self.inputs
             raise client.GiveUp(ENDINGS[self.reason], self.limit, sent)
-        request = client.Request(argv, self.program, client.world())
-        request.door = self.door
+        request = client.Request(argv, self.program, client.world(), self.door)
         request.began = self.deadline - self.limit
         if self.reason == "-":
             return client.run(request)

@@ -1,11 +1,21 @@
 /* A helper for a shell that makes several calls: no process is started for a call.
 
-   The shell writes frames into one named pipe and reads answers from another; icctl/helper.py is
-   the same in Python and describes both.  The helper lives in a session of its own, keeps no
-   descriptor of the shell, and ends with it, or with the call that it is serving then. */
+   `icctl --helper PID`, for lib-intercore.sh only, goes to the background, prints its own pid and a
+   directory, and serves the shell PID until that ends.  The helper lives in a session of its own,
+   keeps no descriptor of the shell, and ends with it, or with the call that it is serving then.
+   Without a C compiler there is none, and the library starts a process for each call.
+
+   The directory is private and holds two named pipes, which the shell opens for each call, for
+   reading and writing, so that it keeps no descriptor and never waits in open(2).
+       in      a frame: `ic1 N`, and the fields d, e and a that the client would have sent; input
+               that the command may ask for, in the file stdin, written before
+       out     the answer, each of its fields ended by NUL: `EXIT` STDOUT STDERR;
+               or `EXIT@`: they are in the files stdout and stderr;
+               or `!HANDOVER`: run icctl, with this as its INTERCORE_HANDOVER
+   One call at a time; a shell that gave up on a call does not use the helper again. */
 
 #define _GNU_SOURCE
-#include "keyhole.h"
+#include "client.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +54,7 @@ static _Noreturn void leave(int signal)
     _exit(0);
 }
 
-/* Whether nobody else can move a directory of ours that is made there. */
+/* Whether no other user can move a directory of ours that is made there. */
 static bool is_safe(const char *place)
 {
     struct stat s;
@@ -147,7 +157,7 @@ static void serve(struct call *c, const char *fields, size_t size, int out)
     stop(&c->heads);
     stop(&c->tail);
     c->inputs = 0;
-    if (chdir("/")) leave(0); /* pin nobody's directory */
+    if (chdir("/")) leave(0); /* pin no caller's directory */
 }
 
 static _Noreturn void attend(struct call *c, int in, int out, int shell)
@@ -159,7 +169,7 @@ static _Noreturn void attend(struct call *c, int in, int out, int shell)
         struct pollfd either[] = {{in, POLLIN, 0}, {shell, POLLIN, 0}};
         int ready = poll(either, 2, IDLE_MS);
         if (ready > 0 && either[1].revents) leave(0);
-        if (!ready) { /* close the door, and look whether somebody slipped in */
+        if (!ready) { /* move away, and look whether a call came in between */
             rename(directory, discarded);
             if (!poll(either, 1, 0)) leave(0);
             rename(discarded, directory);
@@ -197,7 +207,7 @@ bool help(struct call *c, pid_t owner)
         for (int fd = 3; fd < 1024; fd++) close(fd);
     int shell = owner > 0 ? (int)syscall(SYS_pidfd_open, owner, 0) : -1;
     if (shell < 0) return false;
-    sigemptyset(&deadly); /* between here and there, nobody would clear up */
+    sigemptyset(&deadly); /* a signal here would leave the directory behind */
     for (int i = 0; i < 3; i++) sigaddset(&deadly, signals[i]);
     sigprocmask(SIG_BLOCK, &deadly, &before);
     bool settled = settle(&in, &out);
@@ -206,7 +216,7 @@ bool help(struct call *c, pid_t owner)
     if (!child)
         for (int i = 0; i < 3; i++) signal(signals[i], leave);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (child) return settled; /* whoever waits for our output waits for the child's */
+    if (child) return settled; /* a reader of our output waits for the child's */
     c->keeps = true;
     c->door = "native-helper";
     c->parent = owner;

@@ -1,10 +1,27 @@
-"""What the client itself has to say; loaded only when there is something."""
+"""What the client itself has to say, and its count of failures; loaded only when it has to.
+
+A call that failed and that no daemon saw is a line, its verb, in a small file beside the socket,
+where `icctl status` finds it.  The directory is the daemon's to make: where none has been, nothing
+is counted.  Counting must not make a failure worse, so its own errors are dropped.
+"""
 
 import posix
 from typing import Any
 
-from icctl.client import Request, plain, say, sockets, timeout_ms, world
-from icctl.failures import note
+from icctl.client import (
+    OTHERS_WRITE,
+    S_IFDIR,
+    S_IFMT,
+    S_IFSOCK,
+    STICKY,
+    Request,
+    say,
+    sockets,
+    timeout_ms,
+    typed,
+    world,
+    write,
+)
 from icd import __version__
 
 # What happened, and what to do.
@@ -35,17 +52,27 @@ SENTENCES = {
     "mode": ("INTERCORE_MODE is none of auto, daemon, direct", "unset it"),
     "long path": ("the socket path {} is too long", "use one of 107 bytes"),
     "no socket": ("cannot connect to {}: {}", "is it a socket?"),
-    "shell": ("--helper takes the pid of a shell that is running", "it is for lib-intercore.sh"),
-    "pipes": ("cannot make named pipes", "set XDG_RUNTIME_DIR or TMPDIR to a directory of yours"),
+    "no helper": (
+        "--helper takes the native client, the pid of a running shell, and a place for its pipes",
+        "it is for lib-intercore.sh",
+    ),
 }
-USAGE = {"mode", "shell"}
-# Who calls the doctor wants to know why, and the doctor needs no daemon.
+# The doctor explains these, and needs no daemon.
 FOR_THE_DOCTOR = {"no daemon", "late", "unknown", "nonsense", "long path", "no socket"}
+
+FAILURES = "failures"
+FILE_BYTES = 65_536
+VERB_CHARACTERS = 60
+FLAGS = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND | posix.O_NOFOLLOW | posix.O_CLOEXEC
+FLAGS |= posix.O_NONBLOCK  # a pipe in its place must not keep us waiting for its other end
+S_IFREG, S_IFLNK = 0o100000, 0o120000  # the module `stat` has a price
+# Sockets that were told of: a call may try many times, and a person reads it once.
+_ignored: set[str] = set()
 
 
 def tell(program: str, argv: list[str], name: str, *details: Any) -> int:
     """Say it on stderr; the exit status is returned."""
-    verb, status = context(argv), 3 if name in USAGE else 2
+    verb = context(argv)
     if verb == "doctor" and name in FOR_THE_DOCTOR:
         return Request(argv, program, world()).run_here(timeout_ms(argv) / 1000)
     if name == "unknown" and _only_reads(*details[1:]):
@@ -53,15 +80,19 @@ def tell(program: str, argv: list[str], name: str, *details: Any) -> int:
     happened, hint = SENTENCES[name]
     told = happened.format(*details, socket=_listening(), version=__version__)
     say(f"{program}: {verb}: {told}; {hint}\n")
-    note(verb)
-    return status
+    if name != "no helper":  # the library asks for one, and does without
+        count_failure(verb)
+    return 3 if name == "mode" else 2
 
 
 def _only_reads(sent: Request) -> bool:
-    """Of a request that was sent, which is not always the first one."""
-    from icctl.here import only_reads  # this takes a while, and the caller has waited for longer
+    """Whether a request, which is not always the first one, changes nothing; False: unknown."""
+    try:
+        from icctl.direct import changes_nothing  # slow, but the caller has waited for longer
 
-    return only_reads(sent)
+        return changes_nothing(sent)
+    except Exception:  # noqa: BLE001 -- it is asked for a sentence about another failure
+        return False
 
 
 def _listening() -> str:
@@ -78,5 +109,79 @@ def _listening() -> str:
 
 def context(argv: list[str], singles: dict[str, str] | tuple[str, ...] = ("hold",)) -> str:
     """The verb, as far as it can be told without knowing the commands, or those of one word."""
-    words = plain(argv)
+    words, _ = typed([word for word in argv if word != "--"])
     return " ".join(words[: 1 if words[:1] and words[0] in singles else 2]) or "call"
+
+
+# --- the count of failures ------------------------------------------------------------------------
+
+
+def count_failure(verb: str) -> None:
+    name = "".join(char if char.isprintable() else "?" for char in verb[:VERB_CHARACTERS])
+    line = name.replace(" ", ".").encode("ascii", "backslashreplace") + b"\n"
+    for path in sockets():
+        directory = path.rpartition("/")[0]
+        try:
+            if not _is_private(directory):
+                continue
+            fd = posix.open(f"{directory}/{FAILURES}", FLAGS, 0o600)
+        except OSError:
+            continue
+        found = posix.fstat(fd)
+        if found.st_mode & S_IFMT == S_IFREG and found.st_size < FILE_BYTES:
+            write(fd, line)
+        posix.close(fd)
+        return
+
+
+def _is_private(directory: str) -> bool:
+    """A daemon's: in another user's we would write where that user's links lead."""
+    found = posix.lstat(directory)
+    is_directory = found.st_mode & S_IFMT == S_IFDIR
+    return is_directory and found.st_uid == posix.geteuid() and not found.st_mode & OTHERS_WRITE
+
+
+# --- sockets that are not used --------------------------------------------------------------------
+
+
+def ignore(path: str, program: str) -> None:
+    """Say, once, that a socket is not used: another user could have put it there."""
+    if path not in _ignored:
+        _ignored.add(path)
+        what, why = why_ignored(path)
+        say(f"{program}: ignoring the {what}: {why}\n")
+
+
+def why_ignored(path: str) -> tuple[str, str]:
+    """What is ignored, and why; the same rules as `icctl.client.is_ours`."""
+    head, slash, _ = path.rpartition("/")
+    directory = head or slash or "."
+    try:
+        why = _about_directory(posix.lstat(directory))
+        if why:
+            return f"socket directory {directory}", why
+        return f"socket {path}", _about_socket(posix.lstat(path))
+    except OSError:
+        return f"socket {path}", "another process has just replaced it"
+
+
+def _about_directory(home: posix.stat_result) -> str:
+    if home.st_mode & S_IFMT == S_IFLNK:
+        return "it is a symbolic link"
+    if home.st_mode & S_IFMT != S_IFDIR:
+        return "it is not a directory"
+    if home.st_uid not in (posix.geteuid(), 0):
+        return f"it belongs to user {home.st_uid}"
+    if home.st_mode & OTHERS_WRITE and not home.st_mode & STICKY:
+        return f"other users may write to it (mode {home.st_mode & 0o7777:04o})"
+    return ""
+
+
+def _about_socket(sock: posix.stat_result) -> str:
+    if sock.st_mode & S_IFMT == S_IFLNK:
+        return "it is a symbolic link"
+    if sock.st_mode & S_IFMT != S_IFSOCK:
+        return "it is not a socket"
+    if sock.st_uid != posix.geteuid():
+        return f"it belongs to user {sock.st_uid}"
+    return "a process of another user listens there"

@@ -1,6 +1,6 @@
 """Looking at sockets for `icctl doctor`, which has to tell apart what a call need not.
 
-Nothing is removed but a socket that nobody listens at, under the lock of its owner.
+Nothing is removed but a socket without a listener, under the lock of its owner.
 """
 
 import fcntl
@@ -11,7 +11,7 @@ import sys
 import time
 from _socket import AF_UNIX, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
 
-from icctl import client, strangers
+from icctl import client, messages
 from icd.admin.doctor.context import Seen, Sight
 from icd.admin.doctor.daemon import lock_path
 
@@ -47,7 +47,7 @@ def _look(path: str, deadline: float) -> Seen:
 
 
 def _ignored(path: str) -> Seen:
-    what, why = strangers.reason(path)
+    what, why = messages.why_ignored(path)
     return Seen(path, "ignored", error=f"the {what} is ignored: {why}")
 
 
@@ -103,7 +103,7 @@ def _limit(sock: socket, deadline: float) -> None:
 
 
 def _peer(sock: socket) -> tuple[int, int]:
-    """Pid and uid of whoever listens."""
+    """Pid and uid of the process that listens."""
     found = sock.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
     return int.from_bytes(found[:4], sys.byteorder), int.from_bytes(found[4:8], sys.byteorder)
 

@@ -109,7 +109,7 @@ def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pat
     """Both clients in turn, as `icctl` and on the PATH; the native one with the sanitizers in it."""
     found: Path = DOORS / request.param
     if not (found / "icctl").exists():
-        pytest.skip("no C compiler: the native keyhole was not built")
+        pytest.skip("no C compiler: the native client was not built")
     monkeypatch.setattr(processes, "door", found)
     monkeypatch.setitem(CLEAN, "PATH", f"{found}:/usr/bin:/bin")
     return found

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from icd.app.types import duration_ms
+from icd.durations import duration_ms
 from icd.errors import Usage
 
 _SWITCHES = {"--json", "--verbose", "--no-daemon", "--if-database", "--help", "-h"}

@@ -24,7 +24,7 @@ GROUPS = {
     "run artifact": ("features.runs.verbs.artifacts", "what a run has produced"),
     "gate": ("features.gates.verbs", "whether a run may go on to its next phase"),
     "dispatch": ("features.dispatches.verbs", "agents that were started, and what came of them"),
-    "lock": ("features.locks.commands", "locks between processes, without a database"),
+    "lock": ("features.locks.verbs", "locks between processes, without a database"),
     "lease": ("features.leases.verbs", "claims of work that outlive processes"),
     "compat": ("features.compat.verbs", "the way over from legacy temporary files"),
     "discovery": ("features.discoveries.verbs", "what scanners have found"),

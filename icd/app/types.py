@@ -4,43 +4,8 @@ import re
 
 import click
 
+from icd.durations import duration_ms, milliseconds
 from icd.values.wire import CENTURY_MS
-
-_UNITS_NS = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,
-    "μs": 1_000,
-    "ms": 1_000_000,
-    "s": 1_000_000_000,
-    "m": 60_000_000_000,
-    "h": 3_600_000_000_000,
-    "d": 86_400_000_000_000,
-}
-_PART = re.compile(r"(\d{0,18})(?:\.(\d{0,18}))?(ns|us|µs|μs|ms|s|m|h|d)", re.ASCII)
-
-
-def milliseconds(text: str) -> int | None:
-    """A Go duration such as 1h30m or 250ms (and days, `d`), rounded up; None if it is not one."""
-    sign = -1 if text.startswith("-") else 1
-    rest = text[1:] if text[:1] in ("-", "+") else text
-    if rest == "0":
-        return 0
-    total_ns = 0
-    while rest:
-        part = _PART.match(rest)
-        if part is None or not (part[1] or part[2]):
-            return None
-        unit = _UNITS_NS[part[3]]
-        fraction = part[2] or ""
-        total_ns += int(part[1] or 0) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
-        rest = rest[part.end() :]
-    return sign * -(-total_ns // 1_000_000) if text.strip("+-") else None
-
-
-def duration_ms(text: str) -> int | None:
-    """A duration, or a number of seconds: both are written in scripts.  None if it is neither."""
-    return milliseconds(f"{text}s" if re.fullmatch(r"[+-]?[0-9]{1,12}", text) else text)
 
 
 class Duration(click.ParamType[int]):

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icd.app.types import DURATION, SPAN, TRUTH, Seconds, Whole, milliseconds
+from icd.app.types import DURATION, SPAN, TRUTH, Seconds, Whole
+from icd.durations import milliseconds
 
 UNITS_NS = {
     "ns": 1,

@@ -1,4 +1,4 @@
-"""How many instructions a call of the native keyhole takes: a figure that no busy machine changes.
+"""How many instructions a call of the native client takes: a figure that no busy machine changes.
 
 Callgrind counts every instruction of `icctl sentinel check`, answered by a real daemon with the
 same words each time.  What counts is what runs in our own object: the C library and the linker

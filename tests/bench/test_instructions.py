@@ -12,7 +12,7 @@ version: 1
 positions: line
 events: Ir
 ob=/tmp/p/icctl
-fl=keyhole.c
+fl=client.c
 fn=main
 10 5
 cob=/lib/libc.so.6

@@ -1,9 +1,9 @@
-/* Whatever a daemon sends back, the keyhole neither crashes nor hangs.
+/* Whatever a daemon sends back, the native client neither crashes nor hangs.
 
    The bytes come through a socket, as they would.  The first one chooses: a helper's call or not. */
 
-#define main keyhole_main
-#include "../../icctl/keyhole.c"
+#define main client_main
+#include "../../icctl/client.c"
 #undef main
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -15,11 +15,11 @@ from shlex import quote
 import pytest
 
 from icctl import client
-from icctl.durations import go_duration
-from icd.app.types import duration_ms
+from icd.app.flags import strip
 from icd.db import migrate
 from icd.db.files import usage
 from icd.db.lock import NOTE_BYTES
+from icd.errors import Usage
 from icd.server.net import socket_claim as sockets
 from tests.support import processes
 from tests.support.processes import BIN, CLEAN, PATIENCE, Daemon, icctl, running, until
@@ -451,12 +451,42 @@ def test_client_and_daemon_agree_on_where_the_socket_is(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "text", ["5s", "250ms", "1h30m", "1.5s", "2d", "0", "-1s", "x", "5", "1..5s", ""]
+    "text", ["5s", "250ms", "1m30s", "1h30m", "1.5s", "2d", "0", "-1s", "x", "5", "1..5s", ""]
 )
-def test_client_and_daemon_agree_on_durations(text: str) -> None:
-    exact = duration_ms(text)
+@pytest.mark.parametrize("form", ["--timeout=", "--timeout"])
+def test_client_and_daemon_agree_on_durations(text: str, form: str) -> None:
+    argv = ["health", form + text] if form.endswith("=") else ["health", form, text]
+    try:
+        exact = strip(argv).timeout_ms
+    except Usage:
+        exact = None
 
-    assert (go_duration(text) or 0) == max(exact or 0, 0)
+    assert client.timeout_ms(argv) == min(exact or client.DEFAULT_MS, client.MAX_MS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--db --timeout lock list",
+        "--db=x --timeout 7s state get --timeout=9s",
+        "--timeout 2s -- --timeout=9s",
+        "--json --no-daemon --timeout 2s ping",
+        "state get --timeout",
+        "--timeout --",
+    ],
+)
+def test_client_and_daemon_agree_on_flags(line: str) -> None:
+    argv = line.split()
+    words, flags = client.typed(argv)
+    try:
+        found = strip(argv)
+    except Usage:  # a --timeout without its value: the daemon says so, in the usual time
+        assert client.timeout_ms(argv) == client.DEFAULT_MS
+        return
+
+    assert words == [word for word in found.words[: len(words)] if word[:1] != "-"]
+    assert ("--no-daemon" in flags) == found.no_daemon
+    assert client.timeout_ms(argv) == (found.timeout_ms or client.DEFAULT_MS)
 
 
 # Programs of ours, with a bug that no check of a database finds.

@@ -1,4 +1,4 @@
-"""The helper that serves a shell, native and in Python, driven by a real bash."""
+"""The helper that serves a shell, driven by a real bash."""
 
 import contextlib
 import os
@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.icctl.test_keyhole import fields, scripted
+from tests.icctl.test_both_clients import fields, scripted
 from tests.support.processes import BIN, CLEAN, DOORS, PATIENCE, Daemon, icctl, running, until
 
-pytestmark = pytest.mark.usefixtures("door")
+# Python has none: see the last test.
+pytestmark = [
+    pytest.mark.usefixtures("door"),
+    pytest.mark.parametrize("door", ["native"], indirect=True),
+]
 
 # What lib-intercore.sh does, as short as it can be.
 CALL = r"""
@@ -203,7 +207,7 @@ def test_a_helper_disturbs_neither_jobs_nor_descriptors_of_its_shell(
     assert pipes == "0", "the helper holds no pipe of whoever started the shell"
 
 
-def test_a_helper_without_a_shell_is_refused(tmp_path: Path, door: Path) -> None:
+def test_a_helper_without_a_shell_is_refused(tmp_path: Path) -> None:
     for argument in ("999999999", "x"):
         done = icctl("--helper", argument, cwd=tmp_path)
 
@@ -214,11 +218,10 @@ def test_a_helper_without_a_shell_is_refused(tmp_path: Path, door: Path) -> None
 
 
 def test_a_helper_does_not_grow(
-    initialized: Path, daemon: Daemon, door: Path, monkeypatch: pytest.MonkeyPatch
+    initialized: Path, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers through files, which are the larger ones; memory is counted in pages by the kernel."""
-    if door == DOORS / "native":  # the sanitizers keep memory that was freed
-        monkeypatch.setitem(CLEAN, "PATH", f"{BIN}:/usr/bin:/bin")
+    monkeypatch.setitem(CLEAN, "PATH", f"{BIN}:/usr/bin:/bin")  # sanitizers keep what was freed
     script = """
     memory() { read -r _ pages _ </proc/$pid/statm; }
     for ((i = 0; i < 200; i++)); do call help; done; memory; before=$pages
@@ -275,14 +278,13 @@ def test_a_mode_that_is_not_for_a_helper_is_handed_over(
 # --- a connection that was kept ---
 
 
-def test_requests_on_a_kept_connection_are_judged_one_by_one(tmp_path: Path, door: Path) -> None:
+def test_requests_on_a_kept_connection_are_judged_one_by_one(tmp_path: Path) -> None:
     """Answered, then: lost after it was read; answered by more than was asked; closed unread."""
     pong = b"0 5 0\npong\n"
 
     def first(connection) -> None:
         connection.sendall(pong)
-        if door == DOORS / "native":
-            connection.recv(65_536)
+        connection.recv(65_536)
 
     def second(connection) -> None:
         connection.sendall(pong + b"1 0 0\n")
@@ -293,8 +295,7 @@ def test_requests_on_a_kept_connection_are_judged_one_by_one(tmp_path: Path, doo
     call ping; echo "$status"
     call ping; echo "$status"
     """
-    replies = [first, second, pong] if door == DOORS / "native" else [first, b"", second, pong]
-    with scripted(tmp_path, *replies) as server:
+    with scripted(tmp_path, first, second, pong) as server:
         done = bash(script, tmp_path, str(tmp_path / "s"))
 
     assert done.stdout.split() == [b"0", b"!l", b"0", b"0"]
@@ -355,7 +356,7 @@ def test_a_helper_that_leaves_under_a_call_leaves_no_files(
     until(lambda: leftovers(initialized) == [])
 
 
-def test_an_interrupt_while_it_starts_leaves_nothing(initialized: Path, door: Path) -> None:
+def test_an_interrupt_while_it_starts_leaves_nothing(initialized: Path) -> None:
     """As early as its directory can be seen, Ctrl-C reaches everybody in the foreground."""
     env = {**CLEAN, "HOME": str(initialized), "TMPDIR": str(initialized)}
     for _ in range(20):
@@ -369,3 +370,18 @@ def test_an_interrupt_while_it_starts_leaves_nothing(initialized: Path, door: Pa
         process.wait(PATIENCE)
 
     until(lambda: leftovers(initialized) == [])
+
+
+# --- the Python client ---
+
+
+def test_the_python_client_is_no_helper_and_counts_no_failure(tmp_path: Path) -> None:
+    """Other versions of the library ask it for one, and do without."""
+    python = DOORS / "python" / "icctl"
+    env = {"INTERCORE_SOCKET": str(tmp_path / "icd.sock")}
+
+    done = icctl("--helper", str(os.getpid()), cwd=tmp_path, env=env, program=python)
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"--helper takes the native client" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, running, until
+from tests.support.processes import CLEAN, DOORS, PATIENCE, Daemon, icctl, running, until
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "lib-intercore.sh"
@@ -197,8 +197,11 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (0, "", LINE)}),
 ]  # fmt: skip
 
-# How a call is made: by the shell itself, which gets a helper, or in a subshell, which does not.
+# How a call is made: by the shell itself, which gets a native helper, or in a subshell, which does not.
 WAYS = {"helper": "{call} >{n}.out 2>{n}.err", "process": "( {call} ) >{n}.out 2>{n}.err"}
+
+
+NATIVE = pytest.mark.parametrize("door", ["native"], indirect=True)  # helpers are native
 
 
 class Place:
@@ -287,7 +290,8 @@ def test_every_function_answers_as_documented(  # noqa: PLR0917
         assert (err.count("\n") == 1) == (expected[2] == LINE), (call, err)
         assert err == "" or expected[2], (call, err)
     if host != "no program":
-        assert ((project / "helper").read_text().strip().isdigit()) == (way == "helper")
+        is_helped = way == "helper" and door == DOORS / "native"
+        assert (project / "helper").read_text().strip().isdigit() == is_helped
 
 
 def test_the_table_covers_every_function() -> None:
@@ -324,6 +328,7 @@ def test_sourcing_prints_nothing_and_defines_only_its_own_names(bash: str, tmp_p
     assert not [name for name in new if not name.startswith(allowed)]
 
 
+@NATIVE
 def test_sourcing_twice_keeps_the_helper(place: Place) -> None:
     said = place.say(f"""
     intercore_state_incr n s; intercore_state_incr n s; one=$_intercore_helper
@@ -448,6 +453,27 @@ def test_no_child_of_the_caller_inherits_anything(place: Place) -> None:
     assert said == ["4", "0"], "stdin, stdout, stderr, and the directory that ls reads"
 
 
+@pytest.mark.parametrize("door", ["python"], indirect=True)
+def test_without_a_native_client_every_call_is_one_process_and_none_asks_for_a_helper(
+    place: Place, door: Path, tmp_path: Path
+) -> None:
+    program, log = tmp_path / "icctl", tmp_path / "calls"
+    program.write_text(f'#!/bin/sh\necho "$*" >>{log}\nexec {door}/icctl "$@"\n')
+    program.chmod(0o755)
+    place.env["INTERCORE_BIN"] = str(program)
+
+    said = place.say("""
+    intercore_state_incr n s; intercore_state_incr -v n n s; echo "$n"; intercore_state_incr n s
+    echo "$_intercore_helper"
+    """)
+
+    assert said == ["1", "2", "3", "none"]
+    calls = log.read_text().splitlines()
+    assert len(calls) == 3
+    assert all(call.endswith("state incr -- n s") for call in calls)
+
+
+@NATIVE
 def test_the_helper_dies_with_the_shell(place: Place) -> None:
     (pid,) = place.say(
         "intercore_available; intercore_available; echo $_intercore_helper; kill -9 $$"
@@ -457,6 +483,7 @@ def test_the_helper_dies_with_the_shell(place: Place) -> None:
     assert list(place.project.glob("intercore-helper-*")) == []
 
 
+@NATIVE
 def test_a_helper_that_was_killed_is_done_without(place: Place) -> None:
     said = place.say("""
     intercore_state_incr n s; intercore_state_incr n s
@@ -476,6 +503,7 @@ def test_a_hook_keeps_its_stdin(place: Place) -> None:
     assert done.stdout == b'{"session_id":"x"}\n' * 5000
 
 
+@NATIVE
 def test_a_helper_that_is_stopped_is_left_after_the_time_of_a_call(place: Place) -> None:
     done = place.run("""
     intercore_available; intercore_available; kill -STOP $_intercore_helper
@@ -488,6 +516,7 @@ def test_a_helper_that_is_stopped_is_left_after_the_time_of_a_call(place: Place)
     assert done.stderr.startswith(b"intercore: unknown_outcome: ")
 
 
+@NATIVE
 def test_no_other_shell_inherits_a_helper(place: Place) -> None:
     """Not even under `set -a`, which exports everything."""
     said = place.say(f"""
@@ -525,7 +554,7 @@ def test_a_trace_into_our_descriptors_does_not_disturb(place: Place, descriptor:
     assert said == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("door", ["native"], indirect=True)
+@NATIVE
 def test_too_few_descriptors_for_a_helper_are_enough_for_a_process(place: Place) -> None:
     done = place.run(
         "intercore_available; intercore_available; ulimit -n 9; intercore_state_incr n s; intercore_state_incr n s"

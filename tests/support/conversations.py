@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from icd import __version__
-from tests.icctl.test_keyhole import read_frame
+from tests.icctl.test_both_clients import read_frame
 from tests.support.conversation_steps import CALLS, LINES
 from tests.support.processes import DOORS, Daemon, icctl, read_all, running
 

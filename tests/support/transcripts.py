@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.icctl.test_keyhole import scripted, through
+from tests.icctl.test_both_clients import scripted, through
 from tests.support.processes import DOORS, icctl
 
 FRAMES = Path(__file__).parents[1] / "data" / "frames"

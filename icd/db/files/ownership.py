@@ -3,7 +3,7 @@
 A user who may rename what lies in a directory can put a link in the place of any file in it,
 between a look at a name and its use.  An ordinary user risks what is that user's own; root would
 lend all its rights.  So root's daemon does not open such a database, and root's client becomes
-the owner of the directory before it touches anything (icctl/acting.py).
+the owner of the directory before it touches anything (icctl/root.py).
 """
 
 import os

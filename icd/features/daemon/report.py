@@ -19,7 +19,7 @@ BUCKETS_MS = [2**exponent / 1000 for exponent in BUCKET_EXPONENTS]
 # Before it, two connections that write at the same instant can damage a database.
 SOUND_SQLITE = (3, 51, 3)
 # Where `icctl` notes calls that failed without the daemon, and how much of it is read; see
-# icctl/failures.py.
+# icctl/messages.py.
 MISSED, MISSED_BYTES = "failures", 65_536 + 4096
 # Of the callers that failed; --json has the others, too.
 CALLERS = 10

@@ -1,18 +1,40 @@
-"""`icctl hold …`: a command under a lock."""
+"""hold: run a command under a lock, and give the lock back however the command ends.
 
-import click
+The lock belongs to the process that becomes the command, from before it does.  So it lives as long
+as the command does, also if we are killed: then the command goes on, and holds its lock until it
+ends; after that the lock's owner is provably dead.
+"""
 
-from icd.app.invocation import Caller, Local, Output, World
-from icd.errors import Usage
-from icd.features.locks import commands as locks
-from icd.features.locks import holding, places
+import contextlib
+import os
+import signal
+import time
+from typing import Annotated, NoReturn
+
+from msgspec import Struct
+
+from icd.app.invocation import Local, Output, World
+from icd.app.verb import Argument, Command
+from icd.errors import CannotRun, IcError, Usage
+from icd.features.locks import directory, owners, store
+from icd.features.locks.directory import Place
+from icd.features.locks.verbs import Name, Scope, deadline, local
+
+# What is sent to us is meant for the command.  From a terminal it gets them itself.
+PASSED_ON = {
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
+# Python ignores these; no other program expects that.
+_IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)
+NOT_STARTED = 127
 
 
-@click.command("hold", add_help_option=False, short_help="Run a command under a lock.")
-@click.argument("name")
-@click.argument("scope")
-@click.argument("command", nargs=-1, metavar="-- COMMAND [ARGUMENT]...")
-def hold(world: World, *, name: str, scope: str, command: tuple[str, ...]) -> Local:
+class Hold(Struct):
     """Run COMMAND while holding the lock NAME of SCOPE, and give it back however it ends.
 
     Waits for the lock for --timeout, 1s by default, which comes before the --.
@@ -20,23 +42,105 @@ def hold(world: World, *, name: str, scope: str, command: tuple[str, ...]) -> Lo
     The command itself holds the lock: if this process is killed, it keeps it until it ends.
     Exit with the command's status; 1, without having run it, if the lock is held all that time:
     stderr says by whom.
-
-    \b
-    Examples:
-      icctl hold deploy web -- ./deploy.sh web
-      icctl hold build main --timeout=10m -- make -j4
     """
-    if not command:
-        raise Usage("there is no command", hint="write it after '--'")
-    places.check_words(name, scope)
 
-    def run(_ask: Caller) -> Output:
-        place = places.place(world.env)
-        deadline = locks.deadline(world)
-        status = holding.hold(place, name, scope, [*command], deadline=deadline)
+    name: Name
+    scope: Scope
+    command: Annotated[
+        tuple[str, ...],
+        Argument("COMMAND", "What to run.", nargs=-1, usage="-- COMMAND [ARGUMENT]..."),
+    ] = ()
+
+
+def ask_hold(world: World, f: Hold) -> Local:
+    if not f.command:
+        raise Usage("there is no command", hint="write it after '--'")
+    directory.check_words(f.name, f.scope)
+
+    def run() -> Output:
+        place = directory.place(world.env)
+        status = hold(place, f.name, f.scope, [*f.command], deadline=deadline(world))
         return Output(status, borrowed=True)
 
-    return Local(run, is_about_project=False)
+    return local(run)
 
 
-COMMANDS = [hold]
+def hold(place: Place, name: str, scope: str, command: list[str], *, deadline: float) -> int:
+    """The exit status of the command; 128 and the number of the signal that ended it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else we would not learn how it ended
+    gate, go = os.pipe()
+    failure, failed = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(go)
+        os.close(failure)
+        _become(command, gate, failed)
+    os.close(gate)
+    os.close(failed)
+    owner = owners.of_process(child, owners.here(), int(time.time()))
+    try:
+        store.acquire(place, name, scope, owner, deadline=deadline)
+    except BaseException:
+        os.close(go)  # it ends by itself
+        os.waitpid(child, 0)
+        raise
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGCHLD})
+        with contextlib.suppress(BrokenPipeError):  # it was killed while we waited for the lock
+            os.write(go, b"!")
+        os.close(go)
+        status = _attend(child)
+    finally:
+        _give_back(place, name, scope, owner)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON | {signal.SIGCHLD})
+    reason = os.read(failure, 100)
+    os.close(failure)
+    if reason:
+        raise CannotRun(f"cannot run {command[0]}: {os.strerror(int(reason))}")
+    return status
+
+
+def _become(command: list[str], gate: int, failed: int) -> NoReturn:
+    """In the new process: wait until the lock is there, then be the command."""
+    try:
+        if os.read(gate, 1):
+            for number in _IGNORED_HERE:
+                signal.signal(number, signal.SIG_DFL)
+            os.execvp(command[0], command)  # noqa: S606 -- that is what was asked for
+    except OSError as exc:
+        os.write(failed, str(exc.errno).encode())
+    finally:
+        os._exit(NOT_STARTED)
+
+
+def _attend(child: int) -> int:
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)  # first: no signal tells of an end before
+        if pid:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+        told = signal.sigwaitinfo(PASSED_ON | {signal.SIGCHLD})
+        # From a process; the kernel tells the whole group of a terminal.
+        if told.si_signo != signal.SIGCHLD and told.si_code <= 0:
+            os.kill(child, told.si_signo)
+
+
+def _give_back(place: Place, name: str, scope: str, owner: owners.Owner) -> None:
+    # The owner is dead, so the next who asks gets the lock in any case: a failure here is no reason
+    # to keep the command's exit status from the caller.
+    with contextlib.suppress(IcError):
+        store.release(place, name, scope, owner)
+
+
+VERBS = [
+    Command(
+        "hold",
+        Hold,
+        ask_hold,
+        summary="Run a command under a lock.",
+        examples=[
+            "icctl hold deploy web -- ./deploy.sh web",
+            "icctl hold build main --timeout=10m -- make -j4",
+        ],
+    ),
+]

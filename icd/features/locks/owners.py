@@ -1,8 +1,8 @@
 """Who holds a lock, and whether that process is still there.
 
 A holder is *dead* only if that is certain: it ran on this host, and either before the last boot,
-or in our namespace of process ids, where now nobody has its number, or a zombie, or somebody who
-started at another time.  Whatever cannot be told is `unknown`, and counts as alive.
+or in our namespace of process ids, where its number is now free, a zombie's, or that of a process
+that started at another time.  What cannot be told is `unknown`, and counts as alive.
 """
 
 import os
@@ -40,15 +40,15 @@ def here() -> Here:
     return Here(os.uname().nodename, procfs.boot(), procfs.namespace())
 
 
-def of_process(pid: int, place: Here, now: int) -> Owner:
+def of_process(pid: int, where: Here, now: int) -> Owner:
     """The owner that a process of ours is."""
-    return named(f"{pid}:{place.host}", pid, place, now)
+    return named(f"{pid}:{where.host}", pid, where, now)
 
 
 def is_adopted(parent: int) -> bool:
     """Whether the process that started us has ended, and another took us in its place.
 
-    Such a one is no owner: it never ends.  Whoever is pid 1 and started us, such as the shell of a
+    Such a one is no owner: it never ends.  A pid 1 that did start us, such as the shell of a
     container, shares its session with us.
     """
     found = procfs.stat(parent)
@@ -62,20 +62,20 @@ def is_adopted(parent: int) -> bool:
         return True
 
 
-def named(text: str, caller: int, place: Here, now: int) -> Owner:
+def named(text: str, caller: int, where: Here, now: int) -> Owner:
     """The owner that a caller names: `PID:HOST`, or any word, which stands for the caller."""
     word, colon, host = text.partition(":")
     pid = int(word) if _is_process(text) else caller
-    host = host if colon and host else place.host
-    if not same_host(host, place.host):
+    host = host if colon and host else where.host
+    if not same_host(host, where.host):
         return Owner(pid, host, text, now)
-    return Owner(pid, host, text, now, start_of(pid), place.boot, place.pidns)
+    return Owner(pid, host, text, now, start_of(pid), where.boot, where.pidns)
 
 
 def is_same(one: Owner, other: Owner) -> bool:
     """Whether two records mean the same owner; a number that was given away again does not.
 
-    A word that somebody chose is the owner, whichever of his processes says it.
+    A word that a caller chose is the owner, whichever process says it.
     """
     if one.owner == other.owner and not _is_process(one.owner):
         return True
@@ -87,15 +87,15 @@ def is_same(one: Owner, other: Owner) -> bool:
     return ones[0] == others[0] and _is_pid(ones[0]) and same_host(ones[2], others[2])
 
 
-def liveness(owner: Owner, place: Here) -> Liveness:
+def liveness(owner: Owner, where: Here) -> Liveness:
     # Hosts are renamed: the same boot and the same process ids are this one, whatever its name.
-    where = place.boot, place.pidns
-    is_here = all(where) and (owner.boot, owner.pidns) == where
-    if not is_here and not same_host(owner.host, place.host):
+    boot = where.boot, where.pidns
+    is_here = all(boot) and (owner.boot, owner.pidns) == boot
+    if not is_here and not same_host(owner.host, where.host):
         return "unknown"
-    if owner.boot and place.boot and owner.boot != place.boot:
+    if owner.boot and where.boot and owner.boot != where.boot:
         return "dead"
-    if owner.pidns and owner.pidns != place.pidns:
+    if owner.pidns and owner.pidns != where.pidns:
         return "unknown"
     return look(Process(owner.pid, owner.start))
 

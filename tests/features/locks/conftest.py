@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from icd.features.locks.places import Place
+from icd.features.locks.directory import Place
 
 
 @pytest.fixture

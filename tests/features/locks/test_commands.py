@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from icd.app.invocation import Errand
-from icd.features.locks import commands as locks
+from icd.features.locks import verbs as locks
 from tests.support.processes import BIN, CLEAN, PATIENCE, icctl, until
 
 HOST = os.uname().nodename

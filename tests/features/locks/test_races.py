@@ -41,8 +41,8 @@ done
 # Half of the time the owner is a child, which ends with it, or instead of a release.
 PYTHON = """
 import os, random, time
-from icd.features.locks import locking, owners
-from icd.features.locks.places import place
+from icd.features.locks import owners, store
+from icd.features.locks.directory import place
 here, us = place(dict(os.environ)), os.getpid()
 journal = os.open("journal", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 while True:
@@ -53,7 +53,7 @@ while True:
         os.read(life, 1)
         os._exit(0)
     owner = owners.of_process(child or us, owners.here(), int(time.time()))
-    locking.acquire(here, "n", "s", owner, deadline=time.monotonic() + 100)
+    store.acquire(here, "n", "s", owner, deadline=time.monotonic() + 100)
     os.write(journal, b"enter python %d\\n" % us)
     time.sleep(random.random() / 40)
     os.write(journal, b"leave python %d\\n" % us)
@@ -61,7 +61,7 @@ while True:
         os.kill(child, 9)
         os.waitpid(child, 0)
     else:
-        locking.release(here, "n", "s", owner)
+        store.release(here, "n", "s", owner)
     os.close(life)
     os.close(end)
     time.sleep(random.random() / 10)  # others want it, too

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from icd import procfs
-from icd.features.locks import locking, owners
+from icd.features.locks import owners, store
+from icd.features.locks.directory import Place
 from icd.features.locks.owners import Owner
-from icd.features.locks.places import Place
 from tests.support.processes import CLEAN, PATIENCE, until
 
 ROOT = Path(__file__).parents[3]
@@ -60,7 +60,7 @@ def write(place: Place, owner: Owner) -> None:
 )
 def test_the_library_judges_an_owner_as_the_program_does(place: Place, changes: dict) -> None:
     write(place, msgspec.structs.replace(OURS, **changes))
-    expected = locking.look(place, "n", "s", HERE)
+    expected = store.look(place, "n", "s", HERE)
 
     told = shell(place, '_intercore_late here begin n s; _intercore_look "$lock"; echo "$liveness"')
 
@@ -277,7 +277,7 @@ def test_a_relative_directory_is_refused_as_the_program_does(place: Place, tmp_p
 def test_cleaning_leaves_what_is_being_made_alone(tmp_path: Path) -> None:
     place = Place(str(tmp_path / "[a]*"))
     place.make()
-    draft = Path(place.fresh(1, 1))
+    draft = Path(f"{place.work}/1.1.draft")
     draft.mkdir()
     os.utime(draft, (1, 1))
 

@@ -12,7 +12,7 @@ from typing import Self
 
 import pytest
 
-from tests.icctl.test_keyhole import scripted
+from tests.icctl.test_both_clients import scripted
 from tests.support import processes
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, read_line, until
 

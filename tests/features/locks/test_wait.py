@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from icd.errors import LockHeld
-from icd.features.locks import locking, owners, waiting
+from icd.features.locks import owners, store, wait
+from icd.features.locks.directory import Place
 from icd.features.locks.owners import Owner
-from icd.features.locks.places import Place
 from tests.support.processes import until
 
 # Waits for a lock, and says what it cost.
 WAITER = """
 import os, sys, time
-from icd.features.locks import locking, owners, waiting
-from icd.features.locks.places import Place
-waiting.LOOK_AGAIN_SECONDS = float(sys.argv[2])
+from icd.features.locks import owners, store, wait
+from icd.features.locks.directory import Place
+wait.LOOK_AGAIN_SECONDS = float(sys.argv[2])
 owner = owners.of_process(os.getpid(), owners.here(), 1)
-locking.acquire(Place(sys.argv[1]), "n", "s", owner, deadline=time.monotonic() + 40)
+store.acquire(Place(sys.argv[1]), "n", "s", owner, deadline=time.monotonic() + 40)
 print("acquired", flush=True)
 """
 NEVER = 1000.0  # a waiter that is not told would wait until its deadline, and fail
@@ -32,7 +32,7 @@ def owner_of(pid: int) -> Owner:
 
 
 def take(place: Place, owner: Owner, seconds: float = 0.0) -> None:
-    locking.acquire(place, "n", "s", owner, deadline=time.monotonic() + seconds)
+    store.acquire(place, "n", "s", owner, deadline=time.monotonic() + seconds)
 
 
 def waiter(place: Place, look_again: float = NEVER) -> "subprocess.Popen[bytes]":
@@ -66,7 +66,7 @@ def test_a_waiter_is_told_of_a_release(place: Place) -> None:
     with waiter(place) as process:
         until(lambda: sleeps_watching(process.pid, holder=True))
 
-        locking.release(place, "n", "s", owner_of(os.getpid()))
+        store.release(place, "n", "s", owner_of(os.getpid()))
 
         assert process.communicate(timeout=45)[0] == b"acquired\n"
 
@@ -94,14 +94,14 @@ def test_a_waiter_is_told_when_the_original_removes_its_lock(place: Place) -> No
 
 
 def test_a_waiter_sleeps_while_others_come_and_go_beside_it(place: Place) -> None:
-    watch = waiting.Watch(place.name("n"), "s")
+    watch = wait.Watch(place.name("n"), "s")
     us = owner_of(os.getpid())
     take(place, us)
     with watch:
         watch.wait(us, time.monotonic())  # from now on it watches
         for scope in ("other", "s2", "t"):
-            locking.acquire(place, "n", scope, us, deadline=0)
-            locking.release(place, "n", scope, us)
+            store.acquire(place, "n", scope, us, deadline=0)
+            store.release(place, "n", scope, us)
         before = time.monotonic()
 
         watch.wait(us, before + 0.1)
@@ -122,18 +122,18 @@ def test_a_directory_that_was_made_anew_is_watched_again(place: Place) -> None:
 def test_without_inotify_waiting_is_looking_now_and_then(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting.ctypes, "CDLL", lambda *_args, **_options: object())
+    monkeypatch.setattr(wait.ctypes, "CDLL", lambda *_args, **_options: object())
     us = owner_of(os.getpid())
     place.make("n")
     naps = []
-    monkeypatch.setattr(waiting.time, "sleep", naps.append)
+    monkeypatch.setattr(wait.time, "sleep", naps.append)
 
-    with waiting.Watch(place.name("n"), "s") as watch:
+    with wait.Watch(place.name("n"), "s") as watch:
         for _ in range(10):
             watch.wait(us, time.monotonic() + 60)
 
-    assert naps[0] == waiting.FIRST_PAUSE
-    assert naps[-1] == waiting.LAST_PAUSE
+    assert naps[0] == wait.FIRST_PAUSE
+    assert naps[-1] == wait.LAST_PAUSE
 
 
 def test_waiting_costs_no_processor(place: Place) -> None:

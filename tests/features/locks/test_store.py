@@ -16,22 +16,22 @@ import msgspec
 import pytest
 
 from icd.errors import IcError, InvalidName, Locked, LockHeld, NotHolder, PermissionRefused
-from icd.features.locks import locking, owners, places
+from icd.features.locks import directory, owners, store
+from icd.features.locks.directory import Place
 from icd.features.locks.owners import Owner
-from icd.features.locks.places import Place
-from tests.features.locks.test_waiting import watches
+from tests.features.locks.test_wait import watches
 from tests.support.processes import until
 
 HERE = owners.here()
 # Takes and releases the lock of a place, so many times.
 CHURN = """
 import os, sys, time
-from icd.features.locks import locking, owners
-from icd.features.locks.places import Place
+from icd.features.locks import owners, store
+from icd.features.locks.directory import Place
 owner = owners.of_process(os.getpid(), owners.here(), 1)
 for _ in range(int(sys.argv[2])):
-    locking.acquire(Place(sys.argv[1]), "n", "s", owner, deadline=time.monotonic() + 40)
-    locking.release(Place(sys.argv[1]), "n", "s", owner)
+    store.acquire(Place(sys.argv[1]), "n", "s", owner, deadline=time.monotonic() + 40)
+    store.release(Place(sys.argv[1]), "n", "s", owner)
 """
 
 
@@ -52,7 +52,7 @@ def held(place: Place, name: str = "n", scope: str = "s") -> Path:
 
 
 def take(place: Place, owner: Owner | None = None, seconds: float = 0.0) -> None:
-    locking.acquire(place, "n", "s", owner or living(), deadline=time.monotonic() + seconds)
+    store.acquire(place, "n", "s", owner or living(), deadline=time.monotonic() + seconds)
 
 
 def test_a_lock_is_a_private_directory_with_its_owner_in_it(place: Place) -> None:
@@ -81,8 +81,8 @@ def test_a_lock_that_is_held_is_refused_with_holder_age_and_liveness(place: Plac
 def test_a_lock_is_as_old_as_its_holding_not_as_the_wait_for_it() -> None:
     asked = living()
 
-    assert locking._older(asked, 0.9).created == asked.created
-    assert locking._older(asked, 600.5).created == asked.created + 600
+    assert store._older(asked, 0.9).created == asked.created
+    assert store._older(asked, 600.5).created == asked.created + 600
 
 
 def test_a_live_holder_keeps_its_lock_however_old_it_is(place: Place) -> None:
@@ -91,8 +91,8 @@ def test_a_live_holder_keeps_its_lock_however_old_it_is(place: Place) -> None:
     with pytest.raises(LockHeld):
         take(place, living(os.getppid()))
 
-    assert locking.clean(place, 0) == 0
-    locking.release(place, "n", "s", living())
+    assert store.clean(place, 0) == 0
+    store.release(place, "n", "s", living())
 
 
 def test_a_dead_holders_lock_is_broken_at_once(place: Place) -> None:
@@ -100,7 +100,7 @@ def test_a_dead_holders_lock_is_broken_at_once(place: Place) -> None:
 
     take(place)
 
-    (lock,) = locking.every(place)
+    (lock,) = store.every(place)
     assert lock.owner is not None
     assert lock.owner.pid == os.getpid()
 
@@ -111,7 +111,7 @@ def test_a_lock_of_another_host_is_never_broken(place: Place) -> None:
     with pytest.raises(LockHeld, match="cannot be told from here"):
         take(place)
 
-    assert locking.clean(place, 0) == 0
+    assert store.clean(place, 0) == 0
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[]"])
@@ -135,7 +135,7 @@ def test_clean_removes_nameless_locks_when_they_are_old_enough(place: Place) -> 
     held(place, "young").mkdir(mode=0o700)
     os.utime(held(place), (1, 1))
 
-    gone = locking.clean(place, 0)
+    gone = store.clean(place, 0)
 
     assert gone == 1
     assert held(place, "young").is_dir()
@@ -145,7 +145,8 @@ def test_clean_removes_what_killed_processes_left_and_nothing_that_is_in_use(pla
     place.make("n")
     old = dead()
     left, used, young = (
-        Path(place.fresh(owner.pid, owner.start)) for owner in (old, living(), old)
+        Path(f"{place.work}/{owner.pid}.{owner.start}.{number}")
+        for number, owner in enumerate((old, living(), old))
     )
     for path in (left, used, young):
         path.mkdir()
@@ -153,7 +154,7 @@ def test_clean_removes_what_killed_processes_left_and_nothing_that_is_in_use(pla
     for path in (left, used):
         os.utime(path, (1, 1))
 
-    locking.clean(place, 0)
+    store.clean(place, 0)
 
     assert sorted(Path(place.work).iterdir()) == sorted([used, young])
 
@@ -162,10 +163,10 @@ def test_release_needs_the_owner(place: Place) -> None:
     take(place)
 
     with pytest.raises(NotHolder, match=f"held by process {os.getpid()}"):
-        locking.release(place, "n", "s", living(os.getppid()))
-    locking.release(place, "n", "s", living())
+        store.release(place, "n", "s", living(os.getppid()))
+    store.release(place, "n", "s", living())
     with pytest.raises(NotHolder, match="is not held"):
-        locking.release(place, "n", "s", living())
+        store.release(place, "n", "s", living())
 
     assert Path(place.name("n")).is_dir()
     assert os.listdir(place.work) == []
@@ -176,16 +177,16 @@ def test_a_recycled_number_does_not_release_the_lock_of_its_predecessor(place: P
     take(place, before)
 
     with pytest.raises(NotHolder):
-        locking.release(place, "n", "s", living())
+        store.release(place, "n", "s", living())
 
 
 def test_a_breaker_that_judged_too_early_leaves_the_fresh_lock_alone(place: Place) -> None:
     """The race of the original: judge a dead lock, be overtaken, remove the successor's."""
     take(place, dead())
-    judged = locking.look(place, "n", "s", HERE)
+    judged = store.look(place, "n", "s", HERE)
     take(place)  # somebody was faster
 
-    removed = locking._break(place, "n", "s")
+    removed = store._break(place, "n", "s")
 
     assert judged is not None
     assert judged.liveness == "dead"
@@ -211,7 +212,7 @@ def test_nobody_removes_a_lock_while_another_decides(place: Place) -> None:
         with pytest.raises(LockHeld, match="which is dead"):
             take(place, seconds=0.05)
         with pytest.raises(Locked, match="keeps"):
-            locking.release(place, "n", "s", living(), seconds=0.05)
+            store.release(place, "n", "s", living(), seconds=0.05)
 
         assert held(place).is_dir()
 
@@ -222,7 +223,7 @@ def test_a_decider_that_is_stopped_keeps_nobody_from_a_free_lock(place: Place) -
     with stopped_decider(place):
         take(place)
 
-    locking.release(place, "n", "s", living())
+    store.release(place, "n", "s", living())
 
 
 def test_a_waiter_goes_on_when_a_stopped_decider_does(place: Place) -> None:
@@ -236,11 +237,11 @@ def test_a_waiter_goes_on_when_a_stopped_decider_does(place: Place) -> None:
 
 def test_an_empty_directory_made_by_mkdir_is_not_replaced(place: Place) -> None:
     place.make("n")
-    draft = Path(place.fresh(1, 1))
+    draft = Path(f"{place.work}/1.1.draft")
     draft.mkdir()
     held(place).mkdir()
 
-    assert not locking._rename_to_nothing(str(draft), str(held(place)))
+    assert not store._rename_to_nothing(str(draft), str(held(place)))
     assert draft.is_dir()
 
 
@@ -248,16 +249,16 @@ def test_an_empty_directory_made_by_mkdir_is_not_replaced(place: Place) -> None:
 def test_words_that_are_no_names_of_directories_are_refused(place: Place, word: str) -> None:
     for name, scope in ((word, "s"), ("n", word), (".work", "s")):
         with pytest.raises(InvalidName):
-            locking.acquire(place, name, scope, living(), deadline=0)
+            store.acquire(place, name, scope, living(), deadline=0)
         with pytest.raises(InvalidName):
-            locking.release(place, name, scope, living())
+            store.release(place, name, scope, living())
 
 
 def test_odd_words_are_fine(place: Place) -> None:
     for scope in ("-rf", ".hidden", "ünïcödé", "with space", "x" * 255, "$(id)", "'"):
-        locking.acquire(place, "n", scope, living(), deadline=0)
+        store.acquire(place, "n", scope, living(), deadline=0)
 
-    assert len(locking.every(place)) == 7
+    assert len(store.every(place)) == 7
 
 
 def test_directories_that_are_not_ours_alone_are_refused(place: Place, unfit: Path) -> None:
@@ -280,7 +281,7 @@ def test_a_symbolic_link_in_the_place_of_a_lock_is_a_lock_that_nobody_follows(
     with pytest.raises(LockHeld):
         take(place)
     os.utime(held(place), (1, 1), follow_symlinks=False)
-    gone = locking.clean(place, 0)
+    gone = store.clean(place, 0)
 
     assert gone == 1
     assert not os.path.lexists(held(place))
@@ -306,10 +307,10 @@ def test_an_owner_that_is_no_plain_file_is_none(place: Place, tmp_path: Path, ki
 
 
 def test_the_place_comes_from_the_environment_and_must_be_absolute() -> None:
-    assert places.place({}).base == "/tmp/intercore/locks"
-    assert places.place({"INTERCORE_LOCK_DIR": "/x/y/"}).base == "/x/y"
+    assert directory.place({}).base == "/tmp/intercore/locks"
+    assert directory.place({"INTERCORE_LOCK_DIR": "/x/y/"}).base == "/x/y"
     with pytest.raises(IcError, match="absolute"):
-        places.place({"INTERCORE_LOCK_DIR": "x"})
+        directory.place({"INTERCORE_LOCK_DIR": "x"})
 
 
 def test_a_holder_that_is_killed_at_any_moment_leaves_nothing_that_lasts(place: Place) -> None:
@@ -321,11 +322,11 @@ def test_a_holder_that_is_killed_at_any_moment_leaves_nothing_that_lasts(place: 
             worker.kill()
 
         take(place)
-        locking.release(place, "n", "s", living())
+        store.release(place, "n", "s", living())
 
 
 def _is_at_it(place: Place, pid: int) -> bool:
-    found = locking.look(place, "n", "s", HERE)
+    found = store.look(place, "n", "s", HERE)
     return found is not None and found.owner is not None and found.owner.pid == pid
 
 
@@ -359,7 +360,7 @@ def test_a_base_that_is_gone_is_made_again(place: Place) -> None:
 def test_a_draft_that_is_taken_away_is_made_again(place: Place) -> None:
     """Whoever tidies up may take a maker for dead that was only stopped for long."""
     take(place)
-    locking.release(place, "n", "s", living())
+    store.release(place, "n", "s", living())
     shutil.rmtree(place.work)
 
     take(place)
@@ -370,8 +371,8 @@ def test_a_draft_that_is_taken_away_is_made_again(place: Place) -> None:
 # Takes and releases a lock, and is killed before its Nth step that others can see.
 KILLED = """
 import os, sys
-from icd.features.locks import locking, owners
-from icd.features.locks.places import Place
+from icd.features.locks import owners, store
+from icd.features.locks.directory import Place
 step, last = 0, int(sys.argv[2])
 def count(event, _arguments):
     global step
@@ -381,8 +382,8 @@ def count(event, _arguments):
             os.kill(os.getpid(), 9)
 owner = owners.of_process(os.getpid(), owners.here(), 1)
 sys.addaudithook(count)
-locking.acquire(Place(sys.argv[1]), "n", "s", owner, deadline=0)
-locking.release(Place(sys.argv[1]), "n", "s", owner)
+store.acquire(Place(sys.argv[1]), "n", "s", owner, deadline=0)
+store.release(Place(sys.argv[1]), "n", "s", owner)
 """
 
 
@@ -401,7 +402,7 @@ def test_whoever_is_killed_at_any_step_leaves_a_lock_that_the_next_one_gets(
         ).returncode
 
         take(place)
-        locking.release(place, "n", "s", living())
+        store.release(place, "n", "s", living())
 
     assert status == 0
     assert steps > 15

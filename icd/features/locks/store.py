@@ -6,18 +6,18 @@ by lib-intercore.sh alike:
 1. A lock appears complete: its directory is made in `BASE/.work`, with owner.json in it, and then
    renamed to its place with RENAME_NOREPLACE, which fails if anything is there, also the empty
    directory that the original makes with mkdir.
-2. A lock disappears whole: it is renamed to a name in `.work` that nobody else uses.
-3. Whoever does (2) holds flock(2) on `BASE/NAME`, has read owner.json since it got it, and found
-   that the owner is itself (release), or provably dead (break).
-4. `BASE/NAME` is never removed by us; if somebody else did so, which takes that no lock is in it,
-   the flock counts for nothing: it is taken again, on the directory that is there now.
+2. A lock disappears whole: it is renamed to a name in `.work` that no other process uses.
+3. A process that does (2) holds flock(2) on `BASE/NAME`, has read owner.json since it got it, and
+   found that the owner is itself (release), or provably dead (break).
+4. We never remove `BASE/NAME`; if another program did so, which takes that no lock is in it, the
+   flock counts for nothing: it is taken again, on the directory that is there now.
 
 That a breaker can never remove a fresh lock follows: by (1) nothing replaces a lock that exists,
 and by (2) and (3) it ends to exist only under the flock.  So from the moment in which the holder of
 the flock has read owner.json until its own rename, the same directory is there: what it removes is
 what it judged.  A process that is killed between any two steps leaves a lock whose owner is told
 in it, a lock that is free, or something in `.work`, which is no lock; the kernel drops its flock.
-The flock is held for a few system calls, never while anybody waits.
+The flock is held for a few system calls, never while a caller waits.
 
 What the original does is beyond this: it breaks any lock after five seconds.
 """
@@ -34,25 +34,30 @@ import msgspec
 from msgspec import Struct
 
 from icd.errors import Locked, LockHeld, NotHolder
-from icd.features.locks import owners, places
-from icd.features.locks.guards import guarded
+from icd.features.locks import owners
+from icd.features.locks.directory import WORK, Place, check_words, failed, flock
 from icd.features.locks.owners import Here, Owner
-from icd.features.locks.places import OWNER, Place
-from icd.features.locks.waiting import Watch
+from icd.features.locks.wait import Watch
 from icd.values.processes import Liveness, start_of
 
-# The flock is held for microseconds; only a holder that is stopped makes anybody wait this long.
+OWNER = "owner.json"
+# The flock is held for microseconds; only a holder that is stopped makes others wait this long.
 FLOCK_SECONDS = 2.0
-# Whoever waits for a lock hears when it disappears, and need not wait for the flock as well.
+# A waiter hears when a lock disappears, and need not wait for the flock as well.
 BREAKER_SECONDS = 0.01
 # How often a lock may be gone at a second look, and taken at the third, once the time is over.
 LAST_TRIES = 3
-# Whoever makes a lock by mkdir, as the original does, needs a moment to say who it is.
+# A program that makes a lock by mkdir, as the original does, needs a moment to say who it is.
 NAMELESS_SECONDS = 5
 # What is made ready lives for microseconds, also in a namespace whose processes we do not see.
 DEBRIS_SECONDS = 60
 _NOREPLACE = 1
 _AT_FDCWD = -100
+_LIVENESS = {
+    "alive": ", which is alive",
+    "dead": ", which is dead",
+    "unknown": "; whether it is alive cannot be told from here",
+}
 
 
 class Lock(Struct, frozen=True):
@@ -71,14 +76,7 @@ class Lock(Struct, frozen=True):
             return f"{held} for {self.age_s} s by nobody knows whom: it has no readable {OWNER}"
         by = f"process {self.owner.pid} on {self.owner.host}"
         named = f"{held} by {by} (owner {self.owner.owner}) for {self.age_s} s"
-        return (
-            named
-            + {
-                "alive": ", which is alive",
-                "dead": ", which is dead",
-                "unknown": "; whether it is alive cannot be told from here",
-            }[self.liveness]
-        )
+        return named + _LIVENESS[self.liveness]
 
 
 def acquire(place: Place, name: str, scope: str, owner: Owner, *, deadline: float) -> None:
@@ -86,7 +84,7 @@ def acquire(place: Place, name: str, scope: str, owner: Owner, *, deadline: floa
 
     The deadline is a moment of the monotonic clock; at least one attempt is made.
     """
-    places.check_words(name, scope)
+    check_words(name, scope)
     where = owners.here()
     place.make(name)
     tries = 0
@@ -108,8 +106,8 @@ def acquire(place: Place, name: str, scope: str, owner: Owner, *, deadline: floa
 def release(
     place: Place, name: str, scope: str, owner: Owner, *, seconds: float = FLOCK_SECONDS
 ) -> None:
-    """Give a lock back, or raise NotHolder; Locked if somebody else decides all that time."""
-    places.check_words(name, scope)
+    """Give a lock back, or raise NotHolder; Locked if others keep the flock all that time."""
+    check_words(name, scope)
     there = place.check()
     seen: list[Lock] = []
 
@@ -129,21 +127,21 @@ def every(place: Place) -> list[Lock]:
     if not place.check():
         return []
     where = owners.here()
-    names = [name for name in _names(place.base) if name != places.WORK]
+    names = [name for name in _names(place.base) if name != WORK]
     pairs = [(name, scope) for name in names for scope in _entries(place.name(name))]
     found = (look(place, name, scope, where) for name, scope in pairs)
     return [lock for lock in found if lock is not None]
 
 
 def is_forsaken(lock: Lock, older_than_s: float) -> bool:
-    """Nobody will release it: its owner is dead, or never said who it is."""
+    """No process will release it: its owner is dead, or never said who it is."""
     if lock.owner is None:
         return lock.age_s >= max(older_than_s, NAMELESS_SECONDS)
     return _is_stale(lock) and lock.age_s >= older_than_s
 
 
 def clean(place: Place, older_than_s: float) -> int:
-    """Remove locks that nobody will release, and what killed processes left; how many locks."""
+    """Remove forsaken locks, and what killed processes left; how many locks."""
     gone = 0
     for lock in every(place):
         if is_forsaken(lock, older_than_s):
@@ -167,7 +165,7 @@ def look(place: Place, name: str, scope: str, where: Here) -> Lock | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
-        raise places.failed(exc, f"look at {path}") from exc
+        raise failed(exc, f"look at {path}") from exc
     owner = _read(f"{path}/{OWNER}")
     if owner is None:
         if not os.path.lexists(path):
@@ -180,8 +178,7 @@ def _publish(place: Place, name: str, scope: str, owner: Owner) -> bool:
     """Rule 1; False if there is a lock already."""
     if os.path.lexists(place.lock(name, scope)):
         return False  # cheaper than to make one in vain
-    pid = os.getpid()
-    draft = place.fresh(pid, start_of(pid))
+    draft = place.fresh()
     try:
         os.mkdir(draft, 0o700)
         fd = os.open(f"{draft}/{OWNER}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -189,17 +186,17 @@ def _publish(place: Place, name: str, scope: str, owner: Owner) -> bool:
             file.write(msgspec.json.encode(owner))
         moved = _rename_to_nothing(draft, place.lock(name, scope))
     except FileNotFoundError:
-        place.make(name)  # somebody tidied up between two calls
+        place.make(name)  # it was tidied up between two calls
         moved = False
     except OSError as exc:
-        raise places.failed(exc, f"make the lock {place.lock(name, scope)}") from exc
+        raise failed(exc, f"make the lock {place.lock(name, scope)}") from exc
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return moved
 
 
 def _older(owner: Owner, seconds: float) -> Owner:
-    """Who has waited so long holds the lock from now on: by its age, the original breaks it."""
+    """After so long a wait it holds the lock from now on: by its age, the original breaks it."""
     return msgspec.structs.replace(owner, created=owner.created + int(seconds))
 
 
@@ -228,36 +225,33 @@ def _break(place: Place, name: str, scope: str) -> bool:
     try:
         return _remove(place, name, scope, _is_stale, BREAKER_SECONDS)
     except Locked:
-        return False  # somebody else is about to
+        return False  # another process is about to
 
 
 def _remove(
     place: Place, name: str, scope: str, judge: Callable[[Lock], bool], seconds: float
 ) -> bool:
     """Rules 2 and 3; whether it was there and was judged to go."""
-    with guarded(place.name(name), seconds=seconds) as there:
+    with flock(place.name(name), seconds=seconds) as there:
         found = look(place, name, scope, owners.here()) if there else None
         if found is None or not judge(found):
             return False
-        pid = os.getpid()
-        grave = place.fresh(pid, start_of(pid))
+        grave = place.fresh()
         try:
             os.makedirs(place.work, 0o700, exist_ok=True)
             os.rename(place.lock(name, scope), grave)
         except FileNotFoundError:
             return False
         except OSError as exc:
-            raise places.failed(exc, f"remove the lock {place.lock(name, scope)}") from exc
+            raise failed(exc, f"remove the lock {place.lock(name, scope)}") from exc
     _discard(grave)
     return True
 
 
 def _tidy(place: Place) -> None:
     """Remove what processes that were killed left in the working directory."""
-    pid = os.getpid()
     for entry in _names(place.work):
-        path = f"{place.work}/{entry}"
-        grave = place.fresh(pid, start_of(pid))
+        path, grave = f"{place.work}/{entry}", place.fresh()
         # Renamed first: should its maker live after all, it finds nothing, and makes another.
         with contextlib.suppress(OSError):
             if _age(os.lstat(path).st_mtime) >= DEBRIS_SECONDS and not _has_maker(entry):
@@ -272,7 +266,7 @@ def _has_maker(entry: str) -> bool:
 
 
 def _discard(path: str) -> None:
-    """A lock is a directory; a file in its place, which somebody else made, goes as well."""
+    """A lock is a directory; a file in its place, which another program made, goes as well."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -298,13 +292,13 @@ def _names(path: str) -> list[str]:
 
 
 def _entries(path: str) -> list[str]:
-    """Whatever is there: also a file or a link in the place of a lock keeps others out."""
+    """All that is there: also a file or a link in the place of a lock keeps others out."""
     try:
         return sorted(os.listdir(path))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as exc:
-        raise places.failed(exc, f"read {path}") from exc
+        raise failed(exc, f"read {path}") from exc
 
 
 def _age(created: float) -> int:

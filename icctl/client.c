@@ -1,9 +1,9 @@
-/* The native keyhole: forward a command line to the daemon and print what comes back.
+/* The native client: forward a command line to the daemon and print what comes back.
 
    Hooks pay for every process they start, and this one is done before a Python has found its
-   library.  It knows the way there and back, nothing else.  Whatever needs a mind -- no daemon, a
-   socket of somebody else, a lost reply, a deadline that passed, any sentence to be said -- is
-   handed over to the Python client beside it, `icctl-python`, which goes on where this one stopped.
+   library.  It knows the way there and back, nothing else.  Everything else -- no daemon, a socket
+   of another user, a lost reply, a deadline that passed, any sentence to be said -- is handed over
+   to the Python client beside it, `icctl-python`, which goes on where this one stopped.
 
    Promises, those of icctl/client.py, which is the reference:
    - stdin belongs to the hook: it is read only when the daemon asks for it;
@@ -12,7 +12,7 @@
    - a part of a reply is printed once it is complete, so that a retry prints nothing twice. */
 
 #define _GNU_SOURCE
-#include "keyhole.h"
+#include "client.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -105,7 +105,7 @@ static const char *next_word(const struct call *c, const char *last)
     return NULL;
 }
 
-/* A number and `ms` or `s`; 0 for what it takes a mind to read. */
+/* A number and `ms` or `s`; 0 for every other duration, which the Python client reads. */
 static int64_t milliseconds(const char *text)
 {
     unsigned number = 0;
@@ -132,7 +132,7 @@ static const char *verb(const struct call *c)
 static bool begin(struct call *c)
 {
     const char *mode = getenv("INTERCORE_MODE"), *value = NULL, *last = "";
-    bool ours = strcmp(verb(c), "lock") && strcmp(verb(c), "hold"); /* no business of a daemon */
+    bool ours = strcmp(verb(c), "lock") && strcmp(verb(c), "hold"); /* which concern no daemon */
     int64_t usual = DEFAULT_MS;
     unsigned char random[12];
     if (getrandom(random, sizeof random, 0) != sizeof random) fail("no random numbers");
@@ -170,8 +170,8 @@ static bool is_pipe(int fd)
     return !fstat(fd, &s) && S_ISFIFO(s.st_mode);
 }
 
-/* Read what was asked for; a byte too many tells "too large" from "just fits".  Whoever writes into
-   a pipe may take as long as it likes; one that nobody writes to is EPIPE, as no read ever is. */
+/* Read what was asked for; a byte too many tells "too large" from "just fits".  The writer of a pipe
+   may take as long as it likes; a pipe without a writer is EPIPE, as no read ever is. */
 static int read_all(int fd, size_t left, bool in_vain, FILE *to)
 {
     char buffer[1 << 16];
@@ -194,7 +194,7 @@ static void attach(struct call *c)
     struct bytes content = {0};
     int at_once = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     int fd = path ? open(path, at_once) : 0;
-    if (fd < 0 && errno == EAGAIN) /* a file that somebody has to give back first, for Samba or NFS */
+    if (fd < 0 && errno == EAGAIN) /* a lease of Samba or NFS has to be given back first */
         fd = open(path, at_once & ~O_NONBLOCK);
     int failed = fd < 0 ? errno : 0;
     start(&content);
@@ -369,7 +369,7 @@ static enum outcome read_reply(struct call *c, struct reply *r)
         size_t n[3] = {0};
         enum outcome ended = take_line(r, line, sizeof line);
         if (ended) return ended;
-        if (!strcmp(line, "! local")) return ABSENT; /* not a daemon's business */
+        if (!strcmp(line, "! local")) return ABSENT; /* it concerns no daemon */
         c->needs_file = is(line, "? file ", n, 2);
         if (c->needs_file || is(line, "? stdin ", n, 1)) {
             c->needs = n[0];
@@ -440,7 +440,7 @@ enum outcome insist(struct call *c)
     return ended;
 }
 
-/* --- those who take over --- */
+/* --- handing over --- */
 
 void describe(const struct call *c, enum outcome why, int fd, FILE *to)
 {
@@ -506,7 +506,7 @@ static bool look_around(struct call *c, char **argv)
     return true;
 }
 
-/* The arguments of a call that followed another, for whoever takes over. */
+/* The arguments of a call that followed another, for the client that takes over. */
 static char **arguments(const struct call *c, char *program)
 {
     static char **argv;

@@ -1,7 +1,7 @@
-/* What the keyhole and the helper share: a call, and how it can end. */
+/* What the client and the helper share: a call, and how it can end. */
 
-#ifndef KEYHOLE_H
-#define KEYHOLE_H
+#ifndef CLIENT_H
+#define CLIENT_H
 
 #include <stdbool.h>
 #include <stdint.h>

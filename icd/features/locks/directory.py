@@ -1,13 +1,17 @@
-"""Where locks lie, and which directories are fit for it.
+"""Where locks lie, which directories are fit for it, and the flock of a directory.
 
 `BASE/NAME/SCOPE/owner.json`, as the original has it, and `BASE/.work`, where locks are made ready
-and taken apart.  Every directory on the way belongs to us, is no symbolic link, and nobody else
-can write to it: whoever could would be able to take any lock away.
+and taken apart.  Every directory on the way belongs to us, is no symbolic link, and no other user
+can write to it: a user who could would be able to take any lock away.
 """
 
+import contextlib
+import fcntl
 import os
 import re
 import stat
+import time
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -15,18 +19,21 @@ from icd.errors import (
     IcError,
     InputOutput,
     InvalidName,
+    Locked,
     PermissionRefused,
     SymlinkRefused,
     Usage,
     from_os,
 )
+from icd.values.processes import start_of
 from icd.values.validation import shown
 
 SHARED = "/tmp/intercore/locks"
 VARIABLE = "INTERCORE_LOCK_DIR"
 WORK = ".work"
-OWNER = "owner.json"
 WORD_BYTES = 255  # what a file system takes
+# Between two attempts at a flock; the first is soon, for it is mostly held for microseconds.
+FIRST_PAUSE, LAST_PAUSE = 0.0005, 0.02
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -46,9 +53,8 @@ class Place(Struct, frozen=True):
         return f"{self.base}/{name}/{scope}"
 
     def make(self, *names: str) -> None:
-        """Have the directories that a new lock needs."""
-        above = [os.path.dirname(SHARED)] if self.base == SHARED else []
-        for path in (*above, self.base, self.work, *map(self.name, names)):
+        """Make the directories that a new lock needs."""
+        for path in (*self._way(), self.work, *map(self.name, names)):
             try:
                 os.mkdir(path, 0o700)
             except FileExistsError:
@@ -59,12 +65,15 @@ class Place(Struct, frozen=True):
 
     def check(self) -> bool:
         """Whether there are any locks at all; refuse a place that is not ours."""
-        above = [os.path.dirname(SHARED)] if self.base == SHARED else []
-        return all(check(path) for path in (*above, self.base))
+        return all(check(path) for path in self._way())
 
-    def fresh(self, pid: int, start: int) -> str:
-        """A name in the working directory that nobody else uses, and whose maker is known."""
-        return f"{self.work}/{pid}.{start}.{os.urandom(8).hex()}"
+    def fresh(self) -> str:
+        """A path in the working directory that no other process uses; it tells our own."""
+        pid = os.getpid()
+        return f"{self.work}/{pid}.{start_of(pid)}.{os.urandom(8).hex()}"
+
+    def _way(self) -> list[str]:
+        return [os.path.dirname(SHARED), SHARED] if self.base == SHARED else [self.base]
 
 
 def place(env: dict[str, str]) -> Place:
@@ -94,36 +103,92 @@ def check(path: str) -> bool:
     return True
 
 
+# --- names ----------------------------------------------------------------------------------------
+
+
 def check_words(name: str, scope: str) -> None:
     """Both become names of directories, and travel in tab-separated lines."""
     for what, word in (("name", name), ("scope", scope)):
         if not word or word == "." or ".." in word or "/" in word or "\\" in word:
             problem = "use a word without slashes and without '..'"
-        elif _CONTROL.search(word):
-            problem = "remove tabs and newlines from it"
-        elif len(word.encode()) > WORD_BYTES:
-            problem = f"use at most {WORD_BYTES} bytes"
         elif word == WORK and what == "name":
             problem = "intercore uses this one itself"
         else:
-            continue
-        raise InvalidName(f"lock {what}: invalid lock name or scope {shown(word)}", hint=problem)
+            problem = _unprintable(word)
+        if problem:
+            told = f"lock {what}: invalid lock name or scope {shown(word)}"
+            raise InvalidName(told, hint=problem)
 
 
 def check_owner(owner: str) -> None:
     """It stands in a line of a list, and in a file of which only so much is read."""
-    if _CONTROL.search(owner):
-        problem = "remove tabs and newlines from it"
-    elif len(owner.encode()) > WORD_BYTES:
-        problem = f"use at most {WORD_BYTES} bytes"
-    else:
-        return
-    raise InvalidName(f"invalid owner {shown(owner)}", hint=problem)
+    if problem := _unprintable(owner):
+        raise InvalidName(f"invalid owner {shown(owner)}", hint=problem)
+
+
+def _unprintable(word: str) -> str:
+    if _CONTROL.search(word):
+        return "remove tabs and newlines from it"
+    return f"use at most {WORD_BYTES} bytes" if len(word.encode()) > WORD_BYTES else ""
 
 
 def on_a_line(word: str) -> str:
     """What other programs wrote may hold tabs and newlines."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], word)
+
+
+# --- flock ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def flock(path: str, *, seconds: float) -> Iterator[bool]:
+    """Hold the flock of a directory; False if there is none, Locked when the time is over.
+
+    The kernel drops it when its holder is killed.  A holder that is stopped keeps it, so a caller
+    says how long it waits.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        if not check(path):
+            yield False
+            return
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            raise failed(exc, f"open {path}") from exc
+        try:
+            if not _acquire(fd, deadline):
+                hint = f"if it is stopped, let it go on; find it with: fuser {path}"
+                raise Locked(f"another process keeps {path} for itself", hint=hint)
+            if _is_still(fd, path):
+                yield True
+                return
+        finally:
+            os.close(fd)
+
+
+def _acquire(fd: int, deadline: float) -> bool:
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(pause * 2, LAST_PAUSE)
+        else:
+            return True
+
+
+def _is_still(fd: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def failed(exc: OSError, what: str) -> IcError:

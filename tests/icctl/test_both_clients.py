@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from icctl import messages as sentences
+from icctl import messages
 from icd import __version__
 from tests.support import processes
 from tests.support.processes import CLEAN, DOORS, PATIENCE, Daemon, icctl, until
@@ -140,7 +140,7 @@ def test_the_daemon_is_asked_unless_the_verb_is_about_locks(line: str, tmp_path:
 
 def test_both_doors_send_the_same_frame(tmp_path: Path) -> None:
     if not (DOORS / "native" / "icctl").exists():
-        pytest.skip("no C compiler: the native keyhole was not built")
+        pytest.skip("no C compiler: the native client was not built")
     argv = ("state", "set", "k", b"\xff\n\t'\"\\", "--", "--timeout=1ms", "x" * 100_000, "")
     sent = []
     for door in ("python", "native"):
@@ -513,7 +513,7 @@ def test_version_tells_which_door_was_used(initialized: Path, daemon: Daemon) ->
     assert door("python", served) == "door: python client, through the daemon"
     assert door("python", absent) == "door: python client, without the daemon"
     if not (DOORS / "native" / "icctl").exists():
-        pytest.skip("no C compiler: the native keyhole was not built")
+        pytest.skip("no C compiler: the native client was not built")
     assert door("native", served) == "door: native keyhole, through the daemon"
     assert door("native", absent) == (
         "door: native keyhole, handed over to the python client, without the daemon"
@@ -581,11 +581,11 @@ def test_a_file_that_may_not_grow_is_an_output_that_cannot_be_written(
     assert b"cannot write to stdout" in done.stderr
 
 
-def test_a_keyhole_without_its_python_says_so(tmp_path: Path) -> None:
+def test_a_native_client_without_its_python_says_so(tmp_path: Path) -> None:
     import shutil
 
     if not (DOORS / "native" / "icctl").exists():
-        pytest.skip("no C compiler: the native keyhole was not built")
+        pytest.skip("no C compiler: the native client was not built")
     shutil.copy(DOORS / "native" / "icctl", tmp_path / "icctl")
 
     done = icctl("ping", cwd=tmp_path, program=tmp_path / "icctl", env={"INTERCORE_SOCKET": "/no"})
@@ -602,15 +602,15 @@ def test_every_sentence_of_the_client_is_used() -> None:
     used = set(re.findall(r'GiveUp\(\s*"([^"]+)"', "".join(sources)))
     from icctl.handover import ENDINGS
 
-    used |= set(re.findall(r'name = "([^"]+)"', Path(sentences.__file__).read_text()))
+    used |= set(re.findall(r'name = "([^"]+)"', Path(messages.__file__).read_text()))
     used |= set(ENDINGS.values()) | {"late", "unknown"}
-    assert used == set(sentences.SENTENCES)
+    assert used == set(messages.SENTENCES)
 
 
 # --- replies that nobody thought of ---
 
 
-def test_fuzzing_finds_no_reply_that_breaks_the_native_keyhole(tmp_path: Path) -> None:
+def test_fuzzing_finds_no_reply_that_breaks_the_native_client(tmp_path: Path) -> None:
     fuzz = DOORS / "fuzz"
     if not fuzz.exists():
         pytest.skip("no clang: the fuzz target was not built; install Debian's clang")

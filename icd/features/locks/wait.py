@@ -2,7 +2,7 @@
 
 The kernel tells of a lock that disappears (inotify) and of an owner that ends (a pidfd).  Both may
 be missing, on an old kernel, in a sandbox, or when the user's share is used up; and neither tells
-of everything.  So whatever they say, or do not say, only means "look now".
+of everything.  So all that they say, or do not say, only means "look now".
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Self
 from icd.features.locks import owners
 from icd.features.locks.owners import Owner
 
-# What nobody tells of, such as a directory that was made anew, is noticed after this time.
+# What the kernel does not tell, such as a directory that was made anew, is noticed after this time.
 LOOK_AGAIN_SECONDS = 0.5
 # Without inotify: the first look is soon, for holders are mostly quick, and the last adds little to
 # what a waiter notices.

@@ -1,21 +1,46 @@
-"""The input that a daemon asks for: stdin or a file of the caller.
+"""Replies that do not end a call: the daemon asks for input, or another request follows.
 
-Whoever writes into a pipe may take as long as it likes.  A pipe that nobody has opened for writing
-is waited for as long as the call may take, and no longer.
+The input is stdin or a file of the caller.  The writer of a pipe may take as long as it likes.  A
+pipe without a writer is waited for as long as the call may take, and no longer.
 """
 
 import posix
+import sys
+
+from icctl.client import Answer, Input, Need, Reply, number
 
 EIO = 5
-EPIPE = 32  # no read ever fails like this: "nobody writes to it"
-# Opening must not wait for anybody, nor take a terminal over.
+EPIPE = 32  # no read ever fails like this: the pipe has no writer
+# Opening must not wait, nor take a terminal over.
 AT_ONCE = posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC
 S_IFMT, S_IFIFO = 0o170000, 0o010000  # the module `stat` has a price
 
 
-def read(
-    kind: bytes, limit: int, path: bytes, *, patience: float
-) -> tuple[bytes, bytes, bytes | int]:
+def need(reply: Reply, kind: bytes, limit: bytes, *size: bytes) -> Need:
+    """`? stdin LIMIT`, or `? file LIMIT SIZE` and the path."""
+    if (kind, len(size)) not in {(b"stdin", 0), (b"file", 1)}:
+        raise ValueError
+    return kind, number(limit), b"".join(reply.take(number(word)) for word in size)
+
+
+def follow(reply: Reply, out: bytes, err: bytes, size: bytes) -> Answer:
+    """`& OUT ERR WORDS`: write the rest of the reply, then go on with the request it spells out.
+
+    The daemon cannot see whether what it sent was written; so what depends on that, such as moving
+    a cursor, is a request of its own.
+    """
+    sizes = [number(digits) for digits in (out, err, size)]
+    stdout, stderr, words = map(reply.take, sizes)
+    if words[-1:] != b"\0":
+        raise ValueError
+    request = reply.request
+    if not request.deliver(stdout, stderr):
+        return 0  # its reader has left
+    argv = words[:-1].decode(sys.getfilesystemencoding(), "surrogateescape").split("\0")
+    return type(request)(argv, request.program, request.world, request.door)
+
+
+def read(kind: bytes, limit: int, path: bytes, *, patience: float) -> Input:
     """Kind, path, and content; or for a file the errno that says why not."""
     if kind == b"stdin":
         content = read_all(0, limit)
@@ -23,7 +48,7 @@ def read(
     return b"f", path, read_file(path, limit, patience)
 
 
-def attach(inputs: list[tuple[bytes, bytes, bytes | int]], fields: list[bytes]) -> bytes:
+def attach(inputs: list[Input], fields: list[bytes]) -> bytes:
     """Announce inputs in the fields of a frame; what follows the fields is returned."""
     tail: list[bytes] = []
     for kind, path, content in inputs:
@@ -39,7 +64,7 @@ def read_file(path: bytes, limit: int, patience: float) -> bytes | int:
     try:
         try:
             fd = posix.open(path, AT_ONCE)
-        except BlockingIOError:  # a file that somebody has to give back first, for Samba or NFS
+        except BlockingIOError:  # a lease of Samba or NFS has to be given back first
             fd = posix.open(path, AT_ONCE & ~posix.O_NONBLOCK)
     except OSError as exc:
         return exc.errno or EIO

@@ -1,0 +1,273 @@
+"""lock: what only one process may do at a time.
+
+All of it happens in the caller's own process: locks lie in a directory, and need neither a database
+nor a daemon.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from icd.app import render
+from icd.app.invocation import Local, Output, World
+from icd.app.types import DURATION
+from icd.app.verb import Argument, Command, Option
+from icd.errors import NoOwner
+from icd.features.locks import directory, owners, store
+from icd.features.locks.directory import Place
+from icd.features.locks.owners import Owner
+from icd.features.locks.store import Lock
+from icd.values.wire import CENTURY_MS
+
+# As long as the original tried, whatever it was told.
+PATIENCE_MS = 1000
+
+Name = Annotated[str, Argument("NAME", "What is locked.")]
+Scope = Annotated[str, Argument("SCOPE", "Which one of them.")]
+Age = Annotated[
+    int,
+    Meta(ge=0, le=CENTURY_MS),
+    DURATION,
+    Option("--older-than", "Taken so long ago (default 5s)."),
+]
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+class Acquire(Struct):
+    """Take the lock NAME of SCOPE for the calling process, the parent of this command.
+
+    It is held until it is released, or until that process has ended: then whoever asks next gets
+    it.  One that is alive keeps it, however long.
+    Waits for --timeout, 1s by default.
+    Exit 1 if it is held all that time: stderr says by whom, for how long, and if it is alive.
+    """
+
+    name: Name
+    scope: Scope
+    owner: Annotated[
+        str | None, Option("--owner", "Who is to hold it (default: your process).", "PID:HOST")
+    ] = None
+
+
+class Release(Struct):
+    """Give back the lock NAME of SCOPE, which the calling process holds.
+
+    It may also be the last command of the shell that took it: the shell becomes this process then.
+    Exit 1 if nobody holds it, or somebody else: stderr says who.
+    """
+
+    name: Name
+    scope: Scope
+    owner: Annotated[
+        str | None, Option("--owner", "Who holds it (default: your process).", "PID:HOST")
+    ] = None
+
+
+class List(Struct):
+    """List the locks that are held: name, scope, owner and age.
+
+    With --json also the owner's process, and its liveness: alive, dead, or unknown.
+    """
+
+
+class Stale(Struct):
+    """List the locks that nobody will release, as list does.
+
+    Their owner is dead, or never told who it is.
+    """
+
+    older_than: Age = 5000
+
+
+class Clean(Stale):
+    """Remove the locks that stale lists, and print how many.
+
+    There is no need to: whoever asks for such a lock gets it.
+    """
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+def acquire(world: World, f: Acquire) -> Local:
+    directory.check_words(f.name, f.scope)
+
+    def run() -> Output:
+        owner = _owner(world, f.owner)
+        place = directory.place(world.env)
+        store.acquire(place, f.name, f.scope, owner, deadline=deadline(world))
+        output = _told(world, f, "acquired", owner)
+        if owners.liveness(owner, owners.here()) == "dead":
+            note = f"no process {owner.pid} runs here: the next who asks gets the lock"
+            output.stderr = f"{world.program}: lock acquire: warning: {note}\n".encode()
+        return output
+
+    return local(run)
+
+
+def release(world: World, f: Release) -> Local:
+    directory.check_words(f.name, f.scope)
+
+    def run() -> Output:
+        seconds = max(0.0, deadline(world) - time.monotonic())
+        place = directory.place(world.env)
+        if f.owner is None and _was_taken_by_us(place, f.name, f.scope):
+            owner = _ourselves()
+        else:
+            owner = _owner(world, f.owner)
+        store.release(place, f.name, f.scope, owner, seconds=seconds)
+        return _told(world, f, "released", owner)
+
+    return local(run)
+
+
+def list_(world: World, _f: List) -> Local:
+    return local(lambda: _listed(world, store.every(directory.place(world.env))))
+
+
+def stale(world: World, f: Stale) -> Local:
+    def run() -> Output:
+        found = store.every(directory.place(world.env))
+        return _listed(world, [e for e in found if store.is_forsaken(e, f.older_than / 1000)])
+
+    return local(run)
+
+
+def clean(world: World, f: Clean) -> Local:
+    def run() -> Output:
+        gone = store.clean(directory.place(world.env), f.older_than / 1000)
+        return render.to_json({"cleaned": gone}) if world.json else render.text(f"{gone} cleaned")
+
+    return local(run)
+
+
+def local(run: Callable[[], Output]) -> Local:
+    """It asks no method, and no project is concerned."""
+    return Local(lambda _ask: run(), is_about_project=False)
+
+
+def deadline(world: World) -> float:
+    """Starting this process took its part of the time."""
+    patience_ms = PATIENCE_MS if world.timeout_ms is None else world.timeout_ms
+    return (world.began or time.monotonic()) + patience_ms / 1000
+
+
+def _owner(world: World, given: str | None) -> Owner:
+    caller = world.pid or 0
+    where = owners.here()
+    now = int(time.time())
+    if given:
+        directory.check_owner(given)
+        return owners.named(given, caller, where, now)
+    if owners.is_adopted(caller):
+        raise NoOwner("the process that called has ended, and nobody else would release the lock")
+    return owners.of_process(caller, where, now)
+
+
+def _was_taken_by_us(place: Place, name: str, scope: str) -> bool:
+    """Whether the lock's owner became this process.
+
+    A shell starts its last command in its own place: then it is we who hold what it took.
+    """
+    held = store.look(place, name, scope, owners.here())
+    return held is not None and held.owner is not None and owners.is_same(held.owner, _ourselves())
+
+
+def _ourselves() -> Owner:
+    return owners.of_process(os.getpid(), owners.here(), int(time.time()))
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def _told(world: World, f: Acquire | Release, what: str, owner: Owner) -> Output:
+    if world.json:
+        return render.to_json({"name": f.name, "scope": f.scope, "owner": owner.owner, what: True})
+    return render.text(f"{what} {f.name}/{f.scope}") if world.verbose else Output(0)
+
+
+def _listed(world: World, locks: list[Lock]) -> Output:
+    if world.json:
+        return render.to_json([_json(lock) for lock in locks])
+    return render.text(*(render.columns(*_cells(lock)) for lock in locks))
+
+
+def _cells(lock: Lock) -> tuple[str, str, str, str]:
+    name, scope = directory.on_a_line(lock.name), directory.on_a_line(lock.scope)
+    if lock.owner is None:
+        return name, scope, "", ""
+    return name, scope, directory.on_a_line(lock.owner.owner), _span(lock.age_s)
+
+
+def _json(lock: Lock) -> dict[str, str | int]:
+    """What owner.json does not tell is empty or 0."""
+    owner = lock.owner or Owner(0, "", "", 0)
+    return {
+        "name": lock.name,
+        "scope": lock.scope,
+        "owner": owner.owner,
+        "pid": owner.pid,
+        "host": owner.host,
+        "created": owner.created,
+        "age": lock.age_s,
+        "liveness": lock.liveness,
+    }
+
+
+def _span(seconds: int) -> str:
+    """Whole seconds as Go writes them: 7s, 1m5s, 2h0m0s."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{minutes}m{rest}s" if minutes or hours else f"{rest}s"
+    return f"{hours}h{text}" if hours else text
+
+
+VERBS = [
+    Command(
+        "lock acquire",
+        Acquire,
+        acquire,
+        summary="Take a lock, or say who has it.",
+        examples=[
+            "icctl lock acquire sprint B-12 || exit 0",
+            "icctl lock acquire deploy web --timeout=30s",
+            'icctl lock acquire deploy web --owner="$PPID:$(hostname)"',
+        ],
+    ),
+    Command(
+        "lock release",
+        Release,
+        release,
+        summary="Give a lock back.",
+        examples=[
+            "icctl lock release sprint B-12",
+            'icctl lock release deploy web --owner="$PPID:$(hostname)"',
+        ],
+    ),
+    Command(
+        "lock list",
+        List,
+        list_,
+        summary="List the locks that are held.",
+        examples=["icctl lock list", "icctl lock list --json"],
+    ),
+    Command(
+        "lock stale",
+        Stale,
+        stale,
+        summary="List locks whose owner is dead.",
+        examples=["icctl lock stale", "icctl lock stale --older-than=0s"],
+    ),
+    Command(
+        "lock clean",
+        Clean,
+        clean,
+        summary="Remove locks whose owner is dead.",
+        examples=["icctl lock clean", "icctl lock clean --older-than=1h"],
+    ),
+]
