@@ -1,5 +1,7 @@
 """Help texts, 80 columns wide whatever terminal the daemon was started in."""
 
+from collections.abc import Mapping
+
 import click
 
 from icd.app import registry
@@ -52,7 +54,7 @@ def command(program: str, context: str, leaf: click.Command) -> bytes:
     return formatter.getvalue().encode()
 
 
-def _summaries(noun: str, leaves: dict[str, click.Command]) -> list[tuple[str, str]]:
+def _summaries(noun: str, leaves: Mapping[str, click.Command]) -> list[tuple[str, str]]:
     return [
         (f"{noun} {name}".strip(), leaf.get_short_help_str(60)) for name, leaf in leaves.items()
     ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from icd.app.verb import Typed
 
 
-class Commands(dict[str, click.Command]):
+class Commands(dict[str, "Leaf"]):
     """The commands of a noun by their last word, each made when it is first asked for."""
 
     def __init__(self, rows: Sequence[Typed]) -> None:
@@ -28,7 +28,7 @@ class Commands(dict[str, click.Command]):
         assert len(self._rows) == len(rows), f"defined twice: {[row.command for row in rows]}"
         super().__init__(dict.fromkeys(self._rows))  # type: ignore[arg-type]
 
-    def __getitem__(self, name: str) -> click.Command:
+    def __getitem__(self, name: str) -> Leaf:
         return super().__getitem__(name) or self._make(name)
 
     def items(self) -> Any:
@@ -37,7 +37,7 @@ class Commands(dict[str, click.Command]):
     def values(self) -> Any:
         return [self[name] for name in self]
 
-    def _make(self, name: str) -> click.Command:
+    def _make(self, name: str) -> Leaf:
         self[name] = made = Leaf(self._rows[name])
         return made
 

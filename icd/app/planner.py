@@ -7,7 +7,7 @@ keeps a parse near a tenth of a millisecond and click away from the daemon's own
 import time
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -23,6 +23,7 @@ from icd.app.invocation import (
     SOON_SECONDS,
     UNAVAILABLE,
     Ask,
+    Caller,
     Errand,
     Local,
     Need,
@@ -44,6 +45,8 @@ from icd.values.processes import Writer
 if TYPE_CHECKING:
     from icd.app.verb import Typed
 
+T = TypeVar("T")
+
 # What is longer is a payload, and new each time.
 CACHED_CHARACTERS = 1000
 
@@ -53,8 +56,8 @@ class Parsed(msgspec.Struct):
 
     context: str = ""  # the command by its full name, for messages
     flags: Flags | None = None
-    command: click.Command | None = None
-    # The form, what makes it of the caller's world, or what a click command is given.
+    command: Leaf | None = None
+    # The form, or what makes it of the caller's world.
     typed: Any = None
     help: Callable[[str], bytes] | None = None  # given the name of the program
     error: IcError | None = None
@@ -79,6 +82,10 @@ def _plan(world: World) -> Ask | Errand | Need | Output:
     # Hooks say the same again and again.
     read = _read if sum(map(len, world.argv)) < CACHED_CHARACTERS else _read.__wrapped__
     parsed = read(*world.argv)
+    return _safely(world.program, parsed.context, _decide, world, parsed)
+
+
+def _decide(world: World, parsed: Parsed) -> Ask | Errand | Need | Output:
     try:
         if parsed.help is not None:
             return Output(0, parsed.help(world.program))
@@ -94,8 +101,16 @@ def _plan(world: World) -> Ask | Errand | Need | Output:
         return exc.need
     except IcError as exc:
         return _refused(world.program, Parsed(parsed.context, error=exc))
-    except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
-        return _bug(exc, world.program, parsed.context)
+
+
+def _safely(program: str, context: str, function: Callable[..., T], *given: Any) -> T | Output:
+    """A bug in a command is told to its caller, and logged by the host."""
+    try:
+        return function(*given)
+    except Exception as exc:  # noqa: BLE001 -- the error map
+        error = failure(exc)
+        bug = None if isinstance(error, DamagedRow) else error
+        return _harmless(Output(error.exit, b"", line(program, context, error), bug=bug))
 
 
 @lru_cache(maxsize=1024)
@@ -137,13 +152,9 @@ def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
         parsed.help = partial(texts.command, context=parsed.context, leaf=command)
         return
     parsed.command = command
-    if isinstance(command, Leaf):
-        parsed.typed = command.parse(parsed.context, words)
-        if isinstance(command.row, Verb) and isinstance(parsed.typed, Params):
-            _judge(command.row, parsed.typed)
-    else:
-        ctx = command.make_context(parsed.context, words, terminal_width=80, color=False)
-        parsed.typed = ctx.params
+    parsed.typed = command.parse(parsed.context, words)
+    if isinstance(command.row, Verb) and isinstance(parsed.typed, Params):
+        _judge(command.row, parsed.typed)
 
 
 def _judge(row: Verb[Any, Any], params: Params) -> None:
@@ -154,7 +165,7 @@ def _judge(row: Verb[Any, Any], params: Params) -> None:
         row.check(params)
 
 
-def _verb(noun: str, words: list[str]) -> click.Command:
+def _verb(noun: str, words: list[str]) -> Leaf:
     verbs = registry.verbs(noun)
     known = ", ".join([*verbs, *registry.below(noun)])
     if not words:
@@ -171,17 +182,17 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     world.json, world.verbose, world.db = flags.json, flags.verbose, flags.db
     world.timeout_ms, world.if_database = flags.timeout_ms, flags.if_database
     world.where = Where(world.cwd, flags.db, world.env.get("INTERCORE_DB"))
-    if not isinstance(command, Leaf):
-        assert command.callback is not None
-        asked: Ask | Local | Output = _usage(parsed, command.callback, world, **parsed.typed)
-    elif isinstance(command.row, Verb):
-        return _ask_verb(world, command.row, parsed.typed)
-    else:
-        typed = parsed.typed if isinstance(parsed.typed, msgspec.Struct) else parsed.typed(world)
-        asked = _usage(parsed, command.row.ask, world, typed)
-        if isinstance(asked, Ask) and asked.render is as_the_row_says:
-            asked.render = partial(_json if world.json else _text, command.row, typed)
+    row = command.row
+    if isinstance(row, Verb):
+        return _ask_verb(world, row, parsed.typed)
+    typed = parsed.typed if isinstance(parsed.typed, msgspec.Struct) else parsed.typed(world)
+    try:
+        asked = row.ask(world, typed)
+    except click.UsageError as exc:
+        raise _mistake(parsed, exc) from exc
     if isinstance(asked, Ask):
+        if asked.render is as_the_row_says:
+            asked.render = partial(_json if world.json else _text, row, typed)
         method = registry.find(asked.method)
         assert method is not None, f"{asked.method} is not in the table of methods"
         if method.check is not None:
@@ -197,13 +208,6 @@ def _ask_verb(world: World, row: Verb[Any, Any], typed: Any) -> Ask:
     asked = Ask(row.name, typed, partial(_json if world.json else _text, row, typed))
     asked.call = _call(world, row, asked)
     return asked
-
-
-def _usage(parsed: Parsed, ask: Callable[..., Any], *words: Any, **options: Any) -> Any:
-    try:
-        return ask(*words, **options)
-    except click.UsageError as exc:
-        raise _mistake(parsed, exc) from exc
 
 
 def _mistake(parsed: Parsed, exc: click.UsageError) -> IcError:
@@ -238,10 +242,7 @@ def _refused(program: str, parsed: Parsed) -> Output:
 
 def finish(asked: Ask, answer: Answer) -> Output:
     """Turn an answer into text and an exit code."""
-    try:
-        return _harmless(_finish(asked, answer))
-    except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
-        return _bug(exc, asked.program, asked.context)
+    return _harmless(_safely(asked.program, asked.context, _finish, asked, answer))
 
 
 def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
@@ -258,14 +259,16 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
             raise found.error
         return found.result
 
-    try:
-        output = errand.run(ask)
-    except IcError as exc:
-        output = _told(exc, errand, if_database=errand.if_database)
-    except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
-        output = _bug(exc, errand.program, errand.context)
+    output = _safely(errand.program, errand.context, _run_local, errand, ask)
     output.stderr = notes + output.stderr
     return _harmless(output)
+
+
+def _run_local(errand: Errand, ask: Caller) -> Output:
+    try:
+        return errand.run(ask)
+    except IcError as exc:
+        return _told(exc, errand, if_database=errand.if_database)
 
 
 def _harmless(output: Output) -> Output:
@@ -284,11 +287,12 @@ def advance(asked: Ask, answer: Answer) -> tuple[Output, Ask | None]:
         soon = msgspec.structs.replace(asked, patience=SOON_SECONDS)
         return Output(0), _again(asked, soon)  # it was not executed: it will be
     output = finish(asked, answer)
-    try:
-        following = None if asked.follow is None else asked.follow(answer)
-        return output, None if following is None else _again(asked, following)
-    except Exception as exc:  # noqa: BLE001 -- a bug is told, and logged by the host
-        return _bug(exc, asked.program, asked.context), None
+    if asked.follow is None:
+        return output, None
+    following = _safely(asked.program, asked.context, asked.follow, answer)
+    if isinstance(following, Output):
+        return following, None
+    return output, None if following is None else _again(asked, following)
 
 
 def resume(asked: Ask, place: bytes) -> Ask:
@@ -311,12 +315,6 @@ def _again(before: Ask, asked: Ask) -> Ask:
     )
     asked.context, asked.program = before.context, before.program
     return asked
-
-
-def _bug(exc: Exception, program: str, context: str) -> Output:
-    error = failure(exc)
-    bug = None if isinstance(error, DamagedRow) else error
-    return _harmless(Output(error.exit, b"", line(program, context, error), bug=bug))
 
 
 def _finish(asked: Ask, answer: Answer) -> Output:

@@ -3,9 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from icd.app import parser
+from icd.app.parser import Commands, Leaf
 from icd.app.verb import Command, Method, Verb
 
 if TYPE_CHECKING:
@@ -80,7 +78,7 @@ METHODS = {
 
 
 _methods: dict[str, dict[str, Method[Any, Any]]] = {}
-_commands: dict[str, dict[str, click.Command]] = {}
+_commands: dict[str, Commands] = {}
 
 
 # --- methods ---
@@ -94,8 +92,8 @@ def find(name: str) -> Method[Any, Any] | None:
 def table(noun: str) -> dict[str, Method[Any, Any]]:
     """The methods of a noun by name; two of the same name are refused when the module loads."""
     if noun not in _methods:
-        rows = _rows(METHODS[noun], "METHODS")
-        found = [row for row in rows if isinstance(row, Method) and _noun(row.name) == noun]
+        rows = _rows(METHODS[noun])
+        found = [r for r in rows if isinstance(r, Method) and r.name.partition(".")[0] == noun]
         by_name = {row.name: row for row in found}
         assert len(by_name) == len(found), f"a method of {noun} is defined twice"
         _methods[noun] = by_name
@@ -114,12 +112,11 @@ def noun(words: list[str]) -> str | None:
     return next((n for n in (" ".join(words[:2]), words[0]) if n in GROUPS), None)
 
 
-def verbs(noun: str) -> dict[str, click.Command]:
+def verbs(noun: str) -> Commands:
     """The commands below a noun, by name."""
     if noun not in _commands:
-        rows = _rows(GROUPS[noun][0], "COMMANDS")
-        typed = [row for row in rows if _typed(row) and row.command.rpartition(" ")[0] == noun]
-        _commands[noun] = parser.Commands(typed) if typed else {str(c.name): c for c in rows}
+        rows = [row for row in _typed(GROUPS[noun][0]) if row.command.rpartition(" ")[0] == noun]
+        _commands[noun] = Commands(rows)
     return _commands[noun]
 
 
@@ -128,30 +125,23 @@ def below(noun: str) -> list[str]:
     return [name.rpartition(" ")[2] for name in GROUPS if name.rpartition(" ")[0] == noun]
 
 
-def single(name: str) -> click.Command:
+def single(name: str) -> Leaf:
     if name not in _commands:
-        rows = _rows(SINGLES[name], "COMMANDS")
-        typed = [row for row in rows if _typed(row) and row.command == name]
-        found = parser.Commands(typed) if typed else {str(c.name): c for c in rows}
-        _commands[name] = {name: found[name]}
+        _commands[name] = Commands([r for r in _typed(SINGLES[name]) if r.command == name])
     return _commands[name][name]
 
 
-def commands() -> dict[str, click.Command]:
+def commands() -> dict[str, Leaf]:
     """All commands by their full name."""
     found = {f"{noun} {verb}": command for noun in GROUPS for verb, command in verbs(noun).items()}
     return found | {name: single(name) for name in SINGLES}
 
 
-def _rows(module: str, otherwise: str) -> list[Any]:
-    loaded = import_module(f"icd.{module}")
-    found: list[Any] = getattr(loaded, "VERBS", None) or getattr(loaded, otherwise)
-    return found
+def _typed(module: str) -> "list[Typed]":
+    """The rows of a module that can be typed."""
+    return [row for row in _rows(module) if isinstance(row, Verb | Command)]
 
 
-def _typed(row: Any) -> "bool | Typed":
-    return isinstance(row, Verb | Command)
-
-
-def _noun(method: str) -> str:
-    return method.partition(".")[0]
+def _rows(module: str) -> list[Any]:
+    rows: list[Any] = import_module(f"icd.{module}").VERBS
+    return rows
