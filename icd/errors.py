@@ -7,6 +7,7 @@ further facts, which callers get as data.  The dispatcher maps errors once; noth
 
 import errno
 import sqlite3
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 # Exit statuses.
@@ -257,6 +258,31 @@ NoOwner = _error(-32083, "no_owner", FAILED, "name a process that stays, with --
 CannotRun = _error(-32082, "cannot_run", FAILED, "is it spelled correctly, and executable?")
 
 # fmt: on
+
+# --- what we did not expect -----------------------------------------------------------------------
+
+
+class Guard:
+    """`with Guard(tell)`: an exception in the block goes to `tell`, and we go on behind the block.
+
+    For parts of the daemon that must outlive their bugs.  What ends a task or the process is not
+    an Exception, and passes.
+    """
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, tell: Callable[[Exception], object]) -> None:
+        self._tell = tell
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, exc: BaseException | None, _trace: object) -> bool:
+        if not isinstance(exc, Exception):
+            return False
+        self._tell(exc)
+        return True
+
 
 # --- what SQLite and the operating system say -----------------------------------------------
 

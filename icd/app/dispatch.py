@@ -19,6 +19,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from typing import Any
 
 from icd.app import idempotency
 from icd.app.call import Answer, Call, Context, Whole
@@ -30,6 +31,7 @@ from icd.db.files import permissions as access
 from icd.errors import (
     Corrupt,
     DeadlineExceeded,
+    Guard,
     IcError,
     Internal,
     Locked,
@@ -111,6 +113,14 @@ def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = No
     return known
 
 
+def answered(function: Callable[..., Any], *given: Any) -> Answer:
+    """What a function returns or raises, as the answer to a call."""
+    try:
+        return Answer(result=function(*given))
+    except Exception as exc:  # noqa: BLE001 -- the error map
+        return Answer(error=failure(exc))
+
+
 def _too_late() -> Answer:
     return Answer(error=DeadlineExceeded("the deadline passed before the call could run"))
 
@@ -139,29 +149,30 @@ class _Batch:
         database = self._database
         creates = any(call.method.runs.creates for call in waiting)
         database.stop_at = max(call.deadline for call in waiting) + STATEMENT_GRACE_SECONDS
-        try:
-            with database.hold(min(call.deadline for call in waiting), create=creates):
-                self._run_locked(close=close)
-        except Locked as exc:
+        first = min(call.deadline for call in waiting)
+        with Guard(self._fail), database.hold(first, create=creates):
+            self._run_locked(close=close)
+
+    def _fail(self, exc: Exception) -> None:
+        if isinstance(exc, Locked):
             now = self._clock.monotonic()
             self._answer_if(lambda call: call.deadline <= now, Answer(error=exc))
-        except NoDatabase as exc:  # its directory is gone, and the lock with it
-            database.close()
+        elif isinstance(exc, NoDatabase):  # its directory is gone, and the lock with it
+            self._database.close()
             self._turn_away(otherwise=Answer(error=exc))
-        except Exception as exc:  # noqa: BLE001 -- the error map
-            self._answer_rest(failure(exc))
+        else:
+            self._answer_rest(exc)
 
     def _run_locked(self, *, close: bool) -> None:
         database = self._database
         try:
-            if self._calls[0].method.runs.whole:
-                self._run_whole(self._calls[0])
-            elif self._open() and (waiting := self._waiting()):
-                self._run_together(waiting) if len(waiting) > 1 else self._run_alone(waiting[0])
-            if close and not database.is_left_alone():
-                self._doubt()
-        except Exception as exc:  # noqa: BLE001 -- the error map
-            self._answer_rest(failure(exc, database.path))
+            with Guard(self._answer_rest):
+                if self._calls[0].method.runs.whole:
+                    self._run_whole(self._calls[0])
+                elif self._open() and (waiting := self._waiting()):
+                    self._run_together(waiting) if len(waiting) > 1 else self._run_alone(waiting[0])
+                if close and not database.is_left_alone():
+                    self._doubt()
         finally:
             # Damage that shows in passing: whoever opens it again looks at all of it.
             if close or any(isinstance(a.error, Corrupt) for a in self.answers.values()):
@@ -181,7 +192,8 @@ class _Batch:
             if holds(call):
                 self._answer(call, answer)
 
-    def _answer_rest(self, error: IcError) -> None:
+    def _answer_rest(self, exc: Exception) -> None:
+        error = failure(exc, self._database.path)
         self._answer_if(lambda _: True, Answer(error=error))
 
     def _doubt(self) -> None:
@@ -259,19 +271,23 @@ class _Batch:
 
     def _run_alone(self, call: Call) -> Answer:
         """One call, one transaction."""
+        return self._answer(call, self._caught(call, self._transact))
+
+    def _transact(self, call: Call) -> Answer:
         try:
             self._begin(write=call.method.writes is not None, deadline=call.deadline)
             answer = self._run(call)
             self._conn.execute("COMMIT")
-        except Exception as exc:  # noqa: BLE001 -- the error map
+        except BaseException:
             self._roll_back()
-            answer = self._failed(call, exc)
-        return self._answer(call, answer)
+            raise
+        return answer
 
     def _run_together(self, calls: list[Call]) -> None:
         """Many calls, one transaction; or each its own, if the shared one is lost."""
         answers: dict[int, Answer] = {}
-        try:
+        # A call that fails the others will hear it alone.
+        with Guard(lambda _: self._run_each(calls)):
             writes = any(call.method.writes is not None for call in calls)
             self._begin(write=writes, deadline=min(call.deadline for call in calls))
             stop_at = time.monotonic() + BATCH_SECONDS
@@ -286,9 +302,6 @@ class _Batch:
                 if read > BATCH_CHARACTERS or time.monotonic() > stop_at:
                     break
             self._conn.execute("COMMIT")
-        except Exception:  # noqa: BLE001 -- whoever is to blame will hear it alone
-            self._run_each(calls)
-        else:
             self.answers |= answers
 
     def _run_each(self, calls: list[Call]) -> None:
@@ -318,9 +331,9 @@ class _Batch:
 
     def _in_savepoint(self, call: Call) -> Answer:
         if call.method.writes is None or call.method.writes.atomic:
-            return self._caught(call)
+            return self._caught(call, self._run)
         self._conn.execute("SAVEPOINT call")
-        answer = self._caught(call)
+        answer = self._caught(call, self._run)
         if self._conn.in_transaction:
             if answer.error is not None:
                 self._conn.execute("ROLLBACK TO call")
@@ -328,14 +341,12 @@ class _Batch:
             self._conn.execute("RELEASE call")
         return answer
 
-    def _caught(self, call: Call) -> Answer:
+    def _caught(self, call: Call, run: Callable[[Call], Answer]) -> Answer:
         try:
-            return self._run(call)
+            return run(call)
         except Exception as exc:  # noqa: BLE001 -- the error map
-            return self._failed(call, exc)
-
-    def _failed(self, call: Call, exc: Exception) -> Answer:
-        return Answer(error=failure(exc, self._database.path, self._conn), trace=call.trace)
+            error = failure(exc, self._database.path, self._conn)
+            return Answer(error=error, trace=call.trace)
 
     def _run(self, call: Call) -> Answer:
         call.ran_at = self._clock.monotonic()

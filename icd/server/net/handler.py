@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from icd.app.call import STATE, Answer, Call, Params
-from icd.app.dispatch import failure
+from icd.app.dispatch import answered
 from icd.app.invocation import Ask, Errand, Need, Output
 from icd.app.planner import finish, resume
 from icd.app.verb import Method
@@ -105,11 +105,7 @@ class Handler:
 
     def ask_daemon(self, method: Method[Any, Any], params: Params) -> Answer:
         """What the daemon answers itself."""
-        try:
-            answer = Answer(result=self._about.answer(params))
-        except Exception as exc:  # noqa: BLE001 -- the error map
-            answer = Answer(error=failure(exc))
-        return self._counted(method, answer)
+        return self._counted(method, answered(self._about.answer, params))
 
     async def reload(self, method: Method[Any, Any]) -> Answer:
         """Answered when the new code is known to run."""

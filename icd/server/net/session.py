@@ -28,7 +28,7 @@ import anyio
 from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call
 from icd.app.invocation import Ask, Need, Output, World, line
 from icd.app.planner import finish, plan
-from icd.errors import DeadlineExceeded, IcError
+from icd.errors import DeadlineExceeded, Guard, IcError
 from icd.features.daemon import verbs as daemon
 from icd.server import limits
 from icd.server.logs import log
@@ -80,6 +80,7 @@ class Session(asyncio.Protocol):
         self._reads = True
         self._again = b""  # the frame under way, if another daemon can carry it out as well
         self._timer: asyncio.TimerHandle | None = None
+        self._guard = Guard(self._fail)
 
     # --- what the event loop tells us ---
 
@@ -183,7 +184,8 @@ class Session(asyncio.Protocol):
             return
         self._set_reading()
         if self._mode.value.takes and not (self._busy or self._outbox.is_unread):
-            self._take()
+            with self._guard:
+                self._take()
 
     def _set_reading(self) -> None:
         """While busy, too, or the end of a stream's peer would not be seen."""
@@ -206,8 +208,6 @@ class Session(asyncio.Protocol):
                 self._start_timer(limits.PARTIAL_SECONDS, self._lose_patience)
         except IcError as exc:  # what the peer sends can no longer be understood
             self._say_goodbye(exc)
-        except Exception:  # noqa: BLE001 -- the last line of defence
-            self._fail()
 
     def _start(self, message: Message) -> None:
         self._busy = True
@@ -279,27 +279,21 @@ class Session(asyncio.Protocol):
 
     def _answered(self, asked: Ask, answers: list[Answer]) -> None:
         """Called by the store of a database, which must go on."""
-        try:
+        with self._guard:
             calls = [asked.call]
             if answers[0].error is not None:
                 self._handler.blame(calls, answers)
             self._reply_output(finish(asked, answers[0]))
             self._handler.count(calls, answers)
-        except Exception:  # noqa: BLE001 -- the last line of defence
-            self._fail()
 
     async def _run_command(self, asked: Ask) -> None:
-        try:
+        with self._guard:
             again = self._is_again
             self._reply_output(await self._handler.command(asked, argv_frame.chunk, again=again))
-        except Exception:  # noqa: BLE001 -- the last line of defence
-            self._fail()
 
     async def _run_large(self, world: World, frame: Frame) -> None:
-        try:
+        with self._guard:
             self._run(await off_the_loop(plan, world, size=len(frame.raw)), frame)
-        except Exception:  # noqa: BLE001 -- the last line of defence
-            self._fail()
 
     def _reply_output(self, output: Output | Need) -> None:
         if isinstance(output, Output) and output.bug is not None:
@@ -319,7 +313,7 @@ class Session(asyncio.Protocol):
 
     def _burst_answered(self, burst: Burst, calls: list[Call], answers: list[Answer]) -> None:
         """Called by the store of a database, which must go on."""
-        try:
+        with self._guard:
             self._handler.blame(calls, answers)
             data = burst.settle(calls, answers)
             if burst.is_done:
@@ -328,19 +322,16 @@ class Session(asyncio.Protocol):
                 self._outbox.write(data)
                 self._handler.tasks.start_soon(self._run_burst, burst)
             self._handler.count(calls, answers)
-        except Exception:  # noqa: BLE001 -- the last line of defence
-            self._fail()
 
     async def _run_burst(self, burst: Burst) -> None:
-        try:
-            await burst.run(self._outbox.write, self._room)
-            self._reply(b"")
-        except _GivenUp:
-            data, lines = burst.give_up()
-            self._framing.put_back(lines)
+        with self._guard:
+            try:
+                await burst.run(self._outbox.write, self._room)
+                data = b""
+            except _GivenUp:
+                data, lines = burst.give_up()
+                self._framing.put_back(lines)
             self._reply(data)
-        except Exception:  # noqa: BLE001 -- the last line of defence
-            self._fail()
 
     async def _room(self) -> None:
         """Wait until the peer has read what it was sent; not while another daemon may take over."""
@@ -377,9 +368,10 @@ class Session(asyncio.Protocol):
         self._mode = Mode.CLOSING
         self._start_timer(limits.FAREWELL_SECONDS, self._abort)
 
-    def _fail(self) -> None:
+    def _fail(self, exc: Exception) -> None:
+        """The last line of defence: a bug ends one conversation, not the daemon."""
         self._abort()  # first: there may be no memory for a line in the log
-        log.exception("a session failed")
+        log.error("a session failed", exc_info=exc)
 
     def _abort(self) -> None:
         cut_off(self._transport)

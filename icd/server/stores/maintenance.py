@@ -8,6 +8,8 @@ import os
 import sqlite3
 import time
 from contextlib import suppress
+from functools import partial
+from typing import NoReturn
 
 from msgspec import Struct
 
@@ -17,7 +19,7 @@ from icd.app.write_cache import Recent
 from icd.config import Settings
 from icd.db.connection import transaction, until
 from icd.db.database import Database
-from icd.errors import Corrupt, DeadlineExceeded, Locked, LogLost, NoDatabase
+from icd.errors import Corrupt, DeadlineExceeded, Guard, Locked, LogLost, NoDatabase
 from icd.features.database import store as contents
 from icd.features.discoveries import lifecycle as dismissals
 from icd.features.events import cursors, retention
@@ -82,16 +84,16 @@ class Maintenance:
         """Whether there is nothing left to do; None: it took too long, and nobody knows."""
         self._database.stop_at = stop_at = time.monotonic() + WORK_SECONDS
         conn, done = self._connection(), None
-        try:
-            with suppress(DeadlineExceeded), until(conn, stop_at):
-                done = self._see_to(conn, now_ms)
-                self._note(conn, now_ms)
-        except Exception as exc:  # noqa: BLE001 -- the error map
-            error = failure(exc, self._database.path, conn)
-            if isinstance(error, Corrupt):
-                self._database.close()  # whoever opens it again looks at all of it
-            raise error from error.__cause__
+        with Guard(partial(self._fail, conn)), suppress(DeadlineExceeded), until(conn, stop_at):
+            done = self._see_to(conn, now_ms)
+            self._note(conn, now_ms)
         return done
+
+    def _fail(self, conn: sqlite3.Connection, exc: Exception) -> NoReturn:
+        error = failure(exc, self._database.path, conn)
+        if isinstance(error, Corrupt):
+            self._database.close()  # the next to open it looks at all of it
+        raise error from error.__cause__
 
     def _connection(self) -> sqlite3.Connection:
         try:

@@ -15,7 +15,7 @@ from icd import config, procfs
 from icd.app.call import Answer, Call, Topic
 from icd.app.dispatch import Clock, failure
 from icd.db.paths import Where
-from icd.errors import Overloaded
+from icd.errors import Guard, Overloaded
 from icd.features.mirror import verbs as mirror
 from icd.server import limits
 from icd.server.logs import log
@@ -156,11 +156,12 @@ class Stores:
     async def _ask_here(self, calls: list[Call], moves: int) -> list[Answer]:
         """Calls that all name the same database."""
         store = self.ready(calls)
+        refused: list[Answer] = []
         if store is None:
-            try:
+            with Guard(lambda exc: refused.extend([Answer(error=failure(exc))] * len(calls))):
                 store = await self._find_store(calls)
-            except Exception as exc:  # noqa: BLE001 -- told to the callers
-                return [Answer(error=failure(exc))] * len(calls)
+        if store is None:
+            return refused
         answers = await store.ask(calls)
         if any(answer.moved for answer in answers):
             return await self._follow(calls, answers, moves)

@@ -29,6 +29,7 @@ from msgspec import structs
 from icd.app.call import Answer, Call, Context, Params
 from icd.app.dispatch import failure
 from icd.app.verb import Method
+from icd.errors import Guard
 from icd.features.discoveries import search
 from icd.features.discoveries.index import Index, Mark, Page, Question, Scan
 from icd.features.discoveries.search import Match, Search
@@ -96,6 +97,12 @@ class Searches:
         self._kept.pop(path, None)
 
     async def answer(self, call: Call) -> Answer:
+        answers: list[Answer] = []
+        with Guard(lambda exc: answers.append(Answer(error=failure(exc)))):
+            answers.append(await self._in_turn(call))
+        return answers[0]
+
+    async def _in_turn(self, call: Call) -> Answer:
         try:
             with anyio.fail_after(max(0.0, call.deadline - time.monotonic())):
                 async with self._turn:
@@ -103,8 +110,6 @@ class Searches:
                     return await self._search(call)
         except TimeoutError:
             return Answer(error=search.too_late())
-        except Exception as exc:  # noqa: BLE001 -- the error map
-            return Answer(error=failure(exc))
 
     async def _search(self, call: Call) -> Answer:
         assert isinstance(call.params, Search)

@@ -25,7 +25,7 @@ from icd.config import Settings
 from icd.db import lock
 from icd.db.database import Database
 from icd.db.paths import Where
-from icd.errors import IcError, Internal, Locked, NoDatabase, Overloaded
+from icd.errors import Guard, IcError, Internal, Locked, NoDatabase, Overloaded
 from icd.features.mirror.verbs import LOOK
 from icd.server import limits
 from icd.server.logs import log
@@ -175,15 +175,15 @@ class Store:
             creates = any(call.method.runs.creates for call in calls)
             first = min(call.deadline for call in calls)
             self.database.stop_at = max(call.deadline for call in calls) + STATEMENT_GRACE_SECONDS
-            try:
-                with self._hangs:
-                    return await DbThread.open(partial(self._connect, first, create=creates))
-            except Locked as exc:
-                self._queue.refuse(exc, until=time.monotonic())
-            except Exception as exc:  # noqa: BLE001 -- everybody who waits is told
-                self._queue.refuse(failure(exc), until=math.inf)
+            with Guard(self._tell_all), self._hangs:
+                return await DbThread.open(partial(self._connect, first, create=creates))
         self._forget(self)
         return None
+
+    def _tell_all(self, exc: Exception) -> None:
+        """Why the database cannot be opened; those who can wait for its lock still do."""
+        until = time.monotonic() if isinstance(exc, Locked) else math.inf
+        self._queue.refuse(failure(exc), until=until)
 
     def _connect(self, deadline: float, *, create: bool) -> sqlite3.Connection:
         with self.database.hold(deadline, create=create):
@@ -238,10 +238,9 @@ class Store:
         self.used_at = time.monotonic()
         self._upkeep.used |= asked > 0
         work = partial(run_batch, self.database, calls, clock=self._clock, recent=self._recent)
-        try:
-            answers = await self._hop(thread, work)
-        except Exception as exc:  # noqa: BLE001 -- the thread outlives every batch
-            answers = [Answer(error=failure(exc)) for _ in calls]
+        answers: list[Answer | None] = []
+        with Guard(lambda exc: answers.extend(Answer(error=failure(exc)) for _ in calls)):
+            answers += await self._hop(thread, work)
         self._looked_at = time.monotonic()
         self.batches += asked > 0
         self.own_batches += not asked
@@ -289,15 +288,16 @@ class Store:
         self._queue.settle(overdue=time.monotonic() - limits.GRACE_SECONDS)
 
     async def _look_after(self, thread: DbThread) -> float:
-        """See to the database while nobody asks; how long to rest until the next look."""
+        """See to the database while it is idle; how long to rest until the next look."""
+        with Guard(self._tell_of_upkeep):
+            return await self._maintain(thread)
+        return limits.REST_SECONDS
+
+    async def _maintain(self, thread: DbThread) -> float:
         idle = time.monotonic() - self.used_at
         close = idle >= self._settings.close_idle_seconds and not self.is_needed
         foreign = self.database.foreign
-        try:
-            due = await self._hop(thread, partial(self._upkeep.look, close=close))
-        except Exception as exc:  # noqa: BLE001 -- the thread goes on without it
-            self._tell_of_upkeep(exc)
-            return limits.REST_SECONDS
+        due = await self._hop(thread, partial(self._upkeep.look, close=close))
         if self.database.foreign != foreign:
             self.used_at = time.monotonic()
             self.changes.after([], self.database.foreign)
@@ -313,12 +313,11 @@ class Store:
 
     async def _close(self, thread: DbThread) -> None:
         self._forget(self)
-        try:
+        path = {"path": self.path}
+        with Guard(lambda exc: log.error("closing failed", exc_info=exc, extra=path)):
             while not await self._closed_under_the_lock(thread):
-                log.warning("database is locked, not closed yet", extra={"path": self.path})
+                log.warning("database is locked, not closed yet", extra=path)
             await thread.close()
-        except Exception:  # noqa: BLE001 -- there is nobody left to tell
-            log.exception("closing failed", extra={"path": self.path})
         self._queue.turn_away()
         self._end()
 

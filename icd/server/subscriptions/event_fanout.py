@@ -15,6 +15,7 @@ import time
 from typing import Protocol
 
 from icd.app.call import EVENTS, Answer
+from icd.errors import Guard
 from icd.features.events.store import Event
 from icd.features.events.watch import WATCH, Appended, Watch
 from icd.server import limits
@@ -86,13 +87,15 @@ class Feed:
         self._store.submit([call], self._deliver)
 
     def _deliver(self, answers: list[Answer]) -> None:
-        """Called by the lane, which must go on."""
-        try:
+        """Called by the store, which must go on."""
+        with Guard(self._fail):
             self._is_reading = False
             self._take(answers[0])
-        except Exception:  # noqa: BLE001 -- whatever it is, the members can read for themselves
-            log.exception("events could not be delivered")
-            self._send_all_away()
+
+    def _fail(self, exc: Exception) -> None:
+        """The members can read for themselves."""
+        log.error("events could not be delivered", exc_info=exc)
+        self._send_all_away()
 
     def _take(self, answer: Answer) -> None:
         if answer.error is not None and answer.error.retryable:

@@ -23,7 +23,7 @@ from icd import procfs
 from icd.app.call import Params
 from icd.app.verb import Method
 from icd.config import Settings
-from icd.errors import IcError
+from icd.errors import Guard, IcError
 from icd.features.dispatches import poll as polls
 from icd.features.dispatches.calls import LIVE, POLL, Live, Poll
 from icd.features.dispatches.poll import Seen
@@ -72,16 +72,18 @@ class Watcher:
 
     async def _try(self) -> None:
         self._wake = anyio.Event()
-        try:
+        with Guard(self._fail):
             self._is_behind = await self._look()
-        except IcError as exc:
-            self._is_behind = self._store.database.is_open
-            if self._is_behind and not exc.retryable:
-                why = {"path": self._store.path, "why": exc.message}
-                log.warning("dispatches cannot be observed", extra=why)
-        except Exception:  # noqa: BLE001 -- goes on with the next look
-            self._is_behind = True
-            log.exception("observing failed", extra={"path": self._store.path})
+
+    def _fail(self, exc: Exception) -> None:
+        """The next look may succeed."""
+        path = self._store.path
+        self._is_behind = not isinstance(exc, IcError) or self._store.database.is_open
+        if not isinstance(exc, IcError):
+            log.error("observing failed", exc_info=exc, extra={"path": path})
+        elif self._is_behind and not exc.retryable:
+            why = {"path": path, "why": exc.message}
+            log.warning("dispatches cannot be observed", extra=why)
 
     async def _look(self) -> bool:
         """Whether something is left to be recorded."""

@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 from icd.app.call import Params
 from icd.app.verb import Method
 from icd.config import Settings
-from icd.errors import IcError, Locked
+from icd.errors import Guard, IcError, Locked
 from icd.features.daemon.report import HooksReport
 from icd.features.hooks import files, process, verbs
 from icd.features.hooks.process import NotStarted, Outcome
@@ -153,18 +153,19 @@ class Deliveries:
         return limits.HOOK_LOOK_SECONDS if self._is_waiting else None
 
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
-        try:
+        with Guard(self._fail):
             await step()
-        except (Locked, NotStarted):
+
+    def _fail(self, exc: Exception) -> None:
+        if isinstance(exc, Locked | NotStarted):
             self._retry = True  # others are at it; or the machine has no room at the moment
-        except IcError as exc:
-            if self._store.database.is_open:
-                self._retry = True
-                if not exc.retryable:
-                    self._complain(exc.message)
-        except Exception as exc:  # noqa: BLE001 -- hooks go on with the next event
-            log.exception("hooks failed", extra={"path": self._store.path})
+        elif not isinstance(exc, IcError):
+            log.error("hooks failed", exc_info=exc, extra={"path": self._store.path})
             self._hooks.done.last_error = f"{self._store.path}: {exc!r}"
+        elif self._store.database.is_open:
+            self._retry = True
+            if not exc.retryable:
+                self._complain(exc.message)
 
     def _complain(self, sentence: str) -> None:
         message = f"{self._store.path}: {sentence}"

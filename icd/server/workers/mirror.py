@@ -29,7 +29,7 @@ from icd.app.dispatch import Clock
 from icd.app.verb import Method
 from icd.config import Settings
 from icd.db import database
-from icd.errors import IcError
+from icd.errors import Guard, IcError
 from icd.features.daemon.report import MirrorReport
 from icd.features.mirror import interband, verbs
 from icd.features.mirror.interband import Channel
@@ -212,15 +212,16 @@ class Mirror:
         return max(0.0, min([*moments, self._survey_at - time.monotonic()]))
 
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
-        try:
+        with Guard(self._fail):
             await step()
-        except IcError as exc:
-            # A database that is held will be read later; one that is gone ends its mirror.
-            if self._store.database.is_open and not exc.retryable:
-                self._mirrors.fail(f"{self.path}: {exc.message}")
-        except Exception as exc:  # noqa: BLE001 -- the mirror goes on
-            log.exception("a mirror failed", extra={"path": self.path})
+
+    def _fail(self, exc: Exception) -> None:
+        if not isinstance(exc, IcError):
+            log.error("a mirror failed", exc_info=exc, extra={"path": self.path})
             self._mirrors.fail(f"{self.path}: {exc!r}")
+        # A database that is held will be read later; one that is gone ends its mirror.
+        elif self._store.database.is_open and not exc.retryable:
+            self._mirrors.fail(f"{self.path}: {exc.message}")
 
     async def _catch_up(self) -> None:
         """Bring the files of all rows that may differ up to date."""
