@@ -64,7 +64,7 @@ def serve(
 @click.argument("directory", metavar="DIR")
 def manual(directory: str) -> None:
     """Write the manual pages below DIR, such as ~/.local/share/man."""
-    from icd.app.manual import pages
+    from icd.app.reference.manual import pages
 
     try:
         for path, page in pages(main).items():

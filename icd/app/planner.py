@@ -13,7 +13,6 @@ import click
 import msgspec
 
 from icd import __version__
-from icd.app import help as texts
 from icd.app import registry, render, versions
 from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Params, Progress
 from icd.app.dispatch import failure
@@ -36,6 +35,7 @@ from icd.app.invocation import (
     line,
 )
 from icd.app.parser import Leaf
+from icd.app.reference import help as texts
 from icd.app.verb import Method, Verb
 from icd.db.paths import Where
 from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from icd.app import completion as outline
-from icd.app.completion import SHELLS
+from icd.app.reference import completion as outline
+from icd.app.reference.completion import SHELLS
 from tests.support.processes import BIN
 
 # Each driver defines `offered WORD...`, which prints what is offered for the last word.

@@ -3,9 +3,9 @@
 import click
 import pytest
 
-from icd.app import help as texts
 from icd.app import registry
 from icd.app.flags import _SWITCHES, _VALUED
+from icd.app.reference import help as texts
 
 EVERY = registry.commands()
 

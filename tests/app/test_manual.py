@@ -9,8 +9,9 @@ import click
 import pytest
 
 from icd.__main__ import main as icd
-from icd.app import help as texts
-from icd.app import manual, registry
+from icd.app import registry
+from icd.app.reference import help as texts
+from icd.app.reference import manual
 from icd.config import VARIABLES
 
 PAGES = manual.pages(icd)

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from icd import __version__
-from icd.app import openrpc as discover
 from icd.app import registry
 from icd.app.call import Params
+from icd.app.reference import openrpc as discover
 
 
 def references(value):

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from icd.app import help as texts
 from icd.app import registry
 from icd.app.call import Answer
 from icd.app.idempotency import MAX_DEADLINE_MS
 from icd.app.invocation import Ask, Need, Output, Refusal, World
 from icd.app.planner import finish, plan
+from icd.app.reference import help as texts
 from icd.db.paths import Where
 from icd.errors import Corrupt, InvalidName, Locked, NoDatabase, Usage
 from icd.values.processes import Writer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from icd import config
-from icd.app.lines import LINE_BYTES
+from icd.app.line_files import LINE_BYTES
 from icd.db import migrate, schema
 from icd.db.connection import connect, set_up
 from icd.db.database import Database

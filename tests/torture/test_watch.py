@@ -59,7 +59,7 @@ MUTATIONS: dict[str, list[Change]] = {
                 self.database._conn.execute("COMMIT")
                 self.database.lock.release()
         await asyncio.sleep(0.05)
-        await self._hop(lane, commit)
+        await self._hop(thread, commit)
 """,
         ),
     ],

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from icd.app import completion as outline
 from icd.app import registry
+from icd.app.reference import completion as outline
 from icd.config import Settings
 from icd.features.database.export import kinds
 

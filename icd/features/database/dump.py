@@ -11,7 +11,7 @@ from typing import Annotated, Any, BinaryIO
 
 import msgspec
 
-from icd.app import lines, progress, render, spool
+from icd.app import line_files, render
 from icd.app.call import Context, Params
 from icd.app.invocation import Caller, Local, Output, World
 from icd.app.verb import Argument, Command, Method, Runs, Writes
@@ -86,7 +86,7 @@ def _write(ctx: Context, file: BinaryIO) -> int:
     encoder, number = msgspec.json.Encoder(), 0
     for number, line in enumerate(export(ctx.conn), 1):
         file.write(encoder.encode(line) + b"\n")
-        lines.tell(ctx, number, total)
+        line_files.tell(ctx, number, total)
     return number
 
 
@@ -110,7 +110,7 @@ def read(ctx: Context, p: FromFile) -> Imported:
 def _lines(ctx: Context, path: str) -> Iterator[tuple[int, Any]]:
     """The lines up to the last, which must say that it is the last."""
     number, line, decode = 0, None, decoder().decode
-    for number, text in lines.read(ctx, path, hint=_UNFIT):
+    for number, text in line_files.read(ctx, path, hint=_UNFIT):
         if isinstance(line, End):
             raise UnreadableInput(f"{path}:{number}: something follows the end", hint=_UNFIT)
         try:
@@ -130,10 +130,10 @@ def ask_export(world: World, p: ToFile) -> Local:
     target = world.path(p.file)
 
     def run(ask: Caller) -> Output:
-        if p.file == spool.PIPE:
-            with spool.place() as place:
+        if p.file == line_files.PIPE:
+            with line_files.place() as place:
                 _ask(ask, "dump.export", ToFile(file=place))
-                spool.print_out(place)
+                line_files.print_out(place)
             return Output(0)
         done = _ask(ask, "dump.export", ToFile(file=target))
         return render.to_json(done) if world.json else render.text(f"exported {done.rows} rows")
@@ -145,10 +145,10 @@ def ask_import(world: World, p: FromFile) -> Local:
     source = world.path(p.file)
 
     def run(ask: Caller) -> Output:
-        if p.file == spool.PIPE:
-            with spool.filled() as place:
+        if p.file == line_files.PIPE:
+            with line_files.filled() as place:
                 done = _ask(ask, "dump.import", FromFile(file=place))
-            done.file = spool.PIPE
+            done.file = line_files.PIPE
         else:
             done = _ask(ask, "dump.import", FromFile(file=source))
         if world.json:
@@ -159,7 +159,7 @@ def ask_import(world: World, p: FromFile) -> Local:
 
 
 def _ask(ask: Caller, method: str, params: Params) -> Any:
-    with progress.bar(f"{method.removeprefix('dump.')}ing") as tell:
+    with line_files.bar(f"{method.removeprefix('dump.')}ing") as tell:
         return ask(method, params, progress=tell)
 
 

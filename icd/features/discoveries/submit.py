@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from icd.app import lines, progress, render, spool
+from icd.app import line_files, render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Caller, Local, Output, World
 from icd.app.types import SCORE
@@ -198,7 +198,7 @@ def submit_file(ctx: Context, p: SubmitFile) -> SubmittedFile:
 def _chunks(ctx: Context, p: SubmitFile) -> Iterator[list[tuple[int, Submission]]]:
     chunk: list[tuple[int, Submission]] = []
     size = 0
-    for number, text in lines.read(ctx, p.file, hint=_UNFIT):
+    for number, text in line_files.read(ctx, p.file, hint=_UNFIT):
         with _naming(p.file, number):
             chunk.append((number, _read(text, p)))
         size += len(text)
@@ -307,8 +307,8 @@ def _ask_many(world: World, file: str, source: str | None, dedup_threshold: floa
     path = world.path(file)
 
     def run(ask: Caller) -> Output:
-        filled = spool.filled() if file == PIPE else nullcontext(path)
-        with filled as lines, progress.bar("submitting") as tell:
+        filled = line_files.filled() if file == PIPE else nullcontext(path)
+        with filled as lines, line_files.bar("submitting") as tell:
             params = SubmitFile(lines, source, dedup_threshold)
             done: SubmittedFile = ask("discovery.submit_file", params, progress=tell)
         if file == PIPE:

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 
 from msgspec import Struct
 
-from icd.app import completion, render
+from icd.app import render
 from icd.app.invocation import Output, World
+from icd.app.reference import completion
 from icd.app.verb import Argument, Command
 
 LIBRARY = "lib-intercore.sh"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from icd import __version__
 from icd.app.call import Answer, Call, Params
-from icd.app.openrpc import document
+from icd.app.reference.openrpc import document
 from icd.errors import IcError
 from icd.features.daemon import report, verbs
 from icd.features.daemon.report import OpenDatabase, Report, StartUpError

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from icd.app import lines, registry
+from icd.app import line_files as lines
+from icd.app import registry
 from icd.app.invocation import Errand
 from icd.db import migrate
 from icd.errors import BadPath, DeadlineExceeded, InvalidName, SchemaTooNew, UnreadableInput

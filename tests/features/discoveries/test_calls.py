@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from icd.app import dispatch, lines
+from icd.app import dispatch
+from icd.app import line_files as lines
 from icd.errors import (
     DeadlineExceeded,
     DiscoveryRefused,

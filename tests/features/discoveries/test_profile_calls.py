@@ -134,7 +134,7 @@ def test_pruning_goes_by_the_age_of_the_dismissal(result, found, still):
 
 
 def test_the_parameters_can_be_described(result):
-    from icd.app.openrpc import document
+    from icd.app.reference.openrpc import document
 
     described = {method["name"]: method for method in document()["methods"]}
 

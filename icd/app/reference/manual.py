@@ -10,8 +10,8 @@ from inspect import cleandoc
 import click
 
 from icd import __version__, config
-from icd.app import help as texts
 from icd.app import registry
+from icd.app.reference import help as texts
 
 Entries = list[tuple[str, str]]
 

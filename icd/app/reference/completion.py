@@ -13,8 +13,8 @@ from typing import Any, Literal
 import click
 from msgspec import Struct
 
-from icd.app import help as texts
 from icd.app import registry
+from icd.app.reference import help as texts
 from icd.app.registry import GROUPS
 
 SHELLS = ("bash", "zsh", "fish")
