@@ -13,7 +13,7 @@ import sqlite3
 
 from msgspec import Raw, Struct
 
-from icd.db.rows import checked, document
+from icd.db.rows import checked, document, put, select, values
 from icd.errors import NotAnInteger, VersionConflict
 from icd.values.processes import Writer
 from icd.values.wire import INT64, Result, iso, iso_if
@@ -94,12 +94,9 @@ class Name(Struct, frozen=True):
     scope_id: str
 
 
-_GET = """
-SELECT key, scope_id, payload, version, updated_at, expires_at, expires_ms,
-       writer_pid, writer_session
-FROM state
-WHERE key = ? AND scope_id = ? AND (expires_ms IS NULL OR expires_ms > ?)
-"""
+_GET = select(
+    Row, "state", "WHERE key = ? AND scope_id = ? AND (expires_ms IS NULL OR expires_ms > ?)"
+)
 # A page is bounded by what is read, not by what is found: rows that expired count, too.
 _PAGE_END = (
     "SELECT scope_id FROM state WHERE key = ? AND scope_id > ? ORDER BY scope_id LIMIT 1 OFFSET ?"
@@ -111,15 +108,7 @@ WHERE key = ?1 AND scope_id > ?2 AND (?3 IS NULL OR scope_id <= ?3)
 ORDER BY scope_id
 """
 _NEXT = "UPDATE counters SET value = value + 1 WHERE name = 'state' RETURNING value"
-_PUT = """
-INSERT INTO state (key, scope_id, payload, version, updated_at, expires_at, expires_ms,
-                   writer_pid, writer_session)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (key, scope_id) DO UPDATE SET
-    payload = excluded.payload, version = excluded.version, updated_at = excluded.updated_at,
-    expires_at = excluded.expires_at, expires_ms = excluded.expires_ms,
-    writer_pid = excluded.writer_pid, writer_session = excluded.writer_session
-"""
+_PUT = put(Row, "state", key=("key", "scope_id"))
 _DELETE = "DELETE FROM state WHERE key = ? AND scope_id = ? RETURNING expires_ms"
 _DELETE_ALL = "DELETE FROM state WHERE key = ? RETURNING expires_ms"
 _SCOPES = """
@@ -268,20 +257,7 @@ def _put(
         writer.pid,
         writer.session,
     )
-    conn.execute(
-        _PUT,
-        (
-            key,
-            scope_id,
-            payload,
-            version,
-            row.updated_at,
-            expires_at,
-            expires_ms,
-            writer.pid,
-            writer.session,
-        ),
-    )
+    conn.execute(_PUT, values(row))
     return row
 
 
