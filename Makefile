@@ -23,7 +23,7 @@ FUZZ_SECONDS ?= 60
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
-.PHONY: run test stress torture lint check bench fuzz clean docs
+.PHONY: run test stress torture lint check bench fuzz clean docs house
 .DEFAULT_GOAL := test
 
 CLIENT := icctl/build.py icctl/bin/icctl-python icctl/client.c icctl/client.h icctl/helper.c
@@ -100,6 +100,9 @@ docs: $(INSTALLED)  ## Write the tables of the documentation that are made from 
 	$(BIN)/python -m tests.support.secrets_page
 
 BENCH ?=
+house: $(INSTALLED)  ## Count what a stranger needs: files per verb, modules, folders, the way of a call.
+	@$(BIN)/python -m tests.support.house
+
 bench: $(WHEEL_INSTALLED)  ## What calls cost, written to docs/performance.md; BENCH="search day" prints some.
 	$(BIN)/python -m tests.bench $(BENCH)
 

@@ -20,7 +20,7 @@ from icctl import client, replies
 from icd import __version__, config
 from icd.app import registry
 from icd.app.call import Answer, Call
-from icd.app.dispatch import Clock, failure, run_batch
+from icd.app.dispatch import Clock, answered, run_batch
 from icd.app.invocation import (
     LOOK_AGAIN_SECONDS,
     Ask,
@@ -149,10 +149,7 @@ def answer_here(call: Call, home: str | None, owed: Owed) -> Answer:
     """One call, one transaction, and out again."""
     if call.method.run is None:
         return Answer(error=NoDaemon("no daemon is running"))
-    try:
-        answer = _run(call, home, owed)
-    except Exception as exc:  # noqa: BLE001 -- a hook author never sees a traceback
-        answer = Answer(error=failure(exc))
+    answer = answered(lambda: _run(call, home, owed))
     if isinstance(answer.error, Internal):
         _record(answer.error, home)
     if isinstance(answer.error, DiskFull | InputOutput):

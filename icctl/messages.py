@@ -87,12 +87,13 @@ def tell(program: str, argv: list[str], name: str, *details: Any) -> int:
 
 def _only_reads(sent: Request) -> bool:
     """Whether a request, which is not always the first one, changes nothing; False: unknown."""
-    try:
+    from contextlib import suppress
+
+    with suppress(Exception):  # it is asked for a sentence about another failure
         from icctl.direct import changes_nothing  # slow, but the caller has waited for longer
 
         return changes_nothing(sent)
-    except Exception:  # noqa: BLE001 -- it is asked for a sentence about another failure
-        return False
+    return False
 
 
 def _listening() -> str:

@@ -19,7 +19,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from icd.app import idempotency
 from icd.app.call import Answer, Call, Context, Whole
@@ -113,12 +113,14 @@ def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = No
     return known
 
 
-def answered(function: Callable[..., Any], *given: Any) -> Answer:
-    """What a function returns or raises, as the answer to a call."""
+def answered(
+    run: Callable[[], Answer], path: str = "", conn: sqlite3.Connection | None = None
+) -> Answer:
+    """What a function answers; what it raises is an answer, too."""
     try:
-        return Answer(result=function(*given))
+        return run()
     except Exception as exc:  # noqa: BLE001 -- the error map
-        return Answer(error=failure(exc))
+        return Answer(error=failure(exc, path, conn))
 
 
 def _too_late() -> Answer:
@@ -149,30 +151,29 @@ class _Batch:
         database = self._database
         creates = any(call.method.runs.creates for call in waiting)
         database.stop_at = max(call.deadline for call in waiting) + STATEMENT_GRACE_SECONDS
-        first = min(call.deadline for call in waiting)
-        with Guard(self._fail), database.hold(first, create=creates):
-            self._run_locked(close=close)
-
-    def _fail(self, exc: Exception) -> None:
-        if isinstance(exc, Locked):
+        try:
+            with database.hold(min(call.deadline for call in waiting), create=creates):
+                self._run_locked(close=close)
+        except Locked as exc:
             now = self._clock.monotonic()
             self._answer_if(lambda call: call.deadline <= now, Answer(error=exc))
-        elif isinstance(exc, NoDatabase):  # its directory is gone, and the lock with it
-            self._database.close()
+        except NoDatabase as exc:  # its directory is gone, and the lock with it
+            database.close()
             self._turn_away(otherwise=Answer(error=exc))
-        else:
+        except (IcError, OSError) as exc:
             self._answer_rest(exc)
 
     def _run_locked(self, *, close: bool) -> None:
         database = self._database
         try:
-            with Guard(self._answer_rest):
-                if self._calls[0].method.runs.whole:
-                    self._run_whole(self._calls[0])
-                elif self._open() and (waiting := self._waiting()):
-                    self._run_together(waiting) if len(waiting) > 1 else self._run_alone(waiting[0])
-                if close and not database.is_left_alone():
-                    self._doubt()
+            if self._calls[0].method.runs.whole:
+                self._run_whole(self._calls[0])
+            elif self._open() and (waiting := self._waiting()):
+                self._run_together(waiting) if len(waiting) > 1 else self._run_alone(waiting[0])
+            if close and not database.is_left_alone():
+                self._doubt()
+        except Exception as exc:  # noqa: BLE001 -- the error map
+            self._answer_rest(exc)
         finally:
             # Damage that shows in passing: whoever opens it again looks at all of it.
             if close or any(isinstance(a.error, Corrupt) for a in self.answers.values()):
@@ -342,11 +343,10 @@ class _Batch:
         return answer
 
     def _caught(self, call: Call, run: Callable[[Call], Answer]) -> Answer:
-        try:
-            return run(call)
-        except Exception as exc:  # noqa: BLE001 -- the error map
-            error = failure(exc, self._database.path, self._conn)
-            return Answer(error=error, trace=call.trace)
+        answer = answered(partial(run, call), self._database.path, self._conn)
+        if answer.error is not None:
+            answer.trace = call.trace
+        return answer
 
     def _run(self, call: Call) -> Answer:
         call.ran_at = self._clock.monotonic()

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -20,6 +21,7 @@ import icd
 HOME = str(Path(icd.__file__).parent) + os.sep
 CHECK = ("sentinel", "check", "a", "b", "--interval=5")
 WARM_UP = 30
+SECONDS = 30.0
 
 
 class Walk:
@@ -50,6 +52,7 @@ def frame(project: str, *argv: str) -> bytes:
 def ask(path: str, message: bytes, walk: Walk | None = None) -> None:
     """Seen is the way from the door to what is counted afterwards, without the leave-taking."""
     with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(SECONDS)
         if walk is not None:
             walk.is_on = True
         sock.connect(path)
@@ -61,10 +64,25 @@ def ask(path: str, message: bytes, walk: Walk | None = None) -> None:
 
 
 def call(walk: Walk, path: str, project: str) -> None:
+    """In a thread beside the daemon's loop; ends the process, also when something is wrong."""
     sys.setprofile(None)
-    while not os.path.exists(path):
-        time.sleep(0.01)
-    time.sleep(0.2)
+    try:
+        _call(walk, path, project)
+    except BaseException:
+        traceback.print_exc(file=sys.stdout)
+        raise
+    finally:
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def _call(walk: Walk, path: str, project: str) -> None:
+    while True:
+        try:
+            ask(path, frame(project, "ping"))
+            break
+        except OSError:
+            time.sleep(0.01)
     ask(path, frame(project, "init"))
     for _ in range(WARM_UP):
         ask(path, frame(project, *CHECK))
@@ -73,8 +91,6 @@ def call(walk: Walk, path: str, project: str) -> None:
     print(walk.told())
     if len(sys.argv) > 4:
         print(*(f"{file} {name}" for file, name in walk.calls), sep="\n")
-    sys.stdout.flush()
-    os._exit(0)
 
 
 def main() -> None:

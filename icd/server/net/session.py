@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import anyio
 
@@ -80,7 +80,6 @@ class Session(asyncio.Protocol):
         self._reads = True
         self._again = b""  # the frame under way, if another daemon can carry it out as well
         self._timer: asyncio.TimerHandle | None = None
-        self._guard = Guard(self._fail)
 
     # --- what the event loop tells us ---
 
@@ -184,8 +183,7 @@ class Session(asyncio.Protocol):
             return
         self._set_reading()
         if self._mode.value.takes and not (self._busy or self._outbox.is_unread):
-            with self._guard:
-                self._take()
+            self._safely(self._take)
 
     def _set_reading(self) -> None:
         """While busy, too, or the end of a stream's peer would not be seen."""
@@ -275,24 +273,22 @@ class Session(asyncio.Protocol):
             answer = self._handler.ask_daemon(planned.call.method, planned.call.params)
             self._reply_output(finish(planned, answer))
         else:
-            self._handler.submit([planned.call], partial(self._answered, planned))
+            self._handler.submit([planned.call], partial(self._safely, self._answered, planned))
 
     def _answered(self, asked: Ask, answers: list[Answer]) -> None:
-        """Called by the store of a database, which must go on."""
-        with self._guard:
-            calls = [asked.call]
-            if answers[0].error is not None:
-                self._handler.blame(calls, answers)
-            self._reply_output(finish(asked, answers[0]))
-            self._handler.count(calls, answers)
+        calls = [asked.call]
+        if answers[0].error is not None:
+            self._handler.blame(calls, answers)
+        self._reply_output(finish(asked, answers[0]))
+        self._handler.count(calls, answers)
 
     async def _run_command(self, asked: Ask) -> None:
-        with self._guard:
+        with Guard(self._fail):
             again = self._is_again
             self._reply_output(await self._handler.command(asked, argv_frame.chunk, again=again))
 
     async def _run_large(self, world: World, frame: Frame) -> None:
-        with self._guard:
+        with Guard(self._fail):
             self._run(await off_the_loop(plan, world, size=len(frame.raw)), frame)
 
     def _reply_output(self, output: Output | Need) -> None:
@@ -307,24 +303,22 @@ class Session(asyncio.Protocol):
         if burst.is_done:
             self._reply(burst.settle([], []))
         elif calls:
-            self._handler.submit(calls, partial(self._burst_answered, burst, calls))
+            self._handler.submit(calls, partial(self._safely, self._burst_answered, burst, calls))
         else:
             self._handler.tasks.start_soon(self._run_burst, burst)
 
     def _burst_answered(self, burst: Burst, calls: list[Call], answers: list[Answer]) -> None:
-        """Called by the store of a database, which must go on."""
-        with self._guard:
-            self._handler.blame(calls, answers)
-            data = burst.settle(calls, answers)
-            if burst.is_done:
-                self._reply(data)
-            else:
-                self._outbox.write(data)
-                self._handler.tasks.start_soon(self._run_burst, burst)
-            self._handler.count(calls, answers)
+        self._handler.blame(calls, answers)
+        data = burst.settle(calls, answers)
+        if burst.is_done:
+            self._reply(data)
+        else:
+            self._outbox.write(data)
+            self._handler.tasks.start_soon(self._run_burst, burst)
+        self._handler.count(calls, answers)
 
     async def _run_burst(self, burst: Burst) -> None:
-        with self._guard:
+        with Guard(self._fail):
             try:
                 await burst.run(self._outbox.write, self._room)
                 data = b""
@@ -367,6 +361,13 @@ class Session(asyncio.Protocol):
         """A peer that does not read: it may find out why, but not keep us waiting for ever."""
         self._mode = Mode.CLOSING
         self._start_timer(limits.FAREWELL_SECONDS, self._abort)
+
+    def _safely(self, function: Callable[..., None], *given: Any) -> None:
+        """Called by the loop, or by the store of a database: both must go on."""
+        try:
+            function(*given)
+        except Exception as exc:  # noqa: BLE001 -- the last line of defence
+            self._fail(exc)
 
     def _fail(self, exc: Exception) -> None:
         """The last line of defence: a bug ends one conversation, not the daemon."""

@@ -238,9 +238,10 @@ class Store:
         self.used_at = time.monotonic()
         self._upkeep.used |= asked > 0
         work = partial(run_batch, self.database, calls, clock=self._clock, recent=self._recent)
-        answers: list[Answer | None] = []
-        with Guard(lambda exc: answers.extend(Answer(error=failure(exc)) for _ in calls)):
-            answers += await self._hop(thread, work)
+        try:
+            answers = await self._hop(thread, work)
+        except Exception as exc:  # noqa: BLE001 -- the thread outlives every batch
+            answers = [Answer(error=failure(exc)) for _ in calls]
         self._looked_at = time.monotonic()
         self.batches += asked > 0
         self.own_batches += not asked
