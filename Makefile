@@ -96,8 +96,9 @@ lint: $(INSTALLED)
 
 check: lint test  ## Everything that must hold before a change lands.
 
-docs: $(INSTALLED)  ## Write the tables of the documentation that are made from the program.
+docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are made from the program.
 	$(BIN)/python -m tests.support.secrets_page
+	$(BIN)/python -m tests.support.reference
 
 BENCH ?=
 bench: $(WHEEL_INSTALLED)  ## What calls cost, written to docs/performance.md; BENCH="search day" prints some.
