@@ -29,7 +29,7 @@ from icd.features.gates.rules import CHECKS
 from icd.features.statusline.store import Statusline
 from icd.features.statusline.verbs import PREFIX, SHOW
 from icd.server import limits
-from tests.support import markdown, reference, rows, secrets_page
+from tests.support import markdown, reference, reference_commands, rows, secrets_page
 from tests.support.processes import until
 
 ROOT = Path(__file__).parent.parent
@@ -87,8 +87,10 @@ def test_every_command_is_documented_with_its_options(name):
 
 
 def test_the_reference_is_what_the_program_makes_of_it():
-    for page, made in reference.pages().items():
-        assert page.read_text(encoding="utf-8") == made, f"docs/{page.name} is old: run make docs"
+    made = reference.pages()
+
+    old = [page.name for page in made if page.read_text(encoding="utf-8") != made[page]]
+    assert not old, f"{' and '.join(old)} in docs differ from the program: run make docs"
 
 
 def test_little_of_the_reference_is_written_by_hand():
@@ -102,6 +104,14 @@ def test_every_command_has_a_topic_page(name):
     described = section(text("cli.md"), name)
 
     assert name == "completion" or re.search(r"^More: \[[\w-]+\.md\]", described, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", sorted(set(reference_commands.TOPICS.values())))
+def test_the_commands_that_a_topic_page_tells_about_exist(page):
+    known = {*registry.commands(), *registry.GROUPS, *(f"icd {name}" for name in icd.commands)}
+    named = [title for title in markdown.titles(DOCS / page) if title.split()[0] in known | {"icd"}]
+
+    assert set(named) <= known
 
 
 @pytest.mark.parametrize("flag", sorted(flags._SWITCHES | flags._VALUED))

@@ -59,7 +59,7 @@ TOPICS = {
 }
 # As many options as a usage line spells; of more, those that are required.
 SPELLED = 5
-_METHODS = {method.name for method in registry.every()}
+_METHODS = [method.name for method in registry.every()]
 
 
 def contents() -> Iterator[str]:
@@ -190,11 +190,12 @@ def _topic(name: str) -> str | None:
 
 
 def called(row: Verb[Any, Any] | Command[Any]) -> list[str]:
-    """The methods that a command names in its code."""
+    """The methods that a command names in its code, in the order of the protocol."""
     if isinstance(row, Verb):
         return [row.name]
     assert isinstance(row.ask, FunctionType)
-    return list(dict.fromkeys(_named(row.ask, set())))
+    named = set(_named(row.ask, set()))
+    return [method for method in _METHODS if method in named]
 
 
 def _named(function: FunctionType, seen: set[FunctionType]) -> Iterator[str]:
@@ -204,11 +205,17 @@ def _named(function: FunctionType, seen: set[FunctionType]) -> Iterator[str]:
     seen.add(function)
     package = function.__module__.rpartition(".")[0]
     for code in _codes(function.__code__):
-        yield from (c for c in code.co_consts if isinstance(c, str) and c in _METHODS)
+        yield from filter(_is_method, code.co_consts)
         for name in code.co_names:
             other = function.__globals__.get(name)
+            if isinstance(other, dict):
+                yield from filter(_is_method, other.values())
             if isinstance(other, FunctionType) and other.__module__.startswith(package):
                 yield from _named(other, seen)
+
+
+def _is_method(constant: object) -> bool:
+    return isinstance(constant, str) and constant in _METHODS
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
