@@ -96,8 +96,9 @@ lint: $(INSTALLED)
 
 check: lint test  ## Everything that must hold before a change lands.
 
-docs: $(INSTALLED)  ## Write the tables of the documentation that are made from the program.
+docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are made from the program.
 	$(BIN)/python -m tests.support.secrets_page
+	$(BIN)/python -m tests.support.reference
 
 BENCH ?=
 house: $(INSTALLED)  ## Count what a stranger needs: files per verb, modules, folders, the way of a call.

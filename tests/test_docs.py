@@ -29,7 +29,7 @@ from icd.features.gates.rules import CHECKS
 from icd.features.statusline.store import Statusline
 from icd.features.statusline.verbs import PREFIX, SHOW
 from icd.server import limits
-from tests.support import rows, secrets_page
+from tests.support import markdown, reference, reference_commands, rows, secrets_page
 from tests.support.processes import until
 
 ROOT = Path(__file__).parent.parent
@@ -86,6 +86,34 @@ def test_every_command_is_documented_with_its_options(name):
             assert f"`{option}" in described, option
 
 
+def test_the_reference_is_what_the_program_makes_of_it():
+    made = reference.pages()
+
+    old = [page.name for page in made if page.read_text(encoding="utf-8") != made[page]]
+    assert not old, f"{' and '.join(old)} in docs differ from the program: run make docs"
+
+
+def test_little_of_the_reference_is_written_by_hand():
+    templates = [*reference.TEMPLATES.iterdir()]
+
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in templates) < 500
+
+
+@pytest.mark.parametrize("name", registry.commands())
+def test_every_command_has_a_topic_page(name):
+    described = section(text("cli.md"), name)
+
+    assert name == "completion" or re.search(r"^More: \[[\w-]+\.md\]", described, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", sorted(set(reference_commands.TOPICS.values())))
+def test_the_commands_that_a_topic_page_tells_about_exist(page):
+    known = {*registry.commands(), *registry.GROUPS, *(f"icd {name}" for name in icd.commands)}
+    named = [title for title in markdown.titles(DOCS / page) if title.split()[0] in known | {"icd"}]
+
+    assert set(named) <= known
+
+
 @pytest.mark.parametrize("flag", sorted(flags._SWITCHES | flags._VALUED))
 def test_every_global_flag_is_documented(flag):
     described = section(text("cli.md"), "Global flags")
@@ -115,7 +143,7 @@ def test_every_environment_variable_is_documented_and_used(variable):
 
 
 def test_the_variables_of_the_statusline_are_documented_in_their_order():
-    described = section(text("cli.md"), "statusline")
+    described = text("statusline.md")
     assigned = SHOW["sh"](Statusline(session="")).stdout.decode()
 
     names = re.findall(r"(\w+)=''", assigned)
@@ -123,7 +151,7 @@ def test_the_variables_of_the_statusline_are_documented_in_their_order():
 
 
 def test_the_danger_of_a_crash_after_a_claim_is_documented():
-    described = section(text("cli.md"), "sentinel")
+    described = text("sentinels.md")
 
     assert "A crash after `allowed` blocks the retry" in described
     assert "(examples/started-done.sh)" in described
@@ -155,7 +183,7 @@ def test_every_interband_channel_is_documented_with_its_key(key):
 
 @pytest.mark.parametrize("key", patterns.KEYS)
 def test_every_key_of_legacy_files_is_documented(key):
-    assert f"`{key}`" in section(text("cli.md"), "compat")
+    assert f"`{key}`" in section(text("migration.md"), "compat")
 
 
 # --- gates ----------------------------------------------------------------------------------
@@ -209,20 +237,9 @@ def test_every_method_is_documented_with_its_parameters_and_results(method: Meth
 
     for name in own:
         assert f"`{name}`" in described, name
-    if "the fields of `state.set`" in described:
-        described += section(text("protocol.md"), "state.set")
-    if "the results of `sentinel.check`" in described:
-        described += section(text("protocol.md"), "sentinel.check")
-    if "an event of `events.tail`" in described:
-        described += section(text("protocol.md"), "events.tail")
-    if "object of `cursor.list`" in described:
-        described += section(text("protocol.md"), "cursor.list")
-    if "the results of `run.status`" in described:
-        described += section(text("protocol.md"), "run.status")
-    if "object of `dispatch.get`" in described:
-        described += section(text("protocol.md"), "dispatch.get")
-    if "an object of `discovery.get`" in described:
-        described += section(text("protocol.md"), "discovery.get")
+    results_are_with = re.findall(r"object(?:s)? of \[`([\w.]+)`\]", described)
+    for other in results_are_with:
+        described += section(text("protocol.md"), other)
     for name in results:
         assert f"`{name}`" in described, name
 
@@ -234,7 +251,7 @@ def test_every_common_parameter_is_documented(name):
 
 @pytest.mark.parametrize("kind", errors.TABLE, ids=lambda kind: kind.name)
 def test_every_error_is_documented_with_its_code_and_exit(kind: type[errors.IcError]):
-    code, _name, exit_status, retryable, _meaning = row(
+    code, _name, exit_status, retryable, _meaning, _hint = row(
         section(text("protocol.md"), "Errors"), kind.name
     )
 
@@ -368,8 +385,7 @@ def test_every_variable_of_the_library_is_documented(name: str):
 
 
 def anchors(document: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+    return {markdown.anchor(title) for title in markdown.titles(document)}
 
 
 @pytest.mark.parametrize("document", MARKDOWN, ids=lambda path: str(path.relative_to(ROOT)))

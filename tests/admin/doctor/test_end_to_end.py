@@ -94,7 +94,7 @@ def test_every_repair_stands_with_the_checks_that_offer_it() -> None:
 
 def _doctors_section(root: Path) -> str:
     text = (root / "docs" / "cli.md").read_text("utf-8")
-    return text.partition("\n## doctor\n")[2].partition("\n## ")[0]
+    return text.partition("\n### doctor\n")[2].partition("\n### ")[0]
 
 
 @pytest.fixture
