@@ -10,9 +10,9 @@ import click
 
 from icd.__main__ import main as icd
 from icd.admin.doctor.checks import CHECKS
-from icd.app import help as texts
 from icd.app import registry
 from icd.app.parser import fields
+from icd.app.reference import help as texts
 from icd.app.verb import Argument, Command, Option, Verb
 from tests.support.markdown import anchor, cell, titles
 

@@ -14,7 +14,7 @@ from msgspec import UNSET, inspect
 
 from icd.app import registry
 from icd.app.call import Params
-from icd.app.openrpc import descriptions
+from icd.app.reference.openrpc import descriptions
 from icd.app.verb import Method
 from tests.support.markdown import anchor, cell
 from tests.support.reference_commands import called
