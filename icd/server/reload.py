@@ -1,7 +1,7 @@
 """Onto the installed code, without losing a call: who asked for it, and whether it can be done.
 
 A reload that cannot be done without losing a call is not done: new code that does not start, or a
-database that does not answer, leave everything as it was, and whoever asked is told why.
+database that does not answer, leave everything as it was, and the caller is told why.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Reload:
         self._inherited = inherited
         self._early: list[asyncio.Future[Answer]] = []
         self._late: list[asyncio.Future[Answer]] = []
-        self._under_way: Answer | None = None  # for whoever asks for what is being done
+        self._under_way: Answer | None = None  # for a caller that joins a reload under way
         self._wanted = anyio.Event()
 
     async def ask(self, *, early: bool) -> Answer:
@@ -67,7 +67,7 @@ class Reload:
         self._wanted = anyio.Event()
 
     def outcome(self) -> Answer:
-        """For whoever asked the daemon before us."""
+        """The answer to those who asked the daemon before us to reload."""
         if self._inherited.failure:
             return Answer(error=ReloadRefused(self._inherited.failure))
         previous = self._inherited.previous or __version__

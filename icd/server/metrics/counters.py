@@ -31,7 +31,7 @@ _BUCKETS = (LONGEST_BITS - _DIGITS) * _STEP + 2 * _STEP
 MINUTE, RING_SECONDS = 60, 900  # a quarter of an hour is the longest span of a rate
 # Scripts of one user that fail; more of them than a person reads.
 ROWS = 200
-# Room for a path; nobody reads further.
+# Room for a path; a person reads no further.
 SENTENCE_CHARACTERS = 300
 MISTAKE = "the call itself is wrong; make it by hand to see why"
 # A storm of slow calls is one piece of news; a line is some 300 bytes, so a day of it is 9 MB.

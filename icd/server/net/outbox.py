@@ -33,7 +33,7 @@ class Outbox:
         self._is_full = False  # the transport says so
         self._counted = 0
         self._transport: asyncio.Transport | None = None
-        self._changed: anyio.Event | None = None  # while somebody waits for room
+        self._changed: anyio.Event | None = None  # while a task waits for room
 
     def connect(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -79,7 +79,7 @@ class Outbox:
         return not self.is_unread
 
     def wake(self) -> None:
-        """Let go of whoever waits for room."""
+        """Wake the task that waits for room, whether there is room or not."""
         if self._changed is not None:
             self._changed.set()
             self._changed = None

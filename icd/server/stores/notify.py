@@ -16,7 +16,7 @@ from icd.app.call import ANYTHING, EVENTS, STATE, Call, Topic
 from icd.app.invocation import LOOK_AGAIN_SECONDS
 from icd.server import limits
 
-# The rows of state that may have changed; None: nobody can tell which.
+# The rows of state that may have changed; None: it is not known which.
 Touched = set[tuple[str, str]] | None
 Listener = Callable[[Touched], None]
 

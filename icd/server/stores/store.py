@@ -72,7 +72,7 @@ class Store:
 
     @property
     def is_closed(self) -> bool:
-        """Nobody answers here any more."""
+        """The thread has ended, and no call is answered here any more."""
         return self._closed.is_set()
 
     @property
@@ -86,7 +86,7 @@ class Store:
 
     @property
     def is_working(self) -> bool:
-        """Whether the thread is at something, be it only a look while nobody waits."""
+        """Whether the thread works, be it only at a look between calls."""
         return self._hangs.is_working
 
     @property
@@ -96,12 +96,12 @@ class Store:
 
     @property
     def is_needed(self) -> bool:
-        """Somebody follows it, or files have to be kept up to date, although nobody asks."""
+        """A watcher follows it, or a worker needs it: it stays open without calls."""
         return self.changes.is_watched or any(is_needed() for is_needed in self._needs)
 
     @property
     def is_idle(self) -> bool:
-        """Open, and nobody would notice if it were closed and opened again."""
+        """Open, and no caller would notice if it were closed and opened again."""
         at_rest = not (self.waiting or self.is_working or self._stopping)
         return at_rest and self.database.is_open and not self.is_needed
 
@@ -169,7 +169,7 @@ class Store:
         await self._closed.wait()
 
     async def _open(self) -> DbThread | None:
-        """Open for those who wait; None when nobody waits any more, because they were told why."""
+        """Open for the calls that wait; None: it cannot be opened, and they were all told why."""
         while self._queue.pending:
             calls = self._queue.calls()
             creates = any(call.method.runs.creates for call in calls)
@@ -202,7 +202,7 @@ class Store:
                 if await self._run_batch(thread):
                     look_at = time.monotonic() + self._settings.idle_seconds
             if not (self.database.is_open or self._queue.pending):
-                return  # closed, or deleted: whoever asks next finds what is there by then
+                return  # closed, or deleted: the next call finds what is there by then
 
     async def _rest(self, idle_at: float) -> bool:
         """Wait until there is something to do; whether that was before `idle_at`.
@@ -289,7 +289,7 @@ class Store:
         self._queue.settle(overdue=time.monotonic() - limits.GRACE_SECONDS)
 
     async def _look_after(self, thread: DbThread) -> float:
-        """See to the database while nobody asks; how long to rest until the next look."""
+        """Maintain the database between calls; how long to rest until the next look."""
         idle = time.monotonic() - self.used_at
         close = idle >= self._settings.close_idle_seconds and not self.is_needed
         foreign = self.database.foreign
@@ -317,7 +317,7 @@ class Store:
             while not await self._closed_under_the_lock(thread):
                 log.warning("database is locked, not closed yet", extra={"path": self.path})
             await thread.close()
-        except Exception:  # noqa: BLE001 -- there is nobody left to tell
+        except Exception:  # noqa: BLE001 -- no caller is left to be told
             log.exception("closing failed", extra={"path": self.path})
         self._queue.turn_away()
         self._end()
@@ -332,7 +332,7 @@ class Store:
 
     def _end(self) -> None:
         self._closed.set()
-        self.changes.tell()  # whoever waits for a change here must look elsewhere
+        self.changes.tell()  # its watchers must look for another store
 
 
 def inquiry(

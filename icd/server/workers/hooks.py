@@ -6,7 +6,8 @@ delivered is what the log has and the positions have not.
 Promises
     - one event at a time, in the order of the log; and no other process runs hooks of this project
       meanwhile, which a lock outside the project sees to;
-    - nothing here holds up the lane or the loop: files and processes are the business of a thread;
+    - nothing here holds up the database's thread or the loop: files and processes are the business
+      of another thread;
     - an event is delivered again only if its delivery could not be noted, and is marked then.
 """
 

@@ -5,7 +5,7 @@ read again.  What is written is what the rows are by then, so the last value is 
 thousand writes in a tenth of a second are one.
 
 Promises
-    - neither the lane's transaction nor the event loop touches a file: a thread of our own does;
+    - neither the database's thread nor the event loop touches a file: a thread of our own does;
     - the file of a row is written at most once in `GAP_SECONDS`;
     - whatever goes wrong here is counted and shown in `status`, tried again, and fails no call;
     - nothing is written or removed unless the user wants a mirror and trusts the database, which is
