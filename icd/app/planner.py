@@ -49,7 +49,7 @@ CACHED_CHARACTERS = 1000
 
 
 class Parsed(msgspec.Struct):
-    """What a command line says, whoever sends it: one of `help`, `error` and `command` is set."""
+    """What a command line says, for any caller: one of `help`, `error` and `command` is set."""
 
     context: str = ""  # the command by its full name, for messages
     flags: Flags | None = None
@@ -359,7 +359,7 @@ def _errand(world: World, local: Local, context: str) -> Errand:
         timeout_ms, patience = None, DEFAULT_DEADLINE_MS / 1000
 
     def prepare(method: str, params: Params) -> Call:
-        # Reading files was the caller's own time, and nobody asks for this answer again.
+        # Reading files was the caller's own time, and this answer is not asked for again.
         later = msgspec.structs.replace(
             world,
             deadline=time.monotonic() + patience,

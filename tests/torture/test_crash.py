@@ -25,7 +25,7 @@ def test_what_was_acknowledged_survives_kill_at_every_failpoint(tmp_path: Path) 
 
 
 def test_an_answer_before_its_commit_is_noticed(tmp_path: Path) -> None:
-    blame = "        except Exception:  # noqa: BLE001 -- whoever is to blame will hear it alone\n"
+    blame = "        except Exception:  # noqa: BLE001 -- each call runs again alone\n"
     code = broken(tmp_path, DISPATCH, COMMIT + blame, blame)
     begin = '        while True:\n            try:\n                self._conn.execute("BEGIN'
     late = f"        if self._conn.in_transaction:\n{COMMIT}{begin}"
