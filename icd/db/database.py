@@ -1,4 +1,4 @@
-"""A database and its lock: what a host holds, be it the daemon's lane or a direct call.
+"""A database and its lock: what a host holds, be it a thread of the daemon or a direct call.
 
 Invariants
     - every method but `hold` is called while the lock is held;
