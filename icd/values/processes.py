@@ -73,7 +73,7 @@ def look(process: Process) -> Liveness:
         pass
     found = procfs.stat(process.pid)
     if found is None:
-        return "unknown"  # it ended just now, or /proc hides it: whoever asks again will know
+        return "unknown"  # it ended just now, or /proc hides it: the next look tells
     if found.has_ended:
         return "dead"
     return "dead" if process.start and found.start != process.start else "alive"

@@ -27,7 +27,7 @@ def _check_ttl(ttl_ms: int) -> None:
 
 
 def _who(world: World, owner: str | None) -> str:
-    """A lease outlives processes: a pid would be an owner that is soon somebody else."""
+    """The owner: as given, else the session.  Never a pid: a lease outlives processes."""
     if owner is not None:
         return owner
     session = world.env.get("CLAUDE_SESSION_ID", "")
