@@ -60,7 +60,7 @@ class Handover(msgspec.Struct):
 
 
 def command() -> list[str]:
-    """How this daemon was started, with whatever is installed by now."""
+    """The command line that this daemon was started with, for what is installed by now."""
     flags = ["-P"]
     if sys.flags.ignore_environment:
         flags.append("-E")
@@ -92,7 +92,7 @@ def execute(claim: SocketClaim, handover: Handover, directory: str) -> NoReturn:
 
 
 def take_over() -> tuple[SocketClaim, Handover] | None:
-    """What the daemon that we were has left us, if we were one."""
+    """What this process left to itself before the exec; None if it was no daemon then."""
     given = os.environ.pop(VARIABLE, "")
     if not given.isdigit():
         return None
@@ -116,7 +116,7 @@ def hold_signals() -> None:
 
 
 def pass_on(signals: list[signal.Signals]) -> None:
-    """To the next daemon, once they are held back; to this thread, or another would get them."""
+    """Leave signals to the next daemon, once they are held back; this thread keeps them."""
     for told in signals:
         signal.pthread_kill(threading.get_ident(), told)
 

@@ -129,7 +129,7 @@ class Reload:
 
 
 async def _unless(hung: Callable[[], list[str]], start: Callable[[], Done]) -> Done:
-    """In a thread: until a child has become another program, its parent waits for it."""
+    """Start a child in a thread, because its parent waits until it has become another program."""
     started = threads.start(start)
     try:
         while not started.done():

@@ -138,7 +138,7 @@ class Acceptor:
         self._tasks.start_soon(self._listener.run)
 
     async def _retire(self, listener: Listener, sock: socket.socket) -> None:
-        """Callers that are still in the backlog then learn that nothing was executed."""
+        """Close the socket: callers still in its backlog learn that nothing was executed."""
         listener.stop()
         await listener.ended.wait()
         sock.close()

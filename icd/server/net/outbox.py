@@ -20,7 +20,7 @@ from icd.server import limits
 
 
 class Outbox:
-    """`drop` ends the connection, because too much waits to be read."""
+    """What one peer has yet to read; `drop` ends the connection if all have too much of it."""
 
     held = 0  # bytes that peers have not read, of all outboxes together
     _unread: ClassVar["dict[Outbox, None]"] = {}  # those that have some, the oldest first
@@ -40,7 +40,7 @@ class Outbox:
 
     @property
     def unsent(self) -> bytes:
-        """For the daemon that goes on with the conversation."""
+        """What the peer has not read yet, for the daemon that goes on with the conversation."""
         assert self._transport is not None
         size = self._transport.get_write_buffer_size()
         given = b"".join(self._given)[-size:] if size else b""

@@ -23,7 +23,7 @@ Identity = tuple[int, int]
 
 
 def candidates() -> list[str]:
-    """The same two places that `icctl` looks in."""
+    """Where a daemon may listen: the same two places that `icctl` looks in."""
     uid = os.geteuid()
     return [f"/run/user/{uid}/intercore/icd.sock", f"/tmp/intercore-{uid}/icd.sock"]
 
@@ -110,7 +110,7 @@ def claim(path: str) -> SocketClaim:
 
 
 def take(sock: socket.socket) -> SocketClaim:
-    """SocketClaim the path of a socket that systemd listens on.
+    """Claim the path of a socket that systemd listens on.
 
     A daemon that was started by hand may still be there: it notices that its place was taken, and
     leaves.  Until then its callers are served by it, and ours wait in the backlog.
@@ -169,7 +169,7 @@ def _owner(lock: int) -> str:
 
 
 def _bind(path: str) -> socket.socket:
-    """For the holder of the lock only."""
+    """Bind the path; for the holder of the lock only."""
     _private_directory(os.path.dirname(path))
     _remove_stale(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

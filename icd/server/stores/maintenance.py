@@ -62,7 +62,7 @@ class Maintenance:
         self._counted: tuple[int, int] | None = None
 
     def look(self, *, close: bool) -> float | None:
-        """See to the database, and close it if told to; the seconds until there is more to do."""
+        """Maintain the database, and close it if told to; the seconds until there is more to do."""
         try:
             with self._database.hold(time.monotonic() + PATIENCE_SECONDS):
                 now_ms = self._clock.now_ms()
@@ -101,7 +101,7 @@ class Maintenance:
             raise
 
     def _see_to(self, conn: sqlite3.Connection, now_ms: int) -> bool:
-        """Whether there is nothing left to do."""
+        """Prune and empty the log, after use; whether nothing is left to do."""
         if self._database.others_wrote():
             self._recent.clear()
             self.used = True
@@ -118,7 +118,7 @@ class Maintenance:
         return True
 
     def _note(self, conn: sqlite3.Connection, now_ms: int) -> None:
-        """Rows are counted anew only if something was written since."""
+        """Renew the facts; rows are counted anew only if something was written since."""
         path = self._database.path
         size, known = _size(path), self.facts
         written = (conn.total_changes, self._database.foreign)

@@ -106,11 +106,11 @@ class Store:
         return at_rest and self.database.is_open and not self.is_needed
 
     def keep_while(self, is_needed: Callable[[], bool]) -> None:
-        """Have the database stay open as long as this is so."""
+        """Keep the database open as long as this is so."""
         self._needs.append(is_needed)
 
     def tell_next(self, sentence: str, told: Callable[[], object]) -> None:
-        """Have the next command of a person or a script warn of this; `told`: it did."""
+        """Warn the next command of a person or a script of this, then call `told`."""
         self._notice = (sentence, told)
 
     def submit(self, calls: list[Call], deliver: Deliver, moved: Moved | None = None) -> None:
@@ -232,7 +232,7 @@ class Store:
             await asyncio.sleep(0)
 
     async def _run_batch(self, thread: DbThread) -> bool:
-        """Run what is waiting; whether anybody but the daemon itself had asked."""
+        """Run what is waiting; whether any of it came from a caller."""
         calls = self._queue.take(limits.BATCH_CALLS)
         asked = sum(not call.background for call in calls)
         self.used_at = time.monotonic()
@@ -305,7 +305,7 @@ class Store:
         return upkeep.rest(self._settings, now=now, idle=now - self.used_at, due=due)
 
     def _tell_of_upkeep(self, exc: Exception) -> None:
-        """What is wrong with the file is one line; our own bugs come with all of where they are."""
+        """Log a failure of maintenance: a line about a file, a traceback of our own bugs."""
         if isinstance(exc, IcError) and not isinstance(exc, Internal):
             log.warning("upkeep failed: %s", exc.message, extra={"path": self.path})
         else:
@@ -323,7 +323,7 @@ class Store:
         self._end()
 
     async def _closed_under_the_lock(self, thread: DbThread) -> bool:
-        """Never without the lock; when the daemon stops, it does not wait for it for ever."""
+        """Close, but never without the lock; False if that is held for too long."""
         try:
             await self._hop(thread, partial(upkeep.close, self.database))
         except Locked:

@@ -65,7 +65,7 @@ class Feed:
             self._store.changes.remove(self)
 
     def set(self) -> None:
-        """There may be something new."""
+        """Read and deliver soon: there may be something new."""
         self._is_told = True
         if not self._is_reading:
             self._is_reading = True

@@ -57,7 +57,7 @@ ASK_SECONDS = 2.0
 
 
 class Mirrors:
-    """Where they write, what they did, and their orderly end.
+    """The mirrors of all databases: where they write, what they did, and their orderly end.
 
     `root`: where envelopes go unless the settings say otherwise; None: nowhere.
     `home`: where the user's trust is recorded; None: no database is trusted.
@@ -269,7 +269,7 @@ class Mirror:
         return False
 
     async def _copy(self) -> bool:
-        """Whether that was permitted to the end."""
+        """Bring files up to date with their rows; False: that is no longer permitted."""
         size = verbs.ROWS_AT_ONCE
         while self._doing:
             names = list(islice(self._doing, size))
