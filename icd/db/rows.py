@@ -94,7 +94,7 @@ def put(kind: type[msgspec.Struct], table: str, *, key: Sequence[str] = ()) -> s
 
 
 def values(row: msgspec.Struct) -> tuple[Any, ...]:
-    """What such a statement is given."""
+    """What the statement of `put` is given."""
     return msgspec.structs.astuple(row)[: len(_columns(type(row)))]
 
 
