@@ -185,7 +185,7 @@ class _Batch:
         self._answer_if(lambda _: True, Answer(error=error))
 
     def _doubt(self) -> None:
-        """What was committed is in files that have no name any more, and we are about to leave."""
+        """Call the outcome of writes unknown: they are in files that have no name any more."""
         doubt = UnknownOutcome("unknown_outcome: files of the database were removed meanwhile")
         for call in self._calls:
             answer = self.answers.get(id(call))
@@ -292,7 +292,7 @@ class _Batch:
             self.answers |= answers
 
     def _run_each(self, calls: list[Call]) -> None:
-        """What was done together is undone, and each call gets a transaction of its own."""
+        """Undo what was done together, and give each call a transaction of its own."""
         self._roll_back()
         read = 0
         for call in calls:
@@ -389,7 +389,7 @@ class _Batch:
         self._forget()
 
     def _forget(self) -> None:
-        """What was undone must not be remembered as written."""
+        """Forget the last writes: what was undone must not be remembered as written."""
         if self._recent is not None:
             self._recent.clear()
 

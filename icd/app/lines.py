@@ -15,7 +15,7 @@ LINE_BYTES = 8 * 1024 * 1024
 
 
 def tell(ctx: Context, done: int, total: int) -> None:
-    """After every line: others wait for the lock, and a person perhaps for the end."""
+    """Stop at the deadline, else tell how far it is; after every line, since others wait."""
     if time.monotonic() >= ctx.deadline:
         raise DeadlineExceeded("the deadline passed; nothing was changed")
     if ctx.progress is not None:

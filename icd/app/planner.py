@@ -147,7 +147,7 @@ def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
 
 
 def _judge(row: Verb[Any, Any], params: Params) -> None:
-    """What a line alone can say wrongly is wrong for every caller: it is judged once."""
+    """Judge what a line alone can say wrongly: it is wrong for every caller, and judged once."""
     if row.usage is not None:
         row.usage(params)
     if row.check is not None:
@@ -269,7 +269,7 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
 
 
 def _harmless(output: Output) -> Output:
-    """The one place through which everything passes that any command prints."""
+    """Spell out what is not printable; all that any command prints passes through here."""
     if output.stdout.translate(None, SAFE):
         output.stdout = printable(output.stdout)
     if output.stderr.translate(None, SAFE):
