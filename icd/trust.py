@@ -101,7 +101,7 @@ def grant(home: str | None, path: str, *, scripts: Mapping[str, str] | None = No
 
 
 def revoke(home: str | None, path: str) -> bool:
-    """Whether it was trusted; also of a database that is gone."""
+    """Trust a database no longer, also one that is gone; whether it was trusted."""
     try:
         os.unlink(os.path.join(_place(home), _name(canonical(path))))
     except (FileNotFoundError, Unfit):

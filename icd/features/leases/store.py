@@ -35,8 +35,8 @@ _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
 
 class Lease(Result):
-    """A claim; `writer_session` and `writer_pid` are of the process that acquired or renewed it
-    last, and `change` says what a call did: acquired, renewed or taken_over."""
+    """A claim; `writer_session` and `writer_pid` are those of whoever acquired or renewed it last,
+    and `change` says what a call did: acquired, renewed or taken_over."""
 
     name: str
     scope_id: str

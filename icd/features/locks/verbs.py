@@ -147,12 +147,12 @@ def clean(world: World, f: Clean) -> Local:
 
 
 def local(run: Callable[[], Output]) -> Local:
-    """It asks no method, and no project is concerned."""
+    """A command that asks no method and concerns no project."""
     return Local(lambda _ask: run(), is_about_project=False)
 
 
 def deadline(world: World) -> float:
-    """Starting this process took its part of the time."""
+    """When to stop waiting; starting this process took its part of the time."""
     patience_ms = PATIENCE_MS if world.timeout_ms is None else world.timeout_ms
     return (world.began or time.monotonic()) + patience_ms / 1000
 

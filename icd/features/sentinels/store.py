@@ -194,7 +194,7 @@ def prune(
 
 
 def _repeat(row: _Row, interval_ms: int, *, now_ms: int) -> Verdict:
-    """The winner asks again, because it never heard that it had won."""
+    """Answer a winner that asks again, because it never heard that it had won."""
     if row.claim_ms != interval_ms:
         raise RequestMismatch("this request_id was used for a claim with another interval")
     return Verdict(
