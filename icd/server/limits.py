@@ -99,7 +99,7 @@ PREFLIGHT_SECONDS = 30.0
 # A reload waits this long for calls that are being executed, while new ones wait in their sockets:
 # a hook's whole deadline is a few times as long.
 QUIET_SECONDS = 1.0
-# If they take longer, everybody is served again, and the reload tries again after this time, so
+# If they take longer, all callers are served again, and the reload tries again after this time, so
 # often.
 RELOAD_PAUSE_SECONDS = 1.0
 RELOAD_ATTEMPTS = 5

@@ -50,7 +50,7 @@ class Handover(msgspec.Struct):
     connections: list[Connection] = []
     databases: list[str] = []  # those that must be open without a caller
     previous: str = ""  # version
-    failure: str = ""  # why there is no other code, after all
+    failure: str = ""  # why the new code could not be executed
     path: str = ""
     passed: bool = False
     bound: Identity | None = None  # the file of the socket, when it was ours

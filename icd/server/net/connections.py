@@ -1,4 +1,4 @@
-"""Turns connections into sessions, and sees them out: to the end, or to the next daemon."""
+"""Makes sessions of connections, and ends them or hands them over to the next daemon."""
 
 import asyncio
 import os

@@ -227,7 +227,7 @@ class Session(asyncio.Protocol):
         self._again = b""
         self._conversation = None
         if self._framing.buffer or self._mode is not Mode.OPEN or not self._reads:
-            # In a turn of its own: a peer that pipelines must not keep everybody else waiting.
+            # In a turn of its own: a peer that pipelines must not keep other peers waiting.
             asyncio.get_running_loop().call_soon(self._pump)
 
     # --- command lines, in frames ---

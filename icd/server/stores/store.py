@@ -180,7 +180,7 @@ class Store:
                     return await DbThread.open(partial(self._connect, first, create=creates))
             except Locked as exc:
                 self._queue.refuse(exc, until=time.monotonic())
-            except Exception as exc:  # noqa: BLE001 -- everybody who waits is told
+            except Exception as exc:  # noqa: BLE001 -- all calls that wait are told
                 self._queue.refuse(failure(exc), until=math.inf)
         self._forget(self)
         return None
@@ -221,7 +221,7 @@ class Store:
         return not rested.cancelled_caught
 
     async def _gather(self) -> None:
-        """Let everybody who is about to ask do so first.
+        """Let callers that are about to ask do so first.
 
         While the thread works, the loop had better rest: the two share Python's lock, and passing
         it back and forth costs more than the work itself.

@@ -1,4 +1,4 @@
-"""New events of one database, read once for everybody who follows them.
+"""New events of one database, read once for all that follow them.
 
 Promises
     - a member gets every event after the position that it joined with, once and in order, until it
