@@ -996,7 +996,7 @@ _intercore_milliseconds() {
     return 3
 }
 
-# Milliseconds since boot: no clock that anybody sets.
+# Milliseconds since boot: a clock that is never set.
 _intercore_uptime() {
     local line
     read -r line _ </proc/uptime

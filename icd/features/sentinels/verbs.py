@@ -16,7 +16,7 @@ from icd.features.sentinels import store
 from icd.values import validation
 from icd.values.wire import Result, iso
 
-MANY = 256  # guards in one check_many: a batch must stay short for everybody else
+MANY = 256  # guards in one check_many: a batch must stay short for other callers
 
 Name = Annotated[str, Argument("NAME", "What is throttled."), validation.check_name]
 Scope = Annotated[str, Argument("SCOPE", "For whom, such as a session."), validation.check_scope]
