@@ -142,7 +142,7 @@ def _events(conn: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]
 
 
 def _json(given: str) -> str | None:
-    """What is no JSON after all becomes a string."""
+    """The value as JSON; what is no JSON becomes a string."""
     try:
         json.loads(given)
     except (ValueError, RecursionError):
