@@ -324,7 +324,7 @@ intercore_sentinel_reset_all() {
 }
 
 # intercore_cleanup_stale
-# Removes guards that fired over an hour ago and throttle nobody any more; unavailable: legacy guard
+# Removes guards that fired over an hour ago and throttle no caller any more; unavailable: legacy guard
 # files that old.  0 always.
 intercore_cleanup_stale() {
     local _intercore_status=0
@@ -463,11 +463,11 @@ _intercore_read_lock() {
     _intercore_parse 2>/dev/null <<'TEXT'
 # intercore_lock NAME SCOPE [TIMEOUT]
 # Takes a lock for this shell, waiting for TIMEOUT, 1s if it is left out.  0 it is held now, until
-# intercore_unlock or the end of the shell; 1 somebody else holds it, who is named on stderr; 2 could
+# intercore_unlock or the end of the shell; 1 another owner holds it and is named on stderr; 2 could
 # not tell; 3 a mistake in the arguments.
 _intercore_lock_take() {
     local _intercore_status=127
-    # A subshell may outlive the shell, and nobody can hold a lock for that.
+    # A subshell may outlive the shell, and no process can hold a lock for that.
     [[ $BASHPID == "$$" ]] || (_intercore_late here begin "${1-}" "${2-}") || return
     if _intercore_find; then
         _intercore_status=0
@@ -494,15 +494,15 @@ _intercore_lock_release() {
             _intercore_status=$?
     fi
     case $_intercore_status in
-        0 | 1) ;; # not held, or by somebody else by now
+        0 | 1) ;; # not held, or by another owner by now
         2 | 3) printf '%s\n' "$_intercore_err" >&2 ;;
         *) (_intercore_late here unlock "${1-}" "${2-}") || return 0 ;;
     esac
 }
 
 # intercore_lock_clean [OLDER_THAN]
-# Removes locks whose owner is dead, taken 5s ago or OLDER_THAN; there is no need to, for whoever asks
-# for one gets it.  0 always; a line on stderr if it could not.
+# Removes locks whose owner is dead, taken 5s ago or OLDER_THAN; there is no need to, for the next
+# caller that asks for one gets it.  0 always; a line on stderr if it could not.
 _intercore_lock_clean() {
     local _intercore_status=127
     if _intercore_find; then
@@ -532,9 +532,9 @@ intercore_lease_list() { _intercore_late lease list "$@"; }
 _intercore_read_lease() {
     _intercore_parse 2>/dev/null <<'TEXT'
 # intercore_lease_acquire [-v VAR] NAME SCOPE TTL [OWNER]
-# Claims work and prints the fencing token.  0 it is yours now, or still; 1 somebody else has it, and
-# is named on stderr, or unavailable: then nobody can have it; 2 could not tell.  Without OWNER, the
-# session is it, CLAUDE_SESSION_ID; without that, 3.
+# Claims work and prints the fencing token.  0 it is yours now, or still; 1 another owner has it and
+# is named on stderr, or unavailable: then no owner can have it; 2 could not tell.  OWNER is the
+# session, CLAUDE_SESSION_ID, if it is left out; without either, 3.
 _intercore_lease_acquire() {
     local _intercore_to=-
     if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
@@ -550,7 +550,7 @@ _intercore_lease_renew() {
 }
 
 # intercore_lease_release NAME SCOPE [OWNER] [TOKEN]
-# Gives a claim up.  0 done, or nobody had it, or unavailable; 1 somebody else has it; 2 not done.
+# Gives a claim up.  0 done, or it was not held, or unavailable; 1 another owner has it; 2 not done.
 _intercore_lease_release() {
     local _intercore_to=.
     _intercore_answer 0 lease release ${3:+"--owner=$3"} ${4:+"--token=$4"} -- "${1-}" "${2-}"
@@ -621,7 +621,7 @@ _intercore_run_phase() {
 # Goes on to the next phase, if it is in IF_PHASE; prints what happened, as JSON.  0 advanced;
 # 1 blocked, paused, over, in another phase, no such run, or unavailable; 2 could not tell.
 _intercore_run_advance() {
-    local _intercore_to=- _intercore_alone=yes # whoever advances starts the agents
+    local _intercore_to=- _intercore_alone=yes # the process that advances starts the agents
     if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
     _intercore_answer 1 run advance --json ${2:+"--priority=$2"} ${3:+"--if-phase=$3"} -- "${1-}"
 }
@@ -815,10 +815,10 @@ _intercore_legacy_claim() {
     _intercore_then=$(_intercore_mtime "$_intercore_file") || return 1
     # Seconds are cut off: only more than the interval is surely not less.
     (( _intercore_now - _intercore_then > _intercore_interval )) || return 1
-    # It is due.  Whoever makes the directory of this turn, and finds that nobody was faster, claims.
+    # It is due.  The caller that makes the directory of this turn and finds the guard as it was claims.
     _intercore_turn=$_intercore_file.due-$_intercore_then
     if ! command mkdir -m 700 -- "$_intercore_turn" 2>/dev/null; then
-        # Somebody is at it; or died of it, a minute ago at least.
+        # Another caller is at it; or was killed over it, a minute ago at least.
         (( _intercore_now - $(_intercore_mtime "$_intercore_turn" || echo "$_intercore_now") < 60 )) ||
             command rmdir -- "$_intercore_turn" 2>/dev/null
         return 1
@@ -915,7 +915,7 @@ _intercore_look() {
     _intercore_field its_boot boot '"([^"\\]*)"'
     _intercore_field its_pidns pidns '"([^"\\]*)"'
     if [[ -z $pid || -z $owner ]]; then
-        owner='' # nobody knows whose it is, and so it is never broken
+        owner='' # unknown, and so the lock is never broken
         created=$(_intercore_mtime "$1") || return 1
     fi
     age=$(( now - ${created:-now} ))
@@ -956,7 +956,7 @@ _intercore_judge() {
 _intercore_gone() {
     local wait=$1 path=$2 top=$base/$3 fd
     shift 3
-    command -v flock >/dev/null || return 1 # then nobody may remove anything
+    command -v flock >/dev/null || return 1 # then no process may remove anything
     while [[ -d $top ]]; do
         exec {fd}<"$top" || return 1
         if ! command flock -w "$wait" "$fd"; then
@@ -996,7 +996,7 @@ _intercore_milliseconds() {
     return 3
 }
 
-# Milliseconds since boot: no clock that anybody sets.
+# Milliseconds since boot: a clock that is never set.
 _intercore_uptime() {
     local line
     read -r line _ </proc/uptime
@@ -1054,7 +1054,7 @@ _intercore_here_unlock() {
     local base name scope host boot pidns start lock unique process owner pid age liveness
     _intercore_here_begin "$1" "$2" && _intercore_own_all look "$name" || return
     _intercore_gone 2 "$lock" "$name" _intercore_is_ours && return
-    if _intercore_look "$lock" && _intercore_is_ours; then # there is no flock, or somebody keeps it
+    if _intercore_look "$lock" && _intercore_is_ours; then # there is no flock, or another process keeps it
         printf '%s\n' "intercore: lock $name/$scope could not be released; it ends with this shell" >&2
     fi
 }

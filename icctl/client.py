@@ -1,7 +1,7 @@
 """The client: forward a command line to the daemon and print what comes back.
 
 Every hook pays for every import here, so this file loads `sys`, `posix`, `time` (all built in),
-`_socket` and `icd` (one line: the version), no more; a test holds it to that.  icctl/client.c does
+`_socket` and `icd` (the version), no more; a test holds it to that.  icctl/client.c does
 the same without Python, and hands over to this one (icctl/handover.py) what it cannot do.
 
 Promises

@@ -137,7 +137,7 @@ def _patience(ask: Ask) -> float:
 
 
 def _stdout_is_closed(within: float) -> bool:
-    """Wait for that: then what we would print has no reader."""
+    """Wait for that, for a limited time: then what we would print has no reader."""
     import select  # only commands that go on pay for it
 
     poll = select.poll()
@@ -208,7 +208,7 @@ def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
 
 
 def _run_hooks(owed: Owed, home: str | None) -> None:
-    """Only where there are any, so that other calls do not pay for it."""
+    """Run hooks where there are any, so that other calls do not pay for it."""
     for path, settings in owed.items():
         if home and os.path.isdir(os.path.join(os.path.dirname(path), "hooks")):
             from icctl.direct_hooks import run_hooks

@@ -1,4 +1,4 @@
-"""Going on where the native client, or a shell's helper, stopped.
+"""Continue where the native client, or a shell's helper, stopped.
 
 INTERCORE_HANDOVER is private to the programs of one installation:
 `REASON ID LIMIT_MS DEADLINE_MS FD DOOR PROGRAM`.  The id is that of the request, so that what may

@@ -136,7 +136,7 @@ def count_failure(verb: str) -> None:
 
 
 def _is_private(directory: str) -> bool:
-    """A daemon's: in another user's we would write where that user's links lead."""
+    """Whether it is ours alone: in another user's we would write where that user's links lead."""
     found = posix.lstat(directory)
     is_directory = found.st_mode & S_IFMT == S_IFDIR
     return is_directory and found.st_uid == posix.geteuid() and not found.st_mode & OTHERS_WRITE

@@ -25,7 +25,7 @@ def sight() -> Sight:
 
 
 def look(deadline: float) -> list[Seen]:
-    """Every path gets the same share of the time."""
+    """Ask at every path where a daemon may listen; each gets the same share of the time."""
     places = client.sockets()
     share = (deadline - time.monotonic()) / len(places)
     return [_look(path, time.monotonic() + share) for path in places]
@@ -109,7 +109,7 @@ def _peer(sock: socket) -> tuple[int, int]:
 
 
 def clear(path: str) -> str:
-    """Only the holder of the owner lock may do this: a daemon may be about to listen."""
+    """Remove a stale socket, or say why not; under the owner lock, or a daemon may lose its own."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     lock = os.open(lock_path(path), flags, 0o600)
     try:

@@ -1,8 +1,9 @@
 """Every way a call can fail, and what a caller can do about it, as one table.
 
 One row per fact that a caller can act on: its code on the wire, the name that is the contract of
-the JSON-RPC API, the exit status of `icctl`, and a hint.  Whoever raises it says the sentence, and
-further facts, which callers get as data.  The dispatcher maps errors once; nothing else does.
+the JSON-RPC API, the exit status of `icctl`, and a hint.  The code that raises it gives the
+sentence, and further facts, which callers get as data.  The dispatcher maps errors once; nothing
+else does.
 """
 
 import errno
@@ -167,7 +168,7 @@ Locked = _error(-32040, "locked", FAILED,
 # Nothing was executed, or what was begun was rolled back.
 DeadlineExceeded = _error(-32041, "deadline_exceeded", FAILED,
     "try again, or give more time with --timeout", retryable=True)
-# The call was sent, or started, and nobody can say how it ended.
+# The call was sent, or started, and how it ended is not known.
 UnknownOutcome = _error(-32042, "unknown_outcome", FAILED,
     "ask again: read the state before you repeat a write")
 Overloaded = _error(-32043, "overloaded", FAILED, "try again in a moment", retryable=True)
@@ -226,7 +227,7 @@ AgentTaken = _error(-32067, "agent_taken", NO, "see 'icctl run agent list'")
 SpawnFailed = _error(-32063, "spawn_failed", FAILED, "see 'icctl dispatch status'")
 AgentUnreachable = _error(-32068, "agent_unreachable", FAILED,
     "try it where the agent was started: on that machine, in that container")
-# Somebody else's; `data` tells whose, and for how long.
+# Another owner holds it; `data` tells who, and for how long.
 LeaseHeld = _error(-32064, "lease_held", NO,
     "wait until it expires, or ask its owner to release it")
 LeaseLost = _error(-32065, "lease_lost", NO, "stop the work that it guards, then acquire it again")

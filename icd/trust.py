@@ -12,7 +12,7 @@ its place.  The device is not part of it: its number may be another one after a 
 
 Promises
     - without a home directory, and for a file that others can write to, nothing is trusted;
-    - a record that somebody else could have written counts as none;
+    - a record that another user could have written counts as none;
     - a record is written as a whole or not at all.
 """
 
@@ -101,7 +101,7 @@ def grant(home: str | None, path: str, *, scripts: Mapping[str, str] | None = No
 
 
 def revoke(home: str | None, path: str) -> bool:
-    """Whether it was trusted; also of a database that is gone."""
+    """Trust a database no longer, also one that is gone; whether it was trusted."""
     try:
         os.unlink(os.path.join(_place(home), _name(canonical(path))))
     except (FileNotFoundError, Unfit):
@@ -171,7 +171,7 @@ def _number(data: bytes, offset: int, size: int) -> int:
 
 
 def _fit(path: str) -> os.stat_result:
-    """Whoever else can write to the file, or put another one there, decides what is in it."""
+    """Refuse a file that another user could write to, or put another one in the place of."""
     _fit_directory(os.path.dirname(path))
     try:
         there = os.lstat(path)
@@ -227,7 +227,7 @@ def _read(home: str | None, path: str) -> Record | None:
 
 
 def _decoded(file: str) -> Record | None:
-    """A record, if nobody but us can have written it."""
+    """A record, if only this user can have written it."""
     try:
         return msgspec.json.decode(_content(file, RECORD_BYTES), type=Record)
     except (Unfit, msgspec.DecodeError, RecursionError):
@@ -235,7 +235,7 @@ def _decoded(file: str) -> Record | None:
 
 
 def _content(path: str, most: int) -> bytes:
-    """What a fit file holds, judged by what was opened; a pipe keeps nobody waiting."""
+    """What a fit file holds, judged by what was opened; a pipe is never waited for."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as exc:

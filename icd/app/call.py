@@ -44,7 +44,7 @@ class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         RequestId | None, _said("A retry with the same id is answered with the first outcome.")
     ] = None
     deadline_ms: Annotated[
-        int, _said("Milliseconds after which nobody waits for the answer any more.")
+        int, _said("Milliseconds after which the caller no longer waits.")
     ] = DEFAULT_DEADLINE_MS
 
 
@@ -77,13 +77,13 @@ class Whole(msgspec.Struct, gc=False):
 
 
 class Look(msgspec.Struct, gc=False):
-    """What somebody who watches has found, and how to look next."""
+    """What a watcher has found, and how to look next."""
 
     news: Any
     # Nothing that the watcher did not know.
     is_empty: bool
     following: "Params"
-    # Look again after this long, though nobody has written: 0, there is more; None, no need to.
+    # Look again after this long, even without a write: 0, there is more; None, no need to.
     patience_ms: int | None = None
 
 
@@ -95,7 +95,7 @@ class Ended(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class Call(msgspec.Struct, gc=False):
-    """A method about to be run for somebody."""
+    """A method about to be run for a caller."""
 
     method: "Method[Any, Any]"
     params: Params

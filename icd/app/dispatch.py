@@ -3,7 +3,7 @@
 Both hosts call `run_batch`: the daemon with whatever is waiting, a direct call with itself alone.
 
 Promises
-    - nobody is answered before COMMIT has returned;
+    - no caller is answered before COMMIT has returned;
     - a failing call never fails its neighbours: each runs in a savepoint of its own, and if the
       shared transaction is lost (a full disk takes all of it), every other call runs again alone;
     - a call whose deadline has passed is answered, not executed;
@@ -84,14 +84,14 @@ def run_batch(
 
 
 def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = None) -> IcError:
-    """Map any exception to what the caller is told; what nobody foresaw is our bug.
+    """Map any exception to what the caller is told; one that is not known here is our bug.
 
     `path` is the database that was being used, in whose files the cause may lie, and `conn` the
     connection to it, in whose rows it may lie.
     """
     known: IcError | None = None
     if isinstance(exc, IcError):
-        return exc.with_traceback(None)  # nobody reads it, and it would keep the whole batch
+        return exc.with_traceback(None)  # it is not read, and would keep the whole batch alive
     if isinstance(exc, MemoryError):  # nor may what it was too much for be kept
         return Overloaded("there is not enough memory to answer")
     if isinstance(exc, sqlite3.Error):
@@ -175,7 +175,7 @@ class _Batch:
         except Exception as exc:  # noqa: BLE001 -- the error map
             self._answer_rest(exc)
         finally:
-            # Damage that shows in passing: whoever opens it again looks at all of it.
+            # Damage that shows in passing: the next open checks all of it.
             if close or any(isinstance(a.error, Corrupt) for a in self.answers.values()):
                 database.close()
 
@@ -198,7 +198,7 @@ class _Batch:
         self._answer_if(lambda _: True, Answer(error=error))
 
     def _doubt(self) -> None:
-        """What was committed is in files that have no name any more, and we are about to leave."""
+        """Call the outcome of writes unknown: they are in files that have no name any more."""
         doubt = UnknownOutcome("unknown_outcome: files of the database were removed meanwhile")
         for call in self._calls:
             answer = self.answers.get(id(call))
@@ -220,7 +220,7 @@ class _Batch:
         self._answer(call, Answer(result=result, warnings=self._database.told()))
 
     def _open(self) -> bool:
-        """Open the database if need be, and turn away whoever does not mean it."""
+        """Open the database if need be, and turn away the calls that mean another one."""
         database, waiting = self._database, self._waiting()
         reopened = database.reopened
         try:
@@ -243,7 +243,7 @@ class _Batch:
     def _turn_away(self, *, otherwise: Answer | None) -> None:
         """A caller's database may have moved since it was looked up: look again, under the lock.
 
-        Whoever means this one gets `otherwise`: nothing yet, or why it cannot be opened.
+        Calls that mean this one get `otherwise`: nothing yet, or why it cannot be opened.
         """
         found: dict[paths.Where, Answer | None] = {}
         last = None  # the usual case needs no look-up
@@ -306,7 +306,7 @@ class _Batch:
             self.answers |= answers
 
     def _run_each(self, calls: list[Call]) -> None:
-        """What was done together is undone, and each call gets a transaction of its own."""
+        """Undo what was done together, and give each call a transaction of its own."""
         self._roll_back()
         read = 0
         for call in calls:
@@ -400,7 +400,7 @@ class _Batch:
         self._forget()
 
     def _forget(self) -> None:
-        """What was undone must not be remembered as written."""
+        """Forget the last writes: what was undone must not be remembered as written."""
         if self._recent is not None:
             self._recent.clear()
 

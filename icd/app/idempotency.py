@@ -25,7 +25,7 @@ from icd.app.call import Call, Context, Params
 from icd.errors import RequestMismatch
 
 # The longest total deadline a call may ask for.  Ids are kept ten times as long, so that an id can
-# never be forgotten while somebody may still ask with it.
+# never be forgotten while its client may still ask with it.
 MAX_DEADLINE_MS = 300_000
 KEEP_MS = 10 * MAX_DEADLINE_MS
 PRUNED_PER_WRITE = 4

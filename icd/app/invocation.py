@@ -156,11 +156,11 @@ class Ask(msgspec.Struct):
     method: str
     params: Params
     render: Callable[[Any], Output] = as_the_row_says
-    # For the few commands that have something to say even then; None: what everybody says.
+    # For the few commands that have something to say even then; None: the usual line.
     render_error: Callable[[IcError], Output | None] | None = None
     # For commands that go on: what to ask when the database has changed; None ends it.
     follow: Callable[[Answer], "Ask | None"] | None = None
-    # Ask again after this long though nobody has written; None: there is no need to.
+    # Ask again after this long, even without a write; None: there is no need to.
     patience: float | None = LOOK_AGAIN_SECONDS
     # The moment, monotonic, at which it is asked for the last time.
     ends_at: float | None = None

@@ -52,7 +52,7 @@ CACHED_CHARACTERS = 1000
 
 
 class Parsed(msgspec.Struct):
-    """What a command line says, whoever sends it: one of `help`, `error` and `command` is set."""
+    """What a command line says, for any caller: one of `help`, `error` and `command` is set."""
 
     context: str = ""  # the command by its full name, for messages
     flags: Flags | None = None
@@ -158,7 +158,7 @@ def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
 
 
 def _judge(row: Verb[Any, Any], params: Params) -> None:
-    """What a line alone can say wrongly is wrong for every caller: it is judged once."""
+    """Judge what a line alone can say wrongly: it is wrong for every caller, and judged once."""
     if row.usage is not None:
         row.usage(params)
     if row.check is not None:
@@ -272,7 +272,7 @@ def _run_local(errand: Errand, ask: Caller) -> Output:
 
 
 def _harmless(output: Output) -> Output:
-    """The one place through which everything passes that any command prints."""
+    """Spell out what is not printable; all that any command prints passes through here."""
     if output.stdout.translate(None, SAFE):
         output.stdout = printable(output.stdout)
     if output.stderr.translate(None, SAFE):
@@ -357,7 +357,7 @@ def _errand(world: World, local: Local, context: str) -> Errand:
         timeout_ms, patience = None, DEFAULT_DEADLINE_MS / 1000
 
     def prepare(method: str, params: Params) -> Call:
-        # Reading files was the caller's own time, and nobody asks for this answer again.
+        # Reading files was the caller's own time, and this answer is not asked for again.
         later = msgspec.structs.replace(
             world,
             deadline=time.monotonic() + patience,

@@ -61,7 +61,7 @@ def lines(values: Sequence[object]) -> Output:
 
 
 def _escaped(data: bytes) -> bytes:
-    """These three stand only inside strings."""
+    """Escape three characters, which stand only inside strings."""
     return data.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
 
 

@@ -69,7 +69,7 @@ class Option(Struct, frozen=True):
 class Writes(Struct, frozen=True):
     """What a call may change."""
 
-    # None: nobody can tell which rows of state.
+    # None: it is not known which rows of state.
     rows: Rows | None = None
     # It may append to the log of events.
     appends: bool = False

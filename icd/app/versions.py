@@ -5,7 +5,7 @@ ask, and one that runs a command itself has nothing to compare.
 
 Promises
     - it is said on stderr only, after everything else, and changes no exit status;
-    - it is said to people, that is if stderr is a terminal; and to anybody whose command failed in
+    - it is said to people, that is if stderr is a terminal; and to a caller whose command failed in
       a way that the difference may explain: it was not understood, or the database is too new;
     - a hook whose commands work hears nothing.
 """

@@ -64,5 +64,5 @@ def _same(one: Writer, other: Writer) -> bool:
 
 
 def _fingerprint(payload: str) -> tuple[int, int]:
-    """64 bits that nobody outside can aim at, and the length."""
+    """64 bits that no caller can aim at, because Python's hash is salted, and the length."""
     return hash(payload), len(payload)

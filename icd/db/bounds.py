@@ -41,7 +41,7 @@ class Bounds:
         self.taken = 0  # characters that were read since `begin`
 
     def begin(self, stop_at: float, room: float, monotonic: Callable[[], float]) -> None:
-        """From here on, until `end`."""
+        """Bound what follows, until `end`."""
         self.monotonic, self.stop_at, self.room, self.taken = monotonic, stop_at, room, 0
 
     def end(self) -> None:

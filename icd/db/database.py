@@ -1,4 +1,4 @@
-"""A database and its lock: what a host holds, be it the daemon's lane or a direct call.
+"""A database and its lock: what a host holds, be it a thread of the daemon or a direct call.
 
 Invariants
     - every method but `hold` is called while the lock is held;
@@ -120,7 +120,7 @@ class Database:
         return companions is None or self.lock.is_current() or companions.are_named()
 
     def owe(self, told: IcError) -> None:
-        """The host found this out for itself: the next caller, here or elsewhere, is told."""
+        """Tell the next caller, here or elsewhere, of what the host found out by itself."""
         self.incidents.append(told.message)
         lost.note(self.lock, self.path, "lost")
 
@@ -169,7 +169,7 @@ class Database:
             self._directory = directory if is_settled else None
 
     def _mend(self, conn: sqlite3.Connection, companions: Companions, main: Seen) -> None:
-        """Something about the files is not as we left it: another process, or a loss."""
+        """Find out why files are not as we left them, another process or a loss, and recover."""
         companions.lengthen_index()
         is_copied = main != self._main
         try:
@@ -198,7 +198,7 @@ class Database:
         return migrate.is_current(conn) and version == self._schema_version
 
     def _remember(self) -> None:
-        """How we leave the files, before others get at them."""
+        """Note how we leave the files, before others get at them."""
         companions = self._companions
         if self._conn is None or companions is None:
             return
@@ -230,7 +230,7 @@ class Database:
             self.notes.append(f"the database is not trusted, so it starts no programs: {why}")
 
     def told(self) -> list[str]:
-        """The notes, once."""
+        """Take the notes: each is told once."""
         told, self.notes = self.notes, []
         return told
 

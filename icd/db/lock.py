@@ -130,7 +130,7 @@ class FileLock:
             return b""
 
     def write_note(self, note: bytes) -> None:
-        """A disk that is full keeps the note that is there: it only helps to tell what is lost."""
+        """Leave a note.  A full disk keeps the old one: it only helps to tell what is lost."""
         with suppress(OSError):
             text = b"%s %s" % (self._mark(), note)
             os.pwrite(self._fd, text[: NOTE_BYTES - 1].ljust(NOTE_BYTES - 1) + b"\n", 0)

@@ -53,7 +53,7 @@ def resolve(where: Where) -> str:
 
 
 def _none(cwd: str) -> IcError:
-    """A file that lost its content is not the same as one that never was."""
+    """The error for a missing database; a file that lost its content is told apart."""
     for directory in upward(cwd) if cwd else ():
         path = os.path.join(directory, DIRECTORY, FILE)
         if _is_file(path):

@@ -115,7 +115,7 @@ def _copy(file: str, fresh: str, deadline: float) -> None:
 
 
 def _upgrade(fresh: str, path: str, *, now_ms: int) -> None:
-    """Now: a schema that knows no leases has no place for their tokens."""
+    """Upgrade the copy now: a schema that knows no leases has no place for their tokens."""
     with _changing(fresh) as conn:
         if migrate.is_current(conn):
             schema.refuse_strange(conn, path)
@@ -179,7 +179,7 @@ def _refuse_strange(conn: sqlite3.Connection, path: str) -> None:
 
 
 def _empty_log(conn: sqlite3.Connection) -> None:
-    """Also the proof that there is no reader: one would hold on to the log."""
+    """Empty the log, which also proves that there is no reader: one would hold on to it."""
     (busy, _, _) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise Locked("another program that does not use intercore reads the database")

@@ -94,7 +94,7 @@ def put(kind: type[msgspec.Struct], table: str, *, key: Sequence[str] = ()) -> s
 
 
 def values(row: msgspec.Struct) -> tuple[Any, ...]:
-    """What such a statement is given."""
+    """What the statement of `put` is given."""
     return msgspec.structs.astuple(row)[: len(_columns(type(row)))]
 
 
@@ -114,7 +114,7 @@ def quoted(name: str) -> str:
 
 
 def document(text: str) -> Raw:
-    """A stored payload, ready to stand in an answer; what is no JSON after all becomes a string."""
+    """A stored payload, ready to stand in an answer; what is no JSON becomes a string."""
     try:
         _decoder.decode(text)  # walks through it and makes nothing
     except (msgspec.DecodeError, RecursionError):

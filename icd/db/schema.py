@@ -94,7 +94,7 @@ def objects(conn: sqlite3.Connection) -> list[Object]:
 
 
 def digest(there: list[Object]) -> str:
-    """The order of the objects differs after a vacuum."""
+    """A digest without the order of the objects, which differs after a vacuum."""
     from _blake2 import blake2b  # hashlib would load OpenSSL, which costs more than all the rest
 
     lines = sorted(repr(each) for each in there)
@@ -108,7 +108,7 @@ def expected(version: int) -> list[Object]:
 
 @contextmanager
 def _fresh(version: int = migrate.LATEST) -> Iterator[sqlite3.Connection]:
-    """What the migrations up to a version make."""
+    """A database in memory, as the migrations up to a version make it."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as conn:
         for number, file in migrate.pending(0):
             if number <= version:
@@ -172,7 +172,7 @@ def _by_name(there: list[Object]) -> dict[tuple[str, str], tuple[str, str | None
 
 
 def _acts(kind: str, sql: object) -> bool:
-    """Triggers, views, virtual tables."""
+    """Whether an object can act by itself, as triggers, views and virtual tables do."""
     is_plain = kind in ("table", "index") and (sql is None or isinstance(sql, str))
     return not is_plain or (isinstance(sql, str) and sql.upper().startswith("CREATE VIRTUAL"))
 

@@ -55,7 +55,7 @@ class Lifecycle:
             self._tasks.start_soon(self._leave_when_idle, exit_idle_seconds)
 
     async def run(self) -> list[Connection] | None:
-        """Until told to stop; or until the next daemon can go on with the connections."""
+        """Serve until told to stop, or until the next daemon can go on with the connections."""
         reloading = anyio.CancelScope()
         self._tasks.start_soon(self._interrupt, reloading)
         with reloading:
@@ -75,7 +75,7 @@ class Lifecycle:
             self._stopping.set()
 
     async def obey(self, signals: AsyncIterator[signal.Signals]) -> None:
-        """To the very end: what arrives too late for us is meant for the next daemon."""
+        """Act on signals, to the very end: those that come too late are for the next daemon."""
         async for told in signals:
             if self._is_leaving:
                 self.too_late.append(told)
@@ -92,7 +92,7 @@ class Lifecycle:
         scope.cancel()
 
     async def _quiesce(self) -> str:
-        """Make everything ready for the next daemon; what is in the way, if anything is."""
+        """Make everything ready for the next daemon; return what is in the way, if anything is."""
         if not await self._hooks.pause():  # before callers have to wait for us
             self._hooks.go_on()
             return "a hook does not come to an end"
@@ -110,14 +110,14 @@ class Lifecycle:
         return obstacle
 
     async def _rest(self) -> str:
-        """Let the databases end what they ask themselves; the one that does not, if any."""
+        """Wait until no database works any more; return the one that still does, if any."""
         with anyio.move_on_after(limits.QUIET_SECONDS):
             while self._stores.obstacle():  # noqa: ASYNC110 -- as connections do
                 await anyio.sleep(LOOK_SECONDS)
         return self._stores.obstacle()
 
     async def _leave_when_idle(self, limit: float) -> None:
-        """Only if systemd starts us again for the next caller.
+        """Stop after so long without work, if systemd starts us again for the next caller.
 
         A database stays open while a stream follows it or its mirror has things to do.
         """

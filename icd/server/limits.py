@@ -8,7 +8,7 @@ AHEAD_BYTES = 256 * 1024
 PARTIAL_SECONDS = 30.0
 # All incomplete messages together: a thousand slow clients must not fill the memory.
 PARTIAL_BYTES = 64 * 1024 * 1024
-# Fields of a keyhole frame; more arguments than that do not fit into a message anyway.
+# Fields of an argv frame; more arguments than that do not fit into a message anyway.
 FIELDS = 500_000
 # Requests that are answered in one go, lines of a burst or items of a batch.
 REQUESTS = 128
@@ -32,10 +32,10 @@ BACKLOG = 1024
 DRAIN_SECONDS = 5.0
 # A call whose database hangs is answered this long after its deadline.
 GRACE_SECONDS = 0.25
-# A thread that is longer at one thing hangs: nobody of the usual patience gets an answer.
+# A thread that is longer at one thing hangs: a caller with the default deadline gets no answer.
 HUNG_SECONDS = 6.0
 # A database that was used within the last REST_SECONDS is looked at this often, any other one every
-# REST_SECONDS: it may have been deleted or replaced, or somebody wrote to it without the daemon.
+# REST_SECONDS: it may have been deleted or replaced, or written to without the daemon.
 # A hundred databases at rest must not be noticed.
 LOOK_SECONDS = 5.0
 REST_SECONDS = 60.0
@@ -51,8 +51,8 @@ LARGE_BYTES = 64 * 1024
 GAP_SECONDS = 0.1
 # Between two questions of a stream: many changes at once are one piece of news.
 WATCH_GAP_SECONDS = 0.05
-# A database that somebody watches is looked at this often: others may write to it without us, and
-# that is to be noticed within a second.
+# A database with watchers is looked at this often: other processes may write to it without us, and
+# the watchers are to hear of it within a second.
 WATCH_LOOK_SECONDS = 0.5
 # Between two looks at the log for those who follow it: under load, events are read several at once.
 FEED_GAP_SECONDS = 0.001
@@ -69,7 +69,7 @@ PERMIT_SECONDS = 5.0
 FLUSH_SECONDS = 2.0
 # Hooks of all projects that run at once: they share the machine with those who wait for us.
 HOOKS_AT_ONCE = 4
-# Hooks that could not be run, or that somebody else is running, are tried again after this time;
+# Hooks that could not be run, or that another process is running, are tried again after this time;
 # and a project without hooks is looked at no more often.
 HOOK_RETRY_SECONDS = 0.5
 # A hook that was trusted, and was changed since, is looked at this often: once it is as it was, it
@@ -99,7 +99,7 @@ PREFLIGHT_SECONDS = 30.0
 # A reload waits this long for calls that are being executed, while new ones wait in their sockets:
 # a hook's whole deadline is a few times as long.
 QUIET_SECONDS = 1.0
-# If they take longer, everybody is served again, and the reload tries again after this time, so
+# If they take longer, all callers are served again, and the reload tries again after this time, so
 # often.
 RELOAD_PAUSE_SECONDS = 1.0
 RELOAD_ATTEMPTS = 5

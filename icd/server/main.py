@@ -75,7 +75,7 @@ def main(
 async def serve(
     claim: SocketClaim, settings: ReadSettings, inherited: Handover, directory: str
 ) -> Handover | None:
-    """Until told to stop, or until we are other code; if that fails, what to go on with."""
+    """Serve until told to stop or to become other code; if that fails, what to go on with."""
     with anyio.open_signal_receiver(*reexec.HELD_BACK) as signals:
         reexec.release_signals()
         async with anyio.create_task_group() as background:
@@ -163,7 +163,7 @@ def _claim(socket_path: str | None) -> SocketClaim:
 
 
 def _show_preflight() -> int:
-    """What `reload` of another daemon wants to know: that we start, and what we are."""
+    """Print what the reload of a running daemon asks: that this code starts, and its version."""
     anyio.run(watchdog.check, backend="asyncio")
     said = msgspec.json.encode(Preflight(version=__version__, handover=reexec.FORMAT))
     sys.stdout.write(said.decode())
@@ -171,7 +171,7 @@ def _show_preflight() -> int:
 
 
 def _become_new(claim: SocketClaim, left: Handover, directory: str) -> None:
-    """Does not return, unless it fails: then we go on where we left off."""
+    """Execute the new code.  Returns only if that fails: then we go on where we left off."""
     try:
         reexec.execute(claim, left, directory)
     except OSError as exc:
@@ -187,7 +187,7 @@ def _announce(path: str, inherited: Handover) -> None:
 
 
 async def _close(claim: SocketClaim, mirrors: Mirrors, stores: Stores, *, hand_over: bool) -> None:
-    """Databases that do not close are left behind: the exec ends their threads, or the exit.
+    """Close mirrors and databases; a thread that hangs is left behind, for the exec or exit to end.
 
     For the exec everything is answered already, and others wait: then they get less time for it.
     """
@@ -202,7 +202,7 @@ async def _close(claim: SocketClaim, mirrors: Mirrors, stores: Stores, *, hand_o
 
 
 def _leave_behind(claim: SocketClaim) -> NoReturn:
-    """Nothing but the end of the process ends a thread that hangs."""
+    """Exit now: nothing but the end of the process ends a thread that hangs."""
     claim.release()
     os._exit(0)
 

@@ -1,7 +1,7 @@
 """From one `icd` to the next without losing a call: the same process goes on with other code.
 
-What outlives the exec: the owner lock, the listening socket with whoever waits in its backlog, and
-every connection with what it has sent and nobody has answered.  A memfd lists them.
+What outlives the exec: the owner lock, the listening socket with the peers in its backlog, and
+every connection with the requests that were not answered yet.  A memfd lists them.
 
 Invariants
     - nothing that was read completely is left unanswered, and nothing is answered by both;
@@ -30,7 +30,7 @@ HELD_BACK = threads.SIGNALS
 class Connection(msgspec.Struct):
     """A peer in the middle of its conversation.
 
-    `unsent`: what it did not read of our replies yet; `unread`: what it sent and nobody looked at;
+    `unsent`: what it did not read of our replies yet; `unread`: what it sent and we did not parse;
     `again`: the frame of a command that goes on, to be carried out again, what it showed last, and
     the place from which to go on.
     """
@@ -48,9 +48,9 @@ class Handover(msgspec.Struct):
     """What a daemon leaves to the next."""
 
     connections: list[Connection] = []
-    databases: list[str] = []  # that must be open though nobody asks anything of them
+    databases: list[str] = []  # those that must be open without a caller
     previous: str = ""  # version
-    failure: str = ""  # why there is no other code, after all
+    failure: str = ""  # why the new code could not be executed
     path: str = ""
     passed: bool = False
     bound: Identity | None = None  # the file of the socket, when it was ours
@@ -60,7 +60,7 @@ class Handover(msgspec.Struct):
 
 
 def command() -> list[str]:
-    """How this daemon was started, with whatever is installed by now."""
+    """The command line that this daemon was started with, for what is installed by now."""
     flags = ["-P"]
     if sys.flags.ignore_environment:
         flags.append("-E")
@@ -92,35 +92,35 @@ def execute(claim: SocketClaim, handover: Handover, directory: str) -> NoReturn:
 
 
 def take_over() -> tuple[SocketClaim, Handover] | None:
-    """What the daemon that we were has left us, if we were one."""
+    """What this process left to itself before the exec; None if it was no daemon then."""
     given = os.environ.pop(VARIABLE, "")
     if not given.isdigit():
         return None
     with os.fdopen(int(given), "rb") as file:
         file.seek(0)
         handover = msgspec.msgpack.decode(file.read(), type=Handover)
-    if handover.format != FORMAT:  # preflight has asked, so somebody else wrote it
+    if handover.format != FORMAT:  # preflight has compared them, so no daemon of ours wrote it
         raise Misconfigured(f"cannot take over from icd {handover.previous}", hint="start icd anew")
     for fd in (handover.lock, handover.listener, *(left.fd for left in handover.connections)):
         os.set_inheritable(fd, False)  # noqa: FBT003
     sock = socket.socket(fileno=handover.listener)
     sock.settimeout(0)
     claim = SocketClaim(handover.path, handover.lock, sock, passed=handover.passed)
-    claim.bound = handover.bound  # somebody else may have put theirs in its place meanwhile
+    claim.bound = handover.bound  # another socket may have its path by now
     return claim, handover
 
 
 def hold_signals() -> None:
-    """From the moment when nobody listens to them any more."""
+    """Keep signals pending from the moment when this daemon stops to handle them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
 
 
 def pass_on(signals: list[signal.Signals]) -> None:
-    """To the next daemon, once they are held back; to this thread, or another would get them."""
+    """Leave signals to the next daemon, once they are held back; this thread keeps them."""
     for told in signals:
         signal.pthread_kill(threading.get_ident(), told)
 
 
 def release_signals() -> None:
-    """Once somebody listens to them."""
+    """Deliver pending signals, once a receiver is open."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)

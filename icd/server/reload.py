@@ -1,7 +1,7 @@
-"""Onto the installed code, without losing a call: who asked for it, and whether it can be done.
+"""Reload: go on with the installed code without losing a call, if that can be done.
 
 A reload that cannot be done without losing a call is not done: new code that does not start, or a
-database that does not answer, leave everything as it was, and whoever asked is told why.
+database that does not answer, leave everything as it was, and the caller is told why.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Reload:
         self._inherited = inherited
         self._early: list[asyncio.Future[Answer]] = []
         self._late: list[asyncio.Future[Answer]] = []
-        self._under_way: Answer | None = None  # for whoever asks for what is being done
+        self._under_way: Answer | None = None  # for a caller that joins a reload under way
         self._wanted = anyio.Event()
 
     async def ask(self, *, early: bool) -> Answer:
@@ -67,7 +67,7 @@ class Reload:
         self._wanted = anyio.Event()
 
     def outcome(self) -> Answer:
-        """For whoever asked the daemon before us."""
+        """The answer to those who asked the daemon before us to reload."""
         if self._inherited.failure:
             return Answer(error=ReloadRefused(self._inherited.failure))
         previous = self._inherited.previous or __version__
@@ -129,7 +129,7 @@ class Reload:
 
 
 async def _unless(hung: Callable[[], list[str]], start: Callable[[], Done]) -> Done:
-    """In a thread: until a child has become another program, its parent waits for it."""
+    """Start a child in a thread, because its parent waits until it has become another program."""
     started = threads.start(start)
     try:
         while not started.done():

@@ -1,4 +1,4 @@
-"""Starts of `icd` that failed: nobody reads the stderr of a service, so the next one tells.
+"""Starts of `icd` that failed, kept in a file: the stderr of a service is seldom read.
 
 A few lines in a small file beside the owner lock, `<unix milliseconds> <sentence>`, mode 0600.
 Nothing here may make a bad thing worse, so errors are dropped; of two that fail at the very same

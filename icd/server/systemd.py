@@ -49,7 +49,7 @@ def passed_socket() -> socket.socket | None:
 
 
 def watchdog_seconds() -> float | None:
-    """How often we must be heard of; None: nobody listens."""
+    """How often systemd must hear of us; None: it does not ask for it."""
     usec, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
     if not usec.isdigit() or not int(usec) or (pid and pid != str(os.getpid())):
         return None

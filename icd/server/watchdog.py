@@ -1,8 +1,8 @@
 """Proof of life for the service manager.
 
-A query goes through a lane of its own, the same way as every call: the loop ran, a thread ran and
-SQLite answered.  It touches no project, so a database that hangs does not restart everybody: it is
-isolated by its own lane, and named in the status.
+A query goes through a thread of its own, the same way as every call: the loop ran, a thread ran and
+SQLite answered.  It touches no project, so a database that hangs does not restart the daemon: it is
+isolated in its own thread, and named in the status.
 """
 
 import sqlite3
@@ -35,7 +35,7 @@ async def check() -> None:
 
 @asynccontextmanager
 async def _pulse() -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """A query through a lane, again and again."""
+    """A query through a database thread, again and again."""
     opened: list[sqlite3.Connection] = []
 
     def connect() -> sqlite3.Connection:

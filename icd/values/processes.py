@@ -16,7 +16,7 @@ Liveness = Literal["alive", "dead", "unknown"]
 
 # Larger numbers are no pids on Linux, and would be refused by kill(2) with an OverflowError.
 PID_MAX = 2**22
-# What a database can hold; whether it is anybody's number is another question.
+# What a database can hold; whether a process has that number is another question.
 Number = Annotated[int, Meta(ge=0, le=2**62)]
 
 
@@ -73,7 +73,7 @@ def look(process: Process) -> Liveness:
         pass
     found = procfs.stat(process.pid)
     if found is None:
-        return "unknown"  # it ended just now, or /proc hides it: whoever asks again will know
+        return "unknown"  # it ended just now, or /proc hides it: the next look tells
     if found.has_ended:
         return "dead"
     return "dead" if process.start and found.start != process.start else "alive"

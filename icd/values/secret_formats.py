@@ -20,7 +20,7 @@ WORD = r"[A-Za-z0-9_-]"
 ALNUM = r"[A-Za-z0-9]"
 HEX = r"[0-9a-f]"
 
-# Letters and digits as keys have them; no key of anybody.
+# Letters and digits as keys have them; no real key.
 _BODY = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0" * 4
 _HEX = "0f1e2d3c4b5a69788796a5b4c3d2e1f0" * 4
 _UPPER = "QWERTY234567ASDFGH" * 4

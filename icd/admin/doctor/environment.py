@@ -45,7 +45,7 @@ def limits(_scene: Scene) -> Iterator[Finding]:
 
 
 def settings(scene: Scene) -> Iterator[Finding]:
-    """The user's; what the project says about itself lies with the project."""
+    """The settings of the user; what the project says about itself lies with the project."""
     problems = [str(p) for f in config.read(config.user_file(scene.home), None) for p in f.problems]
     problems += [str(problem) for problem in config.check_environment(scene.env)]
     yield from _judged(problems)
@@ -113,7 +113,7 @@ def client(scene: Scene) -> Iterator[Finding]:
 
 
 def units(scene: Scene) -> Iterator[Finding]:
-    """Only what lies there; `icctl service status` knows more."""
+    """The unit files as they lie there; `icctl service status` knows more."""
     found = scene.units()
     for state, severity, told in _UNITS:
         names = [name for name, is_ in found.items() if is_ == state]

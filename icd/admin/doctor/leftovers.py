@@ -20,7 +20,7 @@ _COPIES = [
 
 
 def unfinished(scene: Scene, path: str) -> Iterator[Finding]:
-    """Copies whose maker died over them."""
+    """Copies that were interrupted before they were complete."""
     for name in [path + ending for ending in _COPIES]:
         with suppress(FileNotFoundError):
             if os.lstat(name).st_mtime < scene.now_ms // 1000 - UNFINISHED_SECONDS:
@@ -43,7 +43,7 @@ def gitignore(_scene: Scene, path: str) -> Iterator[Finding]:
 
 
 def legacy(scene: Scene) -> Iterator[Finding]:
-    """Temporary files of the time before; what the daemon mirrors is not of that time."""
+    """Legacy temporary files, as hooks left them; files that the daemon mirrors are none."""
     found = [file for file in find(scene.env, scene.where.cwd) if not is_mirrored(file)]
     if found:
         keys = ", ".join(sorted({file.pattern.key for file in found}))

@@ -67,7 +67,7 @@ def socket_path(env: Mapping[str, str]) -> str:
 
 
 def states(env: Mapping[str, str], *names: str) -> list[State]:
-    """Also proves that there is a systemd to talk to."""
+    """What systemd says about the units; also proves that there is a systemd to talk to."""
     properties = ",".join(each.encode_name for each in msgspec.structs.fields(State))
     done = _run(env, "systemctl", "--user", "show", *names, f"--property={properties}")
     if done.returncode:

@@ -241,7 +241,7 @@ def show_reloaded(r: Reloaded, _f: Reload) -> list[str]:
 
 
 def _here(run: Callable[[World, F], Output]) -> Callable[[World, F], Local]:
-    """In the caller's own process, and about the machine rather than a project."""
+    """Run it in the caller's own process; it is about the machine rather than a project."""
     return lambda world, f: Local(lambda _ask: run(world, f), is_about_project=False)
 
 

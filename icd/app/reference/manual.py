@@ -129,7 +129,7 @@ def _page(parts: Iterator[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Lines that begin with no control character."""
+    """The text with no line that begins with a control character."""
     lines = (line.translate(_TABLE) for line in text.split("\n"))
     return "\n".join(f"\\&{line}" if line.startswith(".") else line for line in lines)
 

@@ -128,7 +128,7 @@ class Companions:
         )
 
     def log_salt(self) -> Salt:
-        """Of the open log."""
+        """The salt of the open log."""
         fd = self._log()
         return NO_SALT if fd < 0 else read_salt(fd)
 
@@ -154,7 +154,7 @@ class Companions:
             os.ftruncate(fd, 0)
 
     def main_sum(self) -> int | None:
-        """Of the database file that SQLite has open."""
+        """The sum of the database file that SQLite has open."""
         fd = _descriptor(self.path, self.main, self._main_fd)
         return None if fd < 0 else sum_of(fd)
 

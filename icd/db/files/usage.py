@@ -99,7 +99,7 @@ def note(
     main_sum: int | None = None,
     placed: int = 0,
 ) -> Note:
-    """Of these files; what the index says, if it is known."""
+    """The text of a note about these files, with what the index says, if it is known."""
     changed_ns = files[0].changed_ns if files[0] else 0
     known_sum = -1 if main_sum is None else main_sum
     known = index or Index(NO_SALT, 0, 0, 0, 0)

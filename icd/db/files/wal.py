@@ -94,7 +94,7 @@ class Index(NamedTuple):
 
 
 def read_salt(log_fd: int) -> Salt:
-    """Of an open log."""
+    """The salt of an open log."""
     header = os.pread(log_fd, _LOG_HEADER_BYTES, 0)
     if len(header) < _LOG_HEADER_BYTES:
         return NO_SALT

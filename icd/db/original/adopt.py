@@ -82,7 +82,7 @@ def adopt(database: Database, *, now_ms: int, deadline: float) -> Adoption | Non
 
 @contextmanager
 def _alone(path: str) -> Iterator[sqlite3.Connection]:
-    """No other process reads or writes the file, and none has it open that could later."""
+    """A connection to the file while no other process reads, writes or has it open."""
     with closing(connect(path)) as conn:
         conn.execute("PRAGMA main.locking_mode = EXCLUSIVE")  # kept until the connection is closed
         try:
@@ -104,7 +104,7 @@ def _users(path: str) -> list[int]:
 
 
 def _in_use(path: str) -> IcError:
-    """Who it is, if that can be seen: another user's processes cannot."""
+    """The error that names the user of the file, if it can be seen: another user's cannot."""
     pids = _users(path)
     found = procfs.stat(pids[0]) if pids else None
     who = f"process {pids[0]} ({found.name})" if found else "another process"
@@ -114,7 +114,7 @@ def _in_use(path: str) -> IcError:
 def _build(
     old: sqlite3.Connection, fresh: str, path: str, *, now_ms: int, deadline: float
 ) -> tuple[dict[str, int], list[Left]]:
-    """Ours, complete and on the disk, under its temporary name."""
+    """Make ours, complete and on the disk, under its temporary name."""
     os.close(files.create(fresh))
     with until(old, deadline):
         _refuse_damage(old, path)
@@ -137,7 +137,7 @@ def _refuse_damage(conn: sqlite3.Connection, path: str) -> None:
 
 
 def _switch(old: sqlite3.Connection, fresh: str, path: str, name: str) -> str:
-    """Put ours in its place; where the original is now."""
+    """Put ours in its place; return where the original is now."""
     (busy, _, _) = old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise _in_use(path)

@@ -50,7 +50,7 @@ class Row(Struct, frozen=True):
         return value if isinstance(value, bytes) else b""
 
     def json(self, name: str, default: str) -> str:
-        """What is no JSON after all becomes a string."""
+        """The value as JSON; what is no JSON becomes a string."""
         given = self.text(name, default)
         return given if is_json(given) else json.dumps(given)
 

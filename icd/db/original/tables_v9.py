@@ -1,8 +1,7 @@
 """Databases of the original Go program, schema v1 to v9: taken over in place.
 
 The caller has made a backup and is inside a transaction.  `state` and `sentinels` are rebuilt in
-our shape, and events are copied into the log; `original_runs` brings runs and what belongs to them.
-Every other table of the original stays as it is until the nouns it belongs to arrive.
+our shape, and events are copied into the log; runs.py and discoveries.py bring over the rest.
 
 What the original did not store, we assume on the safe side: an unknown interval is never pruned,
 and a claim that was recorded as second S may have happened at its very end.
@@ -143,7 +142,7 @@ def _events(conn: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]
 
 
 def _json(given: str) -> str | None:
-    """What is no JSON after all becomes a string."""
+    """The value as JSON; what is no JSON becomes a string."""
     try:
         json.loads(given)
     except (ValueError, RecursionError):

@@ -197,7 +197,7 @@ def _identity(status: os.stat_result) -> Identity:
 
 
 def remove(entry: Entry) -> str | None:
-    """None if the file is gone; else why it was left."""
+    """Remove the file; None if it is gone, else why it was left."""
     path = entry.found.path
     aside = os.path.join(os.path.dirname(path), b".icctl-" + os.urandom(8).hex().encode())
     try:

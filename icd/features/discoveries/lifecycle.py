@@ -175,7 +175,7 @@ def _apart(score: int, threshold: int) -> str:
 
 
 def dismiss(conn: sqlite3.Connection, discovery_id: str, *, told: Told) -> bool:
-    """False if it was dismissed already."""
+    """Dismiss it; False if it was dismissed already."""
     before = store.require(conn, discovery_id)
     if not conn.execute(_DISMISS, (told.at, told.now_ms, discovery_id)).rowcount:
         return False

@@ -195,7 +195,7 @@ VERBS = [
         check=_check_data,
         writes=Writes(no_rows, appends=True),
         show=lambda r, _: [f"feedback recorded: {r.id} {r.signal}"],
-        summary="Record what somebody thinks of it.",
+        summary="Record feedback on a discovery.",
         examples=[
             "icctl discovery feedback k3v9x0a1b2c4 --signal=boost --actor=me",
             "icctl discovery feedback k3v9x0a1b2c4 --signal=read --data='{\"seconds\":40}'",

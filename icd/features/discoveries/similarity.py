@@ -165,7 +165,7 @@ def exact_sums(terms: "Doubles") -> list[float]:
 
 
 def cosines(query: Query, vectors: Sequence[bytes]) -> list[float]:
-    """Of all of them, to the precision of float64; that of one does not depend on the others."""
+    """The cosines of all, to the precision of float64; that of one depends on no other."""
     found: list[float] = []
     for piece in _pieces(len(vectors), 8 * query.dimension):
         narrow = np.frombuffer(b"".join(vectors[piece]), "<f4").reshape(-1, query.dimension)

@@ -1,7 +1,7 @@
 """Scores, and the tiers that they fall into.
 
 A score is an integer in millionths: nothing adds up by rounding, and the same row is in the same
-tier for everybody.  What counts is the effective score, relevance times decay; thresholds are
+tier for every caller.  What counts is the effective score, relevance times decay; thresholds are
 compared with the exact product, a number of millionths of millionths.
 """
 

@@ -43,7 +43,7 @@ def parse(data: bytes) -> bytes:
 
 
 def dimension(conn: sqlite3.Connection, source: str) -> int | None:
-    """None: it has no embeddings yet."""
+    """The dimension of a source; None: it has no embeddings yet."""
     row = conn.execute(
         "SELECT dimension FROM embedding_sources WHERE source = ?", (source,)
     ).fetchone()

@@ -13,7 +13,7 @@ from icd.features.discoveries.tiers import ONE
 from icd.values import payloads
 from icd.values.validation import shown
 
-# More than anybody maintains by hand; the time that a ranking takes grows with it.
+# More than a person maintains by hand; the time that a ranking takes grows with it.
 MAX_WEIGHTS = 1000
 # Beside it no score counts any more; sums of all weights stay exact as a float, too.
 MAX_WEIGHT = 1_000_000

@@ -210,7 +210,7 @@ def every(
     run_id: str | None = None,
     limit: int,
 ) -> list[Dispatch]:
-    """Those that fit, the newest first."""
+    """The dispatches that fit, the newest first."""
     statement = _LIST_ACTIVE if active else _LIST
     if run_id is not None:
         statement = _LIST_RUN
@@ -281,7 +281,7 @@ def start(
     actor: Writer,
     now_ms: int,
 ) -> Dispatch:
-    """Its process runs.  Told again, nothing changes; a starter that is refused ends it."""
+    """Record that its process runs; again, nothing changes.  A starter that is refused ends it."""
     was = require(conn, dispatch_id)
     if was.is_over:
         raise DispatchOver(f"dispatch {dispatch_id} is already {was.status}")
@@ -323,7 +323,7 @@ def end(conn: sqlite3.Connection, how: End, *, actor: Writer, now_ms: int) -> tu
 def cancel(
     conn: sqlite3.Connection, dispatch_id: str, *, reason: str, actor: Writer, now_ms: int
 ) -> Dispatch:
-    """It is over from now on; the caller ends the process, if there is one."""
+    """Record that it is over from now on; the caller ends the process, if there is one."""
     was = require(conn, dispatch_id)
     if was.is_over:
         raise DispatchOver(f"dispatch {dispatch_id} is already {was.status}")

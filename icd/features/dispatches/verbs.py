@@ -26,7 +26,7 @@ from icd.features.dispatches.store import Dispatch, End
 
 
 class RecordForm(Started):
-    """Record that the process of a dispatch runs, or how it ended; used by whoever runs agents.
+    """Record that the process of a dispatch runs, or how it ended; used by runners.
 
     The first end counts; to record another one changes nothing, and exits 0 all the same.
     Prints the status that the dispatch has then.

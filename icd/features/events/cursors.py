@@ -165,7 +165,7 @@ def put(conn: sqlite3.Connection, consumer: str, run_id: str, seq: int, *, now_m
 
 
 def register(conn: sqlite3.Connection, consumer: str, *, durable: bool, now_ms: int) -> Cursor:
-    """Have a cursor: at the oldest event, or where it is already."""
+    """Register a cursor: at the oldest event, or where it is already."""
     found = find(conn, consumer, "", now_ms=now_ms)
     seq = found.seq if found else events.pruned_through(conn)
     cursor = _put(conn, consumer, "", seq, now_ms=now_ms)

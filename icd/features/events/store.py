@@ -193,7 +193,7 @@ def read(
 
 
 def page(conn: sqlite3.Connection, wanted: Wanted) -> tuple[list[Event], bool]:
-    """The same, and whether there may be more."""
+    """Read as `read` does, and tell whether there may be more."""
     statement = OF_RUN if wanted.run_id else ALL if wanted.source is None else OF_SOURCE
     values = structs.asdict(wanted) | structs.asdict(wanted.marks)
     del values["marks"]
@@ -209,7 +209,7 @@ def page(conn: sqlite3.Connection, wanted: Wanted) -> tuple[list[Event], bool]:
 
 
 def batch(conn: sqlite3.Connection, wanted: Wanted) -> Batch:
-    """The same, and where the next one begins."""
+    """Read a page, and tell where the next one begins."""
     found, more = page(conn, wanted)
     return Batch(found, found[-1].seq if more else head(conn), more)
 

@@ -110,7 +110,7 @@ class TailForm(Params):
     source: Source = None
     type: Type = None
     poll_interval: Annotated[
-        Milliseconds, SPAN, Option("--poll-interval", "Ignored: nobody polls.")
+        Milliseconds, SPAN, Option("--poll-interval", "Ignored; kept for compatibility.")
     ] = 500
 
     @property

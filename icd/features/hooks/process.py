@@ -196,7 +196,7 @@ class _Watch:
         os.set_blocking(reading, False)
 
     def wait(self, pid: int, seconds: float) -> str:
-        """Until the process ends; or why it has to."""
+        """Wait until the process ends, or return why it has to."""
         deadline = time.monotonic() + seconds
         poll = select.poll()
         poll.register(self._reading, select.POLLIN)

@@ -80,7 +80,7 @@ class Trust:
         return Found(name, os.path.join(self.looks.directory, name), sha256)
 
     def revoke(self, name: str) -> bool:
-        """Whether it was trusted."""
+        """Trust a hook no longer; whether it was trusted."""
         return self._forget(name)
 
     def acquire(self, deadline: float) -> None:

@@ -2,10 +2,10 @@
 
 Invariants
     - at most one owner holds a lease: another one takes it over only after its deadline;
-    - whoever gets a lease that it did not hold gets a token above all that were ever given, so that
-      what the lease guards can tell a late holder from the present one;
+    - an owner that gets a lease anew gets a token above all that were ever given, so that what the
+      lease guards can tell a late holder from the present one;
     - the holder keeps its token for as long as it extends the lease in time; once the deadline has
-      passed, the lease is lost, even if nobody else wanted it;
+      passed, the lease is lost, even if no other owner wanted it;
     - a deadline never moves to an earlier moment, whatever is asked and whatever the clock does,
       except by release;
     - every change of hands or deadline is an event.
@@ -26,7 +26,7 @@ from icd.features.events.store import Fact
 from icd.values.processes import Writer
 from icd.values.wire import Result, iso
 
-# A year: who asks for more wants no lease, and nobody could ever take over from it.
+# A year: a longer one would be no lease, since no other owner could ever take it over.
 MAX_TTL_MS = 366 * 24 * 3600 * 1000
 
 SOURCE = "lease"
@@ -87,7 +87,7 @@ def acquire(
     actor: Writer,
     now_ms: int,
 ) -> Lease:
-    """Hold the lease from now on; whoever holds it already extends it."""
+    """Hold the lease from now on; its holder extends it."""
     before = find(conn, name, scope_id)
     if before is not None and before.is_held(now_ms=now_ms):
         if before.owner != owner:
@@ -133,7 +133,7 @@ def release(
     actor: Writer,
     now_ms: int,
 ) -> bool:
-    """Give the lease up.  False: nobody held it any more, which is as well."""
+    """Give the lease up.  False: it was not held any more, which is no error."""
     lease = find(conn, name, scope_id)
     if token is not None and (lease is None or lease.token != token):
         raise LeaseLost(_fate(lease, name, scope_id, owner, now_ms=now_ms))
@@ -159,7 +159,7 @@ def held(
     scope_id: str | None = None,
     now_ms: int,
 ) -> list[Lease]:
-    """The leases that somebody holds."""
+    """The leases that are held now."""
     return [checked(Lease, row) for row in conn.execute(_HELD, (now_ms, name, scope_id))]
 
 
@@ -255,7 +255,7 @@ def _held(lease: Lease, *, now_ms: int) -> IcError:
 
 
 def _fate(lease: Lease | None, name: str, scope_id: str, owner: str, *, now_ms: int) -> str:
-    """What became of a lease that somebody believes to hold."""
+    """What became of a lease that `owner` believes to hold."""
     if lease is None:
         return f"nobody has ever held {name} {scope_id}"
     this = f"{name} {scope_id} (token {lease.token})"

@@ -27,7 +27,7 @@ def _check_ttl(ttl_ms: int) -> None:
 
 
 def _who(world: World, owner: str | None) -> str:
-    """A lease outlives processes: a pid would be an owner that is soon somebody else."""
+    """The owner: as given, else the session.  Never a pid: a lease outlives processes."""
     if owner is not None:
         return owner
     session = world.env.get("CLAUDE_SESSION_ID", "")
@@ -57,8 +57,8 @@ Token = Annotated[
 class Acquire(Params):
     """Claim work for a time, and print the fencing token of the claim.
 
-    Exit 1 if somebody else holds it, with who, for how long, and the token.
-    Whoever holds it already extends it and keeps its token.
+    Exit 1 if another owner holds it; prints who, for how long, and the token.
+    Its present owner extends it and keeps the token.
     After its deadline anybody may take it over, with a greater token: renew it before.
     """
 
@@ -85,9 +85,9 @@ class Renew(Params):
 
 
 class Release(Params):
-    """Give a claim up; prints released, or not held if nobody holds it any more.
+    """Give a claim up; prints released, or not held if it has ended.
 
-    Exit 1 if somebody else holds it by now, or if --token is not that of the last claim.
+    Exit 1 if another owner holds it by now, or if --token is not that of the last claim.
     """
 
     name: Name

@@ -175,7 +175,7 @@ def look(place: Place, name: str, scope: str, where: Here) -> Lock | None:
 
 
 def _publish(place: Place, name: str, scope: str, owner: Owner) -> bool:
-    """Rule 1; False if there is a lock already."""
+    """Make a lock appear, by rule 1; False if there is a lock already."""
     if os.path.lexists(place.lock(name, scope)):
         return False  # cheaper than to make one in vain
     draft = place.fresh()
@@ -231,7 +231,7 @@ def _break(place: Place, name: str, scope: str) -> bool:
 def _remove(
     place: Place, name: str, scope: str, judge: Callable[[Lock], bool], seconds: float
 ) -> bool:
-    """Rules 2 and 3; whether it was there and was judged to go."""
+    """Remove a lock, by rules 2 and 3; whether it was there and was judged to go."""
     with flock(place.name(name), seconds=seconds) as there:
         found = look(place, name, scope, owners.here()) if there else None
         if found is None or not judge(found):

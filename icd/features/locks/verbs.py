@@ -58,7 +58,7 @@ class Release(Struct):
     """Give back the lock NAME of SCOPE, which the calling process holds.
 
     It may also be the last command of the shell that took it: the shell becomes this process then.
-    Exit 1 if nobody holds it, or somebody else: stderr says who.
+    Exit 1 if it is free, or another owner holds it: stderr says who.
     """
 
     name: Name
@@ -76,7 +76,7 @@ class List(Struct):
 
 
 class Stale(Struct):
-    """List the locks that nobody will release, as list does.
+    """List the locks whose owners are gone, as list does.
 
     Their owner is dead, or never told who it is.
     """
@@ -87,7 +87,7 @@ class Stale(Struct):
 class Clean(Stale):
     """Remove the locks that stale lists, and print how many.
 
-    There is no need to: whoever asks for such a lock gets it.
+    There is no need to: the next to ask for such a lock gets it.
     """
 
 
@@ -147,12 +147,12 @@ def clean(world: World, f: Clean) -> Local:
 
 
 def local(run: Callable[[], Output]) -> Local:
-    """It asks no method, and no project is concerned."""
+    """A command that asks no method and concerns no project."""
     return Local(lambda _ask: run(), is_about_project=False)
 
 
 def deadline(world: World) -> float:
-    """Starting this process took its part of the time."""
+    """When to stop waiting; starting this process took its part of the time."""
     patience_ms = PATIENCE_MS if world.timeout_ms is None else world.timeout_ms
     return (world.began or time.monotonic()) + patience_ms / 1000
 

@@ -27,7 +27,7 @@ _EVENT_BYTES = 65_536
 
 
 class Watch:
-    """Of one entry of a directory; nothing is watched before there is need to wait."""
+    """Watches one entry of a directory; nothing is watched before there is need to wait."""
 
     def __init__(self, directory: str, entry: str) -> None:
         self._directory = os.fsencode(directory)
@@ -45,7 +45,7 @@ class Watch:
             os.close(self._fd)
 
     def wait(self, holder: Owner | None, deadline: float) -> None:
-        """Until it is worth another look; `holder` is a process of ours that was alive just now."""
+        """Wait until another look is worth it; `holder` is a process of ours, alive just now."""
         if self._libc is None:
             self._begin()
             return  # what happened before went unseen

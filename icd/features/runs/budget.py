@@ -74,7 +74,7 @@ _TOLD = "UPDATE runs SET budget_told = ? WHERE id = ? AND budget_told < ?"
 
 
 def tokens(conn: sqlite3.Connection, run_id: str) -> Tokens:
-    """Of all dispatches of a run; of an unknown run, zeros."""
+    """The tokens of all dispatches of a run; of an unknown run, zeros."""
     halves = [half or 0 for half in conn.execute(_TOKENS, (run_id,)).fetchone()]
     sums = [(high << 32) + low for high, low in zip(halves[::2], halves[1::2], strict=True)]
     given, made, cached = (min(MOST, each) for each in sums)
@@ -91,7 +91,7 @@ def of_run(conn: sqlite3.Connection, run: Run) -> Budget:
 
 
 def check(conn: sqlite3.Connection, run_id: str, *, actor: Writer, now_ms: int) -> Budget | None:
-    """The same after something was used: a limit that is reached for the first time is an event."""
+    """Judge after something was used: a limit that is reached for the first time is an event."""
     run = runs.find(conn, run_id)
     if run is None or run.token_budget is None:
         return None

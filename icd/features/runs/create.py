@@ -86,7 +86,7 @@ def create(
 
 
 def taken(run: Run, *, now_ms: int) -> IcError:
-    """Says who has a scope."""
+    """The error that says who has a scope."""
     return RunTaken(f"{run.scope_id} is taken by {described(run, now_ms=now_ms)}", run_id=run.id)
 
 

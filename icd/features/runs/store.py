@@ -182,12 +182,12 @@ def newest(
 
 
 def add(conn: sqlite3.Connection, run: Run) -> None:
-    """The caller has made sure that its scope is free."""
+    """Add a run; the caller has made sure that its scope is free."""
     conn.execute(_INSERT, values(run))
 
 
 def touch(conn: sqlite3.Connection, run_id: str, *, now_ms: int) -> None:
-    """A sign of life; what has ended shows none, though agents may still be noted for it."""
+    """Note a sign of life; what has ended shows none, though agents may still be noted for it."""
     conn.execute(_TOUCH, (now_ms // 1000, now_ms, run_id))
 
 

@@ -93,7 +93,7 @@ def advance(
     actor: Writer,
     now_ms: int,
 ) -> Advance:
-    """To the next phase that is not skipped, if nothing is in the way; what is, is recorded."""
+    """Go to the next phase that is not skipped, if nothing is in the way; what is, is recorded."""
     run = runs.require(conn, run_id)
     chain = phases.chain(run)
     if if_phase is not None and if_phase not in chain:
@@ -119,7 +119,7 @@ def advance(
 def override(
     conn: sqlite3.Connection, run_id: str, reason: str, *, actor: Writer, now_ms: int
 ) -> Advance:
-    """To the very next phase, skipped or not; its gate is not asked."""
+    """Go to the very next phase, skipped or not; its gate is not asked."""
     run = runs.require(conn, run_id)
     require_may(run, "override")
     found = Advance("override", run.phase, _ahead(run, ()), "fail", "hard", reason)
@@ -168,7 +168,7 @@ def abandon(
     actor: Writer,
     now_ms: int,
 ) -> None:
-    """No agent works on it any more; `successor` is the run that takes its scope."""
+    """End a run that no agent works on; `successor` is the run that takes its scope."""
     run = runs.require(conn, run_id)
     require_may(run, "abandon")
     move(conn, run, run.phase, status="abandoned", now_ms=now_ms)

@@ -1,7 +1,7 @@
 """Throttle guards: of all who ask within an interval, one is told "allowed".
 
 Invariants
-    - one statement decides the winner; nobody reads first and writes later;
+    - one statement decides the winner; no caller reads first and writes later;
     - interval 0 claims once, for ever: such a row never fires again, whatever is asked later;
     - a claim never fires earlier than its interval, and a clock that steps back delays the next
       claim by at most one interval after the first check that sees it;
@@ -186,15 +186,15 @@ def prune(
 ) -> int:
     """Remove what fired at least that long ago; 0 removes everything, whatever the clock did.
 
-    `keep_live` spares what still throttles somebody: once-only claims, and those of which the
-    largest interval that anybody asked with has not passed.
+    `keep_live` spares what still throttles: once-only claims, and those of which the largest
+    interval that any caller asked with has not passed.
     """
     cutoff = now_ms - older_than_ms if older_than_ms else 2**63 - 1
     return conn.execute(_PRUNE, (cutoff, int(keep_once), int(keep_live), now_ms)).rowcount
 
 
 def _repeat(row: _Row, interval_ms: int, *, now_ms: int) -> Verdict:
-    """The winner asks again, because it never heard that it had won."""
+    """Answer a winner that asks again, because it never heard that it had won."""
     if row.claim_ms != interval_ms:
         raise RequestMismatch("this request_id was used for a claim with another interval")
     return Verdict(

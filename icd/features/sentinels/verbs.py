@@ -16,7 +16,7 @@ from icd.features.sentinels import store
 from icd.values import validation
 from icd.values.wire import Result, iso
 
-MANY = 256  # guards in one check_many: a batch must stay short for everybody else
+MANY = 256  # guards in one check_many: a batch must stay short for other callers
 
 Name = Annotated[str, Argument("NAME", "What is throttled."), validation.check_name]
 Scope = Annotated[str, Argument("SCOPE", "For whom, such as a session."), validation.check_scope]
@@ -111,7 +111,7 @@ class Prune(Params):
         bool, Option("--keep-once", "Leave once-only claims (interval 0) alone.")
     ] = False
     keep_live: Annotated[
-        bool, Option("--keep-live", "Leave alone what still throttles somebody.")
+        bool, Option("--keep-live", "Leave alone claims that still throttle.")
     ] = False
 
 

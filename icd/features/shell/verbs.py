@@ -23,7 +23,7 @@ class LibPath(Struct):
 class Completion(Struct):
     """Print a script that completes commands, options and their values, for icctl and ic.
 
-    It is a text that calls nobody; print it again after an upgrade.
+    It starts no program; print it again after an upgrade.
     """
 
     shell: Annotated[Literal["bash", "zsh", "fish"], Argument("bash|zsh|fish", "For which shell.")]

@@ -213,7 +213,7 @@ def prune(conn: sqlite3.Connection, *, now_ms: int) -> int:
 
 
 def prune_some(conn: sqlite3.Connection, *, now_ms: int) -> int:
-    """A bounded piece of `prune`, for a daemon that does not want to keep anybody waiting."""
+    """A bounded piece of `prune`, for a daemon whose callers must not wait for it."""
     return conn.execute(_PRUNE_SOME, (now_ms, PRUNED_AT_ONCE)).rowcount
 
 

@@ -31,7 +31,7 @@ _BUCKETS = (LONGEST_BITS - _DIGITS) * _STEP + 2 * _STEP
 MINUTE, RING_SECONDS = 60, 900  # a quarter of an hour is the longest span of a rate
 # Scripts of one user that fail; more of them than a person reads.
 ROWS = 200
-# Room for a path; nobody reads further.
+# Room for a path; a person reads no further.
 SENTENCE_CHARACTERS = 300
 MISTAKE = "the call itself is wrong; make it by hand to see why"
 # A storm of slow calls is one piece of news; a line is some 300 bytes, so a day of it is 9 MB.
@@ -97,7 +97,7 @@ class Counters:
         self._lines = self._left_out = 0
 
     def add(self, method: str, calls: int, took: float, now: float) -> None:
-        """Calls that were answered together took the same time, each of them."""
+        """Count calls that were answered together: each of them took that time."""
         times = self._times.get(method)
         if times is None:
             times = self._times[method] = Times()
@@ -119,7 +119,7 @@ class Counters:
         return Rates(round(minute, 3), round(quarter, 3))
 
     def per_second(self, seconds: int, now: float) -> float:
-        """Over the last `seconds`, or since the beginning if that is more recent.
+        """The rate over the last `seconds`, or since the beginning if that is more recent.
 
         The second under way counts as a whole one, so a rate is at most its calls too low.
         """
@@ -145,7 +145,7 @@ class Counters:
         )
 
     def by_caller(self) -> list[FailuresByCaller]:
-        """The latest first."""
+        """Failures by caller, the latest first."""
         return list(reversed(self._table.values()))
 
     def slow(self, call: Call, took: float, error: str, *, now: float) -> None:

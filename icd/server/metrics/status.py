@@ -56,7 +56,7 @@ class About:
         self._counters.add(method, 1, now - began, now)
 
     def count_all(self, calls: list[Call], answers: list[Answer], began: float) -> None:
-        """Calls that were answered together; what the daemon asked for itself does not count."""
+        """Count calls that were answered together, except those that the daemon made for itself."""
         now = time.monotonic()
         took = now - began
         sizes: dict[str, int] = {}
@@ -85,7 +85,7 @@ class About:
         return self._report()
 
     def summary(self) -> str:
-        """For the service manager, in a line."""
+        """A line about the daemon, for the service manager."""
         hung = self._router.hung()
         told = f"{len(self._router.stores)} databases open, {self.sessions} sessions"
         return f"{told}, does not answer: {', '.join(hung)}" if hung else told

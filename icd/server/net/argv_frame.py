@@ -130,7 +130,7 @@ def reply(answer: Output | Need) -> bytes:
 
 
 def chunk(output: Output) -> bytes:
-    """A part of what a command prints that goes on."""
+    """A part of the output of a command that goes on."""
     head = f"+ {len(output.stdout)} {len(output.stderr)}\n"
     return head.encode() + output.stdout + output.stderr
 
@@ -150,7 +150,7 @@ def _count(buffer: bytes | bytearray) -> int | None:
 
 
 def _other(word: bytes) -> IcError:
-    """How such a frame goes on is unknown: it is refused at its first word, and not executed."""
+    """Refuse a frame at its first word: how a frame of another kind goes on is unknown."""
     if word[:2] == b"ic" and word[2:].isdigit():
         return no_common_protocol([int(word[2:])])
     return InvalidRequest("a keyhole frame starts with 'ic1 N' and NUL")
@@ -161,7 +161,7 @@ def _length(field: bytes) -> int:
 
 
 def _version(value: bytes) -> str:
-    """It is shown to people, so what is no version is none."""
+    """The version that a client says it has; empty if it is not fit to be shown to people."""
     text = value.decode("latin-1")
     fits = len(text) <= VERSION_CHARACTERS and text.isascii() and text.isprintable()
     return text if fits else ""

@@ -39,7 +39,7 @@ _VERSION = re.compile(r"[0-9.]+\Z")
 
 
 def name(pid: int | None) -> str:
-    """As the process is now: ask while it waits for its answer."""
+    """The name of a process as it is now: ask while it waits for its answer."""
     if pid is None or not 0 < pid <= PID_MAX:
         return UNKNOWN
     words = _read(pid, "cmdline").split("\0")

@@ -1,4 +1,4 @@
-"""Turns connections into sessions, and sees them out: to the end, or to the next daemon."""
+"""Makes sessions of connections, and ends them or hands them over to the next daemon."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.005
 
 
 class Connections:
-    """`handler` makes what carries out the requests of one peer."""
+    """The sessions of all peers; `handler` makes what carries out the requests of one."""
 
     def __init__(self, tasks: TaskGroup, about: About, handler: Callable[[int], Handler]) -> None:
         self._tasks = tasks
@@ -58,7 +58,7 @@ class Connections:
                 await session.ended.wait()
 
     async def quiesce(self) -> str:
-        """Answer what is under way and begin nothing new; what is in the way, if anything is."""
+        """Answer what is under way and begin nothing new; return what does not end, if anything."""
         with anyio.move_on_after(limits.QUIET_SECONDS):
             await self._until(lambda: not self._entering)
             for session in self._sessions:

@@ -31,12 +31,12 @@ class Framing:
         self.buffer += data
 
     def go_on(self, unread: bytes, *, sends_frames: bool | None) -> None:
-        """Where the daemon before us left off."""
+        """Continue with what the daemon before us had read and not answered."""
         self.sends_frames = sends_frames
         self.buffer += unread
 
     def put_back(self, lines: list[bytes]) -> None:
-        """Lines that were taken and that nothing was done about: they are next."""
+        """Return lines that were taken and not carried out: they are next."""
         if lines:
             self.buffer[:0] = b"\n".join([*lines, b""])
 

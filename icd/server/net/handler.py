@@ -108,7 +108,7 @@ class Handler:
         return self._counted(method, answered(lambda: Answer(result=self._about.answer(params))))
 
     async def reload(self, method: Method[Any, Any]) -> Answer:
-        """Answered when the new code is known to run."""
+        """Reload; answered when the new code is known to run."""
         return self._counted(method, await self._reload.ask(early=True))
 
     # --- command lines ---
@@ -139,7 +139,7 @@ class Handler:
         return finish(planned, (await self.ask([planned.call]))[0])
 
     def told(self, planned: Errand | Need | Output) -> Output | Need:
-        """What needs no call: help, a mistake, or a question of ours."""
+        """The reply where no call is needed: help, a mistake, or a question to the client."""
         if isinstance(planned, Errand):
             return Need("local")  # the caller's files are none of our business
         if isinstance(planned, Output) and planned.refused is not None:
@@ -195,7 +195,7 @@ class Handler:
         self._about.count_all(calls, answers, self._began)
 
     def refuse(self, name: str, error: IcError) -> None:
-        """A call that made no sense: its author, a script, may never look at stderr."""
+        """Count a call that made no sense: its author, a script, may never look at stderr."""
         self._about.blame(name, self._who(), error)
         self._about.count(name, self._began)
 
@@ -213,14 +213,14 @@ class Handler:
             log.error("%s: %s", call.method.name, error, exc_info=error.__cause__)
 
     def _who(self) -> str:
-        """Asked while the caller waits for its answer: later it may be gone."""
+        """The name of the caller, asked for while it waits for its answer: later it may be gone."""
         if not self._name:
             self._name = callers.name(self.pid if self.caller is None else self.caller)
         return self._name
 
 
 async def off_the_loop(function: Callable[[A], R], argument: A, *, size: int) -> R:
-    """Judging a megabyte takes its time: do it where it does not hold up everybody else.
+    """Run the function; in a thread if `size` is large, where it does not hold up the loop.
 
     Reads no files, so a shared limit of threads will do.
     """

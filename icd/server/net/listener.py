@@ -42,7 +42,7 @@ class Listener:
         self._scope = anyio.CancelScope()
 
     def stop(self) -> None:
-        """For good.  The socket stays open: whoever waits may be accepted by another."""
+        """Accept no more.  The socket stays open: another daemon may accept the peers that wait."""
         self._scope.cancel()
 
     async def run(self) -> None:
@@ -64,7 +64,7 @@ class Listener:
             self.ended.set()
 
     def accept(self) -> bool:
-        """Accept whoever waits now, up to a number; False if descriptors ran short."""
+        """Accept the peers that wait now, up to a number; False if descriptors ran short."""
         for _ in range(_AT_ONCE):
             try:
                 connection, _address = self._sock.accept()
@@ -138,7 +138,7 @@ class Acceptor:
         self._tasks.start_soon(self._listener.run)
 
     async def _retire(self, listener: Listener, sock: socket.socket) -> None:
-        """Callers that are still in the backlog then learn that nothing was executed."""
+        """Close the socket: callers still in its backlog learn that nothing was executed."""
         listener.stop()
         await listener.ended.wait()
         sock.close()

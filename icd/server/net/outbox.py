@@ -20,7 +20,7 @@ from icd.server import limits
 
 
 class Outbox:
-    """`drop` ends the connection, because too much waits to be read."""
+    """What one peer has yet to read; `drop` ends the connection if all have too much of it."""
 
     held = 0  # bytes that peers have not read, of all outboxes together
     _unread: ClassVar["dict[Outbox, None]"] = {}  # those that have some, the oldest first
@@ -33,14 +33,14 @@ class Outbox:
         self._is_full = False  # the transport says so
         self._counted = 0
         self._transport: asyncio.Transport | None = None
-        self._changed: anyio.Event | None = None  # while somebody waits for room
+        self._changed: anyio.Event | None = None  # while a task waits for room
 
     def connect(self, transport: asyncio.Transport) -> None:
         self._transport = transport
 
     @property
     def unsent(self) -> bytes:
-        """For the daemon that goes on with the conversation."""
+        """What the peer has not read yet, for the daemon that goes on with the conversation."""
         assert self._transport is not None
         size = self._transport.get_write_buffer_size()
         given = b"".join(self._given)[-size:] if size else b""
@@ -79,7 +79,7 @@ class Outbox:
         return not self.is_unread
 
     def wake(self) -> None:
-        """Let go of whoever waits for room."""
+        """Wake the task that waits for room, whether there is room or not."""
         if self._changed is not None:
             self._changed.set()
             self._changed = None

@@ -60,7 +60,7 @@ class _GivenUp(Exception):
 
 
 class Session(asyncio.Protocol):
-    """`conversation`: what the daemon before us left of it."""
+    """One connection; `conversation`: what the daemon before us left of it."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Session(asyncio.Protocol):
         self._pump()
 
     def resume(self) -> None:
-        """There is no other daemon, after all."""
+        """Begin new messages again: the reload was cancelled."""
         if self._mode is Mode.SUSPENDED:
             self._mode = self._mode_before
         if self._mode is Mode.OPEN:
@@ -155,7 +155,7 @@ class Session(asyncio.Protocol):
         return not self._busy or bool(self._again)
 
     def end_stream(self) -> None:
-        """Unless the next daemon can go on with it."""
+        """End the stream, unless the next daemon can go on with it."""
         if self._stream.is_running and not self._again:
             self._stream.end(RELOADING)
 
@@ -186,7 +186,7 @@ class Session(asyncio.Protocol):
             self._safely(self._take)
 
     def _set_reading(self) -> None:
-        """While busy, too, or the end of a stream's peer would not be seen."""
+        """Read or pause.  While busy, too, or the end of a stream's peer would not be seen."""
         ahead = len(self._framing.buffer) > limits.AHEAD_BYTES if self._busy else False
         reads = self._mode.value.reads and not (ahead or self._outbox.is_unread)
         if reads != self._reads and not self._transport.is_closing():
@@ -225,7 +225,7 @@ class Session(asyncio.Protocol):
         self._again = b""
         self._conversation = None
         if self._framing.buffer or self._mode is not Mode.OPEN or not self._reads:
-            # In a turn of its own: a peer that pipelines must not keep everybody else waiting.
+            # In a turn of its own: a peer that pipelines must not keep other peers waiting.
             asyncio.get_running_loop().call_soon(self._pump)
 
     # --- command lines, in frames ---
@@ -358,7 +358,7 @@ class Session(asyncio.Protocol):
         self._transport.close()
 
     def _drop(self) -> None:
-        """A peer that does not read: it may find out why, but not keep us waiting for ever."""
+        """Leave a peer that does not read: it may find out why, but not keep us for ever."""
         self._mode = Mode.CLOSING
         self._start_timer(limits.FAREWELL_SECONDS, self._abort)
 

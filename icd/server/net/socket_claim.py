@@ -3,8 +3,8 @@
 The path is a function of the uid alone.  An owner lock beside the socket is held for life; only its
 holder may remove a stale socket, because connect, unlink and bind alone let several daemons win.
 
-A claim can be lost: a directory below /run is emptied at logout, somebody tidies up, systemd puts a
-socket of its own in our place.  Whoever holds it looks from time to time, and takes it again or
+A claim can be lost: a directory below /run is emptied at logout, a user tidies up, systemd puts a
+socket of its own in our place.  The daemon looks from time to time, and takes its place again or
 leaves it to the other.
 """
 
@@ -23,7 +23,7 @@ Identity = tuple[int, int]
 
 
 def candidates() -> list[str]:
-    """The same two places that `icctl` looks in."""
+    """Where a daemon may listen: the same two places that `icctl` looks in."""
     uid = os.geteuid()
     return [f"/run/user/{uid}/intercore/icd.sock", f"/tmp/intercore-{uid}/icd.sock"]
 
@@ -57,7 +57,7 @@ class SocketClaim:
 
     @property
     def is_taken(self) -> bool:
-        """Somebody else is listening where clients look first."""
+        """Another daemon listens where clients look first."""
         if self._has_path():
             better = candidates()[: candidates().index(self.path)] if self._is_usual() else []
             return any(_answers(path) for path in better)
@@ -110,7 +110,7 @@ def claim(path: str) -> SocketClaim:
 
 
 def take(sock: socket.socket) -> SocketClaim:
-    """SocketClaim the path of a socket that systemd listens on.
+    """Claim the path of a socket that systemd listens on.
 
     A daemon that was started by hand may still be there: it notices that its place was taken, and
     leaves.  Until then its callers are served by it, and ours wait in the backlog.
@@ -139,7 +139,7 @@ def _refuse_company(places: list[str]) -> None:
 
 
 def _lock(path: str, until: float = 0) -> int:
-    """The owner lock of a path, held; whoever holds it may leave until then."""
+    """Take the owner lock of a path; wait for its holder to leave until the moment `until`."""
     _private_directory(os.path.dirname(path))
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     lock = os.open(_lock_path(path), flags, 0o600)
@@ -169,7 +169,7 @@ def _owner(lock: int) -> str:
 
 
 def _bind(path: str) -> socket.socket:
-    """For the holder of the lock only."""
+    """Bind the path; for the holder of the lock only."""
     _private_directory(os.path.dirname(path))
     _remove_stale(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

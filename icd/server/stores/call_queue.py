@@ -64,7 +64,7 @@ class Waiter(msgspec.Struct, gc=False):
 
 
 class CallQueue:
-    """In the order in which they came; `path` is what sentences name."""
+    """The calls that wait, in the order in which they came; `path` is what sentences name."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -90,7 +90,7 @@ class CallQueue:
         return [waiter.call for waiter in self._in_flight]
 
     def hand_out(self, answers: list[Answer | None]) -> None:
-        """None: not reached, it is the first of the next turn."""
+        """Deliver the answers of a turn.  None: not reached, it is the first of the next turn."""
         batch, self._in_flight = self._in_flight, []
         left = []
         large = False
@@ -106,7 +106,7 @@ class CallQueue:
             self._put_off()
 
     def _put_off(self) -> None:
-        """Peers that have enough to read for now ask again for the rest."""
+        """Answer `later` to calls of peers that have enough to read: they ask again."""
         some = [waiter for waiter in self.pending if waiter.is_for_later]
         if some:
             self.pending = deque(w for w in self.pending if not w.is_for_later)
@@ -122,7 +122,7 @@ class CallQueue:
             waiter.answer(Answer(error=error))
 
     def settle(self, *, overdue: float) -> None:
-        """The thread hangs: calls that are overdue hear at least what is known."""
+        """Answer calls that are overdue because the thread hangs, with what is known."""
         for waiter in self._in_flight:
             if waiter.call.deadline < overdue:
                 waiter.answer(Answer(error=self._overdue(waiter.call)))
@@ -136,6 +136,6 @@ class CallQueue:
         return DeadlineExceeded(sentence)
 
     def turn_away(self) -> None:
-        """Nothing is served here any more."""
+        """Answer `moved` to all that wait: nothing is served here any more."""
         while self.pending:
             self.pending.popleft().answer(Answer(moved=True))

@@ -65,7 +65,7 @@ class _Hop(Generic[T]):
         self._exception: BaseException | None = None
 
     def run(self) -> None:
-        """In the thread.  Nothing may leave it: a StopIteration could never be set on a future."""
+        """Run in the thread.  Nothing is raised: a StopIteration cannot be set on a future."""
         try:
             self._value = self._function()
         except BaseException as exc:  # noqa: BLE001 -- it is raised again, in the waiter
@@ -77,7 +77,7 @@ class _Hop(Generic[T]):
             self._loop.call_soon_threadsafe(self._tell)
 
     async def result(self) -> T:
-        """In the loop."""
+        """Wait for the result, in the loop."""
         if not self._ended.acquire(timeout=PATIENCE_SECONDS):
             self._in_loop = True
             if not self._is_done:

@@ -1,7 +1,7 @@
-"""What a database needs when nobody is asking anything of it.  Runs in its lane.
+"""What a database needs while no call waits for it.  Runs in its thread.
 
-A look costs a fraction of a millisecond: is the file still the one that is open, did somebody else
-write to it.  Only after use is there more to do: prune, empty the log, count.
+A look costs a fraction of a millisecond: is the file still the one that is open, did another
+process write to it.  Only after use is there more to do: prune, empty the log, count.
 """
 
 import os
@@ -29,20 +29,20 @@ from icd.server import limits
 # Others may hold the lock; upkeep can wait for the next quiet moment.
 PATIENCE_SECONDS = 0.5
 CLOSING_SECONDS = 2.0
-# What takes longer than this is left for the next quiet moment: somebody may be about to ask.
+# What takes longer than this is left for the next quiet moment: a call may be about to come.
 WORK_SECONDS = 0.25
 REQUESTS_AT_ONCE = 1000
 # Where events are to be forgotten, a quiet database is looked at this often.
 RETENTION_MS = 3600 * 1000
 DAY_MS = 24 * 3600 * 1000
-# Rows of a larger file are not counted: whoever calls meanwhile would wait for a tenth of a second.
+# Rows of a larger file are not counted: a call would wait for that, a tenth of a second.
 COUNTED_BYTES = 256 * 1024 * 1024
 # Consumers whose lag is told: those furthest behind.
 LAGS = 50
 
 
 class Facts(Struct, frozen=True):
-    """What was seen when somebody last looked; `rows` by table, empty where they are too many."""
+    """What the last look found; `rows` by table, empty where they are too many."""
 
     size_bytes: int
     wal_bytes: int
@@ -52,7 +52,7 @@ class Facts(Struct, frozen=True):
 
 
 class Maintenance:
-    """`facts` is replaced as a whole, so that the loop may read it; all else is the lane's."""
+    """`facts` is replaced as a whole, so that the loop may read it; all else is the thread's."""
 
     def __init__(self, database: Database, clock: Clock, recent: Recent) -> None:
         self.facts: Facts | None = None
@@ -64,7 +64,7 @@ class Maintenance:
         self._counted: tuple[int, int] | None = None
 
     def look(self, *, close: bool) -> float | None:
-        """See to the database, and close it if told to; the seconds until there is more to do."""
+        """Maintain the database, and close it if told to; the seconds until there is more to do."""
         try:
             with self._database.hold(time.monotonic() + PATIENCE_SECONDS):
                 now_ms = self._clock.now_ms()
@@ -81,7 +81,7 @@ class Maintenance:
         return None if self._next_ms is None else max(0, self._next_ms - now_ms) / 1000
 
     def _work(self, now_ms: int) -> bool | None:
-        """Whether there is nothing left to do; None: it took too long, and nobody knows."""
+        """Whether there is nothing left to do; None: it took too long to find out."""
         self._database.stop_at = stop_at = time.monotonic() + WORK_SECONDS
         conn, done = self._connection(), None
         with Guard(partial(self._fail, conn)), suppress(DeadlineExceeded), until(conn, stop_at):
@@ -103,7 +103,7 @@ class Maintenance:
             raise
 
     def _see_to(self, conn: sqlite3.Connection, now_ms: int) -> bool:
-        """Whether there is nothing left to do."""
+        """Prune and empty the log, after use; whether nothing is left to do."""
         if self._database.others_wrote():
             self._recent.clear()
             self.used = True
@@ -120,7 +120,7 @@ class Maintenance:
         return True
 
     def _note(self, conn: sqlite3.Connection, now_ms: int) -> None:
-        """Rows are counted anew only if something was written since."""
+        """Renew the facts; rows are counted anew only if something was written since."""
         path = self._database.path
         size, known = _size(path), self.facts
         written = (conn.total_changes, self._database.foreign)

@@ -16,13 +16,13 @@ from icd.app.call import ANYTHING, EVENTS, STATE, Call, Topic
 from icd.app.invocation import LOOK_AGAIN_SECONDS
 from icd.server import limits
 
-# The rows of state that may have changed; None: nobody can tell which.
+# The rows of state that may have changed; None: it is not known which.
 Touched = set[tuple[str, str]] | None
 Listener = Callable[[Touched], None]
 
 
 class Told(Protocol):
-    """Who is told of a topic."""
+    """A listener to one topic."""
 
     topic: Topic
 
@@ -67,12 +67,12 @@ class Changes:
         self.foreign = 0  # commits of others that were noticed
 
     def listen(self, listener: Listener) -> None:
-        """Have every change of state told, from now on."""
+        """Tell the listener of every change of state, from now on."""
         self._listeners.append(listener)
         self.is_heard = True
 
     def listen_to_log(self, reader: Callable[[], None]) -> None:
-        """Have it told, from now on, that events may have been appended."""
+        """Tell the listener, from now on, that events may have been appended."""
         self._readers.append(reader)
         self.is_heard = True
 
@@ -152,13 +152,13 @@ class ChangeWaiter:
         self._move(None)
 
     def listen(self) -> bool:
-        """From now on; to be called before each look.  Whether there is anything to listen to."""
+        """Listen from now on; call it before each look.  Whether there is something to hear."""
         self._move(self._find())
         self._signal.renew()
         return self._changes is not None
 
     async def wait(self, patience: float | None) -> None:
-        """For a change, or for so long; None: for as long as it takes."""
+        """Wait for a change, or for so long; None: for as long as it takes."""
         longest = limits.REST_SECONDS if patience is None else min(patience, limits.REST_SECONDS)
         if self._changes is None:  # its creation would not be told
             longest = min(longest, LOOK_AGAIN_SECONDS)

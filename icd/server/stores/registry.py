@@ -1,6 +1,6 @@
 """From "which database does the caller mean" to the store that serves it.
 
-What was found is remembered, and checked again by the lane at every use.
+What was found is remembered, and checked again by the database's thread at every use.
 """
 
 import os
@@ -108,11 +108,11 @@ class Stores:
 
     @property
     def needed(self) -> list[str]:
-        """The databases that must stay open though nobody asks anything of them."""
+        """The databases that must stay open without a caller."""
         return [path for path, store in self.stores.items() if store.is_needed]
 
     def open_again(self, paths: list[str]) -> None:
-        """Go on with what the daemon before us kept open; whoever needs it does the rest."""
+        """Open what the daemon before us kept open; its workers and watchers then attach to it."""
         for path in paths:
             call = inquiry(path, mirror.ROWS, mirror.Rows([]))
             call.where = Where(os.path.dirname(path), path)  # it has to be found first
@@ -201,7 +201,7 @@ class Stores:
     async def _make_room(self) -> None:
         """While descriptors are short, close the database that was not used for the longest time.
 
-        If all are in use, whoever opens the next one is told that descriptors are short.
+        If all are in use, the caller of the next one is told that descriptors are short.
         """
         async with self._opening:
             while self._is_short() and (idle := [s for s in self.stores.values() if s.is_idle]):

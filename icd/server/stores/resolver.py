@@ -2,7 +2,7 @@
 
 Each is asked in a thread of its own, never in the loop and never in a shared pool: one hung mount
 must not hold up the callers of other projects.  Nor may it collect threads: from the same place,
-only a few look at a time, and whoever comes later waits for one of them to return.
+only a few look at a time, and later callers wait for one of them to return.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Resolver:
         token: object,
         looking: "asyncio.Future[Found]",
     ) -> None:
-        looking.exception()  # whoever asked may have left without hearing it
+        looking.exception()  # retrieved, or asyncio complains: the caller may have left
         self._threads -= 1
         self._leave(where, place, token)
 

@@ -1,10 +1,10 @@
 """Searches: hops on the database's thread for what is stored, another thread for the arithmetic.
 
-A search compares megabytes.  On the database's thread it would hold up everybody who waits for the
-database, on the loop everybody there is.  So its call never reaches either as a whole: it asks for
-what has changed since the last search, page by page between the calls of others, takes it into
-matrices that are kept in memory, multiplies in a thread (numpy lets go of Python's lock for that),
-and asks for the rows to show.
+A search compares megabytes.  On the database's thread it would hold up all callers of the database,
+on the loop all callers there are.  So its call never reaches either as a whole: it asks for what
+has changed since the last search, page by page between the calls of others, takes it into matrices
+that are kept in memory, multiplies in a thread (numpy lets go of Python's lock for that), and asks
+for the rows to show.
 
 Promises
     - one search at a time in this daemon, with one thread: the others wait for their turn;

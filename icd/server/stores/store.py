@@ -72,7 +72,7 @@ class Store:
 
     @property
     def is_closed(self) -> bool:
-        """Nobody answers here any more."""
+        """The thread has ended, and no call is answered here any more."""
         return self._closed.is_set()
 
     @property
@@ -86,7 +86,7 @@ class Store:
 
     @property
     def is_working(self) -> bool:
-        """Whether the thread is at something, be it only a look while nobody waits."""
+        """Whether the thread works, be it only at a look between calls."""
         return self._hangs.is_working
 
     @property
@@ -96,21 +96,21 @@ class Store:
 
     @property
     def is_needed(self) -> bool:
-        """Somebody follows it, or files have to be kept up to date, although nobody asks."""
+        """A watcher follows it, or a worker needs it: it stays open without calls."""
         return self.changes.is_watched or any(is_needed() for is_needed in self._needs)
 
     @property
     def is_idle(self) -> bool:
-        """Open, and nobody would notice if it were closed and opened again."""
+        """Open, and no caller would notice if it were closed and opened again."""
         at_rest = not (self.waiting or self.is_working or self._stopping)
         return at_rest and self.database.is_open and not self.is_needed
 
     def keep_while(self, is_needed: Callable[[], bool]) -> None:
-        """Have the database stay open as long as this is so."""
+        """Keep the database open as long as this is so."""
         self._needs.append(is_needed)
 
     def tell_next(self, sentence: str, told: Callable[[], object]) -> None:
-        """Have the next command of a person or a script warn of this; `told`: it did."""
+        """Warn the next command of a person or a script of this, then call `told`."""
         self._notice = (sentence, told)
 
     def submit(self, calls: list[Call], deliver: Deliver, moved: Moved | None = None) -> None:
@@ -169,7 +169,7 @@ class Store:
         await self._closed.wait()
 
     async def _open(self) -> DbThread | None:
-        """Open for those who wait; None when nobody waits any more, because they were told why."""
+        """Open for the calls that wait; None: it cannot be opened, and they were all told why."""
         while self._queue.pending:
             calls = self._queue.calls()
             creates = any(call.method.runs.creates for call in calls)
@@ -202,7 +202,7 @@ class Store:
                 if await self._run_batch(thread):
                     look_at = time.monotonic() + self._settings.idle_seconds
             if not (self.database.is_open or self._queue.pending):
-                return  # closed, or deleted: whoever asks next finds what is there by then
+                return  # closed, or deleted: the next call finds what is there by then
 
     async def _rest(self, idle_at: float) -> bool:
         """Wait until there is something to do; whether that was before `idle_at`.
@@ -221,7 +221,7 @@ class Store:
         return not rested.cancelled_caught
 
     async def _gather(self) -> None:
-        """Let everybody who is about to ask do so first.
+        """Let callers that are about to ask do so first.
 
         While the thread works, the loop had better rest: the two share Python's lock, and passing
         it back and forth costs more than the work itself.
@@ -232,7 +232,7 @@ class Store:
             await asyncio.sleep(0)
 
     async def _run_batch(self, thread: DbThread) -> bool:
-        """Run what is waiting; whether anybody but the daemon itself had asked."""
+        """Run what is waiting; whether any of it came from a caller."""
         calls = self._queue.take(limits.BATCH_CALLS)
         asked = sum(not call.background for call in calls)
         self.used_at = time.monotonic()
@@ -306,7 +306,7 @@ class Store:
         return upkeep.rest(self._settings, now=now, idle=now - self.used_at, due=due)
 
     def _tell_of_upkeep(self, exc: Exception) -> None:
-        """What is wrong with the file is one line; our own bugs come with all of where they are."""
+        """Log a failure of maintenance: a line about a file, a traceback of our own bugs."""
         if isinstance(exc, IcError) and not isinstance(exc, Internal):
             log.warning("upkeep failed: %s", exc.message, extra={"path": self.path})
         else:
@@ -323,7 +323,7 @@ class Store:
         self._end()
 
     async def _closed_under_the_lock(self, thread: DbThread) -> bool:
-        """Never without the lock; when the daemon stops, it does not wait for it for ever."""
+        """Close, but never without the lock; False if that is held for too long."""
         try:
             await self._hop(thread, partial(upkeep.close, self.database))
         except Locked:
@@ -332,7 +332,7 @@ class Store:
 
     def _end(self) -> None:
         self._closed.set()
-        self.changes.tell()  # whoever waits for a change here must look elsewhere
+        self.changes.tell()  # its watchers must look for another store
 
 
 def inquiry(

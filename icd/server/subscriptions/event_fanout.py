@@ -1,11 +1,11 @@
-"""New events of one database, read once for everybody who follows them.
+"""New events of one database, read once for all that follow them.
 
 Promises
     - a member gets every event after the position that it joined with, once and in order, until it
       leaves or is sent away: then it reads on for itself, from its own position;
-    - however many members there are, an event is read once, and one that nobody wants is only
+    - however many members there are, an event is read once, and one that no member wants is only
       compared;
-    - nobody is waited for: a member without room is sent away.
+    - no member is waited for: one without room is sent away.
 
 Callbacks of the event loop, without a task of its own.
 """
@@ -24,7 +24,7 @@ from icd.server.stores.store import Store, inquiry
 
 
 class Member(Protocol):
-    """Somebody who has everything up to `position`."""
+    """A follower of the log that has everything up to `position`."""
 
     position: int
 
@@ -57,7 +57,7 @@ class Feed:
         if first:
             self._position = member.position
             self._store.changes.add(self)
-            self.set()  # since the member looked, nobody has listened
+            self.set()  # there may be news since the member looked
         return True
 
     def leave(self, member: Member) -> None:
@@ -66,7 +66,7 @@ class Feed:
             self._store.changes.remove(self)
 
     def set(self) -> None:
-        """There may be something new."""
+        """Read and deliver soon: there may be something new."""
         self._is_told = True
         if not self._is_reading:
             self._is_reading = True

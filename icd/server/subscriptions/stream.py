@@ -76,7 +76,7 @@ class Stream:
                 self._scope.cancel()
 
     def reopen(self) -> None:
-        """For streams that are still to come."""
+        """Allow streams again: the reload was cancelled."""
         self._is_over = False
 
     @contextmanager
@@ -117,7 +117,7 @@ class Subscription:
         return Answer(error=SlowConsumer("the watcher does not read what it asked for"))
 
     async def wait(self) -> None:
-        """For news; the first of many is not delayed."""
+        """Wait for news; the first of many is not delayed."""
         asked_at = time.monotonic()
         await self.waiter.wait(self.patience)
         await anyio.sleep(max(0.0, asked_at + limits.WATCH_GAP_SECONDS - time.monotonic()))

@@ -6,7 +6,7 @@ nothing, its agent is observed in its place; and if that is gone, too, the dispa
 Promises
     - a process is told by its start, boot and namespace: no other one with its number, and no
       zombie, is taken for it; what cannot be seen from here is left alone;
-    - nothing here holds up the lane or the loop: files are the business of a thread;
+    - nothing here holds up the database's thread or the loop: files are the business of a thread;
     - while something is observed, its database stays open, and so does the daemon.
 """
 

@@ -6,7 +6,8 @@ delivered is what the log has and the positions have not.
 Promises
     - one event at a time, in the order of the log; and no other process runs hooks of this project
       meanwhile, which a lock outside the project sees to;
-    - nothing here holds up the lane or the loop: files and processes are the business of a thread;
+    - nothing here holds up the database's thread or the loop: files and processes are the business
+      of another thread;
     - an event is delivered again only if its delivery could not be noted, and is marked then.
 """
 
@@ -64,7 +65,7 @@ class Hooks:
         return self.done
 
     def environment(self) -> dict[str, str]:
-        """Hooks find the daemon that runs them."""
+        """The environment of this process, in which hooks find the daemon that runs them."""
         return {**os.environ, "INTERCORE_SOCKET": self._socket()}
 
     async def pause(self) -> bool:
@@ -81,7 +82,7 @@ class Hooks:
             each.wake()
 
     async def close(self) -> None:
-        """What is not delivered by now is left to the next daemon."""
+        """End all hooks; what is not delivered by now is left to the next daemon."""
         if not await self.pause():
             log.warning("a hook is killed, because the daemon stops")
             os.eventfd_write(self.stop, 1)
@@ -133,7 +134,7 @@ class Deliveries:
         self._wake.set()
 
     async def rest(self) -> None:
-        """Until nothing is running any more; who wants that pauses first."""
+        """Wait until nothing is running any more; pause hooks first."""
         await self._resting.wait()
 
     async def run(self) -> None:
@@ -147,7 +148,7 @@ class Deliveries:
                 await self._try(self._catch_up)
 
     def _patience(self) -> float | None:
-        """Until the next look, unless there is an event; None: as long as it takes."""
+        """The seconds until the next look, unless there is an event; None: as long as it takes."""
         if self._retry:
             return limits.HOOK_RETRY_SECONDS
         return limits.HOOK_LOOK_SECONDS if self._is_waiting else None

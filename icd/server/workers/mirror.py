@@ -5,7 +5,7 @@ read again.  What is written is what the rows are by then, so the last value is 
 thousand writes in a tenth of a second are one.
 
 Promises
-    - neither the lane's transaction nor the event loop touches a file: a thread of our own does;
+    - neither the database's thread nor the event loop touches a file: a thread of our own does;
     - the file of a row is written at most once in `GAP_SECONDS`;
     - whatever goes wrong here is counted and shown in `status`, tried again, and fails no call;
     - nothing is written or removed unless the user wants a mirror and trusts the database, which is
@@ -57,7 +57,7 @@ ASK_SECONDS = 2.0
 
 
 class Mirrors:
-    """Where they write, what they did, and their orderly end.
+    """The mirrors of all databases: where they write, what they did, and their orderly end.
 
     `root`: where envelopes go unless the settings say otherwise; None: nowhere.
     `home`: where the user's trust is recorded; None: no database is trusted.
@@ -270,7 +270,7 @@ class Mirror:
         return False
 
     async def _copy(self) -> bool:
-        """Whether that was permitted to the end."""
+        """Bring files up to date with their rows; False: that is no longer permitted."""
         size = verbs.ROWS_AT_ONCE
         while self._doing:
             names = list(islice(self._doing, size))

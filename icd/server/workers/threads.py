@@ -1,6 +1,6 @@
-"""Work that would hold up the loop, in threads that nobody waits for.
+"""Work that would hold up the loop, in threads that the end of the process does not wait for.
 
-A file system may hang.  Whoever is cancelled while waiting leaves the thread behind, and as a
+A file system may hang.  A task that is cancelled while it waits leaves its thread behind, and as a
 daemonic thread it does not keep the process from ending, as those of a pool would.
 
 No thread but the main one hears signals: else they could not be held back for the next daemon.
@@ -64,7 +64,7 @@ class Worker:
 
 def _start(run: Callable[[], None]) -> None:
     with deaf():
-        # `threading` would wait until the thread runs, and with it whoever waits for the loop.
+        # `threading` would wait until the thread runs, and the loop with it.
         _thread.start_new_thread(run, ())
 
 
@@ -76,7 +76,7 @@ def _errand(function: Callable[[], T]) -> tuple["asyncio.Future[T]", Callable[[]
     def run() -> None:
         try:
             settle = partial(_set_result, done, function())
-        except Exception as exc:  # noqa: BLE001 -- it is raised again, in whoever waits
+        except Exception as exc:  # noqa: BLE001 -- it is raised again, in the task that waits
             settle = partial(_set_exception, done, exc)
         with suppress(RuntimeError):  # the loop has ended without us
             loop.call_soon_threadsafe(settle)

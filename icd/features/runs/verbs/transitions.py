@@ -84,7 +84,7 @@ class Cancel(Params):
 
 
 class Abandon(Params):
-    """End a run that nobody works on any more, so that others may begin with its scope."""
+    """End a run that is given up, so that others may begin with its scope."""
 
     run_id: RunId
     reason: Why = ""
@@ -334,7 +334,7 @@ VERBS = [
         abandon,
         writes=_WRITES,
         show=lambda r, _: [r.status],
-        summary="End a run: nobody works on it.",
+        summary="End a run that is given up.",
         examples=['icctl run abandon "$RUN" --reason="its session crashed"'],
     ),
     Verb(
