@@ -23,9 +23,8 @@ from icd.app.verb import Method
 from icd.config import CHANNELS, RETENTION_SECONDS, VARIABLES, Channel, Mirror, Settings
 from icd.db import migrate
 from icd.features.compat import patterns
-from icd.features.gates import rules as gate_rules
 from icd.features.gates import store as gates
-from icd.features.gates.rules import CHECKS
+from icd.features.gates.store import CHECKS
 from icd.features.statusline.store import Statusline
 from icd.features.statusline.verbs import PREFIX, SHOW
 from icd.server import limits
@@ -173,7 +172,7 @@ def test_the_default_rules_of_gates_are_documented_in_their_order():
                 f"`{c.check}`" + (f" of `{c.phase}`" if c.phase else "") for c in rule.checks
             ),
         )
-        for rule in gate_rules.DEFAULT
+        for rule in gates.DEFAULT
     ]
 
 
@@ -191,7 +190,7 @@ def test_the_example_of_gate_rules_is_valid():
 
 def test_the_limits_of_gate_rules_are_documented():
     described = section(text("gates.md"), "Rules of a run's own")
-    limits = gate_rules.RULES, gate_rules.CHECKS_OF_A_RULE, gate_rules.RULES_BYTES // 1024
+    limits = gates.RULES, gates.CHECKS_OF_A_RULE, gates.RULES_BYTES // 1024
 
     assert "At most {} rules with {} checks each, in {} KiB.".format(*limits) in described
 

@@ -27,7 +27,7 @@ from icd.features.compat import files as legacy
 from icd.features.discoveries import vectors, weights
 from icd.features.dispatches.runner import output_files
 from icd.features.events import cursors
-from icd.features.gates import rules as gate_rules
+from icd.features.gates import store as gates
 from icd.features.locks import owners
 from icd.features.mirror import interband
 from icd.features.runs import phases
@@ -225,7 +225,7 @@ def words(data: bytes) -> None:
 def documents(data: bytes) -> None:
     """JSON and vectors that become a part of the database, each with rules of its own."""
     text = os.fsdecode(data)
-    for check in (gate_rules.parse, phases.parse):
+    for check in (gates.parse, phases.parse):
         with contextlib.suppress(IcError):
             check(text)
     for parse in (weights.check_keywords, vectors.parse):

@@ -10,7 +10,7 @@ from icd.app.invocation import Ask, World
 from icd.app.types import SPAN
 from icd.app.verb import Command, Method, Option, Writes, narrow, no_rows
 from icd.errors import InvalidParams, InvalidPayload, PayloadTooLarge, SecretRefused, Usage
-from icd.features.gates import rules
+from icd.features.gates import store as gates
 from icd.features.runs import create as claims
 from icd.features.runs import params as shared
 from icd.features.runs import phases
@@ -144,8 +144,8 @@ def _check(p: Create) -> None:
     validation.check_scope(p.scope_id or "")
     chain = phases.DEFAULT if p.phases is None else phases.check(p.phases)
     if (given := _text(p.gates)) is not None:
-        stored = rules.parse(given)
-        rules.check_against(stored, chain)
+        stored = gates.parse(given)
+        gates.check_against(stored, chain)
         p.gates = Raw(stored.encode())
     if p.metadata is not None:
         _check_metadata(p.metadata)
