@@ -15,7 +15,7 @@ from icd.features.gates import store
 from icd.features.gates.store import Condition, Evidence, Rule
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
-from icd.features.runs.params import Reason, RunId
+from icd.features.runs.verbs import Reason, RunId
 from icd.values.wire import Result
 
 # Other ways to count priorities are not turned away.

@@ -12,9 +12,9 @@ from icd.app.verb import Command, Method, Option, Writes, narrow, no_rows
 from icd.errors import InvalidParams, InvalidPayload, PayloadTooLarge, SecretRefused, Usage
 from icd.features.gates import store as gates
 from icd.features.runs import create as claims
-from icd.features.runs import params as shared
 from icd.features.runs import phases
 from icd.features.runs.store import COMPLEXITY, WARN_PCT
+from icd.features.runs.verbs import check_project, project_of
 from icd.values import payloads, validation
 from icd.values.wire import INT64, Milliseconds, Result
 
@@ -112,7 +112,7 @@ class Created(Result):
 def create(ctx: Context, p: Create) -> Created:
     actor = structs.replace(ctx.writer, session=p.session or ctx.writer.session)
     run = claims.new(
-        project_dir=shared.project(ctx, p.cwd, p.project),
+        project_dir=project_of(ctx, p.cwd, p.project),
         goal=p.goal,
         complexity=p.complexity,
         scope_id=p.scope_id or None,
@@ -140,7 +140,7 @@ def _check(p: Create) -> None:
         raise InvalidParams("the goal is empty", hint="say what is to be done, with --goal")
     if len(p.goal.encode()) > payloads.STRING_BYTES:
         raise PayloadTooLarge(f"the goal is longer than {payloads.STRING_BYTES} bytes")
-    shared.check_project(p.cwd, p.project)
+    check_project(p.cwd, p.project)
     validation.check_scope(p.scope_id or "")
     chain = phases.DEFAULT if p.phases is None else phases.check(p.phases)
     if (given := _text(p.gates)) is not None:
