@@ -23,13 +23,13 @@ from icd.app import registry, types
 from icd.app.invocation import Ask, Output, World
 from icd.app.planner import advance, plan
 from icd.errors import IcError
+from icd.features import interband
 from icd.features.compat import files as legacy
 from icd.features.discoveries import vectors, weights
 from icd.features.dispatches.runner import output_files
 from icd.features.events import cursors
 from icd.features.gates import store as gates
 from icd.features.locks import owners
-from icd.features.mirror import interband
 from icd.features.runs import phases
 from icd.server.net import argv_frame as keyhole
 from icd.server.net import jsonrpc

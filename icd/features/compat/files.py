@@ -27,8 +27,8 @@ import msgspec
 from msgspec import Struct
 
 from icd.errors import IcError
+from icd.features import interband
 from icd.features.compat.patterns import Found
-from icd.features.mirror import interband
 from icd.files import opened
 from icd.values import payloads
 from icd.values.validation import check_scope
