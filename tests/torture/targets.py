@@ -25,7 +25,8 @@ from icd.app.planner import advance, plan
 from icd.errors import IcError
 from icd.features import interband
 from icd.features.compat import files as legacy
-from icd.features.discoveries import vectors, weights
+from icd.features.discoveries import profile as profiles
+from icd.features.discoveries import vectors
 from icd.features.dispatches.runner import output_files
 from icd.features.events import cursors
 from icd.features.gates import store as gates
@@ -228,10 +229,10 @@ def documents(data: bytes) -> None:
     for check in (gates.parse, phases.parse):
         with contextlib.suppress(IcError):
             check(text)
-    for parse in (weights.check_keywords, vectors.parse):
+    for parse in (profiles.check_keywords, vectors.parse):
         with contextlib.suppress(IcError):
             parse(data)
-    weights.parse(weights.check(data))
+    profiles.parse_weights(profiles.check_weights(data))
 
 
 @functools.cache

@@ -109,7 +109,7 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
     ),
     "what resembles a discovery is stored once more": (
         Discoveries,
-        "icd/features/discoveries/submission.py",
+        "icd/features/discoveries/lifecycle.py",
         "if given.embedding is not None and threshold > 0:",
         "if given.embedding is not None and threshold > 1:",
     ),

@@ -30,8 +30,8 @@ from icd.app.call import Answer, Call, Context, Params
 from icd.app.dispatch import failure
 from icd.app.verb import Method
 from icd.features.discoveries import search
-from icd.features.discoveries.index import Index, Mark, Page, Question, Scan
 from icd.features.discoveries.search import Match, Search
+from icd.features.discoveries.vectors import Index, Mark, Page, Question, Scan
 from icd.server.workers import threads
 
 T = TypeVar("T")
