@@ -22,7 +22,7 @@ from icd.app.call import Params
 from icd.app.verb import Method
 from icd.config import CHANNELS, RETENTION_SECONDS, VARIABLES, Channel, Mirror, Settings
 from icd.db import migrate
-from icd.features.compat import patterns
+from icd.features.compat import files
 from icd.features.gates import store as gates
 from icd.features.gates.store import CHECKS
 from icd.features.statusline.store import Statusline
@@ -128,7 +128,7 @@ def test_the_danger_of_a_crash_after_a_claim_is_documented():
     assert "(examples/started-done.sh)" in described
 
 
-@pytest.mark.parametrize("pattern", patterns.FILES, ids=lambda pattern: pattern.key)
+@pytest.mark.parametrize("pattern", files.FILES, ids=lambda pattern: pattern.key)
 def test_every_legacy_file_is_documented_with_its_key_and_what_becomes_of_it(pattern):
     name = f"/tmp/{pattern.prefix.decode()}*{pattern.suffix.decode()}"
 
@@ -145,14 +145,14 @@ def test_every_legacy_file_is_documented_with_its_key_and_what_becomes_of_it(pat
         assert question.endswith(f" --interval={pattern.interval_s}`")
 
 
-@pytest.mark.parametrize("key", patterns.CHANNELS)
+@pytest.mark.parametrize("key", files.CHANNELS)
 def test_every_interband_channel_is_documented_with_its_key(key):
-    name = "/".join(["~", patterns.INTERBAND, patterns.CHANNELS[key], "*.json"])
+    name = "/".join(["~", files.INTERBAND, files.CHANNELS[key], "*.json"])
 
     assert row(section(text("migration.md"), "Per pattern"), name)[1] == f"`{key}`"
 
 
-@pytest.mark.parametrize("key", patterns.KEYS)
+@pytest.mark.parametrize("key", files.KEYS)
 def test_every_key_of_legacy_files_is_documented(key):
     assert f"`{key}`" in section(text("cli.md"), "compat")
 

@@ -20,7 +20,7 @@ from icd.features import interband
 from icd.features.dispatches import launch
 from icd.features.dispatches.auto_spawn import AskDue, Due
 from icd.features.hooks import files
-from icd.features.hooks.trust import Trust
+from icd.features.hooks.files import Trust
 from icd.features.runs.store import Document
 from icd.features.runs.verbs import runs
 from icd.features.state import verbs as state
