@@ -16,8 +16,8 @@ from icd.config import Settings
 from icd.db.paths import Where
 from icd.errors import IcError
 from icd.features.hooks import files, verbs
+from icd.features.hooks.files import Trust
 from icd.features.hooks.store import HOOK, Delivery, Done
-from icd.features.hooks.trust import Trust
 from icd.values.processes import Writer
 
 LOG = ".local/state/intercore/hooks.log"

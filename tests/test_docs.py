@@ -22,10 +22,9 @@ from icd.app.call import Params
 from icd.app.verb import Method
 from icd.config import CHANNELS, RETENTION_SECONDS, VARIABLES, Channel, Mirror, Settings
 from icd.db import migrate
-from icd.features.compat import patterns
-from icd.features.gates import rules as gate_rules
+from icd.features.compat import files
 from icd.features.gates import store as gates
-from icd.features.gates.rules import CHECKS
+from icd.features.gates.store import CHECKS
 from icd.features.statusline.store import Statusline
 from icd.features.statusline.verbs import PREFIX, SHOW
 from icd.server import limits
@@ -157,7 +156,7 @@ def test_the_danger_of_a_crash_after_a_claim_is_documented():
     assert "(examples/started-done.sh)" in described
 
 
-@pytest.mark.parametrize("pattern", patterns.FILES, ids=lambda pattern: pattern.key)
+@pytest.mark.parametrize("pattern", files.FILES, ids=lambda pattern: pattern.key)
 def test_every_legacy_file_is_documented_with_its_key_and_what_becomes_of_it(pattern):
     name = f"/tmp/{pattern.prefix.decode()}*{pattern.suffix.decode()}"
 
@@ -174,14 +173,14 @@ def test_every_legacy_file_is_documented_with_its_key_and_what_becomes_of_it(pat
         assert question.endswith(f" --interval={pattern.interval_s}`")
 
 
-@pytest.mark.parametrize("key", patterns.CHANNELS)
+@pytest.mark.parametrize("key", files.CHANNELS)
 def test_every_interband_channel_is_documented_with_its_key(key):
-    name = "/".join(["~", patterns.INTERBAND, patterns.CHANNELS[key], "*.json"])
+    name = "/".join(["~", files.INTERBAND, files.CHANNELS[key], "*.json"])
 
     assert row(section(text("migration.md"), "Per pattern"), name)[1] == f"`{key}`"
 
 
-@pytest.mark.parametrize("key", patterns.KEYS)
+@pytest.mark.parametrize("key", files.KEYS)
 def test_every_key_of_legacy_files_is_documented(key):
     assert f"`{key}`" in section(text("migration.md"), "compat")
 
@@ -201,7 +200,7 @@ def test_the_default_rules_of_gates_are_documented_in_their_order():
                 f"`{c.check}`" + (f" of `{c.phase}`" if c.phase else "") for c in rule.checks
             ),
         )
-        for rule in gate_rules.DEFAULT
+        for rule in gates.DEFAULT
     ]
 
 
@@ -219,7 +218,7 @@ def test_the_example_of_gate_rules_is_valid():
 
 def test_the_limits_of_gate_rules_are_documented():
     described = section(text("gates.md"), "Rules of a run's own")
-    limits = gate_rules.RULES, gate_rules.CHECKS_OF_A_RULE, gate_rules.RULES_BYTES // 1024
+    limits = gates.RULES, gates.CHECKS_OF_A_RULE, gates.RULES_BYTES // 1024
 
     assert "At most {} rules with {} checks each, in {} KiB.".format(*limits) in described
 

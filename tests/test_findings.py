@@ -25,9 +25,7 @@ from icd.db.paths import Where
 from icd.errors import DiscoveryRefused
 from icd.features.discoveries import lifecycle as reviews
 from icd.features.discoveries import store as discoveries
-from icd.features.discoveries import tiers
-from icd.features.discoveries.store import Wanted
-from icd.features.discoveries.tiers import ONE
+from icd.features.discoveries.store import ONE, Wanted
 from icd.features.events import store as events
 from icd.values.processes import Writer
 from tests.support.processes import Daemon, icctl, until
@@ -220,8 +218,8 @@ def _score_all(project: Path, names: list[str], barrier) -> None:
 def decay(conn, day: int, *, rate: float = 0.1, floor: float = 0.05) -> int:
     return reviews.decay(
         conn,
-        rate=tiers.millionths(rate),
-        floor=tiers.millionths(floor),
+        rate=discoveries.millionths(rate),
+        floor=discoveries.millionths(floor),
         min_age_ms=DAY_MS,
         every_ms=DAY_MS,
         told=told(NOW_MS + day * DAY_MS),
@@ -236,7 +234,7 @@ def test_finding_3a_what_decays_to_a_threshold_is_not_pushed_below_it_by_roundin
     assert 0.9375 * (1 - 0.68) < 0.3  # as floats have it
     found = discoveries.require(conn, name)
     assert found.effective == 300_000
-    assert tiers.tier(found.effective, config.DEFAULTS) == "low"
+    assert discoveries.tier_of(found.effective, config.DEFAULTS) == "low"
 
 
 def test_finding_3a_a_hundred_decays_drift_by_a_few_millionths_at_most(conn) -> None:

@@ -43,9 +43,9 @@ class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     request_id: Annotated[
         RequestId | None, _said("A retry with the same id is answered with the first outcome.")
     ] = None
-    deadline_ms: Annotated[
-        int, _said("Milliseconds after which the caller no longer waits.")
-    ] = DEFAULT_DEADLINE_MS
+    deadline_ms: Annotated[int, _said("Milliseconds after which the caller no longer waits.")] = (
+        DEFAULT_DEADLINE_MS
+    )
 
 
 class Context(msgspec.Struct, gc=False):

@@ -16,7 +16,7 @@ GROUPS = {
     "sentinel": ("features.sentinels.verbs", "throttle guards: one claim per interval"),
     "events": ("features.events.verbs", "the log of everything that happened"),
     "events cursor": ("features.events.verbs", "how far consumers of events have read"),
-    "interspect": ("features.interspect.verbs", "events about agents"),
+    "interspect": ("features.events.interspect", "events about agents"),
     "run": ("features.runs.verbs.runs", "what agents work on, and in which phase it is"),
     "run agent": ("features.runs.verbs.agents", "who works on a run"),
     "run artifact": ("features.runs.verbs.artifacts", "what a run has produced"),
@@ -27,7 +27,7 @@ GROUPS = {
     "compat": ("features.compat.verbs", "the way over from legacy temporary files"),
     "discovery": ("features.discoveries.verbs", "what scanners have found"),
     "hooks": ("features.hooks.verbs", "programs of the project that run after a commit"),
-    "config": ("features.config.verbs", "the settings"),
+    "config": ("features.config", "the settings"),
     "db": ("features.database.verbs", "the database file itself"),
     "service": ("admin.service.verbs", "the daemon as a service of systemd"),
 }
@@ -46,9 +46,9 @@ SINGLES = {
     "status": "features.daemon.verbs",
     "metrics": "features.daemon.verbs",
     "doctor": "admin.doctor.verbs",
-    "trust": "features.trust.verbs",
-    "lib-path": "features.shell.verbs",
-    "completion": "features.shell.verbs",
+    "trust": "features.trust",
+    "lib-path": "features.shell",
+    "completion": "features.shell",
 }
 
 

@@ -1,11 +1,14 @@
 """Help: complete, 80 columns wide, and with examples."""
 
+import re
+
 import click
 import pytest
 
-from icd.app import registry
+from icd.app import parser, registry
 from icd.app.flags import _SWITCHES, _VALUED
 from icd.app.reference import help as texts
+from icd.app.verb import Option
 
 EVERY = registry.commands()
 
@@ -72,6 +75,60 @@ def test_the_help_of_a_noun_lists_its_verbs(invoke, noun):
     assert output.exit == 0
     assert all(f"{noun} {verb}" in text for verb in registry.verbs(noun))
     assert [line for line in lines(output.stdout) if len(line) > texts.WIDTH] == []
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_options_stand_in_their_written_order(invoke, name):
+    text = invoke(*name.split(), "--help").stdout.decode()
+    listed = text.partition("\nOptions:\n")[2].partition("\nEverywhere:\n")[0]
+    row = EVERY[name].row
+
+    written = [field.typed for field in parser.fields(row.form, row.order)]
+
+    assert re.findall(r"^  (?:-\w, )?(--[\w-]+)", listed, re.MULTILINE) == [
+        typed.name for typed in written if isinstance(typed, Option)
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name, command in EVERY.items() if command.row.order])
+def test_an_order_names_options_once_and_does_not_reverse_them(name):
+    row = EVERY[name].row
+    options = [f.name for f in parser.fields(row.form) if isinstance(f.typed, Option)]
+
+    assert len(set(row.order)) == len(row.order)
+    assert set(row.order) <= set(options)
+    assert list(row.order) != options[::-1] or len(options) <= 2
+
+
+NOUNS_BELOW = [(noun, word) for noun in registry.GROUPS for word in registry.below(noun)]
+
+
+@pytest.mark.parametrize("words", [["run", "--help"], ["help", "run"], ["run", "-h"]])
+def test_the_help_of_a_noun_lists_the_nouns_below_it_after_its_verbs(invoke, words):
+    text = invoke(*words).stdout.decode()
+
+    assert re.findall(r"^  (run .*?)  ", text, re.MULTILINE)[-2:] == [
+        "run agent VERB",
+        "run artifact VERB",
+    ]
+
+
+@pytest.mark.parametrize("noun, word", NOUNS_BELOW)
+def test_the_help_of_a_noun_says_what_the_nouns_below_it_are(invoke, noun, word):
+    about = registry.GROUPS[f"{noun} {word}"][1].capitalize()
+
+    text = invoke(noun, "--help").stdout.decode()
+
+    assert re.search(rf"^  {noun} {word} VERB +{re.escape(about)}\.$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("noun, word", NOUNS_BELOW)
+@pytest.mark.parametrize("verb", [["nonsense"], []])
+def test_a_wrong_verb_is_told_the_nouns_below_too(invoke, noun, word, verb):
+    output = invoke(noun, *verb)
+
+    assert output.exit == 3
+    assert re.search(rf"\b{word}\b", output.stderr.decode())
 
 
 @pytest.mark.parametrize("argv", [[], ["help"], ["--help"], ["-h"], ["--json"]])

@@ -58,6 +58,22 @@ def test_a_method_is_described_with_its_own_parameters(method):
     assert set(parameters(method.name)) == set(method.params.__struct_fields__)
 
 
+@pytest.mark.parametrize("method", registry.every(), ids=lambda method: method.name)
+def test_every_method_and_every_parameter_has_a_description(method):
+    said = discover.descriptions(method.params)
+
+    assert method.params is not Params
+    assert (method.params.__doc__ or "").strip()
+    assert [name for name in method.params.__struct_fields__ if not said.get(name)] == []
+
+
+def test_the_document_has_all_descriptions():
+    methods = discover.document()["methods"]
+
+    assert all(method["description"] for method in methods)
+    assert all(p["description"] for method in methods for p in method["params"])
+
+
 @pytest.mark.parametrize(
     "method, own",
     [

@@ -15,7 +15,7 @@ from icd.features.discoveries import store as discoveries
 from icd.features.dispatches import store as dispatches
 from icd.features.events import cursors, retention
 from icd.features.events import store as events
-from icd.features.gates import rules as gate_rules
+from icd.features.gates import store as gates
 from icd.features.runs import store as runs
 from icd.features.sentinels import store as sentinels
 from icd.features.state import store as state
@@ -56,9 +56,9 @@ HOT = {
     "cursors._LAST_OF": cursors._LAST_OF,
     "retention._COUNT": retention._COUNT,
     "retention._DELETE": retention._DELETE,
-    "gate_rules._ARTIFACTS": gate_rules._ARTIFACTS,
-    "gate_rules._AGENTS": gate_rules._AGENTS,
-    "gate_rules._VERDICT": gate_rules._VERDICT,
+    "gates._ARTIFACTS": gates._ARTIFACTS,
+    "gates._AGENTS": gates._AGENTS,
+    "gates._VERDICT": gates._VERDICT,
     "searches._PAGE": searches._PAGE,
     "searches._FETCH": searches._FETCH,
     "requests._FIND": requests._FIND,

@@ -5,7 +5,7 @@ import time
 
 from icd.features.events import store as events
 from icd.features.events.store import Fact
-from icd.features.runs import agents, artifacts
+from icd.features.runs import store as runs
 from icd.values.processes import Writer
 from tests.bench import setting as place
 from tests.bench.table import Table
@@ -49,12 +49,12 @@ def _fill(setting: place.Setting) -> None:
             fact = Fact("phase", "pause", run_id=RUN, from_state="executing", reason=f"reason {i}")
             events.append(conn, fact, actor=Writer(), now_ms=now_ms)
         for i in range(ARTIFACTS):
-            artifacts.add(
+            runs.add_artifact(
                 conn, RUN, phase="executing", path=f"src/file-{i}.py", type="file",
                 content_hash=None, dispatch_id=None, now_ms=now_ms,
             )  # fmt: skip
         for i in range(AGENTS):
-            agents.add(
+            runs.add_agent(
                 conn, RUN, agent_type="claude", name=f"a{i}", dispatch_id=None, now_ms=now_ms
             )
         for i in range(DISPATCHES):

@@ -7,7 +7,7 @@ import pytest
 
 from icd import config
 from icd.errors import Misconfigured
-from icd.features.config.verbs import trace
+from icd.features.config import trace
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import struct
 
 from icd import config
-from icd.features.discoveries import submission as submissions
-from icd.features.discoveries import tiers
+from icd.features.discoveries import lifecycle
+from icd.features.discoveries import store as discoveries
+from icd.features.discoveries.lifecycle import Submission
 from icd.features.discoveries.store import Told
-from icd.features.discoveries.submission import Submission
 from icd.values.processes import Writer
 
 NOW_MS = 1_800_000_000_000
@@ -23,9 +23,9 @@ def vector(*numbers):
 
 def verdict(conn, source_id="1", *, score=0.7, now_ms=NOW_MS, threshold=0.0, among=None, **given):
     given = {"source": "exa", "title": "A title", **given}
-    return submissions.submit(
+    return lifecycle.submit(
         conn,
-        Submission(source_id=source_id, relevance=tiers.millionths(score), **given),
+        Submission(source_id=source_id, relevance=discoveries.millionths(score), **given),
         threshold=threshold,
         among=among,
         settings=config.DEFAULTS,

@@ -23,13 +23,14 @@ from icd.app import registry, types
 from icd.app.invocation import Ask, Output, World
 from icd.app.planner import advance, plan
 from icd.errors import IcError
+from icd.features import interband
 from icd.features.compat import files as legacy
-from icd.features.discoveries import vectors, weights
+from icd.features.discoveries import profile as profiles
+from icd.features.discoveries import vectors
 from icd.features.dispatches.runner import output_files
 from icd.features.events import cursors
-from icd.features.gates import rules as gate_rules
+from icd.features.gates import store as gates
 from icd.features.locks import owners
-from icd.features.mirror import interband
 from icd.features.runs import phases
 from icd.server.net import argv_frame as keyhole
 from icd.server.net import jsonrpc
@@ -225,13 +226,13 @@ def words(data: bytes) -> None:
 def documents(data: bytes) -> None:
     """JSON and vectors that become a part of the database, each with rules of its own."""
     text = os.fsdecode(data)
-    for check in (gate_rules.parse, phases.parse):
+    for check in (gates.parse, phases.parse):
         with contextlib.suppress(IcError):
             check(text)
-    for parse in (weights.check_keywords, vectors.parse):
+    for parse in (profiles.check_keywords, vectors.parse):
         with contextlib.suppress(IcError):
             parse(data)
-    weights.parse(weights.check(data))
+    profiles.parse_weights(profiles.check_weights(data))
 
 
 @functools.cache

@@ -39,13 +39,13 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
     ),
     "a deleted row is still remembered": (
         State,
-        "icd/features/state/methods.py",
+        "icd/features/state/verbs.py",
         "        ctx.recent.forget(p.key, p.scope_id)\n",
         "        pass\n",
     ),
     "a bad payload is written": (
         State,
-        "icd/features/state/methods.py",
+        "icd/features/state/verbs.py",
         "    p.payload = Raw(payloads.check(bytes(p.payload)))\n",
         "    pass\n",
     ),
@@ -109,7 +109,7 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
     ),
     "what resembles a discovery is stored once more": (
         Discoveries,
-        "icd/features/discoveries/submission.py",
+        "icd/features/discoveries/lifecycle.py",
         "if given.embedding is not None and threshold > 0:",
         "if given.embedding is not None and threshold > 1:",
     ),

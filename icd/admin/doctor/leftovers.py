@@ -8,8 +8,7 @@ from contextlib import suppress
 from icd.admin.doctor.context import FIX, Finding, Repair, Scene, note, warning
 from icd.db import paths
 from icd.db.files.lost import LOST
-from icd.features.compat.files import is_mirrored
-from icd.features.compat.patterns import find
+from icd.features.compat.files import find, is_mirrored
 
 # A backup of the largest database takes less; the maker of what is older is gone.
 UNFINISHED_SECONDS = 3600

@@ -52,7 +52,7 @@ def doctor(world: World, f: Doctor) -> Output:
 
 def _scene(world: World) -> "Scene":
     from icd.admin.doctor.context import Scene
-    from icd.features.shell.verbs import PATH
+    from icd.features.shell import PATH
 
     return Scene(
         where=world.where,

@@ -41,7 +41,7 @@ def noun(program: str, name: str) -> bytes:
     formatter = _formatter()
     formatter.write_usage(f"{program} {name}", "VERB [ARGUMENT]...")
     with formatter.section(registry.GROUPS[name][1].capitalize()):
-        formatter.write_dl(_summaries(name, registry.verbs(name)))
+        formatter.write_dl([*_summaries(name, registry.verbs(name)), *_nouns_below(name)])
     _write_globals(formatter)
     return formatter.getvalue().encode()
 
@@ -58,6 +58,11 @@ def _summaries(noun: str, leaves: Mapping[str, click.Command]) -> list[tuple[str
     return [
         (f"{noun} {name}".strip(), leaf.get_short_help_str(60)) for name, leaf in leaves.items()
     ]
+
+
+def _nouns_below(noun: str) -> list[tuple[str, str]]:
+    names = [f"{noun} {word}" for word in registry.below(noun)]
+    return [(f"{name} VERB", f"{registry.GROUPS[name][1].capitalize()}.") for name in names]
 
 
 def _write_globals(formatter: click.HelpFormatter) -> None:

@@ -36,7 +36,7 @@ class Row(Struct, frozen=True):
         """A text that is shown in lines and columns."""
         return _CONTROL.sub("\ufffd", self.text(name)[:_WORD]) or default
 
-    def number(self, name: str, default: int = 0, *, least: int = 0, most: int = _LARGEST) -> int:
+    def number(self, name: str, default: int = 0, least: int = 0, most: int = _LARGEST) -> int:
         value = self.values.get(name)
         return value if isinstance(value, int) and least <= value <= most else default
 

@@ -31,6 +31,8 @@ from icd.db.original.rows import Row, put, rows
 TABLES = ("runs", "run_agents", "run_artifacts", "dispatches")
 _EVENT_TABLES = ("phase_events", "dispatch_events", "interspect_events")
 
+# What a run counts with: the default, the least and the most.
+RUN_NUMBERS = {"complexity": (3, 1, 5), "budget_warn_pct": (80, 1, 99)}
 _ENDED = {"completed", "cancelled", "failed"}
 # The rules of icd/features/runs/phases.py: what is taken over must come back from an export, too.
 _Phase = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,100}\Z")]
@@ -76,14 +78,12 @@ def _run(row: Row, root: str) -> dict[str, object]:
         "goal": row.text("goal"),
         "status": status if status in _ENDED | {"active"} else "failed",
         "phase": phase,
-        "complexity": row.number("complexity", 3, least=1, most=5),
         "force_full": row.number("force_full", 0) != 0,
         "auto_advance": row.number("auto_advance", 1) != 0,
         "auto_spawn": False,
         "scope_id": row.word("scope_id") or None,
         "phases": chain,
         "token_budget": row.number("token_budget") or None,
-        "budget_warn_pct": row.number("budget_warn_pct", 80, least=1, most=99),
         "budget_told": 0,
         "metadata": row.text("metadata") or None,
         "created_at": created,
@@ -91,6 +91,7 @@ def _run(row: Row, root: str) -> dict[str, object]:
         "updated_at": updated,
         "updated_ms": updated * 1000,
         "completed_at": completed,
+        **{name: row.number(name, *limits) for name, limits in RUN_NUMBERS.items()},
     }
 
 

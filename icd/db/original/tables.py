@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from icd.db.original import tables_v9 as original
 from icd.db.original.rows import lenient
+from icd.db.original.runs import RUN_NUMBERS
 from icd.db.rows import quoted
 
 # What each column is if it is missing, as SQL; None: the table makes no sense without it.
@@ -42,8 +43,8 @@ KNOWN: dict[str, _Columns] = {
     ),
     "runs": _columns(
         "id",
-        "project_dir goal status phase complexity force_full auto_advance created_at updated_at "
-        "completed_at scope_id metadata phases token_budget budget_warn_pct",
+        "project_dir goal status phase force_full auto_advance created_at updated_at completed_at "
+        f"scope_id metadata phases token_budget {' '.join(RUN_NUMBERS)}",
     ),
     "run_agents": _columns("id run_id", "agent_type name status dispatch_id created_at updated_at"),
     "run_artifacts": _columns(

@@ -15,8 +15,7 @@ from icd.app.invocation import Caller, Local, Output, World
 from icd.app.verb import Argument, Command, Method, Option, Writes
 from icd.errors import Usage
 from icd.features.compat import files, store
-from icd.features.compat.files import Entry, Refused
-from icd.features.compat.patterns import KEYS, Found, find
+from icd.features.compat.files import KEYS, Entry, Found, Refused, find
 from icd.features.compat.store import WRITTEN, Document, Guard, Verdict
 from icd.values import payloads
 from icd.values.validation import check_key, check_name, check_scope

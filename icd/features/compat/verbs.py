@@ -20,7 +20,7 @@ from icd.errors import (
     UnreadableInput,
 )
 from icd.features.compat import files, import_, store
-from icd.features.compat.patterns import KEYS, Found, find, shown
+from icd.features.compat.files import KEYS, Found, find, shown
 from icd.features.compat.store import Side
 from icd.values.wire import Result, iso_if
 

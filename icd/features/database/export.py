@@ -67,7 +67,7 @@ _NUMBERS = [
     (r"once|force_full|auto_.*", Literal[0, 1]),
     (r"complexity", _between(1, 5)),
     (r"token_budget", _between(1, _INT64)),
-    (r"budget_warn_pct", _between(1, 99)),
+    (r".*_pct", _between(1, 99)),
     (r"budget_told", Literal[0, 1, 2]),
     (r"dimension", _between(1, MAX_DIMENSION)),
     (r"(interval|prune|claim|ttl|timeout)_ms", _COUNT),

@@ -54,7 +54,7 @@ from icd.errors import (
 from icd.features.database import export
 from icd.features.database.export import End, Header
 from icd.features.discoveries import profile as profiles
-from icd.features.discoveries import vectors, weights
+from icd.features.discoveries import vectors
 from icd.features.events import store as events
 from icd.features.gates import store as gates
 from icd.features.runs import phases
@@ -314,8 +314,8 @@ def _signal(file: Import, line: Any) -> bool:
 
 
 def _profile(file: Import, line: Any) -> bool:
-    keywords = weights.check(line.keyword_weights.encode())
-    sources = weights.check(line.source_weights.encode())
+    keywords = profiles.check_weights(line.keyword_weights.encode())
+    sources = profiles.check_weights(line.source_weights.encode())
     topic = None if line.topic_vector is None else vectors.parse(line.topic_vector)
     there = profiles.get(file.conn)
     if there.version and there.updated_at >= line.updated_at:

@@ -1,6 +1,12 @@
-"""What becomes of a discovery: scored, promoted, dismissed, faded, and at last deleted.
+"""What becomes of a discovery: submitted, scored, promoted, dismissed, faded, at last deleted.
 
 Invariants
+    - whether something is known is decided in the transaction that stores it: of all who submit
+      the same, or what resembles each other, at once, one stores it;
+    - what the same source submitted under the same id is a duplicate and changes nothing, whatever
+      it looks like by now;
+    - what resembles a discovery of the same source, whatever became of that one, leaves an event
+      and nothing else;
     - what is promoted or dismissed keeps its score;
     - the gate of a promotion and the promotion are one statement: nothing is promoted on a score
       that it no longer has;
@@ -17,12 +23,96 @@ Callers run these inside a transaction.
 """
 
 import sqlite3
+from typing import Literal
+
+from msgspec import Struct
 
 from icd.config import Settings
 from icd.errors import DiscoveryRefused
-from icd.features.discoveries import store, tiers
-from icd.features.discoveries.store import Discovery, Told
-from icd.features.discoveries.tiers import ONE
+from icd.features.discoveries import store
+from icd.features.discoveries.store import ONE, Discovery, Told
+from icd.features.discoveries.vectors import Batch
+from icd.values import ids
+from icd.values.wire import Result
+
+
+class Submission(Struct, frozen=True, kw_only=True):
+    """`metadata` is JSON that was checked already; `relevance` is in millionths."""
+
+    source: str
+    source_id: str
+    title: str
+    summary: str = ""
+    url: str = ""
+    metadata: str = "{}"
+    relevance: int = 0
+    embedding: bytes | None = None
+
+
+class Submitted(Result):
+    """`id`: of the discovery that is new, or that was there."""
+
+    id: str
+    verdict: Literal["new", "deduped", "duplicate"]
+
+
+_KNOWN = "SELECT id FROM discoveries WHERE source = ? AND source_id = ?"
+_INSERT = """
+INSERT INTO discoveries (id, source, source_id, title, summary, url, raw_metadata, relevance, decay,
+                         status, discovered_at, discovered_ms, version)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1000000, 'new', ?, ?, ?)
+"""
+
+
+def submit(
+    conn: sqlite3.Connection,
+    given: Submission,
+    *,
+    threshold: float = 0.0,
+    among: Batch | None = None,
+    settings: Settings,
+    told: Told,
+) -> Submitted:
+    """Store it, unless there is no need to.  `threshold` 0: it is compared with nothing.
+
+    `among` keeps embeddings in memory, for many submissions.
+    """
+    known = conn.execute(_KNOWN, (given.source, given.source_id)).fetchone()
+    if known:
+        return Submitted(known[0], "duplicate")
+    among = among or Batch(conn, keeps=False)
+    if given.embedding is not None and threshold > 0:
+        similar = among.nearest(given.source, given.embedding, threshold=threshold)
+        if similar is not None:
+            _tell_deduped(conn, given, similar, told)
+            return Submitted(similar, "deduped")
+    return Submitted(_store(conn, given, among, settings, told), "new")
+
+
+def _store(
+    conn: sqlite3.Connection, given: Submission, among: Batch, settings: Settings, told: Told
+) -> str:
+    name = ids.new(store.ID_CHARACTERS)
+    texts = (given.source, given.source_id, given.title, given.summary, given.url, given.metadata)
+    rest = (given.relevance, told.at, told.now_ms, store.bump(conn))
+    conn.execute(_INSERT, (name, *texts, *rest))
+    if given.embedding is not None:
+        among.add(name, given.source, given.embedding)
+    payload = {
+        "id": name,
+        "score": store.fraction(given.relevance),
+        "source": given.source,
+        "tier": store.tier_of(given.relevance, settings),
+        "title": given.title,
+    }
+    store.tell(conn, "discovery.submitted", name, payload, told, change=("", "new"))
+    return name
+
+
+def _tell_deduped(conn: sqlite3.Connection, given: Submission, similar: str, told: Told) -> None:
+    payload = {"existing_id": similar, "new_source_id": given.source_id, "source": given.source}
+    store.tell(conn, "discovery.deduped", similar, payload, told)
+
 
 # Where each signal moves the relevance, if anything is learnt from it.
 TOWARDS = {"promote": ONE, "boost": ONE, "dismiss": 0, "penalize": 0}
@@ -114,9 +204,9 @@ def _tell_scored(
     after = store.require(conn, before.id)
     payload = {
         "id": before.id,
-        "new_score": tiers.shown(after.effective),
-        "old_score": tiers.shown(before.effective),
-        "tier": tiers.tier(after.effective, settings),
+        "new_score": store.fraction(after.effective),
+        "old_score": store.fraction(before.effective),
+        "tier": store.tier_of(after.effective, settings),
         **more,
     }
     change = (before.status, after.status)
@@ -147,7 +237,7 @@ def promote(
         return False
     store.bump(conn)
     payload = {"bead_id": bead_id, "force": force, "id": discovery_id}
-    payload |= {"score": tiers.shown(after.effective)} | ({"actor": forced_by} if force else {})
+    payload |= {"score": store.fraction(after.effective)} | ({"actor": forced_by} if force else {})
     change = (before.status, after.status)
     store.tell(conn, "discovery.promoted", discovery_id, payload, told, change=change)
     return True
@@ -161,7 +251,7 @@ def _check_promoted(found: Discovery, bead_id: str, threshold: int) -> None:
         raise DiscoveryRefused(
             "gate blocked: confidence below promotion threshold: "
             f"confidence {_apart(found.effective, threshold)} "
-            f"below promotion threshold {tiers.shown(threshold):.2f}",
+            f"below promotion threshold {store.fraction(threshold):.2f}",
             hint="score it anew with 'icctl discovery score', or promote it with --force",
         )
     if found.bead_id != bead_id:
@@ -170,8 +260,8 @@ def _check_promoted(found: Discovery, bead_id: str, threshold: int) -> None:
 
 def _apart(score: int, threshold: int) -> str:
     """Two digits, unless it would look like the threshold then."""
-    short = f"{tiers.shown(score):.2f}"
-    return f"{tiers.shown(score):.6f}" if short == f"{tiers.shown(threshold):.2f}" else short
+    short = f"{store.fraction(score):.2f}"
+    return f"{store.fraction(score):.6f}" if short == f"{store.fraction(threshold):.2f}" else short
 
 
 def dismiss(conn: sqlite3.Connection, discovery_id: str, *, told: Told) -> bool:
@@ -224,7 +314,7 @@ def decay(
     count = conn.execute(_DECAY, values).rowcount
     if count:
         store.bump(conn)
-        payload = {"count": count, "rate": tiers.shown(rate)}
+        payload = {"count": count, "rate": store.fraction(rate)}
         store.tell(conn, "discovery.decayed", "", payload, told)
     return count
 
@@ -246,7 +336,7 @@ def feedback(
     store.tell(conn, "feedback.recorded", discovery_id, payload, told)
     if settings.feedback_learning_rate <= 0 or signal not in TOWARDS:
         return before
-    rate = tiers.millionths(settings.feedback_learning_rate)
+    rate = store.millionths(settings.feedback_learning_rate)
     values = {"id": discovery_id, "towards": TOWARDS[signal], "rate": rate}
     if not conn.execute(_LEARN, values).rowcount:
         return before

@@ -9,10 +9,9 @@ from icd.app.invocation import World
 from icd.app.types import SCORE
 from icd.app.verb import Argument, Option, Verb, Writes, no_rows
 from icd.errors import Usage
-from icd.features.discoveries import lifecycle, tiers
-from icd.features.discoveries.store import Told
+from icd.features.discoveries import lifecycle, store
+from icd.features.discoveries.store import Tier, Told
 from icd.features.discoveries.submit import content
-from icd.features.discoveries.tiers import Tier
 from icd.values import payloads
 from icd.values.validation import check_name
 from icd.values.wire import Result
@@ -36,7 +35,7 @@ class Score(Params):
     """
 
     id: Id
-    score: Annotated[float, SCORE, Option("--score", "From 0 to 1.", "F"), tiers.millionths]
+    score: Annotated[float, SCORE, Option("--score", "From 0 to 1.", "F"), store.millionths]
 
 
 class Promote(Params):
@@ -106,10 +105,10 @@ class Recorded(Result):
 
 
 def score(ctx: Context, p: Score) -> Scored:
-    relevance = tiers.millionths(p.score)
+    relevance = store.millionths(p.score)
     told = Told(ctx.writer, ctx.now_ms)
     found = lifecycle.score(ctx.conn, p.id, relevance, settings=ctx.settings, told=told)
-    return Scored(found.id, tiers.shown(found.effective), tiers.tier(relevance, ctx.settings))
+    return Scored(found.id, store.fraction(found.effective), store.tier_of(relevance, ctx.settings))
 
 
 def promote(ctx: Context, p: Promote) -> Promoted:
@@ -119,7 +118,7 @@ def promote(ctx: Context, p: Promote) -> Promoted:
         p.id,
         p.bead_id,
         forced_by=who if p.force else None,
-        threshold=tiers.millionths(ctx.settings.promotion_threshold),
+        threshold=store.millionths(ctx.settings.promotion_threshold),
         told=Told(ctx.writer, ctx.now_ms),
     )
     return Promoted(p.id, p.bead_id, ctx.changed)
@@ -140,7 +139,7 @@ def feedback(ctx: Context, p: Feedback) -> Recorded:
         settings=ctx.settings,
         told=Told(ctx.writer, ctx.now_ms),
     )
-    return Recorded(p.id, p.signal, tiers.shown(found.effective))
+    return Recorded(p.id, p.signal, store.fraction(found.effective))
 
 
 def _check_data(p: Feedback) -> None:

@@ -1,4 +1,4 @@
-"""discovery rank: which discoveries a project is interested in most, and why.
+"""discovery profile, discovery rank: what a project is interested in, and which discoveries most.
 
     rank = effective score
          + the weight of each keyword that occurs in title or summary
@@ -10,23 +10,26 @@ by id.  Keywords are found word by word, whatever their case, and each counts on
 """
 
 import sqlite3
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct, field
 
 from icd.app import render
 from icd.app.call import Context, Params
-from icd.app.verb import Option, Verb
+from icd.app.invocation import Ask, World
+from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow, no_rows
 from icd.db.rows import checked
+from icd.errors import InvalidParams, Usage
 from icd.features.discoveries import profile as profiles
-from icd.features.discoveries import store, tiers, weights
+from icd.features.discoveries import store
+from icd.features.discoveries import vectors as embeddings
 from icd.features.discoveries.profile import Profile
 from icd.features.discoveries.search import unless_empty
 from icd.features.discoveries.similarity import Query, cosines
-from icd.features.discoveries.store import Status
-from icd.features.discoveries.tiers import ONE
+from icd.features.discoveries.store import ONE, Status, Told
+from icd.features.discoveries.submit import content
 from icd.values import validation
-from icd.values.wire import Result
+from icd.values.wire import Result, Version, iso
 
 MAX_LIMIT = 1000
 DEFAULT_LIMIT = 20
@@ -126,8 +129,8 @@ def rank(
     status: Status | None = None,
 ) -> Ranking:
     """Callers run it in the transaction in which the profile was read."""
-    keywords = _Keywords(weights.parse(profile.keyword_weights))
-    sources = weights.parse(profile.source_weights)
+    keywords = _Keywords(profiles.parse_weights(profile.keyword_weights))
+    sources = profiles.parse_weights(profile.source_weights)
     topic = profile.topic_vector
     size = None if topic is None else len(topic)
     asked = (TEXT_CHARACTERS, size, source, status, CANDIDATES + 1)
@@ -152,11 +155,11 @@ def _ranked(conn: sqlite3.Connection, each: _Candidate) -> Ranked:
         title=each.title,
         status=each.status,
         discovered_at=found.discovered_at,
-        rank_score=tiers.shown(each.rank),
-        relevance_score=tiers.shown(each.score),
-        keywords={keyword: tiers.shown(weight) for keyword, weight in each.keywords.items()},
-        source_weight=tiers.shown(each.source_weight),
-        similarity=None if each.similarity is None else tiers.shown(each.similarity),
+        rank_score=store.fraction(each.rank),
+        relevance_score=store.fraction(each.score),
+        keywords={keyword: store.fraction(weight) for keyword, weight in each.keywords.items()},
+        source_weight=store.fraction(each.source_weight),
+        similarity=None if each.similarity is None else store.fraction(each.similarity),
         summary=found.summary,
         url=found.url,
     )
@@ -169,7 +172,7 @@ class _Keywords:
         self._weights = given
         self._beginning: dict[str, list[tuple[str, str]]] = {}
         for keyword in given:
-            words = weights.words(keyword)
+            words = profiles.words(keyword)
             # One without a word is found nowhere: no command stores it.
             if words:
                 phrase = f" {' '.join(words)} "
@@ -177,7 +180,7 @@ class _Keywords:
 
     def found_in(self, *texts: str) -> dict[str, int]:
         """With their weights, in the order of their names."""
-        parts = [weights.words(text) for text in texts] if self._beginning else []
+        parts = [profiles.words(text) for text in texts] if self._beginning else []
         words = [word for part in parts for word in part]
         whole = " | ".join(f" {' '.join(part)} " for part in parts)  # no phrase spans two texts
         found = [
@@ -219,7 +222,184 @@ def _line(item: Ranked) -> str:
     return render.columns(*names, f"{item.rank_score:.2f}", ", ".join(parts))
 
 
+# --- the profile ----------------------------------------------------------------------------------
+
+_NOTHING = Raw(b"null")
+
+Weights = Annotated[Raw, Meta(description="Weights by name, an object; null keeps them.")]
+
+
+class Show(Params):
+    """Show the interest profile."""
+
+
+class Update(Params):
+    """Change the interest profile: what is not mentioned stays as it is."""
+
+    # A default could not be described.
+    keyword_weights: Weights = field(default_factory=lambda: _NOTHING)
+    source_weights: Weights = field(default_factory=lambda: _NOTHING)
+    topic_vector: Annotated[
+        bytes | None,
+        Meta(description="Little-endian float32, in base64; an empty one forgets the topic."),
+    ] = None
+    if_version: Annotated[
+        Version | None, Option("--if-version", "Only over version N (0: over nothing).", "N")
+    ] = None
+
+
+class ProfileForm(Update):
+    """Show the interest profile or, with `update`, change it.
+
+    Weights are JSON objects of numbers; what an update does not mention stays as it is.
+    Every update gives the profile another version, which --json shows.
+    With --if-version the exit code is 1 when the profile is at another version.
+    """
+
+    word: Annotated[Literal["update"] | None, Argument("update", "To change it.")] = None
+    keywords: Annotated[
+        str | None, Option("--keyword-weights", "Weights by keyword, or @FILE.", "JSON")
+    ] = None
+    sources: Annotated[
+        str | None, Option("--source-weights", "Weights by source, or @FILE.", "JSON")
+    ] = None
+    topic: Annotated[
+        str | None, Option("--topic-vector", "Little-endian float32; empty: no topic.", "@FILE")
+    ] = None
+
+
+class Shown(Result):
+    """Weights are strings that hold JSON, as in the original; version 0: there is none yet."""
+
+    id: int
+    version: int
+    keyword_weights: str
+    source_weights: str
+    topic_dimension: int | None
+    updated_at: int
+    updated_at_iso: str | None
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+def show(ctx: Context, _p: Show) -> Shown:
+    return _shown(profiles.get(ctx.conn))
+
+
+def update_profile(ctx: Context, p: Update) -> Shown:
+    given = {"keyword_weights": p.keyword_weights, "source_weights": p.source_weights}
+    changes: dict[str, str | bytes] = {
+        name: bytes(raw).decode() for name, raw in given.items() if bytes(raw) != b"null"
+    }
+    if p.topic_vector is not None:
+        changes["topic_vector"] = p.topic_vector
+    told = Told(ctx.writer, ctx.now_ms)
+    return _shown(profiles.update(ctx.conn, changes, if_version=p.if_version, told=told))
+
+
+def _shown(profile: Profile) -> Shown:
+    topic = profile.topic_vector
+    return Shown(
+        id=1,
+        version=profile.version,
+        keyword_weights=profile.keyword_weights,
+        source_weights=profile.source_weights,
+        topic_dimension=None if topic is None else len(topic) // 4,
+        updated_at=profile.updated_at,
+        updated_at_iso=iso(profile.updated_at) if profile.version else None,
+    )
+
+
+def check_update(p: Update) -> None:
+    """Judge everything outside the lock."""
+    given = [p.keyword_weights, p.source_weights]
+    if all(bytes(raw) == b"null" for raw in given) and p.topic_vector is None:
+        raise InvalidParams("nothing to change: give weights or a topic vector")
+    if bytes(p.keyword_weights) != b"null":
+        p.keyword_weights = Raw(profiles.check_keywords(bytes(p.keyword_weights)))
+    if bytes(p.source_weights) != b"null":
+        p.source_weights = Raw(profiles.check_weights(bytes(p.source_weights)))
+    if p.topic_vector:
+        embeddings.parse(p.topic_vector)
+
+
+# --- what is typed and shown ----------------------------------------------------------------------
+
+
+def ask_profile(world: World, f: ProfileForm) -> Ask:
+    given = (f.keywords, f.sources, f.topic)
+    if f.word is None:
+        if any(value is not None for value in (*given, f.if_version)):
+            hint = "to change it, write: icctl discovery profile update"
+            raise Usage("without 'update' the profile is only shown", hint=hint)
+        return Ask("discovery.profile", Show())
+    if all(value is None for value in given):
+        raise Usage("give --keyword-weights, --source-weights or --topic-vector")
+    params = narrow(
+        f,
+        Update,
+        keyword_weights=_weights(world, f.keywords),
+        source_weights=_weights(world, f.sources),
+        topic_vector=_vector(world, f.topic),
+    )
+    return Ask("discovery.update_profile", params)
+
+
+def _weights(world: World, given: str | None) -> Raw:
+    if given is None:
+        return _NOTHING
+    found = content(world, given)
+    if found.strip() == b"null":  # which would mean: keep them
+        raise Usage("null is no object of weights", hint="write {} for none")
+    return Raw(found)
+
+
+def _vector(world: World, given: str | None) -> bytes | None:
+    if not given:
+        return None if given is None else b""
+    if not given.startswith("@"):
+        raise Usage("a vector is read from a file: write --topic-vector=@FILE")
+    found = world.read_file(given[1:])
+    if not found:
+        raise Usage(f"{given[1:]} is empty", hint="write --topic-vector= to forget the topic")
+    return found
+
+
+def show_profile(found: Shown, f: ProfileForm) -> list[str]:
+    if f.word is not None:
+        return ["profile updated"]
+    return [
+        f"keyword_weights: {found.keyword_weights}",
+        f"source_weights: {found.source_weights}",
+        f"updated_at: {found.updated_at}",
+    ]
+
+
 VERBS = [
+    Method("discovery.profile", Show, Shown, show),
+    Method(
+        "discovery.update_profile",
+        Update,
+        Shown,
+        update_profile,
+        check=check_update,
+        writes=Writes(no_rows, appends=True),
+    ),
+    Command(
+        "discovery profile",
+        ProfileForm,
+        ask_profile,
+        show=show_profile,
+        order=("if_version",),
+        summary="Show or change what is of interest.",
+        examples=[
+            "icctl discovery profile",
+            "icctl discovery profile update --keyword-weights='{\"sqlite\": 0.5}'",
+            "icctl discovery profile update --source-weights=@sources.json --if-version=3",
+            "icctl discovery profile update --topic-vector=@topic.f32",
+        ],
+    ),
     Verb(
         "discovery rank",
         Rank,
@@ -232,5 +412,5 @@ VERBS = [
             "icctl discovery rank --limit=5",
             "icctl discovery rank --source=arxiv --status=new --json",
         ],
-    )
+    ),
 ]

@@ -37,11 +37,10 @@ from icd.errors import (
     UnreadableInput,
     Usage,
 )
-from icd.features.discoveries import similarity, tiers, vectors
-from icd.features.discoveries.index import Mark, Page, Question, Ranked, Row, Sieve
+from icd.features.discoveries import similarity, store, vectors
 from icd.features.discoveries.similarity import Best, Query
-from icd.features.discoveries.store import STATUSES, Status
-from icd.features.discoveries.tiers import ONE, Tier
+from icd.features.discoveries.store import ONE, STATUSES, Status, Tier
+from icd.features.discoveries.vectors import Mark, Page, Question, Ranked, Row, Sieve
 from icd.values.wire import INT64, Result
 
 MAX_LIMIT = 1000
@@ -180,7 +179,7 @@ def question(conn: sqlite3.Connection, p: Search, settings: Settings) -> Questio
 
 
 def sieve(p: Search, settings: Settings) -> Sieve:
-    low, high = tiers.bounds(p.tier, settings)
+    low, high = store.bounds_of(p.tier, settings)
     statuses = {p.status} if p.status else set(STATUSES)
     if not (p.status or p.include_dismissed):
         statuses.remove("dismissed")
@@ -265,8 +264,8 @@ def fetch(
         found.append(
             Match(
                 **dict(zip(_SHOWN, row, strict=False)),
-                relevance_score=tiers.shown(effective),
-                confidence_tier=tiers.tier(effective, asked.settings),
+                relevance_score=store.fraction(effective),
+                confidence_tier=store.tier_of(effective, asked.settings),
                 similarity=similar,
             )
         )

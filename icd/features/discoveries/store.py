@@ -12,6 +12,7 @@ Callers run these inside a transaction, and check names and texts first.
 
 import sqlite3
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal, get_args
 
 import msgspec
@@ -19,13 +20,60 @@ from msgspec import Struct
 
 from icd.config import Settings
 from icd.db.rows import checked, select
-from icd.errors import DiscoveryNotFound
-from icd.features.discoveries import tiers
-from icd.features.discoveries.tiers import Tier
+from icd.errors import DiscoveryNotFound, InvalidScore
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.values.processes import Writer
 from icd.values.wire import Result, iso, iso_if
+
+# A score is an integer in millionths: nothing adds up by rounding, and the same row is in the same
+# tier for every reader.  Thresholds are compared with the exact product of relevance and decay, a
+# number of millionths of millionths.
+ONE = 1_000_000
+
+Tier = Literal["high", "medium", "low", "discard"]
+TIERS: tuple[Tier, ...] = get_args(Tier)
+
+
+def millionths(score: float) -> int:
+    if not 0 <= score <= 1:  # nor is NaN
+        raise InvalidScore(f"the score {score:g} is not between 0 and 1")
+    return round(score * ONE)
+
+
+def fraction(score: int) -> float:
+    return score / ONE
+
+
+def effective(relevance: int, decay: int) -> int:
+    return relevance * decay // ONE
+
+
+def starts(settings: Settings) -> dict[Tier, int]:
+    """The product at which each tier starts, the highest tier first."""
+    return _starts(settings.tier_high, settings.tier_medium, settings.tier_low, 0.0)
+
+
+@lru_cache(maxsize=16)  # asked for every row that is shown
+def _starts(*thresholds: float) -> dict[Tier, int]:
+    return {
+        tier: millionths(threshold) * ONE for tier, threshold in zip(TIERS, thresholds, strict=True)
+    }
+
+
+def tier_of(score: int, settings: Settings) -> Tier:
+    """The first tier whose threshold an effective score reaches."""
+    return next(tier for tier, start in starts(settings).items() if score * ONE >= start)
+
+
+def bounds_of(tier: Tier | None, settings: Settings) -> tuple[int, int]:
+    """The least product of a tier, or of all tiers, and the first one beyond it."""
+    if tier is None:
+        return 0, ONE * ONE + 1
+    begins = starts(settings)
+    above = [begins[higher] for higher in TIERS[: TIERS.index(tier)]]
+    return begins[tier], min([*above, ONE * ONE + 1])
+
 
 # As long as those of the original.
 ID_CHARACTERS = 12
@@ -59,7 +107,7 @@ class Discovery(Struct, frozen=True):
 
     @property
     def effective(self) -> int:
-        return tiers.effective(self.relevance, self.decay)
+        return effective(self.relevance, self.decay)
 
 
 class View(Result, kw_only=True):
@@ -105,7 +153,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     source: str | None = None
     status: str | None = None
     low: int = 0
-    high: int = tiers.ONE * tiers.ONE + 1
+    high: int = ONE * ONE + 1
     since: int = 0
     only_open: bool = False
     limit: int
@@ -150,10 +198,10 @@ def view(found: Discovery, settings: Settings, *, listed: bool = False) -> View:
     """A discovery as it is shown alone, or in a list."""
     return View(
         **{name: getattr(found, name) for name in (_LISTED if listed else _SHOWN)},
-        relevance_score=tiers.shown(found.effective),
-        confidence_tier=tiers.tier(found.effective, settings),
-        base_score=tiers.shown(found.relevance),
-        decay=tiers.shown(found.decay),
+        relevance_score=fraction(found.effective),
+        confidence_tier=tier_of(found.effective, settings),
+        base_score=fraction(found.relevance),
+        decay=fraction(found.decay),
     )
 
 

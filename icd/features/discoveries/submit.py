@@ -24,10 +24,10 @@ from icd.errors import (
     UnreadableInput,
     Usage,
 )
-from icd.features.discoveries import similarity, submission, tiers, vectors
+from icd.features.discoveries import lifecycle, similarity, store, vectors
+from icd.features.discoveries.lifecycle import Submission, Submitted
 from icd.features.discoveries.search import read as read_embedding
 from icd.features.discoveries.store import Told
-from icd.features.discoveries.submission import Submission, Submitted
 from icd.values import payloads, validation
 from icd.values.wire import Result
 
@@ -48,7 +48,7 @@ Score = Annotated[float, SCORE, Option("--score", "Its relevance, from 0 to 1 (d
 Threshold = Annotated[
     float,
     SCORE,
-    tiers.millionths,
+    store.millionths,
     Option(
         "--dedup-threshold",
         "Store nothing that resembles what this source found before, from this cosine on.",
@@ -146,7 +146,7 @@ _decoder = msgspec.json.Decoder(Line)
 def submit(ctx: Context, p: Submit) -> Submitted:
     if p.dedup_threshold and p.embedding is None:
         ctx.warnings.append("without an embedding it was compared with nothing")
-    found = submission.submit(
+    found = lifecycle.submit(
         ctx.conn,
         _submission(p, p.embedding, p.source),
         threshold=p.dedup_threshold,
@@ -182,7 +182,7 @@ def submit_file(ctx: Context, p: SubmitFile) -> SubmittedFile:
             _look_ahead(among, [line for _, line in chunk], p.dedup_threshold)
         for number, line in chunk:
             with _naming(p.file, number):
-                found = submission.submit(
+                found = lifecycle.submit(
                     ctx.conn,
                     line,
                     threshold=p.dedup_threshold,
@@ -254,7 +254,7 @@ def _submission(given: Submit | Line, embedding: bytes | None, source: str) -> S
         summary=given.summary,
         url=given.url,
         metadata=bytes(given.metadata).decode(),
-        relevance=tiers.millionths(given.score),
+        relevance=store.millionths(given.score),
         embedding=embedding,
     )
 

@@ -10,11 +10,10 @@ from icd.app.invocation import Ask, Output, World
 from icd.app.types import DURATION, SCORE, SPAN, Whole
 from icd.app.verb import Command, Method, Option, Verb, Writes, narrow, no_rows
 from icd.errors import Usage
-from icd.features.discoveries import lifecycle, profile, promote, rank, search, store, submit, tiers
+from icd.features.discoveries import lifecycle, promote, rank, search, store, submit
 from icd.features.discoveries.promote import Id
 from icd.features.discoveries.search import unless_empty
-from icd.features.discoveries.store import Status, Told, View, Wanted
-from icd.features.discoveries.tiers import Tier
+from icd.features.discoveries.store import Status, Tier, Told, View, Wanted
 from icd.values.validation import check_name
 from icd.values.wire import INT64, Milliseconds, Result
 
@@ -30,7 +29,7 @@ def _limit(_world: World, given: int | None) -> int:
     return LIMIT if given is None or given <= 0 else min(given, MOST)
 
 
-Share = Annotated[float, SCORE, tiers.millionths]
+Share = Annotated[float, SCORE, store.millionths]
 Span = Annotated[Milliseconds, SPAN]
 # Until the year 9999, the last one that RFC 3339 can show.
 Seconds = Annotated[int, Meta(ge=0, le=253_402_300_799)]
@@ -165,7 +164,7 @@ def get(ctx: Context, p: Get) -> View:
 
 
 def list_(ctx: Context, p: List) -> list[View]:
-    low, high = tiers.bounds(p.tier, ctx.settings)
+    low, high = store.bounds_of(p.tier, ctx.settings)
     wanted = Wanted(source=p.source, status=p.status, low=low, high=high, limit=p.limit)
     return _listed(ctx, wanted)
 
@@ -173,8 +172,8 @@ def list_(ctx: Context, p: List) -> list[View]:
 def decay(ctx: Context, p: Decay) -> Decayed:
     count = lifecycle.decay(
         ctx.conn,
-        rate=tiers.millionths(p.rate),
-        floor=tiers.millionths(p.min_floor),
+        rate=store.millionths(p.rate),
+        floor=store.millionths(p.min_floor),
         min_age_ms=p.min_age_ms,
         every_ms=p.every_ms,
         told=Told(ctx.writer, ctx.now_ms),
@@ -335,7 +334,6 @@ VERBS = [
         ],
     ),
     *search.VERBS,
-    *profile.VERBS,
     *rank.VERBS,
     Verb(
         "discovery prune",

@@ -1,15 +1,24 @@
-"""dispatch: agents' processes, and what came of them."""
+"""dispatch: agents' processes, and what came of them.
 
+`dispatch wait` is told the end by a daemon: the log has news.  Without one, the caller's own
+process looks at the processes and files of the dispatch every second, and records what no other
+process can.
+"""
+
+import re
+import time
 from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
 
 from icd.app import render
-from icd.app.invocation import Ask, Caller, Local, Output, World
+from icd.app.call import Answer, Look
+from icd.app.invocation import LOOK_AGAIN_SECONDS, Ask, Caller, Local, Output, World
+from icd.app.types import SPAN
 from icd.app.verb import Command, Option, Verb, Writes, narrow, no_rows
 from icd.errors import IcError, InvalidPayload, Usage
-from icd.features.dispatches import auto_spawn, calls, kill, spawn, text, wait
+from icd.features.dispatches import auto_spawn, calls, kill, spawn
 from icd.features.dispatches import poll as polls
 from icd.features.dispatches.calls import (
     Get,
@@ -21,8 +30,11 @@ from icd.features.dispatches.calls import (
     Spent,
     Started,
     Tokens,
+    Watch,
 )
 from icd.features.dispatches.store import Dispatch, End
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class RecordForm(Started):
@@ -65,7 +77,7 @@ def _list(world: World, ask: Caller, p: List) -> Output:
 def ask_poll(world: World, p: Poll) -> Local:
     def run(ask: Caller) -> Output:
         found = _look(world, ask, ask("dispatch.get", Get(p.id)), progress=True)
-        return render.to_json(found) if world.json else render.text(*text.lines(found))
+        return render.to_json(found) if world.json else render.text(*show_dispatch(found))
 
     return Local(run)
 
@@ -129,6 +141,138 @@ def _budget(spent: Spent) -> bytes:
     return f"[budget] {said}\n".encode()
 
 
+def show_dispatch(found: Dispatch, _p: object = None) -> list[str]:
+    """Labels, order and spacing are the original's."""
+    fields = {
+        "ID": found.id,
+        "Status": found.status,
+        "Type": found.agent_type,
+        "Name": found.name,
+        "PID": found.pid,
+        "Project": found.project_dir,
+        "Prompt": found.prompt_file,
+        "Output": found.output_file,
+        "Stats": _stats(found),
+        "Tokens": _tokens(found),
+        "Verdict": found.verdict_status,
+        "Summary": found.verdict_summary,
+        "Exit": found.exit_code,
+        "Error": found.error_message,
+    }
+    known = ((label, value) for label, value in fields.items() if value not in (None, ""))
+    return [f"{label + ':':<9}{_one_line(value)}" for label, value in known]
+
+
+def _one_line(value: object) -> str:
+    """A path may hold a line break; it must not look like another field."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], str(value))
+
+
+def _stats(found: Dispatch) -> str:
+    if not (found.turns or found.commands or found.messages):
+        return ""
+    return f"{found.turns} turns, {found.commands} commands, {found.messages} messages"
+
+
+def _tokens(found: Dispatch) -> str:
+    if not (found.input_tokens or found.output_tokens or found.cache_hits):
+        return ""
+    cache = f" / {found.cache_hits} cache" if found.cache_hits is not None else ""
+    return f"{found.input_tokens} in / {found.output_tokens} out{cache}"
+
+
+# --- dispatch wait --------------------------------------------------------------------------------
+
+
+FINE = ("completed", "cancelled")
+_METHODS = {Watch: "dispatch.watch", Get: "dispatch.get", Poll: "dispatch.poll"}
+
+
+class Wait(Get):
+    """Block until a dispatch has ended, then show it as status does.
+
+    Exit 0 if it was completed or cancelled, 1 if it failed, ran out of time, or is unknown.
+    With --timeout, exit 1 also when the time is up; without, it waits for as long as it takes.
+    """
+
+    poll: Annotated[
+        int | None, SPAN, Option("--poll", "Of no effect: an end is told at once.", "D")
+    ] = None
+
+
+class _Place(msgspec.Struct):
+    """Where a waiting is by now: the moment of its end stays what it was."""
+
+    params: Watch
+    ends_at: float | None
+
+
+def ask_wait(world: World, f: Wait) -> Ask:
+    ends_at = None if world.timeout_ms is None else time.monotonic() + world.timeout_ms / 1000
+    if world.host == "direct":
+        return _ask_wait(world, Get(f.id), ends_at, LOOK_AGAIN_SECONDS)
+    return _ask_wait(world, Watch(f.id), ends_at, 0.0)
+
+
+def _ask_wait(
+    world: World, params: Watch | Get | Poll, ends_at: float | None, patience: float | None
+) -> Ask:
+    is_done = False
+
+    def shown(result: Look | Dispatch) -> Output:
+        """Decide once for each look: time goes on between two questions."""
+        nonlocal is_done
+        found: Dispatch = result.news if isinstance(result, Look) else result
+        if found.is_over and isinstance(params, Poll) and params.seen and params.seen.end:
+            polls.forget(found.id, world.database)
+        is_done = found.is_over or (ends_at is not None and time.monotonic() >= ends_at)
+        return _waited(world, found) if is_done else Output(1)
+
+    def follow(answer: Answer) -> Ask | None:
+        if answer.error is not None or is_done:
+            return None
+        if isinstance(params, Watch):
+            return _ask_wait(world, answer.result.following, ends_at, None)
+        return _look_again(world, params, answer.result, ends_at)
+
+    def resume(place: bytes) -> Ask:
+        left = msgspec.json.decode(place, type=_Place)
+        return _ask_wait(world, left.params, left.ends_at, 0.0)
+
+    return Ask(
+        _METHODS[type(params)],
+        params,
+        shown,
+        follow=follow,
+        patience=patience,
+        ends_at=ends_at,
+        cut_short=2,
+        place=msgspec.json.encode(_Place(params, ends_at)) if isinstance(params, Watch) else b"",
+        resume=resume,
+    )
+
+
+def _look_again(world: World, params: Get | Poll, found: Dispatch, ends_at: float | None) -> Ask:
+    """Write only what is to be recorded: another process may keep the database for long."""
+    seen = polls.look(found, world.database)
+    if not seen.is_news:
+        return _ask_wait(world, Get(params.id), ends_at, LOOK_AGAIN_SECONDS)
+    # What is dead stays so: there is nothing to wait for.
+    is_told = isinstance(params, Poll) and params.seen == seen
+    return _ask_wait(
+        world, Poll(params.id, seen=seen), ends_at, LOOK_AGAIN_SECONDS if is_told else 0.0
+    )
+
+
+def _waited(world: World, found: Dispatch) -> Output:
+    output = render.to_json(found) if world.json else render.text(*show_dispatch(found))
+    output.exit = 0 if found.status in FINE else 1
+    if not found.is_over:
+        sentence = f"the time is up; dispatch {found.id} is still {found.status}"
+        output.stderr = f"{world.program}: dispatch wait: {sentence}\n".encode()
+    return output
+
+
 VERBS = [
     *calls.VERBS,
     *spawn.VERBS,
@@ -140,7 +284,7 @@ VERBS = [
         Dispatch,
         calls.get,
         method="dispatch.get",
-        show=text.lines,
+        show=show_dispatch,
         summary="Show a dispatch; exit 1 if unknown.",
         examples=["icctl dispatch status k3v9x0qa", "icctl dispatch status k3v9x0qa --json"],
     ),
@@ -159,7 +303,16 @@ VERBS = [
         summary="Look at a dispatch, and show it.",
         examples=["icctl dispatch poll k3v9x0qa", "icctl dispatch poll k3v9x0qa --json"],
     ),
-    *wait.VERBS,
+    Command(
+        "dispatch wait",
+        Wait,
+        ask_wait,
+        summary="Block until a dispatch has ended.",
+        examples=[
+            "icctl dispatch wait k3v9x0qa",
+            "icctl dispatch wait k3v9x0qa --timeout=10m --json",
+        ],
+    ),
     Verb(
         "dispatch tokens",
         Tokens,

@@ -7,21 +7,269 @@ Invariants
       a soft one is told, and unimportant work is not checked at all;
     - nothing here changes anything: asking is free, and an advance asks in its own transaction.
 
+Rules say which checks stand between two phases: the default ones, or a run's own, which replace
+them altogether, so that what `gate rules` shows is all there is.  A run's own rules are judged
+once, when the run is created, and stored as text:
+
+    [{"from": "plan", "to": "work", "checks": [{"check": "artifact_exists", "phase": "plan"}]}]
+
+A check is a small function that answers with its evidence; it reads what is recorded about one run
+and nothing else.
+
 Callers run these inside a transaction.
 """
 
+import json
+import re
 import sqlite3
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Literal
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
-from icd.errors import PhaseRefused
-from icd.features.gates import rules as gate_rules
-from icd.features.gates.rules import CHECKS, Condition
+from icd.errors import IcError, InvalidGates, PhaseRefused, UnreadableGates
 from icd.features.runs import phases
 from icd.features.runs.store import Run
+from icd.values.validation import shown
+
+# Each check is a statement inside the transaction of an advance, which may pass over every rule:
+# all of them together must stay within a few milliseconds.
+RULES = 100
+CHECKS_OF_A_RULE = 8
+RULES_BYTES = 64 * 1024  # room for all of these, with names of usual length
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a check found.
+
+    `from_phase` and `to_phase` say which transition asks for it, where a run passes over several.
+    """
+
+    check: str
+    phase: str | None = None
+    result: Literal["pass", "fail"]
+    count: int | None = None
+    detail: str | None = None
+    from_phase: str | None = None
+    to_phase: str | None = None
+
+
+class Kind(Struct, frozen=True):
+    """Given the connection, the id of a run and a phase, which most checks are not about."""
+
+    judge: Callable[[sqlite3.Connection, str, str], Condition]
+    takes_phase: bool = False
+
+
+_ARTIFACTS = """
+SELECT count(*) FROM run_artifacts WHERE run_id = ? AND phase = ? AND status = 'active'
+"""
+_AGENTS = "SELECT count(*) FROM run_agents WHERE run_id = ? AND status = 'active'"
+# A verdict may say anything else; these two mean yes for certain.
+_VERDICT = """
+SELECT 1 FROM dispatches WHERE run_id = ? AND verdict_status IN ('pass', 'warn') LIMIT 1
+"""
+
+
+def artifact_exists(conn: sqlite3.Connection, run_id: str, phase: str) -> Condition:
+    """The phase has left something behind that was not rolled back."""
+    (count,) = conn.execute(_ARTIFACTS, (run_id, phase)).fetchone()
+    detail = None if count else f'no artifacts found for phase "{phase}"'
+    return _condition("artifact_exists", detail, phase=phase, count=count)
+
+
+def agents_complete(conn: sqlite3.Connection, run_id: str, _phase: str) -> Condition:
+    """No agent works on the run any more."""
+    (count,) = conn.execute(_AGENTS, (run_id,)).fetchone()
+    detail = f"{count} agents still active" if count else None
+    return _condition("agents_complete", detail, count=count)
+
+
+def verdict_exists(conn: sqlite3.Connection, run_id: str, _phase: str) -> Condition:
+    """A dispatch of the run has ended with a verdict that is not a no."""
+    found = conn.execute(_VERDICT, (run_id,)).fetchone()
+    return _condition("verdict_exists", None if found else "no passing verdict found")
+
+
+def _condition(
+    check: str, detail: str | None, *, phase: str | None = None, count: int | None = None
+) -> Condition:
+    """Details are told of what fails."""
+    return Condition(
+        check=check,
+        phase=phase,
+        result="pass" if detail is None else "fail",
+        count=count,
+        detail=detail,
+    )
+
+
+CHECKS = {
+    "artifact_exists": Kind(artifact_exists, takes_phase=True),
+    "agents_complete": Kind(agents_complete),
+    "verdict_exists": Kind(verdict_exists),
+}
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+class Check(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    check: str
+    phase: str | None = None
+
+
+class Rule(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is checked before a run goes from one phase to the next."""
+
+    from_phase: str = field(name="from")
+    to_phase: str = field(name="to")
+    checks: tuple[Check, ...]
+
+    @property
+    def transition(self) -> tuple[str, str]:
+        return self.from_phase, self.to_phase
+
+
+def _rule(from_phase: str, to_phase: str, *checks: Check) -> Rule:
+    return Rule(from_phase, to_phase, checks)
+
+
+# Nothing is asked for between polish and reflect.
+DEFAULT = (
+    _rule("brainstorm", "brainstorm-reviewed", Check("artifact_exists", "brainstorm")),
+    _rule("brainstorm-reviewed", "strategized", Check("artifact_exists", "brainstorm-reviewed")),
+    _rule("strategized", "planned", Check("artifact_exists", "strategized")),
+    _rule("planned", "executing", Check("artifact_exists", "planned")),
+    _rule("executing", "review", Check("agents_complete")),
+    _rule("review", "polish", Check("verdict_exists")),
+    _rule("reflect", "done", Check("artifact_exists", "reflect")),
+)
+
+
+def rules_of(run: Run) -> tuple[Rule, ...]:
+    """The rules of a run.  What cannot be understood opens no gate."""
+    if run.gates is None:
+        return DEFAULT
+    try:
+        return _read(run.gates)
+    except InvalidGates as exc:
+        raise UnreadableGates(f"run {run.id}: {exc.message}") from exc
+
+
+def met(rules: Collection[Rule], chain: Sequence[str], phase: str | None = None) -> list[Rule]:
+    """What a run with these phases meets, in that order: on leaving `phase`, or on all its way."""
+    by_transition = {rule.transition: rule for rule in rules}
+    steps = [step for step in pairwise(chain) if phase in (None, step[0])]
+    return [by_transition[step] for step in steps if step in by_transition]
+
+
+def parse(text: str) -> str:
+    """Rules as they were written; the answer is the text that is stored."""
+    rules = _read(text)
+    return msgspec.json.encode(rules).decode()
+
+
+def check_against(text: str, chain: Sequence[str]) -> None:
+    """Refuse rules that a run with these phases would never meet: they protect nothing."""
+    steps = set(pairwise(chain))
+    for number, rule in enumerate(_read(text), start=1):
+        if rule.transition not in steps:
+            raise _wrong(number, f"the run's chain has no transition {_arrow(rule)}")
+        for check in rule.checks:
+            if check.phase is not None and check.phase not in chain:
+                raise _wrong(number, f"{check.phase} is not a phase of the run's chain")
+
+
+def _read(text: str) -> tuple[Rule, ...]:
+    if len(text) > RULES_BYTES or len(text.encode("utf-8", "surrogatepass")) > RULES_BYTES:
+        raise InvalidGates(f"gate rules: more than {RULES_BYTES} bytes")
+    try:
+        entries = json.loads(text, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as exc:
+        reason = "nested too deeply" if isinstance(exc, RecursionError) else exc
+        raise InvalidGates(f"gate rules: not JSON: {reason}") from exc
+    if not isinstance(entries, list):
+        raise InvalidGates("gate rules: not a JSON array")
+    if len(entries) > RULES:
+        raise InvalidGates(f"gate rules: more than {RULES} entries")
+    rules = tuple(_entry(number, entry) for number, entry in enumerate(entries, start=1))
+    _refuse_repetition(rules)
+    return rules
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Of two fields with one name, JSON would silently take the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the field {shown(twice)} is there twice")
+    return found
+
+
+def _entry(number: int, entry: object) -> Rule:
+    try:
+        rule = msgspec.convert(entry, Rule)
+    except msgspec.ValidationError as exc:
+        raise _wrong(number, str(exc)) from exc
+    except UnicodeError as exc:  # JSON can spell lone surrogates
+        raise _wrong(number, "holds what is not text") from exc
+    for name in rule.transition:
+        _check_name(number, name)
+    if not rule.checks:
+        raise _wrong(number, f"{_arrow(rule)} has no checks; leave it out")
+    if len(rule.checks) > CHECKS_OF_A_RULE:
+        raise _wrong(number, f"{_arrow(rule)} has more than {CHECKS_OF_A_RULE} checks")
+    for check in rule.checks:
+        _check_check(number, check)
+        if rule.checks.count(check) > 1:
+            raise _wrong(number, f"{check.check} is there twice")
+    return rule
+
+
+def _check_check(number: int, check: Check) -> None:
+    kind = CHECKS.get(check.check)
+    if kind is None:
+        raise _wrong(number, f"unknown check {shown(check.check)}; known: {', '.join(CHECKS)}")
+    if kind.takes_phase and check.phase is None:
+        raise _wrong(number, f"{check.check} needs a phase")
+    if check.phase is not None and not kind.takes_phase:
+        raise _wrong(number, f"{check.check} takes no phase")
+    if check.phase is not None:
+        _check_name(number, check.phase)
+
+
+def _check_name(number: int, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise _wrong(number, f"invalid phase name {shown(name)} (must match [a-zA-Z0-9_-]+)")
+
+
+def _refuse_repetition(rules: Sequence[Rule]) -> None:
+    seen: set[tuple[str, str]] = set()
+    for number, rule in enumerate(rules, start=1):
+        if rule.transition in seen:
+            raise _wrong(number, f"{_arrow(rule)} is there twice; put all checks into one entry")
+        seen.add(rule.transition)
+
+
+def _arrow(rule: Rule) -> str:
+    return f"{rule.from_phase} → {rule.to_phase}"
+
+
+def _wrong(number: int, what: str) -> IcError:
+    return InvalidGates(f"gate rules: entry {number}: {what}")
+
+
+# --- whether a run may go on ----------------------------------------------------------------------
+
 
 # What an advance and the question before it take for granted; soft.
 DEFAULT_PRIORITY = 3
@@ -29,9 +277,6 @@ HARD_THROUGH = 1
 SOFT_THROUGH = 3
 
 Tier = Literal["hard", "soft", "none"]
-
-parse = gate_rules.parse
-check_against = gate_rules.check_against
 
 
 class Evidence(Struct, frozen=True):
@@ -62,7 +307,7 @@ def evaluate(
     way = [run.phase, *phases.between(phases.chain(run), run.phase, to_phase)]
     if len(way) == 1:  # no rule would be met: never take that for a pass
         raise PhaseRefused(f"{to_phase} is not ahead of {run.phase}")
-    rules = {rule.transition: rule.checks for rule in gate_rules.of(run)}
+    rules = {rule.transition: rule.checks for rule in rules_of(run)}
     passes_over = len(way) > 2
     evidence = []
     for step in pairwise(way):

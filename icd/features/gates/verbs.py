@@ -11,13 +11,11 @@ from icd.app.invocation import Ask, Output, World
 from icd.app.types import Whole
 from icd.app.verb import Command, Method, Option, Verb, Writes, no_rows
 from icd.errors import Usage
-from icd.features.gates import rules as gate_rules
 from icd.features.gates import store
-from icd.features.gates.rules import Condition, Rule
-from icd.features.gates.store import Evidence
+from icd.features.gates.store import Condition, Evidence, Rule
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
-from icd.features.runs.params import Reason, RunId
+from icd.features.runs.verbs import Reason, RunId
 from icd.values.wire import Result
 
 # Other ways to count priorities are not turned away.
@@ -117,7 +115,7 @@ def override(ctx: Context, p: Override) -> Overridden:
 
 def rules(ctx: Context, p: Rules) -> list[Rule]:
     run = runs.require(ctx.conn, p.run_id)
-    return gate_rules.met(gate_rules.of(run), phases.chain(run), p.phase)
+    return store.met(store.rules_of(run), phases.chain(run), p.phase)
 
 
 def _check_override(p: Override) -> None:
@@ -155,7 +153,7 @@ def show_condition(found: Condition) -> str:
 def ask_rules(world: World, f: RulesForm) -> Ask | Output:
     if f.run is not None:
         return Ask("gate.rules", Rules(f.run, f.phase))
-    found = gate_rules.met(gate_rules.DEFAULT, phases.DEFAULT, f.phase)
+    found = store.met(store.DEFAULT, phases.DEFAULT, f.phase)
     return render.to_json(found) if world.json else render.text(*show_rules(found, f))
 
 

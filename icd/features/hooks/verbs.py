@@ -19,8 +19,8 @@ from icd.app.verb import Argument, Command, Method, Runs, Writes, no_rows
 from icd.db import paths
 from icd.errors import InvalidName, NoHook, PermissionRefused
 from icd.features.hooks import files, store
+from icd.features.hooks.files import Trust
 from icd.features.hooks.store import NAMES, Delivery, Done
-from icd.features.hooks.trust import Trust
 from icd.values.validation import shown
 from icd.values.wire import Result
 

@@ -36,8 +36,7 @@ from msgspec import Struct
 from icd.errors import Locked, LockHeld, NotHolder
 from icd.features.locks import owners
 from icd.features.locks.directory import WORK, Place, check_words, failed, flock
-from icd.features.locks.owners import Here, Owner
-from icd.features.locks.wait import Watch
+from icd.features.locks.owners import Here, Owner, Watch
 from icd.values.processes import Liveness, start_of
 
 OWNER = "owner.json"

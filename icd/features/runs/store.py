@@ -5,19 +5,25 @@ Invariants
     - a run that has ended never changes again, except that a completed one can be rolled back;
     - `updated_ms` is its last sign of life: everything that is done for an active run moves it.
 
+An agent is a note, not a process: what it does is a dispatch's business, and only `update_agent`
+changes its status.  An artifact is a path and, if its adder could read the file at that moment, the
+digest of what was in it; nothing here opens the file.  Its phase is a name, which need not be in
+the run's chain.  Each note about either is a sign of life of the run.
+
 A column is a field of `Shown`, or of `Run` where it is stored but not shown as it is.
 
 Callers run these inside a transaction.
 """
 
 import sqlite3
+from typing import Literal
 
-from msgspec import UNSET, Raw, UnsetType, field, structs
+from msgspec import UNSET, Raw, Struct, UnsetType, field, structs
 
 from icd.db.rows import Column, checked, put, select, values
-from icd.errors import RunNotFound, UnknownPhase
+from icd.errors import AgentNotFound, RunNotFound, UnknownPhase
 from icd.features.runs import phases as chains
-from icd.values import payloads, processes
+from icd.values import ids, payloads, processes
 from icd.values.processes import Liveness, Process
 from icd.values.wire import Result, iso, iso_if
 
@@ -233,3 +239,142 @@ def _json(text: str | None) -> Raw | UnsetType:
 def _one(conn: sqlite3.Connection, statement: str, *given: str | None) -> Run | None:
     row = conn.execute(statement, given).fetchone()
     return checked(Run, row) if row else None
+
+
+# --- agents that work on a run, as their starters say ---------------------------------------------
+
+
+AgentStatus = Literal["active", "completed", "failed"]
+
+
+class Agent(Result):
+    id: str
+    run_id: str
+    agent_type: str
+    status: AgentStatus
+    created_at: int
+    updated_at: int
+    name: Column[str | None] = None
+    dispatch_id: Column[str | None] = None
+    created_at_iso: str = ""
+    updated_at_iso: str = ""
+
+    def __post_init__(self) -> None:
+        self.created_at_iso = iso(self.created_at)
+        self.updated_at_iso = iso(self.updated_at)
+
+
+_ADD_AGENT = put(Agent, "run_agents")
+_AGENTS = select(Agent, "run_agents", "WHERE run_id = ? ORDER BY created_at, rowid")
+_UPDATE_AGENT = "UPDATE run_agents SET status = ?, updated_at = ? WHERE id = ? RETURNING run_id"
+
+
+def add_agent(
+    conn: sqlite3.Connection,
+    run_id: str,
+    *,
+    agent_type: str,
+    name: str | None,
+    dispatch_id: str | None,
+    now_ms: int,
+) -> str:
+    """Note an agent that has begun; the answer is its id."""
+    require(conn, run_id)
+    now = now_ms // 1000
+    agent = Agent(ids.new(), run_id, agent_type, "active", now, now, name, dispatch_id)
+    conn.execute(_ADD_AGENT, values(agent))
+    touch(conn, run_id, now_ms=now_ms)
+    return agent.id
+
+
+def agents_of(conn: sqlite3.Connection, run_id: str) -> list[Agent]:
+    """Those of a run, the oldest first; of an unknown run, none."""
+    return [checked(Agent, row) for row in conn.execute(_AGENTS, (run_id,))]
+
+
+def update_agent(
+    conn: sqlite3.Connection, agent_id: str, status: AgentStatus, *, now_ms: int
+) -> None:
+    changed = conn.execute(_UPDATE_AGENT, (status, now_ms // 1000, agent_id)).fetchone()
+    if changed is None:
+        raise AgentNotFound(f"agent not found: {agent_id}")
+    touch(conn, changed[0], now_ms=now_ms)
+
+
+# --- what a run has produced, phase by phase ------------------------------------------------------
+
+
+ArtifactStatus = Literal["active", "rolled_back"]
+
+
+class Artifact(Result):
+    id: str
+    run_id: str
+    phase: str
+    path: str
+    type: str
+    status: ArtifactStatus
+    created_at: int
+    content_hash: Column[str | None] = None
+    dispatch_id: Column[str | None] = None
+    created_at_iso: str = ""
+
+    def __post_init__(self) -> None:
+        self.created_at_iso = iso(self.created_at)
+
+
+class Origin(Struct, frozen=True):
+    """An artifact with the dispatch that made it, in the order of the original's fields."""
+
+    dispatch_id: str | None
+    dispatch_name: str | None
+    phase: str
+    path: str
+    content_hash: str | None
+    type: str
+    status: ArtifactStatus
+
+
+_ADD_ARTIFACT = put(Artifact, "run_artifacts")
+_ARTIFACTS = select(
+    Artifact,
+    "run_artifacts",
+    "WHERE run_id = ?1 AND (?2 IS NULL OR phase = ?2) ORDER BY created_at, rowid",
+)
+_ORIGINS = """
+SELECT a.dispatch_id, d.name, a.phase, a.path, a.content_hash, a.type, a.status
+FROM run_artifacts AS a LEFT JOIN dispatches AS d ON d.id = a.dispatch_id
+WHERE a.run_id = ?1 AND (?2 IS NULL OR a.phase = ?2) ORDER BY a.phase, a.created_at, a.rowid
+"""
+
+
+def add_artifact(
+    conn: sqlite3.Connection,
+    run_id: str,
+    *,
+    phase: str,
+    path: str,
+    type: str,  # noqa: A002 -- the field's name
+    content_hash: str | None,
+    dispatch_id: str | None,
+    now_ms: int,
+) -> str:
+    """Note what a run has produced; the answer is the artifact's id."""
+    require(conn, run_id)
+    made = Artifact(
+        ids.new(), run_id, phase, path, type, "active", now_ms // 1000, content_hash, dispatch_id
+    )
+    conn.execute(_ADD_ARTIFACT, values(made))
+    touch(conn, run_id, now_ms=now_ms)
+    return made.id
+
+
+def artifacts_of(conn: sqlite3.Connection, run_id: str, phase: str | None = None) -> list[Artifact]:
+    """Those of a run, or of one phase, the oldest first; of an unknown run, none."""
+    return [checked(Artifact, row) for row in conn.execute(_ARTIFACTS, (run_id, phase))]
+
+
+def origins(conn: sqlite3.Connection, run_id: str, phase: str | None = None) -> list[Origin]:
+    """What to look at when the code of a run is to be rolled back: by phase, then by age."""
+    require(conn, run_id)
+    return [checked(Origin, row) for row in conn.execute(_ORIGINS, (run_id, phase))]

@@ -11,7 +11,7 @@ Strategy
     active --advance--> the same, with the event `pause` or `block`: it was asked, and may not
     active --skip, set--> the same phase
     active --cancel--> cancelled        active --abandon--> abandoned
-    active, completed --rollback--> active in an earlier phase (rollback.py)
+    active, completed --rollback--> active in an earlier phase (create.py)
 
     Folding the events of a run gives its row: `advance`, `override` and `rollback` go from
     `from_state` to `to_state`, all others stay where they are.

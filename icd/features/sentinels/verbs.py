@@ -110,9 +110,9 @@ class Prune(Params):
     keep_once: Annotated[
         bool, Option("--keep-once", "Leave once-only claims (interval 0) alone.")
     ] = False
-    keep_live: Annotated[
-        bool, Option("--keep-live", "Leave alone claims that still throttle.")
-    ] = False
+    keep_live: Annotated[bool, Option("--keep-live", "Leave alone claims that still throttle.")] = (
+        False
+    )
 
 
 # --- results --------------------------------------------------------------------------------------

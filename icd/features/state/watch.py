@@ -1,10 +1,15 @@
-"""state watch: rows as they change."""
+"""state watch: rows as they change.
 
+Level-triggered: a row that was written twice between two looks differs once, and one that was
+written and deleted again does not differ at all.
+"""
+
+import sqlite3
 from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, field, structs
+from msgspec import Meta, Struct, field, structs
 
 from icd import printable
 from icd.app import render
@@ -12,10 +17,83 @@ from icd.app.call import STATE, Answer, Context, Ended, Look, Params, Topic
 from icd.app.invocation import Ask, Output, World
 from icd.app.verb import Argument, Command, Method, Stream
 from icd.errors import TooManyRows
-from icd.features.state import diff
-from icd.features.state.store import Document
+from icd.features.state import store as state
+from icd.features.state.store import Document, Row
 from icd.values import validation
+from icd.values.validation import shown
 from icd.values.wire import Result, Version
+
+# --- what a watcher does not know yet -------------------------------------------------------------
+
+# Rows of one key that are watched together: each look compares all of them.
+WATCHED_ROWS = 1000
+# Payloads that one look brings; what is more comes with the next, or a look could fill the memory.
+WATCHED_BYTES = 1024 * 1024
+
+_WATCHED = """
+SELECT scope_id, version, expires_ms FROM state
+WHERE key = ? AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY scope_id LIMIT ?
+"""
+
+
+class Differences(Struct):
+    """`gone` are scopes; `expires_ms` is the next moment at which a row vanishes by itself."""
+
+    rows: list[Row]
+    gone: list[str]
+    more: bool
+    expires_ms: int | None
+
+
+def differences(
+    conn: sqlite3.Connection,
+    key: str,
+    scope_id: str | None,
+    known: dict[str, int],
+    *,
+    now_ms: int,
+) -> Differences:
+    """Compare one row, or all rows of a key, with the versions that the watcher knows."""
+    if scope_id is not None:
+        return _of_one(conn, key, scope_id, known.get(scope_id, 0), now_ms=now_ms)
+    found = conn.execute(_WATCHED, (key, now_ms, WATCHED_ROWS + 1)).fetchall()
+    if len(found) > WATCHED_ROWS:
+        raise TooManyRows(f"{shown(key)} has more than {WATCHED_ROWS} scopes")
+    changed = [scope for scope, version, _ in found if known.get(scope) != version]
+    rows = _read(conn, key, changed, now_ms=now_ms)
+    there = {scope for scope, _, _ in found}
+    return Differences(
+        rows,
+        gone=[scope for scope in known if scope not in there],
+        more=len(rows) < len(changed),
+        expires_ms=min((at for _, _, at in found if at is not None), default=None),
+    )
+
+
+def _of_one(
+    conn: sqlite3.Connection, key: str, scope_id: str, known: int, *, now_ms: int
+) -> Differences:
+    row = state.get(conn, key, scope_id, now_ms=now_ms)
+    if row is None:
+        return Differences([], [scope_id] if known else [], more=False, expires_ms=None)
+    rows = [row] if row.version != known else []
+    return Differences(rows, [], more=False, expires_ms=row.expires_ms)
+
+
+def _read(conn: sqlite3.Connection, key: str, scopes: list[str], *, now_ms: int) -> list[Row]:
+    rows: list[Row] = []
+    size = 0
+    for scope_id in scopes:
+        row = state.get(conn, key, scope_id, now_ms=now_ms)
+        assert row is not None, "it was there in the same transaction"
+        rows.append(row)
+        size += len(row.payload)
+        if size >= WATCHED_BYTES:
+            break
+    return rows
+
+
+# --- parameters and results -----------------------------------------------------------------------
 
 Key = Annotated[str, Argument("KEY", "What the document is about."), validation.check_key]
 Scope = Annotated[
@@ -57,7 +135,7 @@ class Gone(msgspec.Struct):
 
 
 def watch(ctx: Context, p: Watch) -> Look:
-    found = diff.find(ctx.conn, p.key, p.scope_id, p.known, now_ms=ctx.now_ms)
+    found = differences(ctx.conn, p.key, p.scope_id, p.known, now_ms=ctx.now_ms)
     known = p.known | {row.scope_id: row.version for row in found.rows}
     for scope_id in found.gone:
         del known[scope_id]
@@ -71,8 +149,8 @@ def watch(ctx: Context, p: Watch) -> Look:
 
 
 def _check_watch(p: Watch) -> None:
-    if len(p.known) > diff.WATCHED_ROWS:
-        raise TooManyRows(f"known has more than {diff.WATCHED_ROWS} scopes")
+    if len(p.known) > WATCHED_ROWS:
+        raise TooManyRows(f"known has more than {WATCHED_ROWS} scopes")
 
 
 def _topic(p: Watch) -> Topic:
@@ -160,3 +238,45 @@ VERBS = [
         examples=['icctl state watch dispatch "$SESSION"', "icctl state watch dispatch --json"],
     ),
 ]
+
+
+# --- what the daemon asks for itself, for its mirror and for watchers: no caller may ask it -------
+
+Page = tuple[list[tuple[str, int]], str | None]
+
+# Read in one call: a version takes a few bytes, while a row may hold a megabyte.
+VERSIONS_AT_ONCE = 1000
+ROWS_AT_ONCE = 64
+
+
+class Rows(Params):
+    """Read rows of state; None stands for a row that is not there."""
+
+    names: Annotated[list[tuple[str, str]], Meta(description="Each by key and scope.")]
+
+
+class Versions(Params):
+    """Read a page of the scopes of a key, with versions, and where the next page begins."""
+
+    key: Annotated[str, Meta(description="Whose rows.")]
+    after: Annotated[str | None, Meta(description="The last scope of the page before.")]
+    since: Annotated[int, Meta(description="Leave out rows that were last written before.")]
+
+
+def rows(ctx: Context, p: Rows) -> list[Row | None]:
+    return [state.get(ctx.conn, key, scope_id, now_ms=ctx.now_ms) for key, scope_id in p.names]
+
+
+def versions(ctx: Context, p: Versions) -> Page:
+    return state.versions(
+        ctx.conn, p.key, after=p.after, since=p.since, limit=VERSIONS_AT_ONCE, now_ms=ctx.now_ms
+    )
+
+
+def look(_ctx: Context, _p: Params) -> None:
+    """Every call notices what others wrote: this one does nothing else."""
+
+
+LOOK = Method("watch.look", Params, None, look)
+ROWS = Method("mirror.rows", Rows, list[Row | None], rows)
+VERSIONS = Method("mirror.versions", Versions, Page, versions)

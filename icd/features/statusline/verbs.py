@@ -11,7 +11,7 @@ from icd.app.call import ANYTHING, Answer, Context, Params, Topic
 from icd.app.invocation import Ask, Output, World
 from icd.app.verb import Command, Method, Option, Stream, narrow
 from icd.errors import IcError, NoDatabase, Usage
-from icd.features.runs import params
+from icd.features.runs.verbs import project_of
 from icd.features.statusline import store
 from icd.features.statusline.store import Statusline
 from icd.values.processes import is_alive
@@ -67,7 +67,7 @@ def get(ctx: Context, p: Get) -> Statusline:
         ctx.conn,
         p.session_id,
         agent=p.agent or None,
-        project=lambda: params.project(ctx, p.cwd, p.project),
+        project=lambda: project_of(ctx, p.cwd, p.project),
         is_alive=is_alive,
         now_ms=ctx.now_ms,
     )

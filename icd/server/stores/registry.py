@@ -16,7 +16,7 @@ from icd.app.call import Answer, Call, Topic
 from icd.app.dispatch import Clock, failure
 from icd.db.paths import Where
 from icd.errors import Guard, Overloaded
-from icd.features.mirror import verbs as mirror
+from icd.features.state import watch
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.stores.call_queue import Deliver
@@ -114,7 +114,7 @@ class Stores:
     def open_again(self, paths: list[str]) -> None:
         """Open what the daemon before us kept open; its workers and watchers then attach to it."""
         for path in paths:
-            call = inquiry(path, mirror.ROWS, mirror.Rows([]))
+            call = inquiry(path, watch.ROWS, watch.Rows([]))
             call.where = Where(os.path.dirname(path), path)  # it has to be found first
             self._tasks.start_soon(self.ask, [call])
 

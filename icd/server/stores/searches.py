@@ -31,8 +31,8 @@ from icd.app.dispatch import failure
 from icd.app.verb import Method
 from icd.errors import Guard
 from icd.features.discoveries import search
-from icd.features.discoveries.index import Index, Mark, Page, Question, Scan
 from icd.features.discoveries.search import Match, Search
+from icd.features.discoveries.vectors import Index, Mark, Page, Question, Scan
 from icd.server.workers import threads
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from icd.db import lock
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.errors import Guard, IcError, Internal, Locked, NoDatabase, Overloaded
-from icd.features.mirror.verbs import LOOK
+from icd.features.state.watch import LOOK
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.stores import maintenance as upkeep

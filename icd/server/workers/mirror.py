@@ -30,9 +30,10 @@ from icd.app.verb import Method
 from icd.config import Settings
 from icd.db import database
 from icd.errors import Guard, IcError
+from icd.features import interband
 from icd.features.daemon.report import MirrorReport
-from icd.features.mirror import interband, verbs
-from icd.features.mirror.interband import Channel
+from icd.features.interband import Channel
+from icd.features.state import watch
 from icd.server import limits
 from icd.server.logs import Once, log
 from icd.server.stores.notify import Touched
@@ -271,12 +272,12 @@ class Mirror:
 
     async def _copy(self) -> bool:
         """Bring files up to date with their rows; False: that is no longer permitted."""
-        size = verbs.ROWS_AT_ONCE
+        size = watch.ROWS_AT_ONCE
         while self._doing:
             names = list(islice(self._doing, size))
             self._failed.difference_update(names)
             try:
-                rows = await self._ask(verbs.ROWS, verbs.Rows(names))
+                rows = await self._ask(watch.ROWS, watch.Rows(names))
             except IcError as exc:
                 if exc.retryable or not self._store.database.is_open:
                     raise
@@ -332,9 +333,9 @@ class Mirror:
     async def _pages(self, key: str) -> AsyncIterator[list[tuple[str, int]]]:
         retention_ms = self._mapping[key].retention_ms
         since = (self._mirrors.clock.now_ms() - retention_ms) // 1000 if retention_ms else 0
-        page: verbs.Page = ([], "")
+        page: watch.Page = ([], "")
         while page[1] is not None:
-            page = await self._ask(verbs.VERSIONS, verbs.Versions(key, page[1], since))
+            page = await self._ask(watch.VERSIONS, watch.Versions(key, page[1], since))
             yield page[0]
 
     async def _vanish(self) -> None:

@@ -30,8 +30,8 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from icd import trust
-from icd.features.mirror import interband
-from icd.features.mirror.interband import Channel
+from icd.features import interband
+from icd.features.interband import Channel
 from icd.features.state.store import Row
 from icd.server.logs import log
 

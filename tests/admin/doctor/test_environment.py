@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from icd.admin.doctor import environment as surroundings
-from icd.features.shell.verbs import PATH
+from icd.features.shell import PATH
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from icd.db.original import discoveries as original_discoveries
 from icd.features.database import export as dumps
 from icd.features.discoveries import profile as profiles
 from icd.features.discoveries import rank as ranking
-from icd.features.discoveries import vectors, weights
+from icd.features.discoveries import vectors
 from tests.data import original
 from tests.db.conftest import copied
 from tests.support.lines import (
@@ -272,7 +272,7 @@ def test_weights_that_are_no_numbers_are_left_out(brought, given, kept):
 
 def test_the_limits_of_what_is_brought_are_those_of_our_commands():
     names = "MAX_WEIGHTS", "MAX_WEIGHT"
-    ours = [getattr(weights, name) for name in names] + [vectors.MAX_DIMENSION]
+    ours = [getattr(profiles, name) for name in names] + [vectors.MAX_DIMENSION]
     theirs = [getattr(original_discoveries, name) for name in (*names, "MAX_DIMENSION")]
 
     assert theirs == ours
@@ -284,7 +284,9 @@ def test_as_many_weights_as_can_be_are_brought_and_can_be_taken_in(brought):
     conn = brought(discovery(), profile(keyword_weights=msgspec.json.encode(many).decode()))
 
     found = profiles.get(conn).keyword_weights
-    assert len(weights.parse(weights.check(found.encode()))) == weights.MAX_WEIGHTS
+    assert (
+        len(profiles.parse_weights(profiles.check_weights(found.encode()))) == profiles.MAX_WEIGHTS
+    )
 
 
 # --- content that the original would not have written ---------------------------------------

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from icd.features.compat.files import read
-from icd.features.compat.patterns import find
+from icd.features.compat.files import find, read
 
 
 @pytest.fixture

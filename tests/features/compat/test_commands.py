@@ -10,8 +10,8 @@ from icd.app.invocation import Errand, Need, Output
 from icd.app.planner import run_errand
 from icd.errors import Corrupt, Locked, NoDatabase, SchemaTooNew
 from icd.features.compat import import_ as legacy
+from icd.features.compat.files import KEYS
 from icd.features.compat.import_ import MANY, Verdicts
-from icd.features.compat.patterns import KEYS
 from tests.conftest import NOW_MS
 
 AGE_MS = 100_000

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from icd.errors import UnreadableInput
-from icd.features.compat.patterns import CHANNELS, FILES, KEYS, Pattern, find, shown
+from icd.features.compat.files import CHANNELS, FILES, KEYS, Pattern, find, shown
 from icd.values import validation
 
 BY_KEY = {pattern.key: pattern for pattern in FILES}

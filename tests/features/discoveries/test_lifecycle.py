@@ -10,7 +10,7 @@ from icd import config
 from icd.errors import DiscoveryNotFound, DiscoveryRefused
 from icd.features.discoveries import lifecycle as reviews
 from icd.features.discoveries import store as discoveries
-from icd.features.discoveries.tiers import ONE
+from icd.features.discoveries.store import ONE
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.values.processes import Writer

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from icd import config
 from icd.errors import DeadlineExceeded, DimensionMismatch, DiscoveryNotFound, NoEmbedding
-from icd.features.discoveries import index as indexes
 from icd.features.discoveries import search as searches
-from icd.features.discoveries import similarity, tiers
-from icd.features.discoveries.index import Index, Mark, Scan
+from icd.features.discoveries import similarity, vectors
+from icd.features.discoveries import store as discoveries
 from icd.features.discoveries.search import Search
+from icd.features.discoveries.vectors import Index, Mark, Scan
 from tests.support.discovered import delete, discover, packed, set_status
 
 EAST = packed(1.0, 0.0)
@@ -230,7 +230,7 @@ def test_an_embedding_that_is_replaced_is_compared_as_it_is_now(several):
 
 
 def test_an_index_grows_beyond_one_block(conn, monkeypatch):
-    monkeypatch.setattr("icd.features.discoveries.index.BLOCK_BYTES", 16)
+    monkeypatch.setattr("icd.features.discoveries.vectors.BLOCK_BYTES", 16)
     for i in range(9):
         discover(conn, f"d{i}", packed(1.0, i))
     set_status(conn, "d0", "dismissed")
@@ -253,7 +253,7 @@ def test_a_scan_hears_of_rows_that_change_while_it_goes_on(several):
 
 @pytest.mark.usefixtures("short_pages")
 def test_a_scan_begins_anew_when_too_many_of_its_best_dropped_out(several, monkeypatch):
-    monkeypatch.setattr(indexes, "SPARE", 0)
+    monkeypatch.setattr(vectors, "SPARE", 0)
     asked = searches.question(several, Search(embedding=EAST, limit=1), config.DEFAULTS)
     scan = Scan(asked)
     scan.take(searches.page(several, scan.mark))  # new, and scored, which is turned away
@@ -278,11 +278,13 @@ def test_the_size_of_an_index_is_that_of_its_vectors_and_a_little_more(conn):
 @pytest.mark.parametrize("weight", [0, 299_999_999_999, 300_000_000_000, 600_000_000_000, 10**12])
 def test_a_tier_lets_pass_what_is_called_so(weight, high):
     here = config.Settings(tier_high=high)
-    sieves = {tier: searches.sieve(Search(embedding=EAST, tier=tier), here) for tier in tiers.TIERS}
+    sieves = {
+        tier: searches.sieve(Search(embedding=EAST, tier=tier), here) for tier in discoveries.TIERS
+    }
 
     (name,) = [tier for tier, sieve in sieves.items() if sieve.low <= weight < sieve.high]
 
-    assert name == tiers.tier(weight // tiers.ONE, here)
+    assert name == discoveries.tier_of(weight // discoveries.ONE, here)
 
 
 def test_rows_are_fetched_unless_one_is_gone_or_has_changed(several):

@@ -6,9 +6,7 @@ from icd import config
 from icd.errors import DiscoveryNotFound
 from icd.features.discoveries import lifecycle as reviews
 from icd.features.discoveries import store as discoveries
-from icd.features.discoveries import tiers
-from icd.features.discoveries.store import Wanted
-from icd.features.discoveries.tiers import ONE
+from icd.features.discoveries.store import ONE, Wanted
 from tests.support.submitted import NOW_MS, submit, told
 
 
@@ -51,7 +49,9 @@ def test_a_list_can_be_narrowed(conn):
     def ids(**wanted):
         return [row.id for row in discoveries.listed(conn, Wanted(**{"limit": 9, **wanted}))]
 
-    bounds = dict(zip(("low", "high"), tiers.bounds("medium", config.DEFAULTS), strict=True))
+    bounds = dict(
+        zip(("low", "high"), discoveries.bounds_of("medium", config.DEFAULTS), strict=True)
+    )
     assert ids(source="other") == [other]
     assert ids(status="dismissed") == [low]
     assert ids(only_open=True) == [high, other]

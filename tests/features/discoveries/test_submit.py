@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from icd.errors import DimensionMismatch
-from icd.features.discoveries import index
 from icd.features.discoveries import lifecycle as reviews
 from icd.features.discoveries import store as discoveries
+from icd.features.discoveries import vectors
 from icd.features.discoveries.store import Wanted
 from icd.features.discoveries.vectors import Batch
 from icd.features.events import store as events
@@ -101,7 +101,7 @@ def test_an_embedding_of_another_dimension_is_refused(conn):
 def test_many_that_are_looked_for_ahead_get_the_verdicts_of_one_by_one(
     scratch, monkeypatch, threshold
 ):
-    monkeypatch.setattr(index, "BLOCK_BYTES", 16 * 12)  # sixteen rows, so that there are many
+    monkeypatch.setattr(vectors, "BLOCK_BYTES", 16 * 12)  # sixteen rows, so that there are many
     chance = random.Random(1)
     given = [vector(*(chance.uniform(-1, 1) for _ in range(3))) for _ in range(200)]
     given += [vector(*(1e-30 * n for n in struct.unpack("<3f", one))) for one in given[::7]]

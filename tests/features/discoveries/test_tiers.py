@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from icd.config import DEFAULTS
 from icd.errors import InvalidScore
-from icd.features.discoveries import tiers
-from icd.features.discoveries.tiers import ONE
+from icd.features.discoveries import store as discoveries
+from icd.features.discoveries.store import ONE
 
 scores = st.integers(0, ONE)
-shares = st.integers(0, ONE).map(tiers.shown)
+shares = st.integers(0, ONE).map(discoveries.fraction)
 
 
 @pytest.mark.parametrize(
@@ -30,18 +30,18 @@ shares = st.integers(0, ONE).map(tiers.shown)
     ],
 )
 def test_a_tier_starts_at_its_threshold(score, tier):
-    assert tiers.tier(tiers.millionths(score), DEFAULTS) == tier
+    assert discoveries.tier_of(discoveries.millionths(score), DEFAULTS) == tier
 
 
 @pytest.mark.parametrize("score", [7.0, 1.0000001, -0.1, math.nan, math.inf, -math.inf])
 def test_what_is_not_between_0_and_1_is_no_score(score):
     with pytest.raises(InvalidScore):
-        tiers.millionths(score)
+        discoveries.millionths(score)
 
 
 @given(scores)
 def test_a_score_is_shown_as_it_was_given(score):
-    assert tiers.millionths(tiers.shown(score)) == score
+    assert discoveries.millionths(discoveries.fraction(score)) == score
 
 
 @given(scores, scores, shares, shares, shares)
@@ -49,12 +49,14 @@ def test_the_bounds_of_a_tier_hold_what_is_in_it_in_whatever_order_thresholds_ar
     relevance, decay, high, medium, low
 ):
     settings = msgspec.structs.replace(DEFAULTS, tier_high=high, tier_medium=medium, tier_low=low)
-    found = tiers.tier(tiers.effective(relevance, decay), settings)
+    found = discoveries.tier_of(discoveries.effective(relevance, decay), settings)
 
     inside = [
         tier
-        for tier in tiers.TIERS
-        if tiers.bounds(tier, settings)[0] <= relevance * decay < tiers.bounds(tier, settings)[1]
+        for tier in discoveries.TIERS
+        if discoveries.bounds_of(tier, settings)[0]
+        <= relevance * decay
+        < discoveries.bounds_of(tier, settings)[1]
     ]
 
     assert inside == [found]

@@ -3,7 +3,7 @@
 import pytest
 
 from icd.errors import InvalidPayload, InvalidWeights, PayloadTooLarge
-from icd.features.discoveries import weights
+from icd.features.discoveries import profile as profiles
 
 
 @pytest.mark.parametrize(
@@ -18,14 +18,14 @@ from icd.features.discoveries import weights
     ],
 )
 def test_weights_are_stored_as_written_and_counted_in_millionths(text, counted):
-    stored = weights.check(f" {text}\n".encode())
+    stored = profiles.check_weights(f" {text}\n".encode())
 
     assert stored == text
-    assert weights.parse(stored) == counted
+    assert profiles.parse_weights(stored) == counted
 
 
 def test_weights_stand_in_one_line():
-    assert weights.check(b'{\r\n "a\\n": 1\n}'.replace(b"\\n", b" ")) == '{   "a ": 1 }'
+    assert profiles.check_weights(b'{\r\n "a\\n": 1\n}'.replace(b"\\n", b" ")) == '{   "a ": 1 }'
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_weights_stand_in_one_line():
 )  # fmt: skip
 def test_what_is_no_object_of_numbers_is_refused(text):
     with pytest.raises(InvalidWeights):
-        weights.check(text.encode())
+        profiles.check_weights(text.encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"a": NaN}', b'{"a": Infinity}'])
 def test_what_is_no_json_is_refused(data):
     with pytest.raises(InvalidPayload, match="invalid JSON"):
-        weights.check(data)
+        profiles.check_weights(data)
 
 
 @pytest.mark.parametrize("number, is_fine", [(1000, True), (1001, False)])
@@ -50,21 +50,21 @@ def test_there_may_be_a_thousand_of_them(number, is_fine):
     text = "{" + ",".join(f'"k{n}": 1' for n in range(number)) + "}"
 
     if is_fine:
-        assert len(weights.parse(weights.check(text.encode()))) == number
+        assert len(profiles.parse_weights(profiles.check_weights(text.encode()))) == number
     else:
         with pytest.raises(InvalidWeights, match="1001 weights are too many"):
-            weights.check(text.encode())
+            profiles.check_weights(text.encode())
 
 
 def test_their_text_has_the_limits_of_every_payload():
     with pytest.raises(PayloadTooLarge):
-        weights.check(b"{" + b" " * 1_100_000 + b"}")
+        profiles.check_weights(b"{" + b" " * 1_100_000 + b"}")
 
 
 @pytest.mark.parametrize("keyword", ["!!!", "—", " ", "..."])
 def test_a_keyword_without_a_word_is_refused(keyword):
     with pytest.raises(InvalidWeights, match="has no letter or digit"):
-        weights.check_keywords(f'{{"rust": 1, "{keyword}": 1}}'.encode())
+        profiles.check_keywords(f'{{"rust": 1, "{keyword}": 1}}'.encode())
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_a_keyword_without_a_word_is_refused(keyword):
     ],
 )
 def test_words_are_told_by_letters_and_digits(text, words):
-    assert weights.words(text) == words
+    assert profiles.words(text) == words

@@ -198,7 +198,7 @@ def test_a_plain_follow_asks_again_after_what_it_was_shown(invoke, ask, record, 
         name: [value] * 4 for name, value in same.items()
     }
     # There is more after the first answer: nobody has to write for the second question.
-    assert [plan.ask.patience for plan in (second, third, fourth)] == [0.0, None, None]
+    assert [plan.patience for plan in (second, third, fourth)] == [0.0, None, None]
 
 
 def test_a_plain_follow_goes_on_from_its_place_in_the_next_daemon(invoke, ask, record):
@@ -207,7 +207,7 @@ def test_a_plain_follow_goes_on_from_its_place_in_the_next_daemon(invoke, ask, r
     words = ["events", "tail", "-f", "--all", "--since=1", "--limit=1"]
     _, left = ask(invoke(*words))
 
-    shown, _ = ask(resume(invoke(*words), left.ask.place))
+    shown, _ = ask(resume(invoke(*words), left.place))
     again, _ = ask(resume(invoke(*words), b""))
 
     assert [json.loads(line)["seq"] for line in shown.stdout.splitlines()] == [3]

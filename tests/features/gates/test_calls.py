@@ -5,7 +5,7 @@ import pytest
 
 from icd.app import registry
 from icd.errors import RunNotFound, RunOver, Usage
-from icd.features.gates.rules import DEFAULT
+from icd.features.gates.store import DEFAULT
 from tests.support import rows
 
 RUN = "run00001"

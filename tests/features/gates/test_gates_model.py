@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from icd.features.gates import store as gates
-from icd.features.gates.rules import Check, Rule
+from icd.features.gates.store import Check, Rule
 from icd.features.runs import store as runs
 from tests.support import rows
 

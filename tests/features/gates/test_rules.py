@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from icd.errors import InvalidGates
-from icd.features.gates import rules as gate_rules
 from icd.features.gates import store as gates
-from icd.features.gates.rules import CHECKS, CHECKS_OF_A_RULE, DEFAULT, RULES, RULES_BYTES
+from icd.features.gates.store import CHECKS, CHECKS_OF_A_RULE, DEFAULT, RULES, RULES_BYTES
 from icd.features.runs import phases
 
 ARTIFACT = {"check": "artifact_exists", "phase": "a"}
@@ -135,7 +134,7 @@ def test_an_artifact_of_a_phase_that_does_not_exist_is_a_mistake():
 def test_rules_are_listed_as_a_run_meets_them():
     shuffled = DEFAULT[::-1]
 
-    assert gate_rules.met(shuffled, phases.DEFAULT) == list(DEFAULT)
-    assert gate_rules.met(shuffled, phases.DEFAULT, "review") == [DEFAULT[5]]
-    assert gate_rules.met(shuffled, phases.DEFAULT, "polish") == []
-    assert gate_rules.met(shuffled, ["review", "polish", "shipped"]) == [DEFAULT[5]]
+    assert gates.met(shuffled, phases.DEFAULT) == list(DEFAULT)
+    assert gates.met(shuffled, phases.DEFAULT, "review") == [DEFAULT[5]]
+    assert gates.met(shuffled, phases.DEFAULT, "polish") == []
+    assert gates.met(shuffled, ["review", "polish", "shipped"]) == [DEFAULT[5]]

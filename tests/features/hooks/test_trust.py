@@ -9,7 +9,7 @@ import pytest
 
 from icd.errors import HookRefused, Locked, NoHook
 from icd.features.hooks import files
-from icd.features.hooks.trust import Trust
+from icd.features.hooks.files import Trust
 
 SCRIPT = "#!/bin/sh\necho hello\n"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from icd.features.shell.verbs import PATH as LIBRARY
+from icd.features.shell import PATH as LIBRARY
 from tests.support import processes
 from tests.support.processes import CLEAN, PATIENCE, Daemon
 

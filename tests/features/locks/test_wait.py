@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from icd.errors import LockHeld
-from icd.features.locks import owners, store, wait
+from icd.features.locks import owners, store
 from icd.features.locks.directory import Place
 from icd.features.locks.owners import Owner
 from tests.support.processes import until
@@ -17,9 +17,9 @@ from tests.support.processes import until
 # Waits for a lock, and says what it cost.
 WAITER = """
 import os, sys, time
-from icd.features.locks import owners, store, wait
+from icd.features.locks import owners, store
 from icd.features.locks.directory import Place
-wait.LOOK_AGAIN_SECONDS = float(sys.argv[2])
+owners.LOOK_AGAIN_SECONDS = float(sys.argv[2])
 owner = owners.of_process(os.getpid(), owners.here(), 1)
 store.acquire(Place(sys.argv[1]), "n", "s", owner, deadline=time.monotonic() + 40)
 print("acquired", flush=True)
@@ -94,7 +94,7 @@ def test_a_waiter_is_told_when_the_original_removes_its_lock(place: Place) -> No
 
 
 def test_a_waiter_sleeps_while_others_come_and_go_beside_it(place: Place) -> None:
-    watch = wait.Watch(place.name("n"), "s")
+    watch = owners.Watch(place.name("n"), "s")
     us = owner_of(os.getpid())
     take(place, us)
     with watch:
@@ -122,18 +122,18 @@ def test_a_directory_that_was_made_anew_is_watched_again(place: Place) -> None:
 def test_without_inotify_waiting_is_looking_now_and_then(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wait.ctypes, "CDLL", lambda *_args, **_options: object())
+    monkeypatch.setattr(owners.ctypes, "CDLL", lambda *_args, **_options: object())
     us = owner_of(os.getpid())
     place.make("n")
     naps = []
-    monkeypatch.setattr(wait.time, "sleep", naps.append)
+    monkeypatch.setattr(owners.time, "sleep", naps.append)
 
-    with wait.Watch(place.name("n"), "s") as watch:
+    with owners.Watch(place.name("n"), "s") as watch:
         for _ in range(10):
             watch.wait(us, time.monotonic() + 60)
 
-    assert naps[0] == wait.FIRST_PAUSE
-    assert naps[-1] == wait.LAST_PAUSE
+    assert naps[0] == owners.FIRST_PAUSE
+    assert naps[-1] == owners.LAST_PAUSE
 
 
 def test_waiting_costs_no_processor(place: Place) -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from icd.errors import AgentNotFound, RunNotFound
-from icd.features.runs import agents
 from icd.features.runs import store as runs
 from tests.support import rows
 
@@ -13,7 +12,7 @@ NOW = rows.NOW * 1000 + 5_500
 @pytest.fixture
 def add(conn):
     def added(run_id="run00001", *, agent_type="claude", name=None, dispatch_id=None, now_ms=NOW):
-        return agents.add(
+        return runs.add_agent(
             conn,
             run_id,
             agent_type=agent_type,
@@ -30,8 +29,8 @@ def test_an_agent_begins_active(conn, add):
 
     found = add(agent_type="codex", name="fixer", dispatch_id="d1")
 
-    (agent,) = agents.of_run(conn, "run00001")
-    assert agent == agents.Agent(
+    (agent,) = runs.agents_of(conn, "run00001")
+    assert agent == runs.Agent(
         found, "run00001", "codex", "active", NOW // 1000, NOW // 1000, "fixer", "d1"
     )
 
@@ -50,24 +49,24 @@ def test_agents_are_listed_in_the_order_in_which_they_came(conn, add):
     add("run00002")
     third = add(now_ms=NOW + 1000)
 
-    assert [agent.id for agent in agents.of_run(conn, "run00001")] == [first, second, third]
-    assert agents.of_run(conn, "nobody") == []
+    assert [agent.id for agent in runs.agents_of(conn, "run00001")] == [first, second, third]
+    assert runs.agents_of(conn, "nobody") == []
 
 
 def test_an_update_changes_the_status_and_the_time(conn, add):
     rows.run(conn)
     done, other = add(), add()
 
-    agents.update(conn, done, "failed", now_ms=NOW + 3000)
+    runs.update_agent(conn, done, "failed", now_ms=NOW + 3000)
 
-    found = {agent.id: agent for agent in agents.of_run(conn, "run00001")}
+    found = {agent.id: agent for agent in runs.agents_of(conn, "run00001")}
     assert (found[done].status, found[done].updated_at) == ("failed", NOW // 1000 + 3)
     assert (found[other].status, found[other].updated_at) == ("active", NOW // 1000)
 
 
 def test_an_unknown_agent_cannot_be_updated(conn):
     with pytest.raises(AgentNotFound, match="nobody"):
-        agents.update(conn, "nobody", "completed", now_ms=NOW)
+        runs.update_agent(conn, "nobody", "completed", now_ms=NOW)
 
 
 def test_what_is_noted_about_an_agent_is_a_sign_of_life_of_its_run(conn, add):
@@ -76,7 +75,7 @@ def test_what_is_noted_about_an_agent_is_a_sign_of_life_of_its_run(conn, add):
 
     agent = add()
     added_ms = runs.require(conn, "run00001").updated_ms
-    agents.update(conn, agent, "completed", now_ms=NOW + 1)
+    runs.update_agent(conn, agent, "completed", now_ms=NOW + 1)
 
     assert added_ms == NOW
     assert runs.require(conn, "run00001").updated_ms == NOW + 1
@@ -88,6 +87,6 @@ def test_a_run_that_has_ended_does_not_come_to_life_by_a_note_about_its_agents(c
     rows.run(conn, status=status)
     before = runs.require(conn, "run00001")
 
-    agents.update(conn, add(), "completed", now_ms=NOW + 1)
+    runs.update_agent(conn, add(), "completed", now_ms=NOW + 1)
 
     assert runs.require(conn, "run00001") == before

@@ -4,7 +4,7 @@ import pytest
 
 from icd.errors import PhaseRefused, RollbackRefused, RunNotFound, RunTaken
 from icd.features.events import store as events
-from icd.features.runs import rollback as rollbacks
+from icd.features.runs import create as rollbacks
 from icd.features.runs import store as runs
 from icd.features.runs import transitions
 from icd.values.processes import Writer
@@ -31,7 +31,7 @@ def at(conn, create):
 @pytest.fixture
 def back(conn):
     def gone(run, to_phase, reason=""):
-        return rollbacks.carry_out(conn, run.id, to_phase, reason=reason, actor=ME, now_ms=LATER)
+        return rollbacks.rollback(conn, run.id, to_phase, reason=reason, actor=ME, now_ms=LATER)
 
     return gone
 
@@ -185,7 +185,7 @@ def test_a_plan_tells_what_would_happen_and_does_nothing(conn, at):
     artifact(conn, run, "c")
     before = "\n".join(conn.iterdump())
 
-    planned = rollbacks.plan(conn, run.id, "a", now_ms=LATER)
+    planned = rollbacks.plan_rollback(conn, run.id, "a", now_ms=LATER)
 
     assert planned.rolled_back_phases == ["b", "c"]
     assert "\n".join(conn.iterdump()) == before
@@ -193,4 +193,4 @@ def test_a_plan_tells_what_would_happen_and_does_nothing(conn, at):
 
 def test_a_run_that_does_not_exist_is_not_found(conn):
     with pytest.raises(RunNotFound):
-        rollbacks.plan(conn, "nobody", "a", now_ms=LATER)
+        rollbacks.plan_rollback(conn, "nobody", "a", now_ms=LATER)

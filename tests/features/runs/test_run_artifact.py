@@ -8,7 +8,7 @@ import pytest
 from icd.app.dispatch import run_batch
 from icd.app.invocation import INPUT_BYTES, Errand, Need
 from icd.app.planner import run_errand
-from icd.features.runs.artifacts import Origin
+from icd.features.runs.store import Origin
 from icd.features.runs.verbs.artifacts import ask_origins
 from tests.support import rows
 

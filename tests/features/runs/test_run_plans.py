@@ -2,10 +2,9 @@
 
 import pytest
 
+from icd.features.runs import create, transitions
 from icd.features.runs import history as histories
-from icd.features.runs import rollback as rollbacks
 from icd.features.runs import store as runs
-from icd.features.runs import transitions
 from tests.app.test_query_plans import plan
 
 INDEXES = {
@@ -16,10 +15,10 @@ INDEXES = {
     "autoindex_runs_1": transitions._SET,
     "run_skips": runs._SKIPPED,
     "events_by_run": histories._LAST_MOVE,
-    "run_artifacts_by_phase": rollbacks._MARK,
-    "PRIMARY KEY (run_id=? AND phase=?)": rollbacks._UNSKIP,
-    "run_agents_by_run": rollbacks._FAIL,
-    "dispatches_by_run": rollbacks._DISPATCHES,
+    "run_artifacts_by_phase": create._MARK,
+    "PRIMARY KEY (run_id=? AND phase=?)": create._UNSKIP,
+    "run_agents_by_run": create._FAIL,
+    "dispatches_by_run": create._DISPATCHES,
 }
 
 

@@ -12,7 +12,6 @@ from icd.errors import IcError, PhaseRefused, RollbackRefused, RunOver, RunTaken
 from icd.features.events import store as events
 from icd.features.runs import create as claims
 from icd.features.runs import phases, transitions
-from icd.features.runs import rollback as rollbacks
 from icd.features.runs import store as runs
 from icd.values import ids
 from icd.values.processes import Writer
@@ -194,9 +193,7 @@ class World:
         phase = m.named(step)
 
         def act():
-            return rollbacks.carry_out(
-                self.conn, m.id, phase, reason="r", actor=ME, now_ms=self.now
-            )
+            return claims.rollback(self.conn, m.id, phase, reason="r", actor=ME, now_ms=self.now)
 
         if m.status not in ("active", "completed"):
             refused(act, RollbackRefused)

@@ -6,7 +6,6 @@ import pytest
 
 from icd.features.events import store as events
 from icd.features.events.store import Fact
-from icd.features.runs import agents, artifacts
 from icd.features.runs import budget as budgets
 from icd.features.runs import history as histories
 from icd.features.runs import store as runs
@@ -124,10 +123,10 @@ def test_rules_that_cannot_be_read_keep_nobody_from_seeing_the_rest(conn):
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
-        (agents._OF_RUN, "run_agents_by_run (run_id=?)"),
-        (agents._UPDATE, "sqlite_autoindex_run_agents_1 (id=?)"),
-        (artifacts._OF_RUN, "run_artifacts_by_phase (run_id=?)"),
-        (artifacts._ORIGINS, "run_artifacts_by_phase (run_id=?)"),
+        (runs._AGENTS, "run_agents_by_run (run_id=?)"),
+        (runs._UPDATE_AGENT, "sqlite_autoindex_run_agents_1 (id=?)"),
+        (runs._ARTIFACTS, "run_artifacts_by_phase (run_id=?)"),
+        (runs._ORIGINS, "run_artifacts_by_phase (run_id=?)"),
         (budgets._TOKENS, "dispatches_by_run (run_id=?)"),
         (histories._FROM_THE_END, "events_by_run (run_id=?)"),
         (statusline._RUN, "runs_by_project (project_dir=?)"),

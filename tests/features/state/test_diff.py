@@ -3,8 +3,8 @@
 import pytest
 
 from icd.errors import TooManyRows
-from icd.features.state import diff as differences
 from icd.features.state import store as state
+from icd.features.state import watch
 from icd.values.processes import Writer
 
 NOW = 1_800_000_000_000
@@ -23,7 +23,7 @@ def put(conn):
 @pytest.fixture
 def find(conn):
     def found(scope_id=None, known=None, *, now_ms=NOW):
-        return differences.find(conn, "k", scope_id, known or {}, now_ms=now_ms)
+        return watch.differences(conn, "k", scope_id, known or {}, now_ms=now_ms)
 
     return found
 
@@ -71,7 +71,7 @@ def test_the_next_expiry_is_told(put, find):
 
 
 def test_large_payloads_come_in_several_looks_and_none_is_left_out(put, find):
-    big = '"' + "x" * (differences.WATCHED_BYTES // 2) + '"'
+    big = '"' + "x" * (watch.WATCHED_BYTES // 2) + '"'
     for scope_id in "abcde":
         put(scope_id, big)
 
@@ -88,7 +88,7 @@ def test_large_payloads_come_in_several_looks_and_none_is_left_out(put, find):
 
 
 def test_more_rows_than_can_be_compared_are_refused(put, find):
-    for number in range(differences.WATCHED_ROWS + 1):
+    for number in range(watch.WATCHED_ROWS + 1):
         put(f"s{number}")
 
     with pytest.raises(TooManyRows):

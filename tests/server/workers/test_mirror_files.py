@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from icd import config
-from icd.features.mirror import interband
+from icd.features import interband
 from icd.features.state.store import Row
 from icd.server.workers.mirror_files import FILES, TEMPORARY, Files, opened, write
 

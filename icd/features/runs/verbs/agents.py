@@ -6,9 +6,9 @@ from typing import Annotated
 from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.verb import Argument, Option, Verb, Writes, no_rows
-from icd.features.runs import agents
-from icd.features.runs.agents import Agent, Status
-from icd.features.runs.params import RunId
+from icd.features.runs import store as runs
+from icd.features.runs.store import Agent, AgentStatus
+from icd.features.runs.verbs import RunId
 from icd.values import validation
 from icd.values.wire import Result
 
@@ -43,7 +43,7 @@ class Update(Params):
     """
 
     agent_id: Annotated[str, Argument("AGENT", "The agent, by its id.")]
-    status: Annotated[Status, Option("--status", "How it is now.")]
+    status: Annotated[AgentStatus, Option("--status", "How it is now.")]
 
 
 class Added(Result):
@@ -56,7 +56,7 @@ class Updated(Result):
 
 
 def add(ctx: Context, p: Add) -> Added:
-    found = agents.add(
+    found = runs.add_agent(
         ctx.conn,
         p.run_id,
         agent_type=p.agent_type,
@@ -68,11 +68,11 @@ def add(ctx: Context, p: Add) -> Added:
 
 
 def list_(ctx: Context, p: List) -> list[Agent]:
-    return agents.of_run(ctx.conn, p.run_id)
+    return runs.agents_of(ctx.conn, p.run_id)
 
 
 def update(ctx: Context, p: Update) -> Updated:
-    agents.update(ctx.conn, p.agent_id, p.status, now_ms=ctx.now_ms)
+    runs.update_agent(ctx.conn, p.agent_id, p.status, now_ms=ctx.now_ms)
     return Updated(p.agent_id, p.status)
 
 

@@ -17,9 +17,9 @@ from icd.app.call import Context, Params
 from icd.app.invocation import INPUT_BYTES, Ask, Caller, Local, Output, World
 from icd.app.verb import Command, Method, Option, Verb, Writes, no_rows
 from icd.errors import UnreadableInput, Usage
-from icd.features.runs import artifacts
-from icd.features.runs.artifacts import Artifact, Origin
-from icd.features.runs.params import RunId
+from icd.features.runs import store as runs
+from icd.features.runs.store import Artifact, Origin
+from icd.features.runs.verbs import RunId
 from icd.values import validation
 from icd.values.wire import Result
 
@@ -73,7 +73,7 @@ class Added(Result):
 
 
 def add(ctx: Context, p: Add) -> Added:
-    found = artifacts.add(
+    found = runs.add_artifact(
         ctx.conn,
         p.run_id,
         phase=p.phase,
@@ -87,11 +87,11 @@ def add(ctx: Context, p: Add) -> Added:
 
 
 def list_(ctx: Context, p: List) -> list[Artifact]:
-    return artifacts.of_run(ctx.conn, p.run_id, p.phase)
+    return runs.artifacts_of(ctx.conn, p.run_id, p.phase)
 
 
 def origins(ctx: Context, p: Origins) -> list[Origin]:
-    return artifacts.origins(ctx.conn, p.run_id, p.phase)
+    return runs.origins(ctx.conn, p.run_id, p.phase)
 
 
 # --- what is shown --------------------------------------------------------------------------------

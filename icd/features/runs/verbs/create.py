@@ -10,11 +10,11 @@ from icd.app.invocation import Ask, World
 from icd.app.types import SPAN
 from icd.app.verb import Command, Method, Option, Writes, narrow, no_rows
 from icd.errors import InvalidParams, InvalidPayload, PayloadTooLarge, SecretRefused, Usage
-from icd.features.gates import rules
+from icd.features.gates import store as gates
 from icd.features.runs import create as claims
-from icd.features.runs import params as shared
 from icd.features.runs import phases
 from icd.features.runs.store import COMPLEXITY, WARN_PCT
+from icd.features.runs.verbs import check_project, project_of
 from icd.values import payloads, validation
 from icd.values.wire import INT64, Milliseconds, Result
 
@@ -112,7 +112,7 @@ class Created(Result):
 def create(ctx: Context, p: Create) -> Created:
     actor = structs.replace(ctx.writer, session=p.session or ctx.writer.session)
     run = claims.new(
-        project_dir=shared.project(ctx, p.cwd, p.project),
+        project_dir=project_of(ctx, p.cwd, p.project),
         goal=p.goal,
         complexity=p.complexity,
         scope_id=p.scope_id or None,
@@ -140,12 +140,12 @@ def _check(p: Create) -> None:
         raise InvalidParams("the goal is empty", hint="say what is to be done, with --goal")
     if len(p.goal.encode()) > payloads.STRING_BYTES:
         raise PayloadTooLarge(f"the goal is longer than {payloads.STRING_BYTES} bytes")
-    shared.check_project(p.cwd, p.project)
+    check_project(p.cwd, p.project)
     validation.check_scope(p.scope_id or "")
     chain = phases.DEFAULT if p.phases is None else phases.check(p.phases)
     if (given := _text(p.gates)) is not None:
-        stored = rules.parse(given)
-        rules.check_against(stored, chain)
+        stored = gates.parse(given)
+        gates.check_against(stored, chain)
         p.gates = Raw(stored.encode())
     if p.metadata is not None:
         _check_metadata(p.metadata)
@@ -212,23 +212,7 @@ VERBS = [
         CreateForm,
         ask_create,
         show=lambda r, _: [r.id],
-        # The last that was written comes first.
-        order=(
-            "takeover_after_ms",
-            "no_auto_spawn",
-            "auto_spawn",
-            "session",
-            "actions",
-            "metadata",
-            "budget_warn_pct",
-            "token_budget",
-            "gates",
-            "phases",
-            "scope_id",
-            "complexity",
-            "project",
-            "goal",
-        ),
+        order=("session", "auto_spawn", "no_auto_spawn", "takeover_after_ms"),
         summary="Begin a run and print its id.",
         examples=[
             'icctl run create --goal="fix the parser"',

@@ -12,13 +12,20 @@ from icd.app.invocation import Ask, World
 from icd.app.verb import Command, Method, Option, Verb, narrow
 from icd.errors import InvalidParams, Usage
 from icd.features.runs import budget as budgets
-from icd.features.runs import history, params, store
+from icd.features.runs import history, store
 from icd.features.runs.budget import Budget, Tokens
 from icd.features.runs.history import PhaseEvent
-from icd.features.runs.params import RunId
 from icd.features.runs.store import Document
 from icd.features.runs.transitions import MAY
-from icd.features.runs.verbs import create, snapshot, transitions
+from icd.features.runs.verbs import (
+    RunId,
+    check_project,
+    create,
+    project_of,
+    projects_around,
+    snapshot,
+    transitions,
+)
 from icd.features.runs.verbs.snapshot import labelled
 from icd.values import validation
 from icd.values.wire import Result
@@ -123,13 +130,13 @@ def status(ctx: Context, p: Status) -> Document:
 
 
 def list_(ctx: Context, p: List) -> list[Document]:
-    within = params.projects_around(ctx, p.cwd) if p.here else None
+    within = projects_around(ctx, p.cwd) if p.here else None
     limit = p.limit or LIMIT
     found = store.newest(
         ctx.conn,
         status=p.status,
         scope_id=p.scope_id,
-        project_dir=None if p.project is None else params.project(ctx, p.cwd, p.project),
+        project_dir=None if p.project is None else project_of(ctx, p.cwd, p.project),
         within=within,
         limit=limit + 1,
     )
@@ -142,7 +149,7 @@ def list_(ctx: Context, p: List) -> list[Document]:
 
 
 def current(ctx: Context, p: Current) -> Found:
-    where = params.project(ctx, p.cwd, p.project)
+    where = project_of(ctx, p.cwd, p.project)
     run = store.current(ctx.conn, where, session=p.of_session)
     if run is None:
         return Found(found=False)
@@ -166,7 +173,7 @@ def budget(ctx: Context, p: BudgetOf) -> Budget:
 
 
 def _check_list(p: List) -> None:
-    params.check_project(p.cwd, p.project)
+    check_project(p.cwd, p.project)
     if p.here and p.project is not None:
         raise InvalidParams("here and project exclude each other", hint="leave one of them out")
     if p.status is not None and p.status not in STATUSES:
@@ -281,7 +288,7 @@ VERBS = [
         Current,
         Found,
         current,
-        check=lambda p: params.check_project(p.cwd, p.project),
+        check=lambda p: check_project(p.cwd, p.project),
     ),
     Command(
         "run current",

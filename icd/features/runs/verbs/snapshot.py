@@ -22,13 +22,12 @@ from icd.features.dispatches.store import Dispatch
 from icd.features.gates import store as gates
 from icd.features.gates.store import Evidence
 from icd.features.gates.verbs import show_condition
-from icd.features.runs import agents, artifacts, history, params, store, transitions
 from icd.features.runs import budget as budgets
-from icd.features.runs.agents import Agent
-from icd.features.runs.artifacts import Artifact
+from icd.features.runs import history, store, transitions
 from icd.features.runs.budget import Budget, Tokens
 from icd.features.runs.history import PhaseEvent
-from icd.features.runs.store import Document, Run
+from icd.features.runs.store import Agent, Artifact, Document, Run
+from icd.features.runs.verbs import project_of
 from icd.values.wire import Result
 
 T = TypeVar("T")
@@ -93,14 +92,14 @@ def take(ctx: Context, p: Take) -> Snapshot | None:
     """None: no run of that project is active."""
     if p.run_id is not None:
         return read(ctx.conn, store.require(ctx.conn, p.run_id))
-    run = store.current(ctx.conn, params.project(ctx, p.cwd, p.project))
+    run = store.current(ctx.conn, project_of(ctx, p.cwd, p.project))
     return None if run is None else read(ctx.conn, run)
 
 
 def read(conn: sqlite3.Connection, run: Run) -> Snapshot:
     events = history.newest_of_run(conn, run.id, limit=MOST + 1)
-    at_work = agents.of_run(conn, run.id)
-    produced = artifacts.of_run(conn, run.id)
+    at_work = store.agents_of(conn, run.id)
+    produced = store.artifacts_of(conn, run.id)
     started = dispatch_store.every(conn, run_id=run.id, limit=MOST + 1)[::-1]
     every: dict[str, Sized] = {
         "events": events,

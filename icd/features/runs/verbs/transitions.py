@@ -12,12 +12,10 @@ from icd.app.types import TRUTH
 from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow, no_rows
 from icd.errors import InvalidParams, Usage
 from icd.features.gates.store import DEFAULT_PRIORITY
-from icd.features.runs import rollback as rollbacks
-from icd.features.runs import transitions
-from icd.features.runs.params import Reason, RunId
-from icd.features.runs.rollback import Rollback
+from icd.features.runs import create, transitions
+from icd.features.runs.create import Rollback
 from icd.features.runs.transitions import Advance
-from icd.features.runs.verbs import artifacts
+from icd.features.runs.verbs import Reason, RunId, artifacts
 from icd.features.runs.verbs.create import Complexity
 from icd.values.wire import INT64, Result
 
@@ -204,8 +202,8 @@ def set_(ctx: Context, p: Set) -> Changed:
 def rollback(ctx: Context, p: RollbackTo) -> Rollback:
     if p.dry_run:
         ctx.changed = False
-        return rollbacks.plan(ctx.conn, p.run_id, p.to_phase, now_ms=ctx.now_ms)
-    return rollbacks.carry_out(
+        return create.plan_rollback(ctx.conn, p.run_id, p.to_phase, now_ms=ctx.now_ms)
+    return create.rollback(
         ctx.conn, p.run_id, p.to_phase, reason=p.reason, actor=ctx.writer, now_ms=ctx.now_ms
     )
 

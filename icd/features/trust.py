@@ -16,11 +16,11 @@ from icd.app.invocation import Caller, Local, Output, World
 from icd.app.verb import Command, Option
 from icd.db import paths
 from icd.errors import NoDatabase, PermissionRefused, Untrusted, Usage, from_os
+from icd.features import interband
 from icd.features.dispatches import launch
 from icd.features.dispatches.auto_spawn import AskDue, Due
 from icd.features.hooks import files
-from icd.features.hooks.trust import Trust
-from icd.features.mirror import interband
+from icd.features.hooks.files import Trust
 from icd.features.runs.store import Document
 from icd.features.runs.verbs import runs
 from icd.features.state import verbs as state

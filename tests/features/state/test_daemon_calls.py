@@ -1,14 +1,14 @@
 """What the mirror reads, and what it is told was touched."""
 
 from icd.app import registry
-from icd.features.mirror import verbs as mirror
 from icd.features.state import verbs as state
+from icd.features.state import watch
 
 
 def test_rows_are_read_by_name_and_missing_ones_are_none(result):
     result("state.set", key="bead", scope_id="s1", payload="1")
 
-    one, other = result(mirror.ROWS, names=[("bead", "s1"), ("bead", "s2")])
+    one, other = result(watch.ROWS, names=[("bead", "s1"), ("bead", "s2")])
 
     assert (one.payload, other) == ("1", None)
 
@@ -16,7 +16,7 @@ def test_rows_are_read_by_name_and_missing_ones_are_none(result):
 def test_versions_are_read_by_the_page(result):
     result("state.set", key="bead", scope_id="s1", payload="1")
 
-    assert result(mirror.VERSIONS, key="bead", after=None, since=0) == ([("s1", 1)], None)
+    assert result(watch.VERSIONS, key="bead", after=None, since=0) == ([("s1", 1)], None)
 
 
 def test_the_questions_of_the_mirror_are_not_part_of_the_api():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icd import config
-from icd.features.mirror import interband
+from icd.features import interband
 from icd.features.state.store import Row
 
 NOW = 1_800_000_000

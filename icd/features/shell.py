@@ -12,7 +12,7 @@ from icd.app.verb import Argument, Command
 
 LIBRARY = "lib-intercore.sh"
 # Beside the packages in a checkout, inside this one when installed.
-PLACES = [os.path.join(os.path.dirname(__file__), up, LIBRARY) for up in ("../..", "../../..")]
+PLACES = [os.path.join(os.path.dirname(__file__), up, LIBRARY) for up in ("..", "../..")]
 PATH = os.path.abspath(next(filter(os.path.exists, PLACES), PLACES[0]))
 
 
