@@ -15,7 +15,7 @@ from icd.app.verb import Command, Option
 from icd.errors import Internal
 
 if TYPE_CHECKING:
-    from icd.admin.doctor.bounded import Section
+    from icd.admin.doctor.checks import Section
     from icd.admin.doctor.context import Finding, Scene
 
 # What a person wants to read also when it is fine.
