@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from icd import config, trust
 from icd.admin.doctor.context import Finding, Scene, error, note, ok, warning
-from icd.db.health import FREE_BYTES_NEEDED, free_bytes
+from icd.db.check import FREE_BYTES_NEEDED, free_bytes
 from icd.errors import PermissionRefused, Untrusted, from_os
 from icd.features.compat.files import is_mirrored
 from icd.features.compat.patterns import find

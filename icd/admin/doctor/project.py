@@ -31,8 +31,8 @@ from icd.admin.doctor.context import (
 from icd.db import check, migrate, paths, schema
 from icd.db.connection import connect_to_read, until
 from icd.db.database import CAREFUL_BYTES
-from icd.db.files.lost import LOST
 from icd.db.lock import FileLock, block
+from icd.db.lost import LOST
 from icd.db.paths import Where
 from icd.errors import (
     Corrupt,
