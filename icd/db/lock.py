@@ -156,23 +156,13 @@ class FileLock:
     def _mark(self) -> bytes:
         return b"%d" % os.fstat(self._fd).st_ino
 
-    def holder(self) -> str:
-        """Who holds it, as /proc/locks tells; for people, so never an error."""
-        try:
-            inode = os.fstat(self._fd).st_ino
-            with open("/proc/locks", encoding="ascii") as table:
-                for line in table:
-                    fields = line.split()
-                    if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
-                        return f"process {fields[4]} ({_command(fields[4])})"
-        except (OSError, IndexError):
-            pass
-        return "another process"
-
     def _locked(self) -> IcError:
-        holder = self.holder()
-        pid = holder.split()[1]
+        """Who holds it, as far as the kernel tells."""
+        pid = procfs.lock_holder(os.fstat(self._fd).st_ino)
+        if pid is None:
+            return Locked("the database is locked by another process")
         found = procfs.stat(pid)
+        holder = f"process {pid} ({found.name if found else 'gone'})"
         if found is None or not found.is_stopped:
             return Locked(f"the database is locked by {holder}")
         hint = f"let it go on with 'kill -CONT {pid}', or end it with 'kill -KILL {pid}'"
@@ -198,14 +188,6 @@ class FileLock:
             return files.is_named(self._fd, self.path)
         except OSError as exc:
             raise from_os(exc, f"look at {self.path}") from exc
-
-
-def _command(pid: str) -> str:
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return "gone"
 
 
 # --- the note -------------------------------------------------------------------------------------

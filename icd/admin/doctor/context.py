@@ -155,15 +155,10 @@ def find_process(pid: int) -> Process | None:
 def lock_holder(path: str) -> Process | None:
     """Who holds the lock of flock(2) on a file."""
     try:
-        inode = os.stat(path, follow_symlinks=False).st_ino
-        with open("/proc/locks", encoding="ascii") as table:
-            for line in table:
-                fields = line.split()
-                if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
-                    return find_process(int(fields[4]))
-    except (OSError, IndexError, ValueError):
-        pass
-    return None
+        pid = procfs.lock_holder(os.stat(path, follow_symlinks=False).st_ino)
+    except OSError:
+        return None
+    return None if pid is None else find_process(pid)
 
 
 def wake(process: Process) -> str:

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from icd.errors import NoSystemd, ServiceFailed
 from icd.features.daemon.verbs import Pong
+from icd.printable import escaped
 
 # A restart waits for the old daemon to stop and for the new one to start, each with a limit of its
 # own in the unit; whatever takes longer hangs.
@@ -196,7 +197,7 @@ def as_text(line: str) -> str | None:
     traceback = str(said.pop("traceback", ""))
     words = [clock, facts["level"], facts["msg"], *(f"{n}={_word(v)}" for n, v in said.items())]
     lines = [" ".join(map(str, words)), *(f"    {text}" for text in traceback.splitlines())]
-    return "\n".join(map(_harmless, lines))
+    return "\n".join(map(escaped, lines))
 
 
 def as_json(line: str) -> str | None:
@@ -229,7 +230,3 @@ def _decoded(line: str) -> tuple[float, dict[str, Any]] | None:
 
 def _word(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _harmless(text: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

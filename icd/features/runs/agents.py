@@ -12,7 +12,7 @@ from typing import Literal
 from icd.db.rows import Column, checked, put, select, values
 from icd.errors import AgentNotFound
 from icd.features.runs import store as runs
-from icd.values import ids
+from icd.values.validation import new_id
 from icd.values.wire import Result, iso
 
 Status = Literal["active", "completed", "failed"]
@@ -52,7 +52,7 @@ def add(
     """Note an agent that has begun; the answer is its id."""
     runs.require(conn, run_id)
     now = now_ms // 1000
-    agent = Agent(ids.new(), run_id, agent_type, "active", now, now, name, dispatch_id)
+    agent = Agent(new_id(), run_id, agent_type, "active", now, now, name, dispatch_id)
     conn.execute(_ADD, values(agent))
     runs.touch(conn, run_id, now_ms=now_ms)
     return agent.id

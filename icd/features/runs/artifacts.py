@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from icd.db.rows import Column, checked, put, select, values
 from icd.features.runs import store as runs
-from icd.values import ids
+from icd.values.validation import new_id
 from icd.values.wire import Result, iso
 
 Status = Literal["active", "rolled_back"]
@@ -75,7 +75,7 @@ def add(
     """Note what a run has produced; the answer is the artifact's id."""
     runs.require(conn, run_id)
     made = Artifact(
-        ids.new(), run_id, phase, path, type, "active", now_ms // 1000, content_hash, dispatch_id
+        new_id(), run_id, phase, path, type, "active", now_ms // 1000, content_hash, dispatch_id
     )
     conn.execute(_ADD, values(made))
     runs.touch(conn, run_id, now_ms=now_ms)

@@ -19,8 +19,9 @@ from icd.errors import IcError, RunTaken
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
 from icd.features.runs.store import COMPLEXITY, Run
-from icd.values import ids, processes
+from icd.values import processes
 from icd.values.processes import Process, Writer
+from icd.values.validation import new_id
 
 
 def new(
@@ -36,7 +37,7 @@ def new(
     """A run in the first phase of its chain; `columns` are others of `Run` that the caller sets."""
     owner = Process(0) if actor.pid is None else processes.identify(actor.pid)
     return Run(
-        id=ids.new(),
+        id=new_id(),
         project_dir=project_dir,
         goal=goal,
         status="active",
