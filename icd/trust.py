@@ -21,12 +21,12 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
 
 from icd import files
+from icd.files import canonical
 from icd.printable import spelled
 
 SHARE = ".local/share/intercore/trust"
@@ -99,7 +99,7 @@ def grant(home: str | None, path: str, *, scripts: Mapping[str, str] | None = No
         scripts = before.scripts if before else {}
     known = {spelled(canonical(script)): sha256 for script, sha256 in scripts.items()}
     record = Record(spelled(path), inode, born, int(time.time()), known)
-    _write(_place(home), _name(path), msgspec.json.encode(record) + b"\n")
+    files.replace(os.path.join(_place(home), _name(path)), msgspec.json.encode(record) + b"\n")
     return record
 
 
@@ -148,10 +148,6 @@ def script_digest(script: str) -> str:
 
     _fit_directory(os.path.dirname(script))
     return hashlib.sha256(_content(script, SCRIPT_BYTES)).hexdigest()
-
-
-def canonical(path: str) -> str:
-    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def born_ns(path: str) -> int | None:
@@ -273,23 +269,4 @@ def _make_room(home: str | None) -> None:
         return
     for file, record in _records(home):
         if not os.path.lexists(record.path):
-            with suppress(FileNotFoundError):
-                os.unlink(file)
-
-
-def _write(place: str, name: str, data: bytes) -> None:
-    os.makedirs(place, mode=0o700, exist_ok=True)
-    draft = os.path.join(place, f".{name}-{os.getpid()}")
-    with suppress(FileNotFoundError):
-        os.unlink(draft)  # of a process that had our number, and died over it
-    fd = files.create(draft)
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        os.rename(draft, os.path.join(place, name))
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(draft)
-        raise
+            files.remove(file)

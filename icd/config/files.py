@@ -12,7 +12,6 @@ What another version of intercore honoured is ignored and told; what never held 
 
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Callable, Iterator
 from typing import get_args, get_origin
@@ -20,9 +19,9 @@ from typing import get_args, get_origin
 import msgspec
 from msgspec import structs
 
+from icd import files
 from icd.config import CHANNELS, OF_THE_DAEMON, USER_FILE, Settings, shape
 from icd.config.shape import Path, locate
-from icd.files import CAREFULLY
 from icd.printable import escaped
 
 FILE_BYTES = 65_536
@@ -94,11 +93,7 @@ def dotted(path: Path) -> str:
 def _text(path: str, *, may_be_link: bool) -> str:
     if not may_be_link and os.path.islink(path):  # the errno of O_NOFOLLOW tells that to few
         raise OSError(LINK)
-    flags = CAREFULLY & ~os.O_NOFOLLOW if may_be_link else CAREFULLY
-    with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise OSError("it is not a regular file")
-        data = stream.read(FILE_BYTES + 1)
+    data = files.read(path, FILE_BYTES + 1, may_be_link=may_be_link)
     if len(data) > FILE_BYTES:
         raise ValueError(f"it is longer than {FILE_BYTES} bytes")
     # Some editors begin a file with a mark of its encoding, and some end lines with two characters.

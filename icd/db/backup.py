@@ -27,9 +27,9 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
-from icd import trust
+from icd import files, trust
 from icd.db import check, lost, migrate, paths, permissions, schema
-from icd.db.connection import connect, connect_to_read, transaction, until
+from icd.db.connection import connect, connect_to_read, is_log_emptied, transaction, until
 from icd.db.database import Database, identity
 from icd.errors import (
     BadPath,
@@ -46,8 +46,6 @@ from icd.errors import (
     from_os,
     from_sqlite,
 )
-from icd.files import create, sync
-from icd.files import identity as file_identity
 
 # Copied between two looks at the clock; 4 MiB.
 PAGES_AT_ONCE = 1024
@@ -67,8 +65,7 @@ def beside(
     The new one stays in any case, whatever the files' times say.
     """
     unfinished = f"{path}.unfinished"
-    with suppress(FileNotFoundError):
-        os.unlink(unfinished)  # we hold the lock, so its owner died over it
+    files.remove(unfinished)  # we hold the lock, so its owner died over it
     _make(unfinished)
     _fill(conn, unfinished, deadline=deadline)
     backup = _name(unfinished, f"{path}.backup-{stamp(now_ms)}")
@@ -90,7 +87,7 @@ def stamp(now_ms: int) -> str:
 def _make(name: str) -> None:
     """What is there, a link included, is left alone."""
     try:
-        os.close(create(name))
+        os.close(files.create(name))
     except OSError as exc:
         raise from_os(exc, f"create the backup {name}") from exc
 
@@ -166,12 +163,11 @@ _GO_ON = "UPDATE counters SET value = max(value, ?) WHERE name = ?"
 def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> str | None:
     """Replace the database by a copy of `file`; where what was there is kept, if anything was."""
     found = refuse_name(file)
-    if file_identity(found) == identity(database.path):
+    if files.identity(found) == identity(database.path):
         raise BadPath(f"{file} is the database itself", hint=_UNFIT)
     permissions.refuse_own_names(file, database.path)
     fresh = f"{database.path}.restore"
-    with suppress(FileNotFoundError):
-        os.unlink(fresh)  # we hold the lock, so its owner died over it
+    files.remove(fresh)  # we hold the lock, so its owner died over it
     is_trusted = _may_be_trusted(database.path)
     try:
         _copy_judged(file, fresh, deadline)
@@ -181,10 +177,9 @@ def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> s
         kept = _keep(database, file, given, now_ms=now_ms, deadline=deadline)
         _go_on(fresh, given)
         lost.note_replacement(database.lock, fresh)
-        _put(fresh, database.path)
+        put(fresh, database.path)
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(fresh)
+        files.remove(fresh)
     if is_trusted:
         database.made()
     return kept
@@ -273,7 +268,8 @@ def _keep(
             _refuse_strange(conn, path)
             with suppress(sqlite3.Error):  # of an earlier schema, or damaged
                 given += conn.execute(_GIVEN)
-            _empty_log(conn)
+            if not is_log_emptied(conn):  # also the proof that there is no reader
+                raise Locked("another program that does not use intercore reads the database")
             return beside(
                 conn,
                 path,
@@ -293,13 +289,6 @@ def _refuse_strange(conn: sqlite3.Connection, path: str) -> None:
     """Another program's database stays; an empty one, or one from the future, may be replaced."""
     with suppress(SchemaTooNew, NoDatabase):
         migrate.refuse_foreign(conn, path, create=True)
-
-
-def _empty_log(conn: sqlite3.Connection) -> None:
-    """Also the proof that there is no reader: one would hold on to the log."""
-    (busy, _, _) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if busy:
-        raise Locked("another program that does not use intercore reads the database")
 
 
 def _set_aside(path: str, name: str) -> str:
@@ -324,16 +313,14 @@ def _name_too(file: str, name: str) -> None:
         os.rename(file, name)
 
 
-def _put(fresh: str, path: str) -> None:
+def put(fresh: str, path: str, ends: tuple[str, ...] = ("-wal", "-shm")) -> None:
     """The log of the old file is empty by now, or kept elsewhere; its name must be free.
 
     Before the new file is there: SQLite would apply the log of another database to it.
     """
     try:
-        for companion in (f"{path}-wal", f"{path}-shm"):
-            with suppress(FileNotFoundError):
-                os.unlink(companion)
+        files.remove(*(path + end for end in ends))
         os.replace(fresh, path)
-        sync(os.path.dirname(path))
+        files.sync(os.path.dirname(path))
     except OSError as exc:
         raise from_os(exc, f"replace {path}") from exc

@@ -246,6 +246,12 @@ def _bounded(held: Bounds, stop_at: float) -> Iterator[None]:
         held.stop_at = before
 
 
+def is_log_emptied(conn: sqlite3.Connection) -> bool:
+    """Copy the log to the database file; False: another program holds on to it."""
+    (busy, _, _) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
+
+
 def journal_mode(conn: sqlite3.Connection) -> str:
     (mode,) = conn.execute("PRAGMA journal_mode").fetchone()
     return str(mode)

@@ -10,9 +10,9 @@ The caller holds the database's lock.
 import os
 import sqlite3
 import time
-from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
+from icd.db.connection import is_log_emptied
 from icd.db.lock import FileLock, Note, files_of, has_open, sqlite_holder
 from icd.db.permissions import free_name
 from icd.db.wal import (
@@ -27,7 +27,7 @@ from icd.db.wal import (
     sum_of,
 )
 from icd.errors import IcError, LogLost, from_os
-from icd.files import create, opened
+from icd.files import create, opened, remove
 
 LOST = ".lost-"  # `<db>-wal.lost-<time>`
 _STRANGE_LOG = (
@@ -85,7 +85,7 @@ def put_away(companions: Companions) -> None:
     if ours and log:
         _clear_name(log, companions.path)
         if companions.index and index and index.identity == companions.index.identity:
-            _unlink(f"{companions.path}-shm")
+            remove(f"{companions.path}-shm")
 
 
 def recover(
@@ -106,7 +106,7 @@ def recover(
     log = see(f"{path}-wal")
     if log and companions.log and log.identity != companions.log.identity and log.size:
         kept.append(_keep_file(f"{path}-wal"))
-        _unlink(f"{path}-shm")
+        remove(f"{path}-shm")
     if told or kept:
         where = "".join(f"; a log is kept as {name}" for name in kept if name)
         raise LogLost(f"files of {path} were removed while it was in use{told}{where}")
@@ -190,10 +190,9 @@ def give_up(companions: Companions, what: str) -> NoReturn:
 def _copy_log(conn: sqlite3.Connection) -> bool:
     """Whether every commit is in the database file by now."""
     try:
-        (busy, _, _) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return is_log_emptied(conn)
     except sqlite3.Error:
         return False
-    return not busy
 
 
 # --- before it is opened, and after -----------------------------------------------------------
@@ -324,7 +323,7 @@ def keep_orphan(path: str) -> list[str]:
     if log is None or not log.size:
         return []
     kept = _keep_file(f"{path}-wal")
-    _unlink(f"{path}-shm")
+    remove(f"{path}-shm")
     return [f"the log of a database that is gone is kept as {kept}"]
 
 
@@ -332,7 +331,7 @@ def _clear_name(log: Seen, path: str) -> None:
     if log.size:
         _keep_file(f"{path}-wal")
     else:
-        _unlink(f"{path}-wal")
+        remove(f"{path}-wal")
 
 
 def _keep_file(name: str) -> str:
@@ -359,8 +358,3 @@ def _keep_content(companions: Companions) -> str:
 
 def _free_name(name: str) -> str:
     return free_name(f"{name}{LOST}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
-
-
-def _unlink(name: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name)

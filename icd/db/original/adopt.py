@@ -22,19 +22,18 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from typing import Literal
 
 from msgspec import Struct
 
-from icd import procfs
+from icd import files, procfs
 from icd.db import backup, lost, migrate, permissions
-from icd.db.connection import connect, transaction, until
+from icd.db.connection import connect, is_log_emptied, transaction, until
 from icd.db.database import Database, identity
 from icd.db.original.tables import lenient
 from icd.db.rows import quoted
 from icd.errors import Corrupt, IcError, Locked, NoDatabase, from_os
-from icd.files import sync
 
 # --- tables of any schema, copied as those of the last schema that we know ------------------------
 
@@ -257,7 +256,7 @@ def adopt(database: Database, *, now_ms: int, deadline: float) -> Adoption | Non
         if not migrate.is_newer_original(conn):
             return None
     fresh = f"{path}.adopt"
-    _remove(fresh, f"{fresh}-journal")  # we hold the lock, so its owner died over it
+    files.remove(fresh, f"{fresh}-journal")  # we hold the lock, so its owner died over it
     try:
         with _alone(path) as old:
             schema = migrate.version(old)
@@ -266,7 +265,7 @@ def adopt(database: Database, *, now_ms: int, deadline: float) -> Adoption | Non
             kept = _switch(old, fresh, path, f"{path}.original-{backup.stamp(now_ms)}")
             still_open = _stragglers(kept, deadline)
     finally:
-        _remove(fresh)
+        files.remove(fresh)
     # Its rows are another program's, perhaps a stranger's, and that file was never trusted.
     database.notes.append(_UNTRUSTED)
     return Adoption(schema, kept, taken, left, still_open)
@@ -318,7 +317,7 @@ def _build(
             migrate.apply(conn, path, now_ms=now_ms)
             taken, missing = taken_over(conn, counts)
         conn.execute("VACUUM")  # the copies of the original's tables have left room behind
-    sync(fresh)
+    files.sync(fresh)
     return taken, left + missing
 
 
@@ -330,17 +329,14 @@ def _refuse_damage(conn: sqlite3.Connection, path: str) -> None:
 
 def _switch(old: sqlite3.Connection, fresh: str, path: str, name: str) -> str:
     """Put ours in its place; where the original is now."""
-    (busy, _, _) = old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if busy:
+    if not is_log_emptied(old):
         raise _in_use(path)
     try:
         kept = _keep(old, path, name)
-        # Their content is in the file by now.  SQLite would apply them to ours.
-        _remove(f"{path}-wal", f"{path}-shm", f"{path}-journal")
-        os.replace(fresh, path)
-        sync(os.path.dirname(path))
     except OSError as exc:
         raise from_os(exc, f"replace {path}") from exc
+    # The content of all three is in the file by now.
+    backup.put(fresh, path, permissions.SQLITES_OWN)
     return kept
 
 
@@ -365,9 +361,3 @@ def _stragglers(kept: str, deadline: float) -> list[int]:
     while (found := _users(kept)) and time.monotonic() < deadline:
         time.sleep(LOOK_AGAIN_SECONDS)
     return found
-
-
-def _remove(*names: str) -> None:
-    for name in names:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
