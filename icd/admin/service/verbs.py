@@ -45,9 +45,7 @@ class Install(Struct):
     """
 
     dry_run: Annotated[bool, Option("--dry-run", "Print what would be written and run.")] = False
-    now: Annotated[bool, Option("--now", "Restart a daemon that runs, with the new systemd.")] = (
-        False
-    )
+    now: Annotated[bool, Option("--now", "Restart a daemon that runs, with the new units.")] = False
     sandbox: Annotated[bool, Option("--sandbox", "Let it write below the home directory only.")] = (
         False
     )
@@ -349,7 +347,7 @@ VERBS = [
         "service uninstall",
         Uninstall,
         _here(uninstall),
-        summary="Stop it and remove the systemd.",
+        summary="Stop it and remove the units.",
         examples=["icctl service uninstall"],
     ),
     Command(
