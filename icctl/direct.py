@@ -32,9 +32,8 @@ from icd.app.invocation import (
     why_not,
 )
 from icd.app.planner import advance, plan, run_errand
-from icd.db import paths
+from icd.db import paths, permissions
 from icd.db.database import Database
-from icd.db.files import ownership
 from icd.db.paths import Where
 from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overloaded
 
@@ -165,7 +164,7 @@ def _size_limit(where: Where) -> IcError | None:
     import resource  # only a failure pays for it
 
     limit, _hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    database = os.path.join(ownership.directory(where), paths.FILE)
+    database = os.path.join(permissions.directory_of(where), paths.FILE)
     sizes = [0]
     for name in (database, f"{database}-wal", f"{database}-shm"):
         with contextlib.suppress(OSError):

@@ -9,7 +9,7 @@ import pwd
 
 import icd
 from icd.app.invocation import Ask, Errand
-from icd.db.files import ownership
+from icd.db import permissions
 from icd.db.paths import Where, upward
 from icd.errors import OtherOwner
 
@@ -22,9 +22,9 @@ def act_as_owner(planned: Ask | Errand) -> int | None:
     where = _where(planned)
     if where is None:
         return None
-    directory = ownership.directory(where)
+    directory = permissions.directory_of(where)
     try:
-        uid = ownership.controller(directory)
+        uid = permissions.controller(directory)
     except OtherOwner:
         if planned.context != "doctor":
             raise

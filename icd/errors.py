@@ -297,7 +297,7 @@ _SQLITE: dict[int, tuple[type[IcError], str]] = {
     sqlite3.SQLITE_PERM: (PermissionRefused, "the database may not be accessed"),
     sqlite3.SQLITE_CANTOPEN: (PermissionRefused, "the database cannot be opened"),
     sqlite3.SQLITE_IOERR: (InputOutput, "the disk reported an error"),
-    # Only a clock stops a statement; see icd/db/bounds.py.
+    # Only a clock stops a statement; see icd/db/connection.py.
     sqlite3.SQLITE_INTERRUPT: (DeadlineExceeded, "the deadline passed; nothing was changed"),
     sqlite3.SQLITE_TOOBIG: (ReplyTooLarge, "a value in the database is too long to be read"),
     # The index of the log is made before anything is written, and needs room like anything else.

@@ -5,8 +5,9 @@ is started later.
 """
 
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 Path = str | bytes
 Identity = tuple[int, int]  # device and inode
@@ -34,6 +35,41 @@ def opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
         os.close(fd)
 
 
+def read(path: str, most: int, *, may_be_link: bool = False) -> bytes:
+    """The first bytes of a regular file; OSError if it is none."""
+    flags = CAREFULLY & ~os.O_NOFOLLOW if may_be_link else CAREFULLY
+    with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("it is not a regular file")
+        return file.read(most)
+
+
+def replace(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Write a file as a whole or not at all; its directory is made, too."""
+    directory, name = os.path.split(path)
+    os.makedirs(directory, mode=0o777 if mode & 0o077 else 0o700, exist_ok=True)
+    draft = os.path.join(directory, f".{name}-{os.getpid()}")
+    remove(draft)  # of a process that had our number, and died over it
+    fd = create(draft)
+    try:
+        with open(fd, "wb") as file:
+            os.fchmod(fd, mode)
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        os.rename(draft, path)
+    except BaseException:
+        remove(draft)
+        raise
+
+
+def remove(*paths: str) -> None:
+    """Those that are there."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
 def sync(path: str) -> None:
     """Bring a file to the disk that this process does not have open, or the names in a directory.
 
@@ -57,3 +93,8 @@ def is_named(fd: int, path: Path) -> bool:
     except FileNotFoundError:
         return False
     return identity(there) == identity(os.fstat(fd))
+
+
+def canonical(path: str) -> str:
+    """One spelling for one file: the directory without links, and the name as it is."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))

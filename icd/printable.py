@@ -36,6 +36,11 @@ def field(text: str) -> str:
     return text.translate(_FIELD_BREAKS)
 
 
+def escaped(text: str) -> str:
+    """With nothing but what shows: a stranger's words for one line of a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def encoded(text: str) -> bytes:
     """As UTF-8; paths and variables may hold any bytes, and those that are no text are spelled out.
 

@@ -78,6 +78,18 @@ def namespace() -> str:
         return ""
 
 
+def lock_holder(inode: int) -> int | None:
+    """The process that holds a file's lock of flock(2); None where the kernel does not tell."""
+    try:
+        with open("/proc/locks", encoding="ascii") as table:
+            for fields in map(str.split, table):
+                if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+                    return int(fields[4])
+    except (OSError, IndexError, ValueError):
+        pass
+    return None
+
+
 def openers(device: int, inode: int) -> list[int]:
     """Other processes that have this file open, of those that we may look at."""
     others = [int(name) for name in _names("/proc") if name.isdigit() and int(name) != os.getpid()]

@@ -21,10 +21,13 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
+
+from icd import files
+from icd.files import canonical
+from icd.printable import spelled
 
 SHARE = ".local/share/intercore/trust"
 # A record holds two paths of at most 4096 bytes, escaped, and some numbers.
@@ -65,7 +68,7 @@ def objection(home: str | None, path: str) -> str:
     """Why the database is not trusted; empty if it is."""
     path = canonical(path)
     record = _read(home, path)
-    if record is None or record.path != _text(path):
+    if record is None or record.path != spelled(path):
         return "it was not made here, or by an earlier version of intercore"
     try:
         there = _fit(path)
@@ -80,7 +83,7 @@ def was_trusted(home: str | None, path: str) -> bool:
     """Whether a database of that path is, or was, trusted, whatever lies there now."""
     path = canonical(path)
     record = _read(home, path)
-    return record is not None and record.path == _text(path)
+    return record is not None and record.path == spelled(path)
 
 
 def grant(home: str | None, path: str, *, scripts: Mapping[str, str] | None = None) -> Record:
@@ -94,9 +97,9 @@ def grant(home: str | None, path: str, *, scripts: Mapping[str, str] | None = No
     if scripts is None:
         before = _read(home, path)
         scripts = before.scripts if before else {}
-    known = {_text(canonical(script)): sha256 for script, sha256 in scripts.items()}
-    record = Record(_text(path), inode, born, int(time.time()), known)
-    _write(_place(home), _name(path), msgspec.json.encode(record) + b"\n")
+    known = {spelled(canonical(script)): sha256 for script, sha256 in scripts.items()}
+    record = Record(spelled(path), inode, born, int(time.time()), known)
+    files.replace(os.path.join(_place(home), _name(path)), msgspec.json.encode(record) + b"\n")
     return record
 
 
@@ -130,7 +133,7 @@ def made(path: str) -> str:
 def allows_script(home: str | None, path: str, script: str) -> bool:
     """Whether the user accepted the script, with the content that it has, for this database."""
     record = _read(home, canonical(path))
-    known = record.scripts.get(_text(canonical(script))) if record else None
+    known = record.scripts.get(spelled(canonical(script))) if record else None
     if known is None:
         return False
     try:
@@ -145,10 +148,6 @@ def script_digest(script: str) -> str:
 
     _fit_directory(os.path.dirname(script))
     return hashlib.sha256(_content(script, SCRIPT_BYTES)).hexdigest()
-
-
-def canonical(path: str) -> str:
-    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def born_ns(path: str) -> int | None:
@@ -214,11 +213,6 @@ def _name(path: str) -> str:
     return hashlib.sha256(os.fsencode(path)).hexdigest()
 
 
-def _text(path: str) -> str:
-    """As JSON can hold it: an odd byte is spelled out."""
-    return path.encode("utf-8", "backslashreplace").decode()
-
-
 def _read(home: str | None, path: str) -> Record | None:
     try:
         return _decoded(os.path.join(_place(home), _name(path)))
@@ -237,7 +231,7 @@ def _decoded(file: str) -> Record | None:
 def _content(path: str, most: int) -> bytes:
     """What a fit file holds, judged by what was opened; a pipe is never waited for."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = files.open_(path)
     except OSError as exc:
         why = "it is a symbolic link" if os.path.islink(path) else exc.strerror
         raise Unfit(f"{path} cannot be read: {why}") from exc
@@ -275,23 +269,4 @@ def _make_room(home: str | None) -> None:
         return
     for file, record in _records(home):
         if not os.path.lexists(record.path):
-            with suppress(FileNotFoundError):
-                os.unlink(file)
-
-
-def _write(place: str, name: str, data: bytes) -> None:
-    os.makedirs(place, mode=0o700, exist_ok=True)
-    draft = os.path.join(place, f".{name}-{os.getpid()}")
-    with suppress(FileNotFoundError):
-        os.unlink(draft)  # of a process that had our number, and died over it
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        os.rename(draft, os.path.join(place, name))
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(draft)
-        raise
+            files.remove(file)

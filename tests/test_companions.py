@@ -538,7 +538,7 @@ def test_the_log_of_a_database_that_is_gone_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_unlinked_in_place_of_kept_is_noticed(tmp_path: Path) -> None:
-    code = broken(tmp_path, "icd/db/files/lost.py", "os.rename(name, kept)", "os.unlink(name)")
+    code = broken(tmp_path, "icd/db/lost.py", "os.rename(name, kept)", "os.unlink(name)")
 
     with pytest.raises(Untrue, match="0 logs are kept"):
         orphan(code, tmp_path)

@@ -24,10 +24,9 @@ from functools import partial
 from icd.app import idempotency
 from icd.app.call import Answer, Call, Context, Whole
 from icd.app.write_cache import Recent
-from icd.db import paths
-from icd.db.bounds import RESULT_CHARACTERS, Connection
+from icd.db import paths, permissions
+from icd.db.connection import RESULT_CHARACTERS, Connection
 from icd.db.database import Database
-from icd.db.files import permissions as access
 from icd.errors import (
     Corrupt,
     DeadlineExceeded,
@@ -98,7 +97,7 @@ def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = No
         known = from_sqlite(exc)
         if isinstance(known, DeadlineExceeded):
             return known
-        known = (access.cause(exc, path) if path else None) or known
+        known = (permissions.cause(exc, path) if path else None) or known
     elif isinstance(exc, OSError):
         known = from_os(exc, "use the database")
     if known is None:

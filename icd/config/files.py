@@ -1,21 +1,28 @@
-"""A file of settings: what it says, on which line, and everything that is wrong with it.
+"""Files of settings: what they say, on which line, and everything that is wrong with them.
 
 A project may come from anywhere, so its file may be anything: it is read without waiting, up to a
 limit, and nothing that it holds is an exception here.
+
+It says what holds for its own database.  It names no place, starts nothing, and decides nothing for
+the daemon of all projects.  About the mirror, whose files lie outside the project, it may only say
+less: that nothing, or not this key, is mirrored, and for how long its own files stay.
+
+What another version of intercore honoured is ignored and told; what never held is a mistake.
 """
 
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Callable, Iterator
 from typing import get_args, get_origin
 
 import msgspec
+from msgspec import structs
 
-from icd.config import shape
+from icd import files
+from icd.config import CHANNELS, OF_THE_DAEMON, USER_FILE, Settings, shape
 from icd.config.shape import Path, locate
-from icd.files import CAREFULLY
+from icd.printable import escaped
 
 FILE_BYTES = 65_536
 LINK = "it is a symbolic link; put the file itself there"
@@ -34,7 +41,7 @@ class Problem(msgspec.Struct, frozen=True):
     sentence: str
 
     def __str__(self) -> str:
-        return printable(f"{place(self.file, self.line)}: {self.sentence}")
+        return escaped(f"{place(self.file, self.line)}: {self.sentence}")
 
 
 class File(msgspec.Struct, frozen=True):
@@ -45,7 +52,9 @@ class File(msgspec.Struct, frozen=True):
     ignored: list[Problem] = []  # what a project said and may not say
 
 
-def read(path: str, kind: type[msgspec.Struct], rules: Rules, *, may_be_link: bool = True) -> File:
+def read_file(
+    path: str, kind: type[msgspec.Struct], rules: Rules, *, may_be_link: bool = True
+) -> File:
     """Judge a file by the types of its settings, and by rules about several of them."""
     at = None
     try:
@@ -71,11 +80,6 @@ def read(path: str, kind: type[msgspec.Struct], rules: Rules, *, may_be_link: bo
     return File(path, values, lines, sorted(problems, key=lambda problem: problem.line or 0))
 
 
-def printable(text: str) -> str:
-    """What a file says may be a stranger's words to a terminal: they are spelled out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def place(file: str, line: int | None) -> str:
     return file if line is None else f"{file}:{line}"
 
@@ -89,11 +93,7 @@ def dotted(path: Path) -> str:
 def _text(path: str, *, may_be_link: bool) -> str:
     if not may_be_link and os.path.islink(path):  # the errno of O_NOFOLLOW tells that to few
         raise OSError(LINK)
-    flags = CAREFULLY & ~os.O_NOFOLLOW if may_be_link else CAREFULLY
-    with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise OSError("it is not a regular file")
-        data = stream.read(FILE_BYTES + 1)
+    data = files.read(path, FILE_BYTES + 1, may_be_link=may_be_link)
     if len(data) > FILE_BYTES:
         raise ValueError(f"it is longer than {FILE_BYTES} bytes")
     # Some editors begin a file with a mark of its encoding, and some end lines with two characters.
@@ -131,3 +131,100 @@ def line(lines: dict[Path, int], at: Path) -> int:
     while at and at not in lines:
         at = at[:-1]
     return lines.get(at, 1)
+
+
+# --- what a project may say -----------------------------------------------------------------------
+
+# A database that is open keeps descriptors and the daemon, and one that is never idle is not looked
+# after: so long, and no longer, a stranger's project may ask for that.
+MOST_SECONDS = {"idle_seconds": 3600.0, "close_idle_seconds": 86_400.0}
+
+OTHER_KEYS = f"because the keys that are mirrored are set in ~/{USER_FILE}"
+ONLY_OFF = f"because a project can only switch it off; it is switched on in ~/{USER_FILE}"
+OF_THE_USER = {
+    "path": f"because where files are written is set in ~/{USER_FILE}",
+    "type": f"because what is written to files is set in ~/{USER_FILE}",
+    "session": f"because what is written to files is set in ~/{USER_FILE}",
+}
+
+
+def read(user: str | None, project: str | None) -> Iterator[File]:
+    """Both files, if there are such paths; of the project's, what may hold."""
+    keys = {*CHANNELS}
+    if user is not None:
+        found = read_file(user, Settings, _rules)
+        keys |= _channels(found.values).keys()
+        yield found
+    if project is not None:
+        found = read_file(project, Settings, _rules_of_a_project, may_be_link=False)
+        yield found if found.problems else _restricted(found, keys)
+
+
+def _rules(values: dict[str, object]) -> Iterator[Complaint]:
+    """What the types of single settings cannot say."""
+    for key, channel in _channels(values).items():
+        if key not in CHANNELS and isinstance(channel, dict) and "path" not in channel:
+            yield ("mirror", "channels", key), f"the channel `{key}` needs a path"
+
+
+def _rules_of_a_project(values: dict[str, object]) -> Iterator[Complaint]:
+    """What no project has ever been allowed to set."""
+    for name in OF_THE_DAEMON & values.keys():
+        yield (name,), f"{name} can be set for all projects only, in ~/{USER_FILE}"
+    if "root" in _table(values, "mirror"):
+        sentence = f"mirror.root can be set for all projects only, in ~/{USER_FILE}"
+        yield ("mirror", "root"), sentence
+    yield from _rules(values)
+
+
+def _restricted(file: File, keys: set[str]) -> File:
+    """What of a valid file holds; `keys` can be mirrored."""
+    kept, ignored = dict(file.values), list[Complaint]()
+    for name, most in MOST_SECONDS.items():
+        given = kept.get(name)
+        if isinstance(given, int | float) and given > most:
+            kept[name] = most
+            why = f"because a project may say {most:g} at most; so {most:g} holds"
+            ignored.append(((name,), why))
+    if "mirror" in kept:
+        kept["mirror"] = _mirror(_table(kept, "mirror"), keys, ignored)
+    told = [
+        Problem(file.path, line(file.lines, at), f"ignored: {dotted(at)}, {why}")
+        for at, why in ignored
+    ]
+    return structs.replace(file, values=kept, ignored=told)
+
+
+def _mirror(
+    given: dict[str, object], keys: set[str], ignored: list[Complaint]
+) -> dict[str, object]:
+    kept = _only_less(given, ("mirror",), ignored)
+    channels: dict[str, object] = {}
+    for key, channel in _table(given, "channels").items():
+        at = ("mirror", "channels", key)
+        if key not in keys:
+            ignored.append((at, OTHER_KEYS))
+        elif isinstance(channel, dict):
+            channels[key] = _only_less(channel, at, ignored)
+    return {**kept, "channels": channels}
+
+
+def _only_less(given: dict[str, object], at: Path, ignored: list[Complaint]) -> dict[str, object]:
+    kept: dict[str, object] = {}
+    for name, value in given.items():
+        if name in OF_THE_USER:
+            ignored.append(((*at, name), OF_THE_USER[name]))
+        elif name == "enabled" and value is not False:
+            ignored.append(((*at, name), ONLY_OFF))
+        elif name != "channels":
+            kept[name] = value
+    return kept
+
+
+def _channels(values: dict[str, object]) -> dict[str, object]:
+    return _table(_table(values, "mirror"), "channels")
+
+
+def _table(values: dict[str, object], name: str) -> dict[str, object]:
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}

@@ -4,14 +4,24 @@ Reads every page and every index, so it takes time on a large database; the call
 A disk that cannot be read is no damage, although SQLite lists it as such: it is raised.
 """
 
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 
-from icd.db import migrate, schema
-from icd.db.connection import until
-from icd.errors import Corrupt, IcError, InputOutput, from_sqlite
+from icd.db import migrate, permissions, schema
+from icd.db.connection import journal_mode, until
+from icd.errors import (
+    Corrupt,
+    DeadlineExceeded,
+    DiskFull,
+    IcError,
+    InputOutput,
+    Unhealthy,
+    from_sqlite,
+)
 
 # A damaged page can spoil thousands of rows; the first few are enough.
 FINDINGS = 100
@@ -107,3 +117,53 @@ def _texts(objects: list[schema.Object]) -> dict[str, str]:
     by_name = sorted(objects, key=lambda each: each[1])
     tables_first = sorted(by_name, key=lambda each: each[0], reverse=True)
     return {f"{kind} {name}": sql for kind, name, _, sql in tables_first if sql is not None}
+
+
+# --- fit to be used -------------------------------------------------------------------------------
+
+FREE_BYTES_NEEDED = 10 * 1024 * 1024
+
+
+def examine(conn: sqlite3.Connection, path: str, *, thorough: bool) -> None:
+    """Raise what is wrong.  `thorough` reads every page, so it takes time on a large database."""
+    conn.execute("SELECT count(1) FROM migrations").fetchone()
+    if not migrate.is_current(conn):
+        raise Unhealthy(
+            f"the schema is v{migrate.version(conn)}, not v{migrate.LATEST}",
+            hint="run 'icctl init' to upgrade it",
+        )
+    mode = journal_mode(conn)
+    if mode != "wal":
+        raise Unhealthy(
+            f"the journal mode is {mode}, not wal",
+            hint="move the database to a local filesystem that supports shared memory",
+        )
+    obstacle = permissions.obstacle(path)
+    if obstacle is not None:
+        raise obstacle
+    free = free_bytes(os.path.dirname(path))
+    if free <= FREE_BYTES_NEEDED:
+        raise DiskFull(f"disk full: {free} bytes available (need {FREE_BYTES_NEEDED})")
+    if thorough:
+        _read_every_page(conn)
+        damaged = first_row(conn)
+        if damaged is not None:
+            raise damaged
+
+
+def refuse_damage(conn: sqlite3.Connection, *, deadline: float) -> None:
+    """Raise if damage is found before the deadline; what is too large to be read is trusted."""
+    with suppress(DeadlineExceeded), until(conn, deadline):
+        _read_every_page(conn)
+
+
+def _read_every_page(conn: sqlite3.Connection) -> None:
+    found = first(conn)
+    if found:
+        # What can be read although it breaks the schema has a row and a column to be named.
+        raise first_row(conn) or Corrupt(f"the database is damaged: {found}")
+
+
+def free_bytes(directory: str) -> int:
+    space = os.statvfs(directory)
+    return space.f_bavail * space.f_frsize

@@ -1,15 +1,96 @@
-"""One SQLite connection, set up the same way wherever it is opened."""
+"""One SQLite connection, set up the same way wherever it is opened, and what it keeps to.
+
+Invariants
+    - a statement that runs at `stop_at` is stopped there, whatever it computes; but SQLite counts
+      a whole table or index in one step, in which it does not look, for `count(*)` without a
+      condition: all rows of a table are counted with `count(1)`;
+    - rows are counted as they come: beyond `room` no further row of the same call is read;
+    - a statement that ends a transaction is never stopped: SQLite looks at the clock once more when
+      its work is done, and a COMMIT that took effect would be told as one that did not.
+
+A handler that is set once and reads the moment from here costs nothing per call.
+"""
 
 import math
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from icd.config import Settings
-from icd.db import bounds
-from icd.db.bounds import Bounds, Connection
-from icd.db.files import permissions as access
-from icd.errors import Corrupt, DeadlineExceeded, Unhealthy, UntrustedDatabase
+from icd.db import permissions
+from icd.errors import Corrupt, DeadlineExceeded, ReplyTooLarge, Unhealthy, UntrustedDatabase
+
+# --- a statement ends, and what a call reads has a size -------------------------------------------
+
+# Steps of SQLite's machine between two looks at the clock: a tenth of a millisecond, if nothing but
+# steps are done.  Each look needs Python's lock, for which a busy daemon may make it wait for five
+# milliseconds; most calls take fewer steps than this, and never look.
+STEPS_BETWEEN_LOOKS = 10_000
+# What a row costs beside its texts, in the same unit as a character.
+ROW_CHARACTERS = 64
+# What one call may read: twice what a page of events holds, and far below what a daemon may use.
+RESULT_CHARACTERS = 16 * 1024 * 1024
+
+
+class Bounds:
+    """Those of one connection.  `stop_at` is a moment of the clock that `monotonic` reads."""
+
+    __slots__ = ("monotonic", "room", "stop_at", "taken")
+
+    def __init__(self) -> None:
+        self.monotonic: Callable[[], float] = time.monotonic
+        self.stop_at = math.inf
+        self.room: float = math.inf
+        self.taken = 0  # characters that were read since `begin`
+
+    def begin(self, stop_at: float, room: float, monotonic: Callable[[], float]) -> None:
+        """From here on, until `end`."""
+        self.monotonic, self.stop_at, self.room, self.taken = monotonic, stop_at, room, 0
+
+    def end(self) -> None:
+        self.monotonic, self.stop_at, self.room = time.monotonic, math.inf, math.inf
+
+    def is_over(self) -> bool:
+        return self.monotonic() >= self.stop_at
+
+    def count(self, _cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The row as it is, unless it is one too many."""
+        taken = self.taken + ROW_CHARACTERS
+        for value in row:
+            if value.__class__ is str or value.__class__ is bytes:
+                taken += len(value)
+        self.taken = taken
+        if taken > self.room:
+            raise ReplyTooLarge(f"the answer has more than {RESULT_CHARACTERS} characters")
+        return row
+
+
+class Connection(sqlite3.Connection):
+    """A connection with bounds, none at first."""
+
+    bounds: Bounds
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.bounds = put_on(self)
+        self.row_factory = self.bounds.count
+
+
+def put_on(conn: sqlite3.Connection) -> Bounds:
+    """Have a connection look at the clock."""
+    found = Bounds()
+    conn.set_progress_handler(found.is_over, STEPS_BETWEEN_LOOKS)
+    return found
+
+
+def look_on(conn: Connection) -> None:
+    """Look at the clock again, after another handler."""
+    conn.set_progress_handler(conn.bounds.is_over, STEPS_BETWEEN_LOOKS)
+
+
+# --- opening --------------------------------------------------------------------------------------
 
 MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING
 # Programs of intercore wait for our own lock; this is for those that do not know it.  Short,
@@ -42,7 +123,7 @@ def connect(path: str) -> Connection:
             f"SQLite {sqlite3.sqlite_version} is too old",
             hint=f"use a Python built with SQLite {'.'.join(map(str, MINIMUM))} or newer",
         )
-    access.refuse_companions(path)
+    permissions.refuse_companions(path)
     conn = sqlite3.connect(
         f"file:{_uri(path)}?mode=rw",
         uri=True,
@@ -59,7 +140,7 @@ def connect(path: str) -> Connection:
 
 def connect_to_read(path: str, *, immutable: bool = False) -> Connection:
     """Open a file that must stay as it is; `immutable`: no program writes it, and it has no log."""
-    access.refuse_companions(path)
+    permissions.refuse_companions(path)
     words = "mode=ro&immutable=1" if immutable else "mode=ro"
     uri = f"file:{_uri(path)}?{words}"
     conn = sqlite3.connect(uri, uri=True, isolation_level=None, factory=Connection)
@@ -92,7 +173,7 @@ def _read_schema(conn: Connection, path: str) -> None:
             conn.close()
             raise Corrupt(f"the database file is damaged: {exc}") from exc
         # What has a name is raised by the first statement that needs the schema.
-    bounds.look_on(conn)
+    look_on(conn)
 
 
 def _shrink_surface(conn: sqlite3.Connection) -> None:
@@ -135,7 +216,7 @@ def transaction(conn: sqlite3.Connection) -> Iterator[None]:
 @contextmanager
 def until(conn: sqlite3.Connection, deadline: float) -> Iterator[None]:
     """Stop the statements of the block at the deadline; what they had begun is rolled back."""
-    held = conn.bounds if isinstance(conn, Connection) else bounds.put_on(conn)
+    held = conn.bounds if isinstance(conn, Connection) else put_on(conn)
     with _bounded(held, min(deadline, held.stop_at)):
         if held.is_over():
             raise DeadlineExceeded("the deadline passed; nothing was changed")
@@ -148,7 +229,7 @@ def until(conn: sqlite3.Connection, deadline: float) -> Iterator[None]:
 
 
 def _finish(conn: sqlite3.Connection, statement: str) -> None:
-    """End a transaction, which nothing may stop; see icd/db/bounds.py."""
+    """End a transaction, which nothing may stop."""
     if isinstance(conn, Connection):
         with _bounded(conn.bounds, math.inf):
             conn.execute(statement)
@@ -163,6 +244,12 @@ def _bounded(held: Bounds, stop_at: float) -> Iterator[None]:
         yield
     finally:
         held.stop_at = before
+
+
+def is_log_emptied(conn: sqlite3.Connection) -> bool:
+    """Copy the log to the database file; False: another program holds on to it."""
+    (busy, _, _) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
 def journal_mode(conn: sqlite3.Connection) -> str:

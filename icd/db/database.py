@@ -20,12 +20,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from icd import config
-from icd.db import health, lock, migrate, schema
-from icd.db.bounds import Connection
-from icd.db.connection import connect, page_bytes, set_up
-from icd.db.files import lost, ownership, usage
-from icd.db.files import permissions as access
-from icd.db.files.companions import Companions, Seen, see
+from icd.db import check, lock, lost, migrate, permissions, schema
+from icd.db.connection import Connection, connect, page_bytes, set_up
+from icd.db.wal import Companions, Seen, see
 from icd.errors import Corrupt, IcError, LogLost, NoDatabase, from_os
 from icd.files import create as create_file
 
@@ -84,7 +81,7 @@ class Database:
         if create:
             _make_directory(os.path.dirname(self.path))
         if not self.is_open:
-            ownership.refuse_others(os.path.dirname(self.path))
+            permissions.refuse_others(os.path.dirname(self.path))
         self.lock.acquire(deadline)
         try:
             yield
@@ -99,7 +96,7 @@ class Database:
             try:
                 self._conn = self._open(create=create)
             except sqlite3.Error as exc:
-                cause = access.cause(exc, self.path)
+                cause = permissions.cause(exc, self.path)
                 if cause is None:
                     raise
                 raise cause from exc
@@ -209,7 +206,7 @@ class Database:
             self._main_sum = companions.main_sum()
         self._main, companions.known = main, index
         files, placed = (main, companions.log, companions.index), self._placed
-        noted = usage.note("open", files, index, main_sum=self._main_sum, placed=placed)
+        noted = lock.Note.of("open", files, index, main_sum=self._main_sum, placed=placed)
         self.lock.write_note(noted.encode())
 
     def _notice(self, conn: sqlite3.Connection) -> bool:
@@ -256,16 +253,16 @@ class Database:
             _make_file(self.path)
             lost.note_replacement(self.lock, self.path)
             self.made()
-        access.refuse_second_name(self.path)
-        access.refuse_read_only(self.path)
-        access.refuse_companions(self.path)
+        permissions.refuse_second_name(self.path)
+        permissions.refuse_read_only(self.path)
+        permissions.refuse_companions(self.path)
         expected = lost.expect(self.lock, self.path)
         conn = connect(self.path)
         conn.bounds.stop_at = self.stop_at
         try:
             self._judge(conn, create=create)
             if self.careful and os.path.getsize(self.path) <= CAREFUL_BYTES:
-                health.refuse_damage(conn, deadline=time.monotonic() + CAREFUL_SECONDS)
+                check.refuse_damage(conn, deadline=time.monotonic() + CAREFUL_SECONDS)
             (self._schema_version,) = conn.execute("PRAGMA schema_version").fetchone()
             companions = Companions(self.path)
             lost.refuse_less(self.lock, self.path, expected, companions)
@@ -321,7 +318,7 @@ def _see(path: str) -> Seen | None:
 def _make_directory(directory: str) -> None:
     try:
         _make_private(directory)
-        ownership.refuse_others(directory)
+        permissions.refuse_others(directory)
         if os.path.basename(directory) == ".clavain":
             _write_once(os.path.join(directory, ".gitignore"), GITIGNORE)
     except OSError as exc:

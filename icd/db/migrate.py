@@ -10,15 +10,12 @@ import sqlite3
 
 from icd import __version__
 from icd.db.connection import transaction
-from icd.db.original import discoveries as original_discoveries
-from icd.db.original import runs as original_runs
-from icd.db.original import tables_v9 as original
-from icd.db.original.rows import set_aside
 from icd.db.rows import quoted
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
 FIRST, LATEST = 1001, 1005
+LAST_ORIGINAL = 9  # of the original program's schemas, what is upgraded in place
 _ADOPT = (
     "run 'icctl init --adopt' to take over what it knows of it, and to keep the old file; "
     "else go on with the original program"
@@ -82,11 +79,11 @@ def refuse_foreign(conn: sqlite3.Connection, path: str, *, create: bool) -> None
                 f"{__version__}; it was written by intercore {_writer(conn)}"
             )
         return
-    if original.is_original(mark, number) and original.has_its_tables(conn):
-        if number > original.LAST_SCHEMA:
+    if _is_original(mark, number) and _has_its_tables(conn):
+        if number > LAST_ORIGINAL:
             raise SchemaTooNew(
                 f"{path} has schema v{number} of the original program; "
-                f"this intercore knows v1 to v{original.LAST_SCHEMA}",
+                f"this intercore knows v1 to v{LAST_ORIGINAL}",
                 hint=_ADOPT,
             )
         return
@@ -99,32 +96,46 @@ def refuse_foreign(conn: sqlite3.Connection, path: str, *, create: bool) -> None
 def is_newer_original(conn: sqlite3.Connection) -> bool:
     """One that is not upgraded in place: only a person can say that it may be taken over."""
     number = version(conn)
-    is_original = original.is_original(_pragma(conn, "application_id"), number)
-    return is_original and number > original.LAST_SCHEMA and original.has_its_tables(conn)
+    is_original = _is_original(_pragma(conn, "application_id"), number)
+    return is_original and number > LAST_ORIGINAL and _has_its_tables(conn)
+
+
+def _is_original(application_id: int, user_version: int) -> bool:
+    return application_id == 0 and user_version > 0
+
+
+def _has_its_tables(conn: sqlite3.Connection) -> bool:
+    """Any program may count its schema from one; only the original has these two tables."""
+    (found,) = conn.execute(
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('state', 'sentinels')"
+    ).fetchone()
+    return bool(found == 2)
 
 
 def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     """Run the migrations that are pending.  The caller has begun a transaction."""
+    from icd.db.original import runs, tables  # most calls open a database that is current
+
     start = version(conn)
-    takes_over = original.is_original(_pragma(conn, "application_id"), start)
+    takes_over = _is_original(_pragma(conn, "application_id"), start)
     if takes_over:
-        original.set_aside(conn)
+        tables.set_aside(conn, ("state", "sentinels"))
         start = 0
     for number, file in pending(start):
         if number == _RUNS:
-            set_aside(conn, original_runs.TABLES)
+            tables.set_aside(conn, runs.RUNS)
         if number == _DISCOVERIES:
-            set_aside(conn, original_discoveries.TABLES)
+            tables.set_aside(conn, tables.DISCOVERIES)
         for statement in statements(file):
             conn.execute(statement)
         if takes_over and number == FIRST:
-            original.bring_over(conn)
+            tables.bring_state(conn)
         if number == _EVENTS:
-            original.bring_events(conn)
+            tables.bring_events(conn)
         if number == _RUNS:
-            original_runs.bring_over(conn, path, now_ms=now_ms)
+            runs.bring_runs(conn, path, now_ms=now_ms)
         if number == _DISCOVERIES:
-            original_discoveries.bring_over(conn, now_ms=now_ms)
+            tables.bring_discoveries(conn, now_ms=now_ms)
         conn.execute(
             "INSERT INTO migrations (version, program, applied_at) VALUES (?, ?, ?)",
             (number, __version__, now_ms // 1000),
@@ -142,8 +153,9 @@ _DISCOVERIES = 1005
 
 def is_set_aside(name: str) -> bool:
     """Whether an upgrade moves a table or an index of that name out of the way."""
-    tables = (*original_runs.TABLES, *original_discoveries.TABLES)
-    return name in tables or name.startswith("sqlite_")
+    from icd.db.original import runs, tables
+
+    return name in (*runs.RUNS, *tables.DISCOVERIES) or name.startswith("sqlite_")
 
 
 def pending(start: int) -> list[tuple[int, str]]:

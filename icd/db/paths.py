@@ -16,12 +16,15 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from icd import files
 from icd.errors import BadPath, IcError, NoDatabase, PermissionRefused, SymlinkRefused
 
 DIRECTORY = ".clavain"
 FILE = "intercore.db"
 POINTER_BYTES = 4096  # of a file in which git names a directory: the longest path of Linux
 EMPTY_BYTES = 4096  # one page, which says "WAL" and nothing else
+# So that a daemon opens a file once.
+canonical = files.canonical
 
 
 class Where(Struct, frozen=True):
@@ -68,8 +71,7 @@ def _none(cwd: str) -> IcError:
 def _begins_like_one(path: str) -> bool:
     """As SQLite's files do; only of a file that is too small to be a database in use."""
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
-            return file.read(16) == b"SQLite format 3\0"
+        return files.read(path, 16, may_be_link=True) == b"SQLite format 3\0"
     except OSError:
         return True  # it cannot be told
 
@@ -111,11 +113,6 @@ def _require_absolute(cwd: str) -> None:
     """A relative directory would be judged in this process's own."""
     if "\0" in cwd or (cwd and not os.path.isabs(cwd)):
         raise BadPath(f"the caller's directory must be an absolute path, not {cwd!r}")
-
-
-def canonical(path: str) -> str:
-    """One spelling for one file, so that a daemon opens it once."""
-    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def identity(where: Where) -> tuple[int, int] | None:
@@ -250,14 +247,7 @@ def _root_behind(directory: str, pointer: str) -> str | None:
 
 def _line(path: str) -> str:
     """What a file of git holds; a pipe in its place must not keep us waiting for its other end."""
-    with open(path, "rb", opener=_open_at_once) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError("git keeps regular files")
-        return file.read(POINTER_BYTES).decode()
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    return files.read(path, POINTER_BYTES, may_be_link=True).decode()
 
 
 def _is_file(path: str) -> bool:

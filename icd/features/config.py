@@ -10,8 +10,8 @@ from icd import config
 from icd.app import render
 from icd.app.invocation import Caller, Local, Output, World, line
 from icd.app.verb import Command, Option
+from icd.config import CHANNELS, Channel, Settings, complete
 from icd.config.files import Problem, dotted, place
-from icd.config.settings import CHANNELS, Channel, Settings, complete
 from icd.config.shape import Path, paths
 from icd.db import paths as databases
 from icd.errors import Misconfigured, NoDatabase

@@ -1,4 +1,4 @@
-"""Rules for what things may be called.
+"""Rules for what things may be called, and the names that intercore gives itself.
 
 Names travel in tab-separated lines, so control characters are refused everywhere.
 """
@@ -8,6 +8,8 @@ import re
 from icd.errors import InvalidName
 
 KEY_BYTES = 200
+ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+ID_CHARACTERS = 8
 NAME_BYTES = 4096  # far above any session id; keeps a runaway variable out of the index
 
 _KEY = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_.:-]+)*")
@@ -62,3 +64,10 @@ def _check(text: str, what: str) -> None:
 def shown(text: str, limit: int = 60) -> str:
     """Quote a caller's word for a message: one line, not too long."""
     return repr(text if len(text) <= limit else text[:limit] + "…")
+
+
+def new_id(length: int = ID_CHARACTERS) -> str:
+    """Short enough to type, and one of too many to be given twice."""
+    import secrets  # only what makes something pays for it
+
+    return "".join(secrets.choice(ID_ALPHABET) for _ in range(length))

@@ -8,8 +8,7 @@ from icd.app import dispatch
 from icd.app.call import Params
 from icd.app.dispatch import Clock, run_batch
 from icd.app.verb import Method, Runs, Writes
-from icd.db.bounds import RESULT_CHARACTERS
-from icd.db.connection import transaction, until
+from icd.db.connection import RESULT_CHARACTERS, transaction, until
 from icd.errors import DeadlineExceeded, ReplyTooLarge
 
 NUMBERS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"

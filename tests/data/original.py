@@ -10,9 +10,7 @@ import sqlite3
 from contextlib import closing
 
 from icd.db import migrate
-from icd.db.original import runs as original_runs
-from icd.db.original import tables_v9 as theirs
-from icd.db.original.rows import set_aside
+from icd.db.original import runs, tables
 
 NOW_S = 1_800_000_000
 
@@ -193,20 +191,20 @@ def take_over_long_ago(path: str, version: int) -> None:
     conn = sqlite3.connect(path, isolation_level=None)
     with closing(conn):
         conn.execute("BEGIN")
-        theirs.set_aside(conn)
+        tables.set_aside(conn, ("state", "sentinels"))
         for number, file in migrate.pending(0):
             if number > version:
                 break
             if number == 1004:
-                set_aside(conn, original_runs.TABLES)
+                tables.set_aside(conn, runs.RUNS)
             for statement in migrate.statements(file):
                 conn.execute(statement)
             if number == 1001:
-                theirs.bring_over(conn)
+                tables.bring_state(conn)
             if number == 1002:
-                theirs.bring_events(conn)
+                tables.bring_events(conn)
             if number == 1004:
-                original_runs.bring_over(conn, path, now_ms=NOW_S * 1000)
+                runs.bring_runs(conn, path, now_ms=NOW_S * 1000)
             conn.execute("INSERT INTO migrations VALUES (?, '0.4.0', ?)", (number, NOW_S))
         conn.execute(f"PRAGMA application_id = {migrate.APPLICATION_ID}")
         conn.execute(f"PRAGMA user_version = {version}")

@@ -120,7 +120,7 @@ def test_a_deadline_ends_the_look(plain):
 # Looks at a database of which the disk gives nothing more once it is open.
 LOOK = """
 import math, os, sys
-from icd.db import health
+from icd.db import check
 from icd.db.connection import connect
 from icd.errors import IcError
 path, switch = sys.argv[1:]
@@ -129,7 +129,7 @@ conn.execute("SELECT count(*) FROM migrations").fetchone()
 with open(switch, "w") as file:
     file.write(os.path.dirname(path))
 try:
-    health.refuse_damage(conn, deadline=math.inf)
+    check.refuse_damage(conn, deadline=math.inf)
 except IcError as exc:
     print(exc.name, exc.message)
 """

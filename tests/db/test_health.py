@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from icd import config
-from icd.db import database, health, migrate
+from icd.db import check, database, migrate
 from icd.db.database import Database
 from icd.errors import Corrupt, DiskFull, Unhealthy, from_sqlite
 from icd.features.state import store as state
@@ -40,7 +40,7 @@ def plain(path):
 def examine(conn, path, *, thorough=False):
     """What is wrong, as a caller would be told."""
     try:
-        health.examine(conn, path, thorough=thorough)
+        check.examine(conn, path, thorough=thorough)
     except sqlite3.Error as exc:
         return from_sqlite(exc)
     except (Corrupt, DiskFull, Unhealthy) as exc:
@@ -111,16 +111,16 @@ def test_a_database_without_our_tables_is_told_apart(plain, path):
     plain.execute("DROP TABLE migrations")
 
     with pytest.raises(sqlite3.OperationalError, match="no such table: migrations"):
-        health.examine(plain, path, thorough=False)
+        check.examine(plain, path, thorough=False)
 
 
 def test_the_free_space_is_that_of_the_callers_disk(tmp_path):
     space = os.statvfs(tmp_path)
 
-    free = health.free_bytes(str(tmp_path))
+    free = check.free_bytes(str(tmp_path))
 
     assert abs(free - space.f_bavail * space.f_frsize) < 2**30
-    assert free > health.FREE_BYTES_NEEDED
+    assert free > check.FREE_BYTES_NEEDED
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="/proc has no free space to offer")
@@ -138,7 +138,7 @@ def test_damage_is_refused_if_it_is_found_in_time(path, spoil):
         closing(sqlite3.connect(path)) as conn,
         pytest.raises(Corrupt, match="is damaged"),
     ):
-        health.refuse_damage(conn, deadline=math.inf)
+        check.refuse_damage(conn, deadline=math.inf)
 
 
 def test_a_database_too_large_to_be_read_in_time_is_trusted(plain):
@@ -147,7 +147,7 @@ def test_a_database_too_large_to_be_read_in_time_is_trusted(plain):
         " (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT i FROM n"
     )
 
-    health.refuse_damage(plain, deadline=0.0)
+    check.refuse_damage(plain, deadline=0.0)
 
     assert plain.execute("SELECT count(*) FROM large").fetchone() == (100_000,)
 

@@ -336,11 +336,11 @@ def test_a_directory_that_is_gone_holds_no_database(tmp_path):
 
 def test_nobody_in_particular_holds_a_lock_that_is_free(make):
     held = make()
-    before_it_is_open = held.holder()
     acquire(held)
     held.release()
 
-    assert (before_it_is_open, held.holder()) == ("another process", "another process")
+    assert procfs.lock_holder(os.fstat(held._fd).st_ino) is None
+    assert held._locked().message == "the database is locked by another process"
 
 
 def test_locks_on_other_files_are_not_mistaken_for_this_one(start, tmp_path, path, make):
@@ -353,5 +353,9 @@ def test_locks_on_other_files_are_not_mistaken_for_this_one(start, tmp_path, pat
         acquire(make(), -1)
 
 
-def test_a_holder_that_ended_meanwhile_is_called_gone():
-    assert lock._command("0") == "gone"
+def test_a_holder_that_ended_meanwhile_is_called_gone(make, monkeypatch):
+    held = make()
+    acquire(held)
+    monkeypatch.setattr(procfs, "lock_holder", lambda _inode: 0)  # no process has that number
+
+    assert held._locked().message == "the database is locked by process 0 (gone)"

@@ -12,8 +12,8 @@ import pytest
 
 from icd import config
 from icd.db import backup, lock, migrate
+from icd.db.backup import restore
 from icd.db.database import Database
-from icd.db.restore import restore
 from icd.errors import (
     BadPath,
     Corrupt,

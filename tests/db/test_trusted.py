@@ -9,9 +9,9 @@ import pytest
 
 from icd import config, trust
 from icd.db import backup
+from icd.db.backup import restore
 from icd.db.database import Database
 from icd.db.original.adopt import adopt
-from icd.db.restore import restore
 from icd.features.database import store
 from tests.data import later
 from tests.support.processes import icctl, running

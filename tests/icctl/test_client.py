@@ -17,8 +17,7 @@ import pytest
 from icctl import client
 from icd.app.flags import strip
 from icd.db import migrate
-from icd.db.files import usage
-from icd.db.lock import NOTE_BYTES
+from icd.db.lock import NOTE_BYTES, Note
 from icd.errors import Usage
 from icd.server.net import socket_claim as sockets
 from tests.support import processes
@@ -634,7 +633,7 @@ def test_a_closed_descriptor_is_not_mistaken_for_a_file(closed: str, initialized
     lock = initialized / ".clavain" / "intercore.db.lock"
     mark, _, note = lock.read_bytes().partition(b" ")
     assert int(mark) == lock.stat().st_ino
-    found = usage.decode(note)
+    found = Note.decode(note)
     assert found is not None
     assert note.rstrip() == found.encode()
     assert lock.stat().st_size == NOTE_BYTES

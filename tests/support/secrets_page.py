@@ -5,10 +5,10 @@
 
 from pathlib import Path
 
-from icd.values.secret_formats import FORMATS, Format
+from icd.values.secrets import FORMATS, Format
 
 PAGE = Path(__file__).parents[2] / "docs" / "secrets.md"
-BEGIN = "<!-- made by `make docs` from icd/values/secret_formats.py: do not edit -->"
+BEGIN = "<!-- made by `make docs` from icd/values/secrets.py: do not edit -->"
 END = "<!-- end -->"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from icd.errors import SecretRefused
 from icd.values import payloads, secrets
-from icd.values.secret_formats import FORMATS
+from icd.values.secrets import FORMATS
 
 ALNUM = "Abcdefghij0123456789ABCDEFGHIJ"
 HEX = "0123456789abcdef" * 4

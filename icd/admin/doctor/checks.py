@@ -1,43 +1,59 @@
 """All checks and all repairs, as two tables, and how they are carried out.
 
 The sections can hang on their own: each is looked at for its share of the time, the project last
-and for all that is left, because it may lie on a hung mount.
+and for all that is left, because it may lie on a hung mount.  A process that asks a hung mount
+cannot be interrupted, and a thread in it would keep the process from ending.  So a child takes
+every look: it writes down what it finds as it goes, and is left behind when its time is over.
 """
 
+import json
 import os
+import select
+import signal
 import stat
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from icd.admin.doctor import bounded
-from icd.admin.doctor.bounded import Section, Step
-from icd.admin.doctor.contents import contents
 from icd.admin.doctor.context import Action, Finding, Repair, Scene, error, from_error, ok
 from icd.admin.doctor.daemon import daemon, missed, sockets
-from icd.admin.doctor.database_choice import choose
-from icd.admin.doctor.disks import filesystem, space
 from icd.admin.doctor.environment import (
     client,
     clock,
+    filesystem,
+    legacy,
     library,
     limits,
     settings,
     settings_of_project,
+    space,
     too_few_files,
     trust_in_project,
     units,
 )
-from icd.admin.doctor.leftovers import gitignore, legacy, lost_logs, unfinished
-from icd.admin.doctor.permissions import permissions
+from icd.admin.doctor.project import choose, contents, gitignore, lost_logs, permissions, unfinished
 from icd.db.database import GITIGNORE
 from icd.errors import IcError, from_os
 
 # A section has this much of the time of the process that waits for it, so that its "no" arrives.
 PART = 0.9
+
+
+# What is about to be looked at, or what was found.
+Step = str | Finding
+
+
+class Section(Struct):
+    """What came of it.  `stuck`: what the child was looking at when its time was over."""
+
+    findings: list[Finding] = []
+    stuck: str | None = None
+    bug: str | None = None
 
 
 class Check(Struct, frozen=True):
@@ -147,7 +163,7 @@ def _section(scene: Scene, steps: Callable[[Scene], Iterator[Step]], share: floa
     now = time.monotonic()
     deadline = now + (scene.deadline - now) * share
     patient = replace(scene, deadline=now + (deadline - now) * PART)
-    found = bounded.look(lambda: steps(patient), deadline)
+    found = bounded(lambda: steps(patient), deadline)
     if found.stuck is not None:
         told = f"looking at {found.stuck} takes too long: its disk or its owner does not answer"
         hint = "look at the mounts with 'findmnt'; --timeout gives more time"
@@ -268,3 +284,73 @@ REPAIRS: dict[Action, tuple[Callable[[Scene, Repair], str], str]] = {
     "remove socket": (_remove_socket, "removed the socket {0.path}"),
     "write gitignore": (_write_gitignore, "wrote {0.path}"),
 }
+
+
+# --- a look at files that may never answer --------------------------------------------------------
+
+
+def bounded(steps: Callable[[], Iterator[Step]], deadline: float) -> Section:
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ours)
+        _be_the_child(steps, theirs)
+    os.close(theirs)
+    try:
+        written = _written(ours, deadline)
+    finally:
+        os.close(ours)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, os.WNOHANG)  # one that cannot be killed is init's
+    return _understood(written)
+
+
+def _be_the_child(steps: Callable[[], Iterator[Step]], out: int) -> None:
+    try:
+        # The reader of our output must not wait for a child that hangs.
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        os.close(null)
+        for step in steps():
+            _tell(out, {"step" if isinstance(step, str) else "found": step})
+        _tell(out, {"done": True})
+    except BaseException:  # noqa: BLE001 -- the parent tells it
+        _tell(out, {"bug": traceback.format_exc()})
+    finally:
+        os._exit(0)
+
+
+def _tell(out: int, line: dict[str, object]) -> None:
+    # Paths may hold any bytes, which this JSON can carry.
+    data = json.dumps(msgspec.to_builtins(line)).encode() + b"\n"
+    while data:
+        data = data[os.write(out, data) :]
+
+
+def _written(fd: int, deadline: float) -> bytes:
+    parts = []
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        part = os.read(fd, 65536)
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _understood(written: bytes) -> Section:
+    found = Section(stuck="where to look")
+    for line in written.splitlines(keepends=True):
+        if not line.endswith(b"\n"):
+            break
+        told = json.loads(line)
+        if "step" in told:
+            found.stuck = told["step"]
+        elif "found" in told:
+            found.findings.append(msgspec.convert(told["found"], Finding))
+        else:
+            found.stuck = None
+            found.bug = told.get("bug")
+    return found

@@ -1,10 +1,13 @@
 """What the checks are given: the caller's world.  What they answer: findings."""
 
+import os
+import pwd
 from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from icd import procfs
 from icd.db.paths import Where
 from icd.errors import (
     Corrupt,
@@ -73,6 +76,8 @@ class Scene(Struct, frozen=True):
 
 # --- findings -------------------------------------------------------------------------------------
 
+PRIVATE_DIRECTORY, PRIVATE_FILE = 0o700, 0o600
+
 # In rising order; `fixed` is what a repair did.
 Severity = Literal["ok", "fixed", "note", "warning", "error"]
 Action = Literal["chmod", "remove", "remove socket", "write gitignore"]
@@ -128,3 +133,44 @@ _CHECKS: dict[type[IcError], str] = {
 
 def from_error(check: str, exc: IcError) -> Finding:
     return error(_CHECKS.get(type(exc), check), exc.message, exc.hint)
+
+
+# --- names of users and processes -----------------------------------------------------------------
+
+
+class Process(Struct, frozen=True):
+    pid: int
+    name: str
+    stopped: bool
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.name})"
+
+
+def find_process(pid: int) -> Process | None:
+    found = procfs.stat(pid)
+    return Process(pid, found.name, found.is_stopped) if found else None
+
+
+def lock_holder(path: str) -> Process | None:
+    """Who holds the lock of flock(2) on a file."""
+    try:
+        pid = procfs.lock_holder(os.stat(path, follow_symlinks=False).st_ino)
+    except OSError:
+        return None
+    return None if pid is None else find_process(pid)
+
+
+def wake(process: Process) -> str:
+    """What to do about a process that holds things up."""
+    if process.stopped:
+        pid = process.pid  # while it is stopped, no other signal reaches it
+        return f"let it go on with 'kill -CONT {pid}', or end it with 'kill -KILL {pid}'"
+    return f"wait for it, or end it with 'kill {process.pid}'"
+
+
+def user(uid: int) -> str:
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"

@@ -9,9 +9,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from icd import __version__
-from icd.admin.doctor import processes
-from icd.admin.doctor.context import FIX, Finding, Repair, Scene, Seen, error, note, ok, warning
-from icd.admin.doctor.permissions import PRIVATE_DIRECTORY, user
+from icd.admin.doctor.context import (
+    FIX,
+    PRIVATE_DIRECTORY,
+    Finding,
+    Repair,
+    Scene,
+    Seen,
+    error,
+    find_process,
+    lock_holder,
+    note,
+    ok,
+    user,
+    wake,
+    warning,
+)
 from icd.features.daemon import report as reports
 from icd.features.daemon.verbs import PROTOCOL
 from icd.values.wire import iso
@@ -101,20 +114,20 @@ def _is_no_socket(path: str) -> bool:
 
 
 def _silent(seen: Seen) -> Finding:
-    process = processes.holder(lock_path(seen.path)) or (seen.pid and processes.find(seen.pid))
+    process = lock_holder(lock_path(seen.path)) or (seen.pid and find_process(seen.pid))
     if not process:
         told = f"the daemon at {seen.path} does not answer"
         return error("socket", told, "end it, and start it again with 'icd serve'")
     stopped = ", because it is stopped" if process.stopped else ""
     told = f"{process} listens at {seen.path} and does not answer{stopped}"
-    return error("socket", told, processes.wake(process))
+    return error("socket", told, wake(process))
 
 
 def _refused(path: str) -> Finding:
-    owner = processes.holder(lock_path(path))
+    owner = lock_holder(lock_path(path))
     if owner is not None:
         told = f"{owner} is about to listen at {path}, or about to end"
-        return warning("socket", told, processes.wake(owner))
+        return warning("socket", told, wake(owner))
     told = f"{path} is stale: nobody listens there since a daemon was killed"
     return warning("socket", told, f"{FIX}, or {_START}", Repair("remove socket", path))
 

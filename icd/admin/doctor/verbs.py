@@ -15,7 +15,7 @@ from icd.app.verb import Command, Option
 from icd.errors import Internal
 
 if TYPE_CHECKING:
-    from icd.admin.doctor.bounded import Section
+    from icd.admin.doctor.checks import Section
     from icd.admin.doctor.context import Finding, Scene
 
 # What a person wants to read also when it is fine.
@@ -68,9 +68,9 @@ def _scene(world: World) -> "Scene":
 
 
 def _units(env: dict[str, str]) -> dict[str, str]:
-    from icd.admin.service import units
+    from icd.admin.service import systemd
 
-    return {u.name: u.found for u in units.look(env, sys.executable) if u.name != units.SANDBOX}
+    return {u.name: u.found for u in systemd.look(env, sys.executable) if u.name != systemd.SANDBOX}
 
 
 def _until(scene: "Scene", patience: float) -> "Scene":

@@ -3,24 +3,33 @@
 All but the reload happens in the caller's own process: units, manager and journal are the caller's.
 """
 
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import click
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
-from icd.admin.service import systemctl, units
-from icd.admin.service.systemctl import State
-from icd.admin.service.units import SERVICE, SOCKET, Steps, Unit, Words
+from icd.admin.service import systemd
+from icd.admin.service.systemd import SERVICE, SOCKET, State, Steps, Unit, Words
 from icd.app import render
 from icd.app.invocation import Ask, Local, Output, World
 from icd.app.verb import Command, Option
 from icd.errors import ForegroundDaemon, NoSystemd, ServiceFailed
 from icd.features.daemon.verbs import Pong, Reload, Reloaded
+from icd.printable import escaped
 
 # About a screen or two; --lines and --since ask for more.
 LINES = 100
+# Not --user: where the journal is not kept per user, the lines are in that of the system.
+_JOURNALCTL = (
+    "journalctl", "--user-unit=icd.service", "--output=json", "--quiet", "--no-pager",
+)  # fmt: skip
+# The levels of syslog, from 0; ours has five names for them.
+_LEVELS = ("critical", "critical", "critical", "error", "warning", "info", "info", "debug")
 F = TypeVar("F", bound=Struct)
 
 
@@ -89,20 +98,20 @@ class Done(Struct, omit_defaults=True):
 def install(world: World, f: Install) -> Output:
     env = world.env
     try:
-        states = systemctl.states(env, SOCKET, SERVICE)
+        states = systemd.states(env, SOCKET, SERVICE)
     except NoSystemd:
         if not f.dry_run:
             raise
         states = [State(), State()]
-    found = units.look(env, sys.executable)
-    steps = units.to_install(found, states, now=f.now, sandbox=f.sandbox, force=f.force)
+    found = systemd.look(env, sys.executable)
+    steps = systemd.to_install(found, states, now=f.now, sandbox=f.sandbox, force=f.force)
     if states[0].active != "active":
         _refuse_a_daemon_in_the_foreground(env)
     if f.dry_run:
         return _announced(world, steps, "write")
-    kept = [u for u in units.chosen(found, sandbox=f.sandbox) if u not in steps.files]
+    kept = [u for u in systemd.chosen(found, sandbox=f.sandbox) if u not in steps.files]
     for unit in steps.files:
-        units.write(unit)
+        systemd.write(unit)
     _tell_systemd(env, steps.after)
     done = [("written", u) for u in steps.files] + [("unchanged", u) for u in kept]
     output = _reported(world, done, steps.after, _answering(env))
@@ -111,14 +120,14 @@ def install(world: World, f: Install) -> Output:
 
 
 def uninstall(world: World, f: Uninstall) -> Output:
-    states = systemctl.states(world.env, SOCKET, SERVICE)
-    found = units.look(world.env, sys.executable)
-    steps = units.to_remove(found, states)
+    states = systemd.states(world.env, SOCKET, SERVICE)
+    found = systemd.look(world.env, sys.executable)
+    steps = systemd.to_remove(found, states)
     if f.dry_run:
         return _announced(world, steps, "remove")
     _tell_systemd(world.env, steps.before)
     for unit in steps.files:
-        units.remove(unit)
+        systemd.remove(unit)
     _tell_systemd(world.env, steps.after)
     done = [("removed", u) for u in steps.files]
     done += [("kept", u) for u in found if u.found == "foreign"]
@@ -127,8 +136,8 @@ def uninstall(world: World, f: Uninstall) -> Output:
 
 def _refuse_a_daemon_in_the_foreground(env: Mapping[str, str]) -> None:
     """systemd would take the path from under it, and then start daemons that find it running."""
-    socket = systemctl.socket_path(env)
-    other = systemctl.ping(env, socket)
+    socket = systemd.socket_path(env)
+    other = systemd.ping(env, socket)
     if other is not None:
         sentence = f"icd (pid {other.pid}) answers at {socket}, and systemd did not start it"
         raise ForegroundDaemon(sentence)
@@ -136,12 +145,12 @@ def _refuse_a_daemon_in_the_foreground(env: Mapping[str, str]) -> None:
 
 def _tell_systemd(env: Mapping[str, str], commands: list[Words]) -> None:
     for words in commands:
-        systemctl.systemctl(env, *words)
+        systemd.systemctl(env, *words)
 
 
 def _answering(env: Mapping[str, str]) -> Pong:
-    socket = systemctl.socket_path(env)
-    daemon = systemctl.ping(env, socket)
+    socket = systemd.socket_path(env)
+    daemon = systemd.ping(env, socket)
     if daemon is None:
         raise ServiceFailed(f"the units are installed, but no daemon answers at {socket}")
     return daemon
@@ -149,8 +158,8 @@ def _answering(env: Mapping[str, str]) -> Pong:
 
 def _elsewhere(world: World) -> bytes:
     """A warning, if icctl does not ask where systemd listens."""
-    listens = systemctl.socket_path(world.env)
-    asked = world.env.get("INTERCORE_SOCKET") or systemctl.socket_path({})
+    listens = systemd.socket_path(world.env)
+    asked = world.env.get("INTERCORE_SOCKET") or systemd.socket_path({})
     if asked == listens:
         return b""
     told = f"warning: icctl asks at {asked}, and systemd listens at {listens}; set INTERCORE_SOCKET"
@@ -175,7 +184,7 @@ def _reported(
     files = [{"path": unit.path, "change": change} for change, unit in done]
     said = [f"{change} {unit.path}" for change, unit in done]
     said += [f"ran {command}" for command in ran]
-    said += [_answers(daemon, systemctl.socket_path(world.env))] if daemon else []
+    said += [_answers(daemon, systemd.socket_path(world.env))] if daemon else []
     return _shown(world, Done(files, ran, daemon), said)
 
 
@@ -195,14 +204,14 @@ def _answers(daemon: Pong, socket: str) -> str:
 
 
 def status(world: World, _f: Status) -> Output:
-    report = units.examine(world.env, sys.executable)
+    report = systemd.examine(world.env, sys.executable)
     exit_code = 0 if report.works else 1
     if world.json:
         return render.to_json(report, exit_code)
     return render.text(*_lines(report), exit_code=exit_code)
 
 
-def _lines(report: units.Report) -> Iterator[str]:
+def _lines(report: systemd.Report) -> Iterator[str]:
     for row in report.units:
         state = f"{row.active} ({row.sub})" if row.active else ""
         yield f"{row.name}\t{row.found}\t{row.enabled}\t{state}".rstrip()
@@ -215,13 +224,13 @@ def _lines(report: units.Report) -> Iterator[str]:
 
 
 def logs(world: World, f: Logs) -> Output:
-    shown = systemctl.as_json if world.json else systemctl.as_text
+    shown = as_json if world.json else as_text
     words = [f"--since={f.since}"] if f.since else []
     if f.lines or not f.since:
         words.append(f"--lines={f.lines or LINES}")
     if f.follow:
-        return Output(0, more=_encoded(map(shown, systemctl.follow(world.env, *words))))
-    found = list(_encoded(map(shown, systemctl.journal(world.env, *words))))
+        return Output(0, more=_encoded(map(shown, _follow(world.env, *words))))
+    found = list(_encoded(map(shown, _journal(world.env, *words))))
     told = Output(0, b"".join(found))
     if not found:
         nothing = "warning: the journal shows nothing of icd.service"
@@ -231,6 +240,87 @@ def logs(world: World, f: Logs) -> Output:
 
 def _encoded(lines: Iterator[str | None]) -> Iterator[bytes]:
     return (f"{text}\n".encode("utf-8", "replace") for text in lines if text is not None)
+
+
+class _Entry(Struct):
+    """What we read of a line; a message that is not text comes as bytes, a huge one as null."""
+
+    message: str | list[int] | None = field(default=None, name="MESSAGE")
+    moment: str = field(default="0", name="__REALTIME_TIMESTAMP")
+    priority: str = field(default="6", name="PRIORITY")
+    source: str = field(default="", name="SYSLOG_IDENTIFIER")
+
+
+def _journal(env: Mapping[str, str], *words: str) -> list[str]:
+    """Lines of JSON, oldest first."""
+    done = systemd.run(env, *_JOURNALCTL, *words)
+    if done.returncode:
+        raise ServiceFailed(
+            f"journalctl failed: {systemd.last_line(done.stderr)}", hint=systemd.NO_JOURNAL
+        )
+    return done.stdout.splitlines()
+
+
+def _follow(env: Mapping[str, str], *words: str) -> Iterator[str]:
+    """Lines of JSON as they come, until the caller wants no more."""
+    with subprocess.Popen(  # noqa: S603 -- the words are ours
+        systemd.found_program(env, (*_JOURNALCTL, *words, "--follow")), env=systemd.quiet(env),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="surrogateescape",
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None
+            yield from process.stdout
+        finally:
+            process.terminate()
+
+
+def as_text(line: str) -> str | None:
+    """`time level message name=value…`, and a traceback below it; None: not an entry.
+
+    It is for a terminal, so what could command one is spelled out.
+    """
+    found = _decoded(line)
+    if found is None:
+        return None
+    seconds, facts = found
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    said = {name: value for name, value in facts.items() if name not in {"time", "level", "msg"}}
+    traceback = str(said.pop("traceback", ""))
+    words = [clock, facts["level"], facts["msg"], *(f"{n}={_word(v)}" for n, v in said.items())]
+    lines = [" ".join(map(str, words)), *(f"    {text}" for text in traceback.splitlines())]
+    return "\n".join(map(escaped, lines))
+
+
+def as_json(line: str) -> str | None:
+    """The daemon's own line as it is; those of others in the same shape."""
+    found = _decoded(line)
+    return None if found is None else msgspec.json.encode(found[1]).decode()
+
+
+def _decoded(line: str) -> tuple[float, dict[str, Any]] | None:
+    """When it was written, and its facts: ours are JSON inside JSON, and systemd adds its own."""
+    try:
+        entry = msgspec.json.decode(line.encode("utf-8", "replace"), type=_Entry)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    message, seconds = entry.message, int(entry.moment) / 1_000_000
+    text = bytes(message).decode("utf-8", "replace") if isinstance(message, list) else message or ""
+    try:
+        facts = msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, RecursionError):
+        facts = None
+    if not (isinstance(facts, dict) and facts.keys() >= {"level", "msg"}):
+        facts = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)),
+            "level": _LEVELS[min(int(entry.priority), 7)],
+            "msg": text,
+            "source": entry.source,
+        }
+    return seconds, facts
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 # --- rows -----------------------------------------------------------------------------------------

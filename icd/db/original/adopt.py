@@ -9,7 +9,10 @@ Promises
       A process that opens it in between waits for that lock in vain, and then finds the new file;
     - whenever we are killed, the path names the old file, complete, or ours, complete: what is
       built has another name until it is on the disk, and the switch is one rename;
-    - what is ours already stays as it is.
+    - what is ours already stays as it is;
+    - the database of the original is read, and never written: a column that is missing has its
+      default, a table without a column that it makes no sense without is not the one we know, and
+      what is not known stays behind, and is told: tables, columns, and how many rows have them.
 
 The caller holds our own lock, so no process of intercore has the file open.
 """
@@ -19,21 +22,210 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
+from typing import Literal
 
 from msgspec import Struct
 
-from icd import procfs
-from icd.db import backup, migrate
-from icd.db.connection import connect, transaction, until
+from icd import files, procfs
+from icd.db import backup, lost, migrate, permissions
+from icd.db.connection import connect, is_log_emptied, transaction, until
 from icd.db.database import Database, identity
-from icd.db.files import lost
-from icd.db.files import permissions as access
-from icd.db.files import private as files
-from icd.db.original import tables as original_tables
-from icd.db.original.tables import Left
+from icd.db.original.runs import RUN_NUMBERS
+from icd.db.original.tables import lenient
+from icd.db.rows import quoted
 from icd.errors import Corrupt, IcError, Locked, NoDatabase, from_os
-from icd.files import sync
+
+# --- tables of any schema, copied as those of the last schema that we know ------------------------
+
+# What each column is if it is missing, as SQL; None: the table makes no sense without it.
+_Columns = dict[str, str | None]
+
+
+def _columns(needed: str, other: str, **defaults: str) -> _Columns:
+    return {
+        **dict.fromkeys(needed.split()),
+        **dict.fromkeys(other.split(), "NULL"),
+        **defaults,
+    }
+
+
+_EVENT = {"created_at": "0"}
+KNOWN: dict[str, _Columns] = {
+    "state": _columns("key scope_id payload", "expires_at", updated_at="0"),
+    "sentinels": _columns("name scope_id last_fired", ""),
+    "dispatches": _columns(
+        "id",
+        "agent_type status project_dir prompt_file prompt_hash output_file verdict_file pid "
+        "exit_code name model sandbox timeout_sec turns commands messages input_tokens "
+        "output_tokens cache_hits created_at started_at completed_at verdict_status "
+        "verdict_summary error_message scope_id parent_id",
+    ),
+    "runs": _columns(
+        "id",
+        "project_dir goal status phase force_full auto_advance created_at updated_at completed_at "
+        f"scope_id metadata phases token_budget {' '.join(RUN_NUMBERS)}",
+    ),
+    "run_agents": _columns("id run_id", "agent_type name status dispatch_id created_at updated_at"),
+    "run_artifacts": _columns(
+        "id run_id", "phase path type content_hash dispatch_id status created_at"
+    ),
+    "phase_events": _columns(
+        "id", "run_id from_phase to_phase event_type gate_result gate_tier reason", **_EVENT
+    ),
+    "dispatch_events": _columns(
+        "id", "dispatch_id run_id from_status to_status event_type reason", **_EVENT
+    ),
+    "interspect_events": _columns(
+        "id",
+        "run_id agent_name event_type override_reason context_json session_id project_dir",
+        **_EVENT,
+    ),
+    "discovery_events": _columns(
+        "id", "discovery_id event_type from_status to_status payload", **_EVENT
+    ),
+    "discoveries": _columns(
+        "id",
+        "source source_id title summary url raw_metadata embedding relevance_score "
+        "confidence_tier status run_id bead_id discovered_at promoted_at reviewed_at",
+    ),
+    "feedback_signals": _columns("id discovery_id", "signal_type signal_data actor created_at"),
+    "interest_profile": _columns("id", "topic_vector keyword_weights source_weights updated_at"),
+}
+# Without them it would not pass for a database of the original.
+_ALWAYS = ("state", "sentinels")
+_NOTHING = "(SELECT 1) WHERE 0"
+# Holds nothing.
+_IGNORED = {"_migrate_lock"}
+
+
+class Left(Struct, frozen=True):
+    """What was not taken over; `rows` is None where they cannot be counted.
+
+    A column counts where it holds something; `rows` of a table that was taken over are those that
+    could not be.
+    """
+
+    kind: Literal["table", "column", "rows"]
+    table: str
+    column: str | None
+    rows: int | None
+
+
+def stage(conn: sqlite3.Connection, fresh: str) -> tuple[dict[str, int], list[Left]]:
+    """Copy what we know into the empty file `fresh`; the rows of each table, and what is left."""
+    conn.execute("ATTACH ? AS fresh", (fresh,))
+    try:
+        conn.execute("PRAGMA fresh.journal_mode = MEMORY")  # if we are killed it is worth nothing
+        conn.execute("PRAGMA fresh.synchronous = OFF")
+        conn.execute("BEGIN")
+        try:
+            with lenient(conn):
+                found = _copy_all(conn)
+            conn.execute(f"PRAGMA fresh.user_version = {migrate.LAST_ORIGINAL}")
+            conn.execute("COMMIT")
+        except BaseException:
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
+            raise
+    finally:
+        conn.execute("DETACH fresh")
+    return found
+
+
+def _copy_all(conn: sqlite3.Connection) -> tuple[dict[str, int], list[Left]]:
+    counts: dict[str, int] = {}
+    left: list[Left] = []
+    for table, columns in _tables(conn).items():
+        known = KNOWN.get(table)
+        if known is None or any(known[name] is None for name in known.keys() - columns):
+            left.append(Left("table", table, None, _count(conn, table)))
+            continue
+        _copy(conn, table, known, columns)
+        counts[table] = _count(conn, table) or 0
+        left.extend(_left_columns(conn, table, sorted(columns - known.keys())))
+    for table in _ALWAYS:
+        if table not in counts:
+            _copy(conn, table, KNOWN[table], set())
+    return counts, left
+
+
+def _tables(conn: sqlite3.Connection) -> dict[str, set[str]]:
+    """The names of all tables with those of their columns."""
+    names = conn.execute(
+        """
+        SELECT name FROM main.sqlite_schema
+        WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
+        """
+    ).fetchall()
+    return {name: _columns_of(conn, name) for (name,) in names if name not in _IGNORED}
+
+
+def _columns_of(conn: sqlite3.Connection, table: str) -> set[str]:
+    try:
+        found = conn.execute("SELECT name FROM pragma_table_info(?, 'main')", (table,)).fetchall()
+    except sqlite3.OperationalError as exc:  # of a module that we do not have
+        if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        return set()
+    return {name for (name,) in found}
+
+
+def _copy(conn: sqlite3.Connection, table: str, known: _Columns, there: set[str]) -> None:
+    """In the order of its rows, which is that of their creation."""
+    words = [
+        f"coalesce({name}, {default or 'NULL'}) AS {name}"
+        if name in there
+        else f"{default or 'NULL'} AS {name}"
+        for name, default in known.items()
+    ]
+    rows = f"main.{table} NOT INDEXED WHERE {_sound(table, known)}" if there else _NOTHING
+    chosen = f"SELECT {', '.join(words)} FROM {rows}"  # noqa: S608 -- names of ours only
+    conn.execute(f"CREATE TABLE fresh.{table} AS {chosen}")
+
+
+def _sound(table: str, known: _Columns) -> str:
+    """Which rows say what they must; the number of an event is a number."""
+    if table.endswith("_events"):
+        return "typeof(id) = 'integer'"
+    return " AND ".join(f"{name} IS NOT NULL" for name, default in known.items() if not default)
+
+
+def _left_columns(conn: sqlite3.Connection, table: str, names: list[str]) -> Iterator[Left]:
+    for name in names:
+        count = f"SELECT count({quoted(name)}) FROM main.{table}"  # noqa: S608 -- quoted
+        (rows,) = conn.execute(count).fetchone()
+        yield Left("column", table, name, rows)
+
+
+def _count(conn: sqlite3.Connection, table: str) -> int | None:
+    try:
+        count = f"SELECT count(1) FROM main.{quoted(table)}"  # noqa: S608 -- quoted
+        (rows,) = conn.execute(count).fetchone()
+    except sqlite3.OperationalError as exc:  # of a module that we do not have
+        if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        return None
+    return int(rows)
+
+
+_EVENTS = "SELECT source || '_events', count(1) FROM events GROUP BY source"
+
+
+def taken_over(
+    conn: sqlite3.Connection, counts: dict[str, int]
+) -> tuple[dict[str, int], list[Left]]:
+    """How many rows of each table are in ours now, and which tables had more."""
+    events = dict(conn.execute(_EVENTS))
+    found = {
+        table: events.get(table, 0) if table.endswith("_events") else _count(conn, table) or 0
+        for table in counts
+    }
+    missing = {table: counts[table] - rows for table, rows in found.items()}
+    return found, [Left("rows", table, None, rows) for table, rows in missing.items() if rows]
+
+
+# --- adoption -------------------------------------------------------------------------------------
 
 # The original gives up on a locked database after a tenth of a second.
 LOOK_AGAIN_SECONDS = 0.01
@@ -60,12 +252,12 @@ def adopt(database: Database, *, now_ms: int, deadline: float) -> Adoption | Non
     path = database.path
     if identity(path) is None:
         raise NoDatabase(f"no database at {path}")
-    access.refuse_read_only(path)
+    permissions.refuse_read_only(path)
     with closing(connect(path)) as conn:
         if not migrate.is_newer_original(conn):
             return None
     fresh = f"{path}.adopt"
-    _remove(fresh, f"{fresh}-journal")  # we hold the lock, so its owner died over it
+    files.remove(fresh, f"{fresh}-journal")  # we hold the lock, so its owner died over it
     try:
         with _alone(path) as old:
             schema = migrate.version(old)
@@ -74,7 +266,7 @@ def adopt(database: Database, *, now_ms: int, deadline: float) -> Adoption | Non
             kept = _switch(old, fresh, path, f"{path}.original-{backup.stamp(now_ms)}")
             still_open = _stragglers(kept, deadline)
     finally:
-        _remove(fresh)
+        files.remove(fresh)
     # Its rows are another program's, perhaps a stranger's, and that file was never trusted.
     database.notes.append(_UNTRUSTED)
     return Adoption(schema, kept, taken, left, still_open)
@@ -114,19 +306,19 @@ def _in_use(path: str) -> IcError:
 def _build(
     old: sqlite3.Connection, fresh: str, path: str, *, now_ms: int, deadline: float
 ) -> tuple[dict[str, int], list[Left]]:
-    """Make ours, complete and on the disk, under its temporary name."""
-    os.close(files.create(fresh))
+    """Ours, complete and on the disk, under its temporary name."""
+    os.close(permissions.create(fresh))
     with until(old, deadline):
         _refuse_damage(old, path)
-        counts, left = original_tables.stage(old, fresh)
+        counts, left = stage(old, fresh)
     with closing(connect(fresh)) as conn, until(conn, deadline):
         conn.execute("PRAGMA journal_mode = MEMORY")  # if we are killed it is worth nothing
         conn.execute("PRAGMA foreign_keys = ON")
         with transaction(conn):
             migrate.apply(conn, path, now_ms=now_ms)
-            taken, missing = original_tables.taken(conn, counts)
+            taken, missing = taken_over(conn, counts)
         conn.execute("VACUUM")  # the copies of the original's tables have left room behind
-    sync(fresh)
+    files.sync(fresh)
     return taken, left + missing
 
 
@@ -137,18 +329,15 @@ def _refuse_damage(conn: sqlite3.Connection, path: str) -> None:
 
 
 def _switch(old: sqlite3.Connection, fresh: str, path: str, name: str) -> str:
-    """Put ours in its place; return where the original is now."""
-    (busy, _, _) = old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if busy:
+    """Put ours in its place; where the original is now."""
+    if not is_log_emptied(old):
         raise _in_use(path)
     try:
         kept = _keep(old, path, name)
-        # Their content is in the file by now.  SQLite would apply them to ours.
-        _remove(f"{path}-wal", f"{path}-shm", f"{path}-journal")
-        os.replace(fresh, path)
-        sync(os.path.dirname(path))
     except OSError as exc:
         raise from_os(exc, f"replace {path}") from exc
+    # The content of all three is in the file by now.
+    backup.put(fresh, path, permissions.SQLITES_OWN)
     return kept
 
 
@@ -157,7 +346,7 @@ def _keep(old: sqlite3.Connection, path: str, stem: str) -> str:
     for name in glob.glob(f"{glob.escape(path)}.original-*"):
         if identity(name) == identity(path):
             os.unlink(name)  # of an attempt that was killed before its switch
-    kept = files.free_name(stem)
+    kept = permissions.free_name(stem)
     try:
         os.link(path, kept, follow_symlinks=False)
     except OSError:
@@ -173,9 +362,3 @@ def _stragglers(kept: str, deadline: float) -> list[int]:
     while (found := _users(kept)) and time.monotonic() < deadline:
         time.sleep(LOOK_AGAIN_SECONDS)
     return found
-
-
-def _remove(*names: str) -> None:
-    for name in names:
-        with suppress(FileNotFoundError):
-            os.unlink(name)

@@ -26,9 +26,9 @@ from msgspec import Meta
 
 from icd import procfs
 from icd.db import paths
-from icd.db.original.rows import Row, put, rows
+from icd.db.original.tables import Row, put, rows
 
-TABLES = ("runs", "run_agents", "run_artifacts", "dispatches")
+RUNS = ("runs", "run_agents", "run_artifacts", "dispatches")
 _EVENT_TABLES = ("phase_events", "dispatch_events", "interspect_events")
 
 # What a run counts with: the default, the least and the most.
@@ -39,7 +39,7 @@ _Phase = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,100}\Z")]
 _Chain = Annotated[list[_Phase], Meta(min_length=2, max_length=100)]
 
 
-def bring_over(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
+def bring_runs(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     """Copy what was set aside, then drop it; children before the parents they refer to."""
     root = paths.project_root(os.path.dirname(os.path.dirname(path)))
     _bring_runs(conn, root, now_ms=now_ms)
@@ -48,7 +48,7 @@ def bring_over(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     _bring_agents(conn, runs)
     _bring_artifacts(conn, runs)
     _bring_dispatches(conn, root, now_ms=now_ms)
-    for table in (*_EVENT_TABLES, *(f"original_{table}" for table in reversed(TABLES))):
+    for table in (*_EVENT_TABLES, *(f"original_{table}" for table in reversed(RUNS))):
         conn.execute(f"DROP TABLE IF EXISTS {table}")
 
 

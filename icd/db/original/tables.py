@@ -1,203 +1,363 @@
-"""Tables of the original of any schema, copied as those of the last schema that we know.
+"""Databases of the original Go program, schema v1 to v9: their tables, brought into ours in place.
 
-- Columns are looked up by name; one that is missing has its default.
-- A table without a column that it makes no sense without is not the one we know.
-- What is not known stays behind, and is told: tables, columns, and how many rows have them.
+Its columns came with its versions, and some of its own upgrades left them out; they hold whatever
+was put into them.  What is missing, of another type or out of range has its default: no row makes
+an upgrade fail.  Where it did not store something, we assume the safe side: an unknown interval is
+never pruned, and a claim that was recorded as second S may have happened at its very end.
 
-The database of the original is read, and never written.
+The caller has made a backup and is inside a transaction.  runs.py brings over runs and what belongs
+to them.  Events are copied into the log; their tables are dropped with the rest.
 """
 
+import json
+import math
+import re
 import sqlite3
+import struct
 from collections.abc import Iterator
-from typing import Literal
+from contextlib import contextmanager
 
+import msgspec
 from msgspec import Struct
 
-from icd.db.original import tables_v9 as original
-from icd.db.original.rows import lenient
-from icd.db.original.runs import RUN_NUMBERS
-from icd.db.rows import quoted
+from icd.db.rows import is_json
 
-# What each column is if it is missing, as SQL; None: the table makes no sense without it.
-_Columns = dict[str, str | None]
+# --- rows, read without trust ---------------------------------------------------------------------
 
+# The year 9999: the last one that RFC 3339 can show.
+LAST_SECOND = 253_402_300_799
+# Sums of a few of these still fit into a column.
+_LARGEST = 2**62
 
-def _columns(needed: str, other: str, **defaults: str) -> _Columns:
-    return {
-        **dict.fromkeys(needed.split()),
-        **dict.fromkeys(other.split(), "NULL"),
-        **defaults,
-    }
+# Characters, of up to four bytes: the names of ours have at most 4096.
+_WORD = 1000
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-_EVENT = {"created_at": "0"}
-KNOWN: dict[str, _Columns] = {
-    "state": _columns("key scope_id payload", "expires_at", updated_at="0"),
-    "sentinels": _columns("name scope_id last_fired", ""),
-    "dispatches": _columns(
-        "id",
-        "agent_type status project_dir prompt_file prompt_hash output_file verdict_file pid "
-        "exit_code name model sandbox timeout_sec turns commands messages input_tokens "
-        "output_tokens cache_hits created_at started_at completed_at verdict_status "
-        "verdict_summary error_message scope_id parent_id",
-    ),
-    "runs": _columns(
-        "id",
-        "project_dir goal status phase force_full auto_advance created_at updated_at completed_at "
-        f"scope_id metadata phases token_budget {' '.join(RUN_NUMBERS)}",
-    ),
-    "run_agents": _columns("id run_id", "agent_type name status dispatch_id created_at updated_at"),
-    "run_artifacts": _columns(
-        "id run_id", "phase path type content_hash dispatch_id status created_at"
-    ),
-    "phase_events": _columns(
-        "id", "run_id from_phase to_phase event_type gate_result gate_tier reason", **_EVENT
-    ),
-    "dispatch_events": _columns(
-        "id", "dispatch_id run_id from_status to_status event_type reason", **_EVENT
-    ),
-    "interspect_events": _columns(
-        "id",
-        "run_id agent_name event_type override_reason context_json session_id project_dir",
-        **_EVENT,
-    ),
-    "discovery_events": _columns(
-        "id", "discovery_id event_type from_status to_status payload", **_EVENT
-    ),
-    "discoveries": _columns(
-        "id",
-        "source source_id title summary url raw_metadata embedding relevance_score "
-        "confidence_tier status run_id bead_id discovered_at promoted_at reviewed_at",
-    ),
-    "feedback_signals": _columns("id discovery_id", "signal_type signal_data actor created_at"),
-    "interest_profile": _columns("id", "topic_vector keyword_weights source_weights updated_at"),
-}
-# Without them it would not pass for a database of the original.
-_ALWAYS = ("state", "sentinels")
-_NOTHING = "(SELECT 1) WHERE 0"
-# Holds nothing.
-_IGNORED = {"_migrate_lock"}
+class Row(Struct, frozen=True):
+    values: dict[str, object]
+
+    def text(self, name: str, default: str = "") -> str:
+        return text(self.values.get(name)) or default
+
+    def word(self, name: str, default: str = "") -> str:
+        """A text that is shown in lines and columns."""
+        return _CONTROL.sub("\ufffd", self.text(name)[:_WORD]) or default
+
+    def number(self, name: str, default: int = 0, least: int = 0, most: int = _LARGEST) -> int:
+        value = self.values.get(name)
+        return value if isinstance(value, int) and least <= value <= most else default
+
+    def real(self, name: str) -> float:
+        """A number of any kind, if it is one; SQLite stores what is not as NULL."""
+        value = self.values.get(name)
+        return value if isinstance(value, (int, float)) else 0.0
+
+    def blob(self, name: str) -> bytes:
+        value = self.values.get(name)
+        return value if isinstance(value, bytes) else b""
+
+    def json(self, name: str, default: str) -> str:
+        return _json(self.text(name, default))
+
+    def seconds(self, name: str, default: int = 0) -> int:
+        return self.number(name, default, most=LAST_SECOND)
 
 
-class Left(Struct, frozen=True):
-    """What was not taken over; `rows` is None where they cannot be counted.
+def rows(conn: sqlite3.Connection, table: str) -> list[Row]:
+    """One for each id, the newest, in the order of their creation; none if there is no table."""
+    if not exists(conn, table):
+        return []
+    with lenient(conn):
+        found = conn.execute(f"SELECT * FROM {table} ORDER BY rowid")  # noqa: S608 -- ours
+        names = [column[0] for column in found.description]
+        every = [Row(dict(zip(names, row, strict=True))) for row in found]
+    every.sort(key=lambda row: row.seconds("created_at"))
+    return list({row.word("id"): row for row in every if row.word("id")}.values())
 
-    A column counts where it holds something; `rows` of a table that was taken over are those that
-    could not be.
-    """
 
-    kind: Literal["table", "column", "rows"]
-    table: str
-    column: str | None
-    rows: int | None
+def exists(conn: sqlite3.Connection, table: str) -> bool:
+    found = conn.execute(
+        "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)
+    ).fetchone()
+    return found is not None
 
 
-def stage(conn: sqlite3.Connection, fresh: str) -> tuple[dict[str, int], list[Left]]:
-    """Copy what we know into the empty file `fresh`; the rows of each table, and what is left."""
-    conn.execute("ATTACH ? AS fresh", (fresh,))
+def set_aside(conn: sqlite3.Connection, tables: tuple[str, ...]) -> None:
+    """Free the names that our tables need; a database of ours has none of them."""
+    for table in tables:
+        if exists(conn, table):
+            conn.execute(f"ALTER TABLE {table} RENAME TO original_{table}")
+
+
+def put(
+    conn: sqlite3.Connection, table: str, values: dict[str, object], conflict: str = ""
+) -> bool:
+    """Insert a row by the names of its columns; whether it was inserted."""
+    marks = ", ".join(f":{name}" for name in values)
+    text = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks}) {conflict}"  # noqa: S608
+    return conn.execute(text, values).rowcount > 0
+
+
+@contextmanager
+def lenient(conn: sqlite3.Connection) -> Iterator[None]:
+    """Read texts that are no UTF-8, too."""
+    before = conn.text_factory
+    conn.text_factory = text
     try:
-        conn.execute("PRAGMA fresh.journal_mode = MEMORY")  # if we are killed it is worth nothing
-        conn.execute("PRAGMA fresh.synchronous = OFF")
-        conn.execute("BEGIN")
-        try:
-            with lenient(conn):
-                found = _copy_all(conn)
-            conn.execute(f"PRAGMA fresh.user_version = {original.LAST_SCHEMA}")
-            conn.execute("COMMIT")
-        except BaseException:
-            if conn.in_transaction:
-                conn.execute("ROLLBACK")
-            raise
+        yield
     finally:
-        conn.execute("DETACH fresh")
-    return found
+        conn.text_factory = before
 
 
-def _copy_all(conn: sqlite3.Connection) -> tuple[dict[str, int], list[Left]]:
-    counts: dict[str, int] = {}
-    left: list[Left] = []
-    for table, columns in _tables(conn).items():
-        known = KNOWN.get(table)
-        if known is None or any(known[name] is None for name in known.keys() - columns):
-            left.append(Left("table", table, None, _count(conn, table)))
-            continue
-        _copy(conn, table, known, columns)
-        counts[table] = _count(conn, table) or 0
-        left.extend(_left_columns(conn, table, sorted(columns - known.keys())))
-    for table in _ALWAYS:
-        if table not in counts:
-            _copy(conn, table, KNOWN[table], set())
-    return counts, left
+def text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
 
 
-def _tables(conn: sqlite3.Connection) -> dict[str, set[str]]:
-    """The names of all tables with those of their columns."""
-    names = conn.execute(
-        """
-        SELECT name FROM main.sqlite_schema
-        WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
-        """
-    ).fetchall()
-    return {name: _columns_of(conn, name) for (name,) in names if name not in _IGNORED}
+def _json(given: str) -> str:
+    """What is no JSON after all becomes a string."""
+    return given if not given or is_json(given) else json.dumps(given)
 
 
-def _columns_of(conn: sqlite3.Connection, table: str) -> set[str]:
-    try:
-        found = conn.execute("SELECT name FROM pragma_table_info(?, 'main')", (table,)).fetchall()
-    except sqlite3.OperationalError as exc:  # of a module that we do not have
-        if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR:
-            raise
-        return set()
-    return {name for (name,) in found}
+# --- state, sentinels and events ------------------------------------------------------------------
+
+# Its columns hold whatever was put into them; a text may even be no UTF-8, which we could not read.
+_STATE = """
+SELECT key, scope_id, payload, row_number() OVER (ORDER BY key, scope_id),
+       min(max(CAST(updated_at AS INTEGER), 0), :last),
+       min(max(CAST(expires_at AS INTEGER), 0), :last),
+       min(max(CAST(expires_at AS INTEGER), 0), :last) * 1000
+FROM original_state
+"""
+_SENTINELS = """
+SELECT name, scope_id, min(max(CAST(last_fired AS INTEGER), 0), :last),
+       min(max(CAST(last_fired AS INTEGER), 0), :last) * 1000 + 999
+FROM original_sentinels
+"""
+# What we store as one name may have been two: a text, and bytes that spell it.
+_PUT_STATE = """
+INSERT INTO state (key, scope_id, payload, version, updated_at, expires_at, expires_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key, scope_id) DO NOTHING
+"""
+_PUT_SENTINEL = """
+INSERT INTO sentinels (name, scope_id, last_fired, fired_ms, interval_ms, once)
+VALUES (?, ?, ?, ?, 0, 0)
+ON CONFLICT (name, scope_id) DO NOTHING
+"""
 
 
-def _copy(conn: sqlite3.Connection, table: str, known: _Columns, there: set[str]) -> None:
-    """In the order of its rows, which is that of their creation."""
-    words = [
-        f"coalesce({name}, {default or 'NULL'}) AS {name}"
-        if name in there
-        else f"{default or 'NULL'} AS {name}"
-        for name, default in known.items()
-    ]
-    rows = f"main.{table} NOT INDEXED WHERE {_sound(table, known)}" if there else _NOTHING
-    chosen = f"SELECT {', '.join(words)} FROM {rows}"  # noqa: S608 -- names of ours only
-    conn.execute(f"CREATE TABLE fresh.{table} AS {chosen}")
+def bring_state(conn: sqlite3.Connection) -> None:
+    """Copy the rows that were set aside, then drop the old tables."""
+    last = {"last": LAST_SECOND}
+    with lenient(conn):
+        state, sentinels = conn.execute(_STATE, last), conn.execute(_SENTINELS, last)
+        conn.executemany(_PUT_STATE, ((*map(text, row[:3]), *row[3:]) for row in state))
+        conn.executemany(_PUT_SENTINEL, ((*map(text, row[:2]), *row[2:]) for row in sentinels))
+    conn.execute(
+        "UPDATE counters SET value = (SELECT count(*) FROM original_state) WHERE name = 'state'"
+    )
+    conn.execute("DROP TABLE original_state")
+    conn.execute("DROP TABLE original_sentinels")
+    conn.execute("DROP TABLE IF EXISTS _migrate_lock")
 
 
-def _sound(table: str, known: _Columns) -> str:
-    """Which rows say what they must; the number of an event is a number."""
-    if table.endswith("_events"):
-        return "typeof(id) = 'integer'"
-    return " AND ".join(f"{name} IS NOT NULL" for name, default in known.items() if not default)
+# Each as: id, type, run, subject, from, to, reason, payload, session, project, at.
+# A payload is two names with their values, or a value without a name: it is JSON already.
+_EVENTS = {
+    "phase_events": """
+        SELECT id, event_type, run_id, '', from_phase, to_phase, reason,
+               'gate_result', gate_result, 'gate_tier', gate_tier, NULL, NULL, created_at
+        FROM phase_events
+    """,
+    "dispatch_events": """
+        SELECT id, event_type, run_id, dispatch_id, from_status, to_status, reason,
+               NULL, NULL, NULL, NULL, NULL, NULL, created_at
+        FROM dispatch_events
+    """,
+    "interspect_events": """
+        SELECT id, event_type, run_id, agent_name, '', '', override_reason,
+               'agent_name', agent_name, 'context_json', context_json, session_id, project_dir,
+               created_at
+        FROM interspect_events
+    """,
+    "discovery_events": """
+        SELECT id, event_type, '', discovery_id, from_status, to_status, '',
+               NULL, payload, NULL, NULL, NULL, NULL, created_at
+        FROM discovery_events
+    """,
+}
+_KEEP_EVENT = """
+INSERT INTO events (source, source_id, type, run_id, subject_id, from_state, to_state, reason,
+                    payload, actor_session, project_dir, at, at_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# Later events must be later by the original's ids, too.
+_GO_ON_AFTER = """
+UPDATE sqlite_sequence SET seq = max(seq, (SELECT max(source_id) FROM events))
+WHERE name = 'events'
+"""
 
 
-def _left_columns(conn: sqlite3.Connection, table: str, names: list[str]) -> Iterator[Left]:
-    for name in names:
-        count = f"SELECT count({quoted(name)}) FROM main.{table}"  # noqa: S608 -- quoted
-        (rows,) = conn.execute(count).fetchone()
-        yield Left("column", table, name, rows)
+def bring_events(conn: sqlite3.Connection) -> None:
+    """Copy the events of the original into the log, in the order in which it showed them."""
+    with lenient(conn):
+        rows = [row for table in _EVENTS for row in _events(conn, table)]
+    rows.sort(key=lambda row: (row[-2], row[0], row[1]))
+    conn.executemany(_KEEP_EVENT, rows)
+    if rows:
+        conn.execute(_GO_ON_AFTER)
 
 
-def _count(conn: sqlite3.Connection, table: str) -> int | None:
-    try:
-        count = f"SELECT count(1) FROM main.{quoted(table)}"  # noqa: S608 -- quoted
-        (rows,) = conn.execute(count).fetchone()
-    except sqlite3.OperationalError as exc:  # of a module that we do not have
-        if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR:
-            raise
-        return None
-    return int(rows)
+def _events(conn: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
+    for row in conn.execute(_EVENTS[table]) if exists(conn, table) else ():
+        number, *words, a, first, b, second, session, project, at = row
+        pairs = {str(name): text(value) for name, value in ((a, first), (b, second)) if name}
+        told = {name: value for name, value in pairs.items() if value}
+        payload = (json.dumps(told) if told else None) if a else _json(text(first)) or None
+        seconds = at if isinstance(at, int) and 0 <= at <= LAST_SECOND else 0
+        yield (
+            table.removesuffix("_events"),
+            number,
+            *map(text, words),
+            payload,
+            text(session) or None,
+            text(project) or None,
+            seconds,
+            seconds * 1000,
+        )
 
 
-_EVENTS = "SELECT source || '_events', count(1) FROM events GROUP BY source"
+# --- discoveries, feedback and the interest profile -----------------------------------------------
+
+# - Scores become millionths, within [0, 1]; what its decay took from them stays taken.
+# - A discovery that was dismissed counts as dismissed since its review, else since now.
+# - A vector that is none, or of another dimension than the first of its source, is left out; so are
+#   weights that are no numbers, and feedback about what is not there.
+
+DISCOVERIES = ("discoveries", "feedback_signals", "interest_profile")
+
+_MILLION = 1_000_000
+_STATUSES = {"new", "scored", "proposed", "promoted", "dismissed"}
+# As our own commands have them: what is stored must be read, exported and taken in again.
+MAX_DIMENSION = 16_384
+MAX_WEIGHTS = 1000
+MAX_WEIGHT = 1_000_000
+# With so many characters of four bytes, all of them are less than a payload.
+_NAME_CHARACTERS = 200
 
 
-def taken(conn: sqlite3.Connection, counts: dict[str, int]) -> tuple[dict[str, int], list[Left]]:
-    """How many rows of each table are in ours now, and which tables had more."""
-    events = dict(conn.execute(_EVENTS))
-    found = {
-        table: events.get(table, 0) if table.endswith("_events") else _count(conn, table) or 0
-        for table in counts
+def bring_discoveries(conn: sqlite3.Connection, *, now_ms: int) -> None:
+    """Copy what was set aside, then drop it."""
+    _bring_finds(conn, now_ms=now_ms)
+    _bring_feedback(conn)
+    _bring_profile(conn)
+    for table in ("discovery_events", *(f"original_{table}" for table in DISCOVERIES)):
+        conn.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+_SOURCE = """
+INSERT INTO embedding_sources (source, dimension) VALUES (?, ?) ON CONFLICT (source) DO NOTHING
+"""
+_EMBEDDING = """
+INSERT INTO embeddings (discovery_id, source, vector)
+SELECT ?1, ?2, ?3 WHERE (SELECT dimension FROM embedding_sources WHERE source = ?2) = ?4
+"""
+
+
+def _bring_finds(conn: sqlite3.Connection, *, now_ms: int) -> None:
+    version = 0
+    for row in rows(conn, "original_discoveries"):
+        found = _discovery(row, version=version + 1, now_ms=now_ms)
+        # What is one find for us may have been two: a text, and bytes that spell it.
+        if put(conn, "discoveries", found, "ON CONFLICT (source, source_id) DO NOTHING"):
+            version += 1
+            _bring_vector(conn, row.word("id"), str(found["source"]), row.blob("embedding"))
+    conn.execute("UPDATE counters SET value = ? WHERE name = 'discoveries'", (version,))
+
+
+def _discovery(row: Row, *, version: int, now_ms: int) -> dict[str, object]:
+    status, discovered = row.text("status", "new"), row.seconds("discovered_at")
+    reviewed = row.seconds("reviewed_at")
+    return {
+        "id": row.word("id"),
+        "source": row.word("source", "unknown"),
+        "source_id": row.word("source_id") or row.word("id"),
+        "title": row.text("title"),
+        "summary": row.text("summary"),
+        "url": row.text("url"),
+        "raw_metadata": row.json("raw_metadata", "{}"),
+        "relevance": round(min(max(row.real("relevance_score"), 0), 1) * _MILLION),
+        "decay": _MILLION,
+        "status": status if status in _STATUSES else "new",
+        "run_id": row.word("run_id") or None,
+        "bead_id": row.word("bead_id") or None,
+        "discovered_at": discovered,
+        "discovered_ms": discovered * 1000,
+        "promoted_at": row.seconds("promoted_at") or None,
+        "reviewed_at": reviewed or None,
+        "dismissed_ms": (reviewed * 1000 or now_ms) if status == "dismissed" else None,
+        "version": version,
     }
-    missing = {table: counts[table] - rows for table, rows in found.items()}
-    return found, [Left("rows", table, None, rows) for table, rows in missing.items() if rows]
+
+
+def _bring_vector(conn: sqlite3.Connection, discovery_id: str, source: str, vector: bytes) -> None:
+    if _is_vector(vector):
+        conn.execute(_SOURCE, (source, len(vector) // 4))
+        conn.execute(_EMBEDDING, (discovery_id, source, vector, len(vector) // 4))
+
+
+def _bring_feedback(conn: sqlite3.Connection) -> None:
+    known = {found for (found,) in conn.execute("SELECT id FROM discoveries")}
+    for row in rows(conn, "original_feedback_signals"):
+        signal: dict[str, object] = {
+            "discovery_id": row.word("discovery_id"),
+            "signal_type": row.word("signal_type", "unknown"),
+            "signal_data": row.json("signal_data", "{}"),
+            "actor": row.word("actor", "system"),
+            "created_at": row.seconds("created_at"),
+        }
+        if signal["discovery_id"] in known:
+            put(conn, "feedback_signals", signal)
+
+
+def _bring_profile(conn: sqlite3.Connection) -> None:
+    for row in rows(conn, "original_interest_profile"):
+        topic = row.blob("topic_vector")
+        profile: dict[str, object] = {
+            "id": 1,
+            "version": 1,
+            "topic_vector": topic if _is_vector(topic) else None,
+            "keyword_weights": _weights(row.text("keyword_weights")),
+            "source_weights": _weights(row.text("source_weights")),
+            "updated_at": row.seconds("updated_at"),
+        }
+        put(conn, "interest_profile", profile)
+
+
+def _is_vector(data: bytes) -> bool:
+    """Whole floats, each of them a number, and not all of them zero."""
+    count, rest = divmod(len(data), 4)
+    if rest or not 0 < count <= MAX_DIMENSION:
+        return False
+    numbers = struct.unpack(f"<{count}f", data)
+    return all(map(math.isfinite, numbers)) and any(numbers)
+
+
+def _weights(text: str) -> str:
+    """Those that are numbers, under names that can be shown."""
+    try:
+        given = msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, RecursionError):
+        return "{}"
+    good = [(name, weight) for name, weight in given.items() if _is_weight(name, weight)]
+    return msgspec.json.encode(dict(good[:MAX_WEIGHTS])).decode()
+
+
+def _is_weight(name: str, weight: object) -> bool:
+    is_name = 0 < len(name) <= _NAME_CHARACTERS and not _CONTROL.search(name)
+    is_number = type(weight) in {int, float}
+    return is_name and is_number and abs(weight) <= MAX_WEIGHT  # type: ignore[arg-type]

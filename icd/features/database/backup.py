@@ -9,18 +9,15 @@ from icd.app import render
 from icd.app.call import Params, Whole
 from icd.app.invocation import Ask, Caller, Local, Output, World
 from icd.app.verb import Argument, Command, Method, Runs
-from icd.db import backup, migrate
-from icd.db.files import private as files
-from icd.db.restore import refuse_name
-from icd.db.restore import restore as put_back
+from icd.db import backup, migrate, permissions
 from icd.values.wire import Result
 
 
 def _check_name(file: str) -> None:
-    refuse_name(file)  # before a directory is made for the database
+    backup.refuse_name(file)  # before a directory is made for the database
 
 
-File = Annotated[str, Argument("FILE", "The backup."), files.check_absolute]
+File = Annotated[str, Argument("FILE", "The backup."), permissions.check_absolute]
 
 
 class Create(Params):
@@ -85,14 +82,14 @@ def create(whole: Whole, _p: Create) -> Made:
 
 def write(whole: Whole, p: Write) -> Made:
     database = whole.database
-    files.refuse_own_names(p.file, database.path)
+    permissions.refuse_own_names(p.file, database.path)
     file = backup.to(database.connection(), p.file, deadline=whole.deadline)
     return Made(database.path, file, os.path.getsize(file))
 
 
 def restore(whole: Whole, p: Restore) -> Restored:
     database = whole.database
-    kept = put_back(database, p.file, now_ms=whole.now_ms, deadline=whole.deadline)
+    kept = backup.restore(database, p.file, now_ms=whole.now_ms, deadline=whole.deadline)
     return Restored(database.path, migrate.version(database.connection()), kept)
 
 

@@ -15,7 +15,7 @@ from icd.app import line_files, render
 from icd.app.call import Context, Params
 from icd.app.invocation import Caller, Local, Output, World
 from icd.app.verb import Argument, Command, Method, Runs, Writes
-from icd.db.files import private as files
+from icd.db import permissions
 from icd.errors import IcError, UnreadableInput, from_os
 from icd.features.database.export import End, decoder, export, rows
 from icd.features.database.import_ import Import, check_header
@@ -23,7 +23,7 @@ from icd.values.wire import Result
 
 _UNFIT = "name a complete file of 'icctl export'; nothing was imported"
 
-File = Annotated[str, Argument("FILE", "The file of lines."), files.check_absolute]
+File = Annotated[str, Argument("FILE", "The file of lines."), permissions.check_absolute]
 
 
 class ToFile(Params):
@@ -66,8 +66,8 @@ class Imported(Result):
 
 
 def write(ctx: Context, p: ToFile) -> Exported:
-    files.refuse_own_names(p.file, ctx.path)
-    descriptor = files.create(p.file)
+    permissions.refuse_own_names(p.file, ctx.path)
+    descriptor = permissions.create(p.file)
     try:
         with open(descriptor, "wb") as file:
             count = _write(ctx, file)

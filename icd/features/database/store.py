@@ -3,8 +3,8 @@
 import os
 import sqlite3
 
+from icd.db.check import FREE_BYTES_NEEDED, free_bytes
 from icd.db.connection import page_bytes, until
-from icd.db.health import FREE_BYTES_NEEDED, free_bytes
 from icd.errors import DiskFull
 
 # Tables that hold what users store; not those with which intercore keeps its own books.
@@ -26,7 +26,7 @@ def counts(conn: sqlite3.Connection) -> dict[str, int]:
 
 
 def count(conn: sqlite3.Connection, table: str, rest: str = "") -> int:
-    """With `count(1)`, which can be stopped; see icd/db/bounds.py."""
+    """With `count(1)`, which can be stopped; see icd/db/connection.py."""
     (found,) = conn.execute(f"SELECT count(1) FROM {table} {rest}").fetchone()  # noqa: S608
     return int(found)
 

@@ -10,10 +10,9 @@ from icd.app.call import Context, Params, Whole
 from icd.app.invocation import Ask, Caller, Local, Output, World, line
 from icd.app.verb import Argument, Command, Method, Option, Runs, Verb
 from icd.db import check as examination
-from icd.db import health as fitness
 from icd.db import migrate
 from icd.db.original import adopt as taking_over
-from icd.db.original.tables import Left
+from icd.db.original.adopt import Left
 from icd.errors import Corrupt, IcError, NoDatabase
 from icd.features.database import store
 from icd.values.wire import Result
@@ -158,7 +157,7 @@ def adopt(whole: Whole, _p: Adopt) -> Adopted:
 
 
 def health(ctx: Context, p: Health) -> Healthy:
-    fitness.examine(ctx.conn, ctx.path, thorough=p.thorough)
+    examination.examine(ctx.conn, ctx.path, thorough=p.thorough)
     return Healthy(healthy=True, path=ctx.path, schema=migrate.version(ctx.conn))
 
 

@@ -32,7 +32,7 @@ from icd.errors import DiscoveryRefused
 from icd.features.discoveries import store
 from icd.features.discoveries.store import ONE, Discovery, Told
 from icd.features.discoveries.vectors import Batch
-from icd.values import ids
+from icd.values.validation import new_id
 from icd.values.wire import Result
 
 
@@ -92,7 +92,7 @@ def submit(
 def _store(
     conn: sqlite3.Connection, given: Submission, among: Batch, settings: Settings, told: Told
 ) -> str:
-    name = ids.new(store.ID_CHARACTERS)
+    name = new_id(store.ID_CHARACTERS)
     texts = (given.source, given.source_id, given.title, given.summary, given.url, given.metadata)
     rest = (given.relevance, told.at, told.now_ms, store.bump(conn))
     conn.execute(_INSERT, (name, *texts, *rest))

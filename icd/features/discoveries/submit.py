@@ -14,7 +14,7 @@ from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Caller, Local, Output, World
 from icd.app.types import SCORE
 from icd.app.verb import Command, Method, Option, Runs, Writes, no_rows
-from icd.db.files import private as files
+from icd.db import permissions
 from icd.errors import (
     DuplicateDiscovery,
     IcError,
@@ -79,7 +79,7 @@ class Submit(Params):
 class SubmitFile(Params):
     """Submit each line of a file of JSON lines: all of them, or none."""
 
-    file: Annotated[str, Meta(description="Its absolute path."), files.check_absolute]
+    file: Annotated[str, Meta(description="Its absolute path."), permissions.check_absolute]
     source: Annotated[Source, validation.check_name] | None = None
     dedup_threshold: Threshold = 0.0
 

@@ -24,8 +24,8 @@ from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
-from icd.values import ids
 from icd.values.processes import Process, Writer
+from icd.values.validation import new_id
 from icd.values.wire import INT64, Result, iso, iso_if
 
 Outcome = Literal["completed", "failed", "timeout", "cancelled"]
@@ -236,7 +236,7 @@ def create(
         run = runs.meant(conn, scope_id)
     starter = runner or Process(0)
     new = Dispatch(
-        id=ids.new(),
+        id=new_id(),
         status="spawned",
         turns=0,
         commands=0,

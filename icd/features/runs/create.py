@@ -30,8 +30,9 @@ from icd.features.dispatches import store as dispatches
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
 from icd.features.runs.store import COMPLEXITY, Run
-from icd.values import ids, processes
+from icd.values import processes
 from icd.values.processes import Process, Writer
+from icd.values.validation import new_id
 from icd.values.wire import Result
 
 
@@ -48,7 +49,7 @@ def new(
     """A run in the first phase of its chain; `columns` are others of `Run` that the caller sets."""
     owner = Process(0) if actor.pid is None else processes.identify(actor.pid)
     return Run(
-        id=ids.new(),
+        id=new_id(),
         project_dir=project_dir,
         goal=goal,
         status="active",

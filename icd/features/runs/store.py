@@ -23,8 +23,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field, structs
 from icd.db.rows import Column, checked, put, select, values
 from icd.errors import AgentNotFound, RunNotFound, UnknownPhase
 from icd.features.runs import phases as chains
-from icd.values import ids, payloads, processes
+from icd.values import payloads, processes
 from icd.values.processes import Liveness, Process
+from icd.values.validation import new_id
 from icd.values.wire import Result, iso, iso_if
 
 COMPLEXITY = 3
@@ -281,7 +282,7 @@ def add_agent(
     """Note an agent that has begun; the answer is its id."""
     require(conn, run_id)
     now = now_ms // 1000
-    agent = Agent(ids.new(), run_id, agent_type, "active", now, now, name, dispatch_id)
+    agent = Agent(new_id(), run_id, agent_type, "active", now, now, name, dispatch_id)
     conn.execute(_ADD_AGENT, values(agent))
     touch(conn, run_id, now_ms=now_ms)
     return agent.id
@@ -362,7 +363,7 @@ def add_artifact(
     """Note what a run has produced; the answer is the artifact's id."""
     require(conn, run_id)
     made = Artifact(
-        ids.new(), run_id, phase, path, type, "active", now_ms // 1000, content_hash, dispatch_id
+        new_id(), run_id, phase, path, type, "active", now_ms // 1000, content_hash, dispatch_id
     )
     conn.execute(_ADD_ARTIFACT, values(made))
     touch(conn, run_id, now_ms=now_ms)

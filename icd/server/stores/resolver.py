@@ -14,8 +14,7 @@ from functools import partial
 import anyio
 
 from icd import config
-from icd.db import paths
-from icd.db.files import ownership
+from icd.db import paths, permissions
 from icd.db.paths import Where
 from icd.errors import DeadlineExceeded, Overloaded
 from icd.server import limits
@@ -77,5 +76,5 @@ class Resolver:
 def _find(where: Where, settings: Settings, *, create: bool) -> Found:
     find = paths.target if create else paths.resolve
     path = paths.canonical(find(where))
-    ownership.refuse_others(os.path.dirname(path))
+    permissions.refuse_others(os.path.dirname(path))
     return path, settings(config.project_file(path))

@@ -8,7 +8,7 @@ import pytest
 from icd.admin.doctor import checks
 from icd.admin.doctor.checks import carry_out
 from icd.admin.doctor.context import Repair, Sight, ok, warning
-from icd.admin.doctor.permissions import permissions
+from icd.admin.doctor.project import permissions
 from icd.db.database import GITIGNORE
 
 

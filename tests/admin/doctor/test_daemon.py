@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from icd import __version__
-from icd.admin.doctor import processes
+from icd.admin.doctor import context
 from icd.admin.doctor.context import Repair, Seen
 from icd.admin.doctor.daemon import daemon, judge, missed, sockets
 from icd.features.daemon.verbs import PROTOCOL
@@ -181,7 +181,8 @@ def test_a_socket_whose_owner_lives_is_not_stale(asked, stale):
 
     assert severity == "warning"
     assert (
-        message == f"{processes.find(os.getpid())} is about to listen at {stale}, or about to end"
+        message
+        == f"{context.find_process(os.getpid())} is about to listen at {stale}, or about to end"
     )
 
 

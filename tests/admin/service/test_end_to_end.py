@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from icd import __version__
-from icd.admin.service import units
+from icd.admin.service import systemd as units
 from tests.support.processes import CLEAN, PATIENCE, Daemon, door, icctl
 from tests.support.systemd import Systemd, real, real_is_possible
 

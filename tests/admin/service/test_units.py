@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from icd.admin.service import units
+from icd.admin.service import systemd as units
 from icd.errors import IcError, Misconfigured
 
 

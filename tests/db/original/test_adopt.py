@@ -13,10 +13,9 @@ from contextlib import closing
 import pytest
 
 from icd import config
-from icd.db import check, migrate
+from icd.db import check, migrate, permissions
 from icd.db.connection import connect
 from icd.db.database import Database
-from icd.db.files import permissions as access
 from icd.db.original.adopt import adopt
 from icd.errors import Corrupt, DeadlineExceeded, Locked, NoDatabase, NotOurs, SchemaTooNew
 from icd.features.events import cursors
@@ -390,7 +389,7 @@ def test_the_refusal_of_a_later_one_names_the_command(database, path):
         database.connection()
 
     assert "run 'icctl init --adopt'" in refused.value.hint
-    assert access.obstacle(path) is None
+    assert permissions.obstacle(path) is None
 
 
 # --- kills ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from icd.db import migrate
-from icd.db.original import discoveries as original_discoveries
+from icd.db.original import tables
 from icd.features.database import export as dumps
 from icd.features.discoveries import profile as profiles
 from icd.features.discoveries import rank as ranking
@@ -273,7 +273,7 @@ def test_weights_that_are_no_numbers_are_left_out(brought, given, kept):
 def test_the_limits_of_what_is_brought_are_those_of_our_commands():
     names = "MAX_WEIGHTS", "MAX_WEIGHT"
     ours = [getattr(profiles, name) for name in names] + [vectors.MAX_DIMENSION]
-    theirs = [getattr(original_discoveries, name) for name in (*names, "MAX_DIMENSION")]
+    theirs = [getattr(tables, name) for name in (*names, "MAX_DIMENSION")]
 
     assert theirs == ours
 

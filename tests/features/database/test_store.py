@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from icd.db import health, migrate
+from icd.db import check, migrate
 from icd.errors import DeadlineExceeded, DiskFull, Locked, from_sqlite
 from icd.features.database import store
 from icd.features.state import store as state
@@ -71,7 +71,7 @@ def test_a_disk_that_is_too_full_is_told_with_its_numbers(conn):
         store.vacuum(conn, "/proc/x.db", deadline=math.inf)
 
     (pages,) = conn.execute("PRAGMA page_count").fetchone()
-    needed = 2 * pages * 4096 + health.FREE_BYTES_NEEDED
+    needed = 2 * pages * 4096 + check.FREE_BYTES_NEEDED
     assert caught.value.message == (f"disk too full to vacuum: 0 bytes available (need {needed})")
 
 

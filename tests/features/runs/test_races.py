@@ -20,7 +20,7 @@ from icd.errors import RunOver
 from icd.features.events import store as events
 from icd.features.runs import phases
 from icd.features.runs import store as runs
-from icd.values import ids
+from icd.values.validation import new_id
 from tests.support.folding import fold
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, running
 from tests.test_races import Restarts
@@ -147,7 +147,7 @@ class Client:
 
     def _ask(self, method: str, run_id: str) -> bool:
         """Whether it was done; if not, because the other was faster."""
-        request_id, until = ids.new(24), time.monotonic() + PATIENCE
+        request_id, until = new_id(24), time.monotonic() + PATIENCE
         while True:
             try:
                 answer = self._daemon.respond(

@@ -13,8 +13,8 @@ from icd.features.events import store as events
 from icd.features.runs import create as claims
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
-from icd.values import ids
 from icd.values.processes import Writer
+from icd.values.validation import new_id
 from tests.support.folding import fold
 from tests.support.run_model import Model
 
@@ -224,7 +224,7 @@ class World:
         self.conn.execute(
             "INSERT INTO run_artifacts (id, run_id, phase, path, type, status, created_at) "
             "VALUES (?, ?, ?, 'f', 'file', 'active', 0)",
-            (ids.new(), m.id, phase),
+            (new_id(), m.id, phase),
         )
         m.artifacts.append(phase)
 
@@ -232,7 +232,7 @@ class World:
         self.conn.execute(
             "INSERT INTO run_agents (id, run_id, agent_type, status, created_at, updated_at) "
             "VALUES (?, ?, 'claude', ?, 0, 0)",
-            (ids.new(), m.id, status),
+            (new_id(), m.id, status),
         )
         m.agents += status == "active"
 
@@ -249,7 +249,7 @@ class World:
             "INSERT INTO dispatches (id, run_id, agent_type, status, verdict_status, project_dir, "
             "turns, commands, messages, input_tokens, output_tokens, created_at, created_ms, "
             "version) VALUES (?, ?, 'codex', ?, ?, '/p', 0, 0, 0, 0, 0, 0, 0, 1)",
-            (ids.new(), m.id, status, verdict),
+            (new_id(), m.id, status, verdict),
         )
 
     def happened(self, m, what, to_phase):

@@ -1,4 +1,6 @@
-"""The units of systemd: what they must say, what is there, what installing takes, what is wrong.
+"""The user's systemd: its units, what it makes of them, and whether the daemon it starts answers.
+
+All of it is asked through programs, in the caller's own process and environment.
 
 Promises
     - a file without our first line belongs to another author: we neither change nor remove it;
@@ -10,16 +12,146 @@ Promises
 
 import contextlib
 import os
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from shutil import which
 from typing import Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
-from icd import __version__
-from icd.admin.service import systemctl
-from icd.admin.service.systemctl import State
-from icd.errors import ForeignUnit, Misconfigured, ServiceFailed, from_os
+from icd import __version__, files
+from icd.errors import ForeignUnit, Misconfigured, NoSystemd, ServiceFailed, from_os
 from icd.features.daemon.verbs import Pong
+
+# A restart waits for the old daemon to stop and for the new one to start, each with a limit of its
+# own in the unit; whatever takes longer hangs.
+PATIENCE_SECONDS = 120
+# A cold start on a busy machine; a daemon that is there answers within milliseconds.
+ANSWER_SECONDS = 20
+# The client notices its deadline itself; this is for a machine that hangs.
+MARGIN_SECONDS = 20
+NO_JOURNAL = "the daemon then logs to where its stderr goes; see docs/service.md"
+_CLIENT = "import sys; from icctl.client import main; sys.exit(main(sys.argv[1:], 'icctl'))"
+
+
+# --- systemctl ------------------------------------------------------------------------------------
+
+
+class State(Struct, frozen=True):
+    """What systemd says about a unit; as declared here where it says nothing."""
+
+    load: str = field(default="", name="LoadState")
+    active: str = field(default="", name="ActiveState")
+    sub: str = field(default="", name="SubState")
+    enabled: str = field(default="", name="UnitFileState")
+    result: str = field(default="", name="Result")
+    # With which its process ended last.
+    status: int = field(default=0, name="ExecMainStatus")
+    pid: int = field(default=0, name="MainPID")
+    needs_reload: str = field(default="", name="NeedDaemonReload")
+
+    @property
+    def stale(self) -> bool:
+        """The file has changed since systemd read it."""
+        return self.needs_reload == "yes"
+
+
+def runtime_directory(env: Mapping[str, str]) -> str:
+    """What units call %t."""
+    return env.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+
+
+def socket_path(env: Mapping[str, str]) -> str:
+    """Where icd.socket listens."""
+    return os.path.join(runtime_directory(env), "intercore", "icd.sock")
+
+
+def states(env: Mapping[str, str], *names: str) -> list[State]:
+    """Also proves that there is a systemd to talk to."""
+    properties = ",".join(each.encode_name for each in msgspec.structs.fields(State))
+    done = run(env, "systemctl", "--user", "show", *names, f"--property={properties}")
+    if done.returncode:
+        raise NoSystemd(f"the systemd of this user cannot be reached: {last_line(done.stderr)}")
+    found = [_state(block) for block in done.stdout.split("\n\n") if block.strip()]
+    if len(found) != len(names):
+        raise ServiceFailed(f"systemctl said something unexpected: {last_line(done.stdout)}")
+    return found
+
+
+def _state(block: str) -> State:
+    said = dict(line.partition("=")[::2] for line in block.strip().splitlines())
+    known = {name: value for name, value in said.items() if value}
+    return msgspec.convert(known, State, strict=False)
+
+
+def systemctl(env: Mapping[str, str], *words: str) -> None:
+    done = run(env, "systemctl", "--user", *words)
+    if done.returncode:
+        raise ServiceFailed(f"systemctl --user {' '.join(words)} failed: {last_line(done.stderr)}")
+
+
+def run(env: Mapping[str, str], *command: str) -> subprocess.CompletedProcess[str]:
+    late = f"{' '.join(command)} has not ended within {PATIENCE_SECONDS} seconds"
+    return _ended(found_program(env, command), quiet(env), PATIENCE_SECONDS, late)
+
+
+def _ended(
+    command: list[str], env: Mapping[str, str], seconds: float, late: str, cwd: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(  # noqa: S603 -- the words are ours
+            command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="surrogateescape", timeout=seconds, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ServiceFailed(late) from None
+
+
+def quiet(env: Mapping[str, str]) -> dict[str, str]:
+    """Neither pager nor colours; after su or in cron the place of the bus is not set."""
+    found = {**env, "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0", "LC_ALL": "C"}
+    return {**found, "XDG_RUNTIME_DIR": runtime_directory(env)}
+
+
+def found_program(env: Mapping[str, str], command: tuple[str, ...]) -> list[str]:
+    program = which(command[0], path=env.get("PATH", os.defpath))
+    if program is None:
+        journal = {"hint": NO_JOURNAL} if command[0] == "journalctl" else {}
+        raise NoSystemd(f"there is no {command[0]} here", **journal)
+    return [program, *command[1:]]
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1].removesuffix(".") if lines else "it did not say why"
+
+
+# --- the daemon -----------------------------------------------------------------------------------
+
+
+def ping(env: Mapping[str, str], socket: str) -> Pong | None:
+    """Who answers at a socket, asked as a hook would ask; None: no daemon.  A hang is an error."""
+    # What the caller has set about intercore is about another socket, or another mode.
+    plain = {name: value for name, value in env.items() if not name.startswith("INTERCORE_")}
+    command = [sys.executable, "-E", "-P", "-c", _CLIENT]
+    done = _ended(
+        [*command, "ping", "--json", f"--timeout={ANSWER_SECONDS}s"],
+        {**plain, "INTERCORE_SOCKET": socket},
+        ANSWER_SECONDS + MARGIN_SECONDS,
+        f"the client hangs at {socket}",
+        cwd="/",
+    )
+    if done.returncode == 0:
+        return msgspec.json.decode(done.stdout, type=Pong)
+    if done.returncode == 1:
+        return None
+    told = done.stderr.strip().removeprefix("icctl: ") or "the client failed"
+    raise ServiceFailed(f"no call goes through {socket}: {told}")
+
+
+# --- units ----------------------------------------------------------------------------------------
 
 SOCKET, SERVICE, SANDBOX = "icd.socket", "icd.service", "icd.service.d/sandbox.conf"
 MARK = "# Written by 'icctl service install"
@@ -124,18 +256,8 @@ def quoted(path: str) -> str:
 
 
 def write(unit: Unit) -> None:
-    draft = f"{unit.path}.{os.getpid()}.tmp"
     try:
-        os.makedirs(os.path.dirname(unit.path), exist_ok=True)
-        try:
-            with open(draft, "w", encoding="utf-8") as file:
-                file.write(unit.text)
-                os.fchmod(file.fileno(), 0o644)
-            os.replace(draft, unit.path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
-            raise
+        files.replace(unit.path, unit.text.encode(), 0o644)
     except OSError as exc:
         raise from_os(exc, f"write {unit.path}") from exc
 
@@ -192,21 +314,21 @@ class Report(Struct):
 
 def examine(env: Mapping[str, str], python: str) -> Report:
     """Whether the service works: its units, what systemd makes of them, and who answers."""
-    states = systemctl.states(env, SOCKET, SERVICE)
+    there = states(env, SOCKET, SERVICE)
     found = chosen(look(env, python), sandbox=False)
-    socket = systemctl.socket_path(env)
-    problems = [*_of_units(found), *_of_states(states)]
+    socket = socket_path(env)
+    problems = [*_of_units(found), *_of_states(there)]
     daemon = None
     try:
-        daemon = systemctl.ping(env, socket)
+        daemon = ping(env, socket)
     except ServiceFailed as exc:
         problems.append(exc.message)
-    states = systemctl.states(env, SOCKET, SERVICE)  # the question may have started the daemon
-    problems += _of_daemon(daemon, states)
-    works = daemon is not None and states[0].active == "active" and daemon.pid == states[1].pid
+    there = states(env, SOCKET, SERVICE)  # the question may have started the daemon
+    problems += _of_daemon(daemon, there)
+    works = daemon is not None and there[0].active == "active" and daemon.pid == there[1].pid
     rows = [
         Row(u.name, u.path, u.found, state.enabled, state.active, state.sub, state.result)
-        for u, state in zip(found, [*states, State()], strict=False)
+        for u, state in zip(found, [*there, State()], strict=False)
     ]
     return Report(works, socket, rows, daemon, problems)
 

@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
+from icd.db import permissions
 from icd.db.connection import connect, connect_to_read
-from icd.db.files import permissions as access
 from icd.errors import BadPath
 from tests.support.breakages import ORDINARY
 
@@ -21,7 +21,7 @@ def as_the_owner(code: str, *argv: str) -> str:
             *ORDINARY,
             sys.executable,
             "-c",
-            f"import sys\nfrom icd.db.files import permissions as access\n{code}",
+            f"import sys\nfrom icd.db import permissions\n{code}",
             *argv,
         ],
         capture_output=True,
@@ -37,7 +37,7 @@ def path(database) -> str:
 
 
 def test_nothing_stands_in_the_way_of_a_healthy_database(path):
-    assert access.obstacle(path) is None
+    assert permissions.obstacle(path) is None
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,8 @@ def test_the_file_that_stands_in_the_way_is_named(path, end, mode, what):
     os.chmod(file, mode)
 
     told = as_the_owner(
-        "found = access.obstacle(sys.argv[1]); print(found.message, found.hint, sep='; ')", path
+        "found = permissions.obstacle(sys.argv[1]); print(found.message, found.hint, sep='; ')",
+        path,
     )
 
     assert told == f"{file} {what}; run: chmod u+rw {file}"
@@ -64,7 +65,7 @@ def test_a_directory_without_permission_is_named(path):
     directory = os.path.dirname(path)
     os.chmod(directory, 0o500)
     try:
-        told = as_the_owner("print(access.obstacle(sys.argv[1]).hint)", path)
+        told = as_the_owner("print(permissions.obstacle(sys.argv[1]).hint)", path)
     finally:
         os.chmod(directory, 0o700)
 
@@ -72,7 +73,7 @@ def test_a_directory_without_permission_is_named(path):
 
 
 def test_where_the_mode_is_right_another_cause_is_looked_for(path):
-    refused = access._refused(path, "may not be written", "u+rw")
+    refused = permissions._refused(path, "may not be written", "u+rw")
 
     assert "read-only filesystem" in refused.hint
 
@@ -83,7 +84,7 @@ def test_somebody_else_s_file_is_theirs_to_give(path):
         file = path
         os.chown(file, 12345, 12345)
 
-    refused = access._refused(file, "may not be read", "u+rw")
+    refused = permissions._refused(file, "may not be read", "u+rw")
 
     assert "have it given to you" in refused.hint
 
@@ -92,7 +93,7 @@ def test_other_errors_of_sqlite_have_no_such_cause(path):
     with closing(sqlite3.connect(path)) as conn, pytest.raises(sqlite3.Error) as caught:
         conn.execute("nonsense")
 
-    assert access.cause(caught.value, path) is None
+    assert permissions.cause(caught.value, path) is None
 
 
 def test_what_cannot_be_opened_without_a_cause_stays_as_it_is(tmp_path):
@@ -100,7 +101,7 @@ def test_what_cannot_be_opened_without_a_cause_stays_as_it_is(tmp_path):
     with pytest.raises(sqlite3.OperationalError) as caught:
         sqlite3.connect(f"file:{missing}?mode=rw", uri=True).execute("PRAGMA user_version")
 
-    assert access.cause(caught.value, missing) is None
+    assert permissions.cause(caught.value, missing) is None
 
 
 def test_too_few_descriptors_are_told_as_such(path):
@@ -110,7 +111,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))
 try:
     sqlite3.connect("/proc/nowhere.db")
 except sqlite3.Error as exc:
-    print(access.cause(exc, sys.argv[1]).name)
+    print(permissions.cause(exc, sys.argv[1]).name)
 """
 
     assert as_the_owner(code, path) == "too_few_descriptors"
@@ -121,7 +122,7 @@ def test_a_read_only_file_is_refused_before_sqlite_leaves_traces(path):
 
     told = as_the_owner(
         "from icd.errors import PermissionRefused\n"
-        "try:\n    access.refuse_read_only(sys.argv[1])\n"
+        "try:\n    permissions.refuse_read_only(sys.argv[1])\n"
         "except PermissionRefused as exc:\n    print(exc.message)",
         path,
     )
@@ -130,7 +131,7 @@ def test_a_read_only_file_is_refused_before_sqlite_leaves_traces(path):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
-@pytest.mark.parametrize("end", access.SQLITES_OWN)
+@pytest.mark.parametrize("end", permissions.SQLITES_OWN)
 @pytest.mark.parametrize("open_", [connect, connect_to_read])
 def test_what_is_no_file_beside_a_database_is_refused_and_never_waited_for(
     tmp_path, open_, end, make

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from icd.admin.doctor import processes
-from icd.admin.doctor.contents import contents
+from icd.admin.doctor import context
+from icd.admin.doctor.project import contents
 from icd.db import migrate
 from icd.db.database import CAREFUL_BYTES
 from icd.db.lock import FileLock, poll
@@ -138,7 +138,7 @@ def test_a_lock_that_is_held_for_long_is_told_with_its_holder(judged, closed):
     finally:
         held.close()
 
-    me = processes.find(os.getpid())
+    me = context.find_process(os.getpid())
     assert (check, severity) == ("lock", "warning")
     assert message == f"{me} has held {closed}.lock for more than 1 s"
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from icd.admin.doctor.context import Repair
-from icd.admin.doctor.permissions import permissions, user
+from icd.admin.doctor.context import Repair, user
+from icd.admin.doctor.project import permissions
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import os
 import time
 
-from icd.admin.doctor import bounded
+from icd.admin.doctor.checks import bounded
 from icd.admin.doctor.context import Repair, note, ok
 from tests.support.processes import PATIENCE, until
 
@@ -17,7 +17,7 @@ def later() -> float:
 def test_findings_come_back_as_they_were_made():
     made = [ok("a", "fine"), note("b", "odd \udcff byte", "do", Repair("chmod", "/x\udcff", 0o600))]
 
-    found = bounded.look(lambda: iter(["a place", *made]), later())
+    found = bounded(lambda: iter(["a place", *made]), later())
 
     assert (found.findings, found.stuck, found.bug) == (made, None, None)
 
@@ -34,7 +34,7 @@ def test_what_hangs_is_named_and_what_was_found_before_is_kept(tmp_path):
         yield "a pipe"
         pipe.open("rb")  # until somebody writes: never
 
-    found = bounded.look(steps, time.monotonic() + SOON)
+    found = bounded(steps, time.monotonic() + SOON)
 
     assert (found.findings, found.stuck) == ([ok("a", "fine")], "a pipe")
     until(lambda: not _runs(int(children.read_text())))
@@ -58,7 +58,7 @@ def test_a_bug_is_told_with_its_traceback():
         yield "a place"
         raise RuntimeError("oh")
 
-    found = bounded.look(steps, later())
+    found = bounded(steps, later())
 
     assert found.stuck is None
     assert found.bug is not None
@@ -71,13 +71,13 @@ def test_what_the_child_prints_reaches_nobody(capfd):
         os.write(2, b"err")
         yield ok("a", "fine")
 
-    found = bounded.look(steps, later())
+    found = bounded(steps, later())
 
     assert found.findings == [ok("a", "fine")]
     assert capfd.readouterr() == ("", "")
 
 
 def test_many_findings_do_not_fill_the_pipe_for_good():
-    found = bounded.look(lambda: (ok("a", "x" * 1000) for _ in range(1000)), later())
+    found = bounded(lambda: (ok("a", "x" * 1000) for _ in range(1000)), later())
 
     assert len(found.findings) == 1000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from icd.admin.doctor.disks import filesystem, kind_of, space
+from icd.admin.doctor.environment import filesystem, kind_of, space
 
 MOUNTS = r"""
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw

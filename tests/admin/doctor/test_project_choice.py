@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from icd.admin.doctor.database_choice import choose
+from icd.admin.doctor.project import choose
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.errors import NoDatabase

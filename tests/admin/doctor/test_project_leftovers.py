@@ -5,7 +5,8 @@ import os
 import pytest
 
 from icd.admin.doctor.context import Repair
-from icd.admin.doctor.leftovers import gitignore, legacy, unfinished
+from icd.admin.doctor.environment import legacy
+from icd.admin.doctor.project import gitignore, unfinished
 from tests.conftest import NOW_MS
 
 LONG_AGO = NOW_MS // 1000 - 7200

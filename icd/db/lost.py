@@ -10,16 +10,24 @@ The caller holds the database's lock.
 import os
 import sqlite3
 import time
-from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
-from icd.db.files import usage
-from icd.db.files.companions import Companions, Seen, see
-from icd.db.files.private import free_name
-from icd.db.files.wal import Index, has_gone_back, is_other, read_index, salt_of, sum_of
-from icd.db.lock import FileLock
+from icd.db.connection import is_log_emptied
+from icd.db.lock import FileLock, Note, files_of, has_open, sqlite_holder
+from icd.db.permissions import free_name
+from icd.db.wal import (
+    Companions,
+    Index,
+    Seen,
+    has_gone_back,
+    is_other,
+    read_index,
+    salt_of,
+    see,
+    sum_of,
+)
 from icd.errors import IcError, LogLost, from_os
-from icd.files import create, opened
+from icd.files import create, opened, remove
 
 LOST = ".lost-"  # `<db>-wal.lost-<time>`
 _STRANGE_LOG = (
@@ -36,19 +44,19 @@ def note(
     main_sum: int | None = None,
 ) -> None:
     """Tell the next process which files we use, or that SQLite is about to remove them."""
-    files, kept = usage.seen(path), placed(lock)
-    lock.write_note(usage.note(state, files, index, main_sum=main_sum, placed=kept).encode())
+    files, kept = files_of(path), placed(lock)
+    lock.write_note(Note.of(state, files, index, main_sum=main_sum, placed=kept).encode())
 
 
 def note_replacement(lock: FileLock, fresh: str) -> None:
     """The file that is about to take the place of the database comes from us."""
-    noted = usage.note("closed", usage.seen(fresh))
+    noted = Note.of("closed", files_of(fresh))
     lock.write_note(noted._replace(placed=noted.main).encode())
 
 
 def placed(lock: FileLock) -> int:
     """The inode of the file that a program of ours put there, if it was."""
-    known = usage.decode(lock.read_note())
+    known = Note.decode(lock.read_note())
     return known.placed if known else 0
 
 
@@ -77,7 +85,7 @@ def put_away(companions: Companions) -> None:
     if ours and log:
         _clear_name(log, companions.path)
         if companions.index and index and index.identity == companions.index.identity:
-            _unlink(f"{companions.path}-shm")
+            remove(f"{companions.path}-shm")
 
 
 def recover(
@@ -98,7 +106,7 @@ def recover(
     log = see(f"{path}-wal")
     if log and companions.log and log.identity != companions.log.identity and log.size:
         kept.append(_keep_file(f"{path}-wal"))
-        _unlink(f"{path}-shm")
+        remove(f"{path}-shm")
     if told or kept:
         where = "".join(f"; a log is kept as {name}" for name in kept if name)
         raise LogLost(f"files of {path} were removed while it was in use{told}{where}")
@@ -127,7 +135,7 @@ def mend(
 def _has_other_log(lock: FileLock, companions: Companions) -> bool:
     """Whether another log, such as an old copy, was written over what we, or others, left."""
     known, salt = companions.known, companions.log_salt()
-    noted = usage.decode(lock.read_note())  # by the process that was here last
+    noted = Note.decode(lock.read_note())  # by the process that was here last
     if noted is not None and not noted.is_about(companions.files):
         noted = None
     if known is None or not known.frames:  # it was begun anew, and others may have written to it
@@ -173,7 +181,7 @@ def give_up(companions: Companions, what: str) -> NoReturn:
     Where a third one has it open, SQLite copies nothing when we close it, and the log stays.
     """
     kept = _keep_content(companions)
-    if usage.holder(companions.path) is None:
+    if sqlite_holder(companions.path) is None:
         companions.empty_log()
     where = f"; its log is kept as {kept}" if kept else ""
     raise LogLost(f"{what} was overwritten while it was in use{where}")
@@ -182,10 +190,9 @@ def give_up(companions: Companions, what: str) -> NoReturn:
 def _copy_log(conn: sqlite3.Connection) -> bool:
     """Whether every commit is in the database file by now."""
     try:
-        (busy, _, _) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return is_log_emptied(conn)
     except sqlite3.Error:
         return False
-    return not busy
 
 
 # --- before it is opened, and after -----------------------------------------------------------
@@ -194,15 +201,15 @@ def _copy_log(conn: sqlite3.Connection) -> bool:
 class Expected(NamedTuple):
     """What an earlier process left: its note, and the index of its log."""
 
-    noted: usage.Note | None
+    noted: Note | None
     known: Index | None
-    there: usage.Note  # the files themselves
+    there: Note  # the files themselves
 
 
 def expect(lock: FileLock, path: str) -> Expected:
     """Look at the files before SQLite does; raise if it must not touch them."""
-    known = usage.decode(lock.read_note())
-    now = usage.note("open", usage.seen(path))
+    known = Note.decode(lock.read_note())
+    now = Note.of("open", files_of(path))
     wal = see(f"{path}-wal")
     if known is not None and known.state == "lost":
         raise _told(lock, path, f"files of {path} were removed or changed")
@@ -234,15 +241,15 @@ def known_sum(expected: Expected, main: Seen | None) -> int | None:
     return noted.main_sum if same and noted is not None and noted.main_sum >= 0 else None
 
 
-def _refuse_while_in_use(path: str, known: usage.Note | None, now: usage.Note) -> None:
+def _refuse_while_in_use(path: str, known: Note | None, now: Note) -> None:
     """A process that has other files open than those here must recover them, not we."""
     is_noted = known is not None and known.state != "closed"
     if is_noted and known is not None and known.inodes == now.inodes:
         return
-    pid = usage.holder(path)
+    pid = sqlite_holder(path)
     if pid is None:
         return
-    is_same = usage.has_open(pid, f"{path}-wal", f"{path}-shm") if pid else None
+    is_same = has_open(pid, f"{path}-wal", f"{path}-shm") if pid else None
     if is_same is None:
         is_same = not is_noted and bool(now.wal and now.shm)
     if not is_same:
@@ -250,23 +257,23 @@ def _refuse_while_in_use(path: str, known: usage.Note | None, now: usage.Note) -
         raise LogLost(f"files of {path} were removed while {who} uses it", hint=_IN_USE)
 
 
-def _refuse_overwritten(lock: FileLock, path: str, known: usage.Note, now: usage.Note) -> None:
+def _refuse_overwritten(lock: FileLock, path: str, known: Note, now: Note) -> None:
     """The main file has changed, and no checkpoint of SQLite explains it."""
     if now.changed_ns == known.changed_ns or not known.is_unwritten(read_index(path)):
         return
     if known.main_sum == _sum_of(path):
         return  # it was only touched
-    if usage.holder(path) is not None:
+    if sqlite_holder(path) is not None:
         raise LogLost(f"{path} was overwritten while it was in use", hint=_IN_USE)
     raise _told(lock, path, f"{path} was overwritten", _keep_file(f"{path}-wal"))
 
 
-def _refuse_other_log(lock: FileLock, path: str, known: usage.Note, now: usage.Note) -> None:
+def _refuse_other_log(lock: FileLock, path: str, known: Note, now: Note) -> None:
     """The log has the content of another one, such as an old copy: it would undo later writes."""
     is_copied = now.changed_ns != known.changed_ns  # and may have been begun anew by its program
     if is_copied or not known.is_other(salt_of(f"{path}-wal")):
         return
-    if usage.holder(path) is not None:
+    if sqlite_holder(path) is not None:
         raise LogLost(f"the log of {path} was overwritten while it was in use", hint=_IN_USE)
     raise _told(lock, path, f"the log of {path} was overwritten", _keep_file(f"{path}-wal"))
 
@@ -282,7 +289,7 @@ def _sum_of(path: str) -> int:
 
 def _refuse_strange_log(lock: FileLock, path: str) -> None:
     """All was copied when the database was closed: another program left this log, or it is old."""
-    if usage.holder(path) is None:
+    if sqlite_holder(path) is None:
         note(lock, path, "open")
         raise LogLost(f"{path}-wal is not a log that intercore left", hint=_STRANGE_LOG)
 
@@ -316,7 +323,7 @@ def keep_orphan(path: str) -> list[str]:
     if log is None or not log.size:
         return []
     kept = _keep_file(f"{path}-wal")
-    _unlink(f"{path}-shm")
+    remove(f"{path}-shm")
     return [f"the log of a database that is gone is kept as {kept}"]
 
 
@@ -324,7 +331,7 @@ def _clear_name(log: Seen, path: str) -> None:
     if log.size:
         _keep_file(f"{path}-wal")
     else:
-        _unlink(f"{path}-wal")
+        remove(f"{path}-wal")
 
 
 def _keep_file(name: str) -> str:
@@ -351,8 +358,3 @@ def _keep_content(companions: Companions) -> str:
 
 def _free_name(name: str) -> str:
     return free_name(f"{name}{LOST}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
-
-
-def _unlink(name: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name)
