@@ -31,10 +31,10 @@ from pathlib import Path
 from typing import Any
 
 from icd import __version__
-from tests.icctl.test_both_clients import read_frame
 from tests.support import examples
 from tests.support.conversation_steps import CALLS, LINES, Call
 from tests.support.processes import DOORS, Daemon, icctl, read_all, running
+from tests.support.scripted import read_frame
 
 TRANSCRIPTS = Path(__file__).parents[1] / "data" / "transcripts"
 

@@ -6,7 +6,7 @@ from icd.features.runs import history as histories
 from icd.features.runs import rollback as rollbacks
 from icd.features.runs import store as runs
 from icd.features.runs import transitions
-from tests.app.test_query_plans import plan
+from tests.support.query_plans import plan
 
 INDEXES = {
     "runs_by_claim": runs._HOLDER,
