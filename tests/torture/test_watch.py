@@ -52,14 +52,14 @@ MUTATIONS: dict[str, list[Change]] = {
         ),
         (
             "icd/server/stores/store.py",
-            "        self._waiting.hand_out(answers)\n",
-            """        self._waiting.hand_out(answers)
+            "        self._queue.hand_out(answers)\n",
+            """        self._queue.hand_out(answers)
         def commit():
             if self.database._conn is not None and self.database._conn.in_transaction:
                 self.database._conn.execute("COMMIT")
                 self.database.lock.release()
         await asyncio.sleep(0.05)
-        await self._hop(lane, commit)
+        await self._hop(thread, commit)
 """,
         ),
     ],
