@@ -79,7 +79,7 @@ test: $(INSTALLED) $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/.made $(DOOR
 	$(BIN)/python -m coverage report
 
 stress: $(INSTALLED)  ## The consumers' promise at its full size: 8 writers, 10,000 events each.
-	INTERCORE_STRESS=1 $(BIN)/python -m pytest tests/server/subscriptions/test_events.py -k restarted
+	INTERCORE_STRESS=1 $(BIN)/python -m pytest tests/features/events/test_end_to_end.py -k restarted
 
 SECONDS ?= 600
 torture: $(INSTALLED) $(DOORS)/.made  ## Try to break every promise: SECONDS=600, SEED=…, SUITES="crash watch".

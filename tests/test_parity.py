@@ -2,6 +2,8 @@
 
 The daemon runs in a hostile world: another directory, another width, another locale, and an
 environment full of misleading variables.  Nothing of it may show.
+
+The scripts are those of tests/support/parity_table.py, and the examples of every row.
 """
 
 import os
@@ -15,9 +17,11 @@ import msgspec
 import pytest
 
 from icd.app.call import Answer
-from icd.app.invocation import Ask, Need, World
+from icd.app.invocation import Ask, Need, Output, World
 from icd.app.planner import finish, plan
-from tests.support.parity_table import SCRIPTS, Step
+from icd.errors import Usage
+from tests.support import examples, parity_table
+from tests.support.parity_table import Step
 from tests.support.processes import Daemon, icctl, read_line, running
 
 HOSTILE = {
@@ -31,6 +35,7 @@ HOSTILE = {
     "INTERCORE_DURABILITY": "full",
     "NO_COLOR": "1",
 }
+SCRIPTS = parity_table.SCRIPTS | examples.scripts()
 CALLER = {"CLAUDE_SESSION_ID": "of-the-caller", "COLUMNS": "200"}
 
 
@@ -65,7 +70,7 @@ def test_a_script_says_the_same_through_either_door_to_the_daemon_and_without_on
 
     for step, one, other in zip(script, alone, through_daemon, strict=True):
         assert one == other, step.argv
-        assert one[0] == step.exit, (step.argv, one)
+        assert step.exit in (None, one[0]), (step.argv, one)
     # The two doors are tested in turn, in different directories.
     shown = [
         tuple(text.replace(os.fsencode(project), b"<project>") for text in one[1:]) for one in alone
@@ -85,6 +90,17 @@ def test_typed_calls_give_the_results_that_the_commands_show(
 
     for step, one, other in zip(script, shown, called, strict=True):
         assert (one[0], one[1]) == other, step.argv
+
+
+@pytest.mark.parametrize("row", examples.every_row(), ids=lambda row: row.command)
+def test_a_command_has_examples_of_itself_and_they_are_understood(row: Any) -> None:
+    steps = [step for example in row.examples for step in examples.steps(example)]
+    planned = [examples.planned(step)[0] for step in steps]
+    refused = [one.refused for one in planned if isinstance(one, Output) and one.refused]
+
+    assert len(steps) >= len(row.examples) > 0
+    assert all(" ".join(map(str, step.argv)).startswith(row.command) for step in steps)
+    assert not [one for one in refused if one.kind is Usage]
 
 
 def _play(script: list[Step], project: Path, env: dict[str, str]) -> list[Outcome]:

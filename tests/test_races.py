@@ -7,51 +7,16 @@ import threading
 import time
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Self
 
 import pytest
 
 from icctl import client
 from tests.support.processes import CLEAN, PATIENCE, WHEEL_BIN, Daemon, icctl
+from tests.support.restarts import Restarts, mode_of
 
 FORK = multiprocessing.get_context("fork")
 PROCESSES, ROUNDS = 100, 50
 MODES = ["daemon", "direct", "mixed", "restarts"]
-
-
-def mode_of(mode: str, number: int) -> str:
-    """How the n-th process finds its host."""
-    if mode == "mixed":
-        return "daemon" if number % 2 else "direct"
-    return "auto" if mode == "restarts" else mode
-
-
-class Restarts(threading.Thread):
-    """A daemon that comes and goes, politely and otherwise, until it is told to end."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        super().__init__()
-        self._daemon = daemon
-        self._over = threading.Event()
-        self.count = 0
-
-    def run(self) -> None:
-        while not self._over.wait(0.1):
-            if self.count % 2:
-                self._daemon.kill()
-            else:
-                assert self._daemon.stop() == 0, self._daemon.log.read_text()[-3000:]
-            self.count += 1
-            if not self._over.wait(0.05):
-                self._daemon.start()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self.join(PATIENCE)
 
 
 @pytest.fixture

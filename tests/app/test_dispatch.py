@@ -14,7 +14,7 @@ import pytest
 from icd import config
 from icd.app import dispatch
 from icd.app.call import Params
-from icd.app.dispatch import run_batch
+from icd.app.dispatch import Clock, run_batch
 from icd.app.verb import Method, Runs, Writes
 from icd.db import lock
 from icd.db.database import Database
@@ -739,3 +739,20 @@ def test_a_database_that_shows_damage_is_closed(call, once, database):
 
     assert isinstance(answer.error, Corrupt)
     assert not database.is_open
+
+
+# --- the clock ---
+
+
+def test_the_clock_of_the_machine_counts_milliseconds_since_the_epoch():
+    before = time.time_ns() // 1_000_000
+
+    now = Clock().now_ms()
+
+    assert before <= now <= time.time_ns() // 1_000_000
+
+
+def test_the_other_clock_of_the_machine_never_steps_back():
+    before = time.monotonic()
+
+    assert before <= Clock().monotonic() <= time.monotonic()

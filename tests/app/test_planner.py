@@ -148,9 +148,10 @@ def test_two_command_lines_that_are_alike_are_told_apart(invoke):
 
 
 def test_a_noun_without_a_verb_names_the_verbs(invoke):
-    assert invoke("state").stderr == (
-        b"icctl: state: missing subcommand (set, get, delete, incr, list, prune, watch)\n"
-    )
+    verbs = ", ".join(registry.verbs("state"))
+
+    assert verbs.startswith("set, get, ")
+    assert invoke("state").stderr == f"icctl: state: missing subcommand ({verbs})\n".encode()
 
 
 def test_an_unknown_verb_is_named(invoke):

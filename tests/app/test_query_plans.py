@@ -20,6 +20,7 @@ from icd.features.runs import store as runs
 from icd.features.sentinels import store as sentinels
 from icd.features.state import store as state
 from icd.features.statusline import store as statusline
+from tests.support.query_plans import plan
 
 # `sentinels._PRUNE`, `_LIST` and `state`'s empty prefix read everything because they are asked to.
 HOT = {
@@ -138,13 +139,6 @@ EXPECTED = {
     ),
 }
 INSERTS = {"sentinels._CLAIM", "sentinels._ADOPT", "state._PUT", "requests._RECORD"}
-
-
-def plan(conn, statement):
-    numbers = [int(number) for number in re.findall(r"\?(\d+)", statement)]
-    names = re.findall(r":(\w+)", statement)
-    values = dict.fromkeys(names) or [None] * (max(numbers) if numbers else statement.count("?"))
-    return [detail for *_, detail in conn.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
 
 
 @pytest.mark.parametrize("name", HOT)

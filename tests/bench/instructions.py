@@ -6,7 +6,7 @@ differ between systems, and what they do depends on the environment.  So the pro
 like the installed one, but linked dynamically, and with symbols; the compiler decides what is
 left, so a committed number holds for that compiler on that kind of processor only.
 
-`tests/data/instructions.json` has the number that a test compares with.  After a change that is
+`tests/bench/instructions.json` has the number that a test compares with.  After a change that is
 meant to cost something, or with another compiler in CI, count anew and commit it:
 
     python -m tests.bench.instructions --update
@@ -28,7 +28,7 @@ from tests.bench.table import Table
 from tests.support.processes import Daemon
 
 ROOT = Path(__file__).parents[2]
-COMMITTED = ROOT / "tests" / "data" / "instructions.json"
+COMMITTED = ROOT / "tests" / "bench" / "instructions.json"
 LIMIT = 1.10
 RUNS = 5
 CHECK = ["sentinel", "check", "count", "s1", "--interval=0"]

@@ -13,12 +13,33 @@ from icd import config
 from icd.config import shape
 from icd.config.shape import Excess, locate
 
-# To judge and to parse takes a fifth of it on an idle machine; processor time, not that of a clock.
-MOST_SECONDS = 0.05
+# What the reader may take, in units of what tomllib takes for a large harmless file in the same
+# moment.  A limit in milliseconds would measure the machine: a noisy one takes thrice as long for
+# both.  The worst takes 10 units; a scanner that copies what it has read so far takes 150.
+MOST_UNITS = 30
 
 
 def lines(pattern, count):
     return "".join(f"{pattern.replace('N', str(n))}\n" for n in range(count))
+
+
+CHANNEL = "enabled = true\npath = 'mine/notes'\ntype = 'note'\nsession = 'scope'\n"
+HARMLESS = lines(f"[mirror.channels.keyN]\n{CHANNEL}retention_seconds = 60", 100)
+
+
+def read_in_time(path):
+    """The file as it was read; the processor's time is compared, not that of a clock."""
+    took, units = [], []
+    for _ in range(5):
+        began = time.process_time()
+        tomllib.loads(HARMLESS)
+        parsed = time.process_time()
+        (file,) = config.read(None, str(path))
+        units.append(parsed - began)
+        took.append(time.process_time() - parsed)
+        if min(took) < MOST_UNITS * min(units):
+            return file
+    raise AssertionError(f"it takes {min(took):.3f} s, {min(took) / min(units):.0f} units")
 
 
 # Each of them is at one of the limits, or beyond it.
@@ -71,15 +92,10 @@ NASTY = {
 def test_nothing_keeps_the_reader_busy(tmp_path, name):
     path = tmp_path / "intercore.toml"
     path.write_text(NASTY[name])
-    took = []
 
-    for _ in range(3):
-        began = time.process_time()
-        (file,) = config.read(None, str(path))
-        took.append(time.process_time() - began)
+    file = read_in_time(path)
 
     assert file.problems or file.values == {}
-    assert min(took) < MOST_SECONDS
 
 
 PIECES = [
@@ -98,14 +114,9 @@ def test_whatever_is_within_the_limits_is_judged_in_no_time(tmp_path, seed):
     path = tmp_path / "intercore.toml"
     path.write_text(text, newline="")
 
-    took = []
-    for _ in range(2):
-        began = time.process_time()
-        (file,) = config.read(None, str(path))
-        took.append(time.process_time() - began)
+    file = read_in_time(path)
 
     assert file.problems or file.values == tomllib.loads(text.replace("\r\n", "\n"))
-    assert min(took) < MOST_SECONDS
 
 
 _documents = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
@@ -146,9 +157,8 @@ def test_what_looks_like_structure_in_strings_and_comments_does_not_count():
 
 
 def test_every_setting_and_many_channels_are_within_the_limits(tmp_path):
-    channel = "enabled = true\npath = 'mine/notes'\ntype = 'note'\nsession = 'scope'\n"
     path = tmp_path / "config.toml"
-    path.write_text(lines(f"[mirror.channels.keyN]\n{channel}retention_seconds = 60", 100))
+    path.write_text(HARMLESS)
 
     assert len(config.load(str(path)).mirror.channels) == 100
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.icctl.test_both_clients import fields, scripted
 from tests.support.processes import BIN, CLEAN, DOORS, PATIENCE, Daemon, icctl, running, until
+from tests.support.scripted import fields, scripted
 
 # Python has none: see the last test.
 pytestmark = [

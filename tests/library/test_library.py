@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import CLEAN, DOORS, PATIENCE, Daemon, icctl, running, until
-
-ROOT = Path(__file__).parents[2]
-LIBRARY = ROOT / "lib-intercore.sh"
-OLD_BASH = ROOT / ".venv" / "old-bash"
-BASHES = ["bash", str(OLD_BASH)] if OLD_BASH.exists() else ["bash"]
+from tests.support.bash import BASHES, LIBRARY, Place
+from tests.support.processes import CLEAN, DOORS, Daemon, icctl, running, until
 
 # Each function with the answers in the three cases: status and stdout, and whether stderr has a
 # line.  {dir} is a directory for legacy files.
@@ -202,27 +198,6 @@ WAYS = {"helper": "{call} >{n}.out 2>{n}.err", "process": "( {call} ) >{n}.out 2
 
 
 NATIVE = pytest.mark.parametrize("door", ["native"], indirect=True)  # helpers are native
-
-
-class Place:
-    """A project, a way to reach it, and a bash."""
-
-    def __init__(self, project: Path, env: dict[str, str], bash: str) -> None:
-        self.project = project
-        self.env = {**CLEAN, "HOME": str(project), "TMPDIR": str(project), "LEGACY": "",
-                    "INTERCORE_LOCK_DIR": str(project / "locks"), **env}  # fmt: skip
-        self.bash = bash
-
-    def run(self, script: str, **options) -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run(
-            [self.bash, "-c", f"source {LIBRARY}\n{script}"],
-            cwd=self.project, env=self.env, capture_output=True, timeout=PATIENCE * 3, check=False, **options,
-        )  # fmt: skip
-
-    def say(self, script: str, **options) -> list[str]:
-        done = self.run(script, **options)
-        assert done.stderr == b"", done.stderr.decode()
-        return done.stdout.decode().splitlines()
 
 
 @pytest.fixture(params=BASHES)

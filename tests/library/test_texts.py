@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.library.test_library import BASHES, LIBRARY, Place
+from tests.support.bash import BASHES, LIBRARY, Place
 from tests.support.processes import PATIENCE, Daemon
 
 # The door makes no difference to what bash does.

@@ -20,6 +20,7 @@ import pytest
 import icd
 from icd.server import limits
 from tests.support.processes import PATIENCE, Daemon, icctl, read_line, running, until
+from tests.support.restarts import listening, reload
 
 CALLERS = 8
 CALLS = 125
@@ -41,18 +42,6 @@ fcntl.flock(lock, fcntl.LOCK_EX)
 print("held", flush=True)
 signal.pause()
 """
-
-
-def listening(daemon: Daemon) -> int:
-    """How often a daemon has begun to listen here."""
-    return daemon.log.read_text().count('"listening"')
-
-
-def reload(daemon: Daemon) -> None:
-    before = listening(daemon)
-    assert daemon.process is not None
-    daemon.process.send_signal(signal.SIGHUP)
-    until(lambda: listening(daemon) > before)
 
 
 def line(method: str, **params: Any) -> bytes:

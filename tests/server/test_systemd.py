@@ -16,10 +16,7 @@ import pytest
 
 from tests.support import mirrors
 from tests.support.processes import PATIENCE, Daemon, icctl, read_line, running, until
-
-SERVE = [sys.executable, "-m", "icd", "serve"]
-# Starts its arguments as systemd would: the socket is descriptor 3, and meant for that process.
-ACTIVATED = 'exec 3<&$0; exec env LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=icd "$@"'
+from tests.support.systemd import ACTIVATED, SERVE
 
 # A daemon whose loop can be made to hang for ever, by a signal.
 HANGING = """

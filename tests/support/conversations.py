@@ -31,9 +31,10 @@ from pathlib import Path
 from typing import Any
 
 from icd import __version__
-from tests.icctl.test_both_clients import read_frame
-from tests.support.conversation_steps import CALLS, LINES
+from tests.support import examples
+from tests.support.conversation_steps import CALLS, LINES, Call
 from tests.support.processes import DOORS, Daemon, icctl, read_all, running
+from tests.support.scripted import read_frame
 
 TRANSCRIPTS = Path(__file__).parents[1] / "data" / "transcripts"
 
@@ -157,9 +158,18 @@ def _holds(old: Any, new: Any, names: Names) -> bool:
 # --- recording ---
 
 
+def recorded_calls(steps: list[Call]) -> Iterator[Call]:
+    """The steps, and what only the examples of a row call: a new verb needs no step."""
+    yield from steps
+    known = {method for method, _, _ in steps}
+    for method, params in examples.calls():
+        if method not in known:
+            yield method, {**params, "cwd": "«project»"}, {}
+
+
 def record_json(daemon: Daemon, project: Path) -> list[Exchange]:
     names, found = {"project": str(project)}, []
-    for number, (method, params, learns) in enumerate(CALLS, start=1):
+    for number, (method, params, learns) in enumerate(recorded_calls(CALLS), start=1):
         request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         sent = _compact(request)
         reply = json.loads(ask_json(daemon, sent, names))

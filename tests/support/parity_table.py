@@ -37,7 +37,7 @@ class Step(msgspec.Struct):
     """A command line; `typed` means that it becomes one call of a method on a database."""
 
     argv: tuple[str | bytes, ...]
-    exit: int = 0
+    exit: int | None = 0  # None: whatever it is, it is the same
     stdin: bytes = b""
     cwd: str = "."
     db: str | None = None

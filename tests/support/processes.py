@@ -160,3 +160,19 @@ def icctl(
         timeout=timeout,
         check=False,
     )
+
+
+def links(pid: int) -> list[str]:
+    """What the descriptors of a process are."""
+    found = []
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.append(str(fd.readlink()))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def watches(pid: int) -> bool:
+    """Whether it is told of changes of files."""
+    return any("inotify" in link for link in links(pid))

@@ -9,6 +9,10 @@ from pathlib import Path
 
 from tests.support.processes import CLEAN, until
 
+SERVE = [sys.executable, "-m", "icd", "serve"]
+# Starts its arguments as systemd would: the socket is descriptor 3, and meant for that process.
+ACTIVATED = 'exec 3<&$0; exec env LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=icd "$@"'
+
 # Says what systemctl says, notes what it was told, and starts a real daemon as systemd would.
 _SYSTEMCTL = """#!/bin/sh
 units=$HOME/.config/systemd/user

@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.icctl.test_both_clients import scripted, through
 from tests.support.processes import DOORS, icctl
+from tests.support.scripted import scripted, through
 
 FRAMES = Path(__file__).parents[1] / "data" / "frames"
 DONE = b"0 0 0\n"

@@ -1,8 +1,8 @@
 """Which command lines are tried in a stranger's repository: from the table of commands.
 
 A command that only reads, as its method says, is tried by itself.  A command of the caller's own
-process says nothing about itself: it stands in `LOCAL_READS` or in `LOCAL_WRITES`, and a test says
-so when a new one stands in neither.
+process says nothing about itself: it is taken for one that reads, and the suite shows what it does,
+unless it stands in `LOCAL_WRITES`.  Where words of our own do not suit a command, its example does.
 """
 
 import functools
@@ -13,7 +13,9 @@ import click
 
 from icd.app import registry
 from icd.app.invocation import Ask, Errand, Need, Output, World
+from icd.app.parser import Leaf
 from icd.app.planner import plan
+from tests.support import examples
 
 # Rows that are in the databases of tests/data/databases; others are as good as none.
 WORDS = {
@@ -36,14 +38,11 @@ MORE = {
 }
 # Also without changing anything a person would notice, though their methods may write.
 READS_TOO = {"events cursor list", "events cursor get"}
-LOCAL_READS = {
-    "dispatch poll", "lock list", "lock stale", "compat status", "hooks list", "config show",
-    "config check", "db check", "doctor", "export", "trust",
-}  # fmt: skip
 LOCAL_WRITES = {
     "dispatch retry", "dispatch auto-spawn", "dispatch kill", "lock acquire", "lock release",
     "lock clean", "compat import", "compat cleanup", "hooks trust", "hooks untrust",
     "service install", "service uninstall", "service status", "service logs", "restore", "import",
+    "hold", "dispatch spawn", "backup", "service reload",
 }  # fmt: skip
 # They go on until they are stopped: the first lines are enough.
 ENDLESS = {"state watch"}
@@ -105,10 +104,10 @@ class Read:
 @functools.cache
 def reads() -> list[Read]:
     found = []
-    for name, command in registry.commands().items():
-        argv = (*name.split(), *_words(name, command))
+    for name in registry.commands():
+        argv = argv_of(name)
         planned = planned_as(argv)
-        if isinstance(planned, Errand) and name in LOCAL_READS:
+        if isinstance(planned, Errand) and name not in LOCAL_WRITES:
             found.append(Read(argv, is_local=True))
         elif isinstance(planned, Ask) and _only_reads(name, planned):
             found.append(Read(argv))
@@ -121,31 +120,10 @@ def about(repository: str) -> list[list[str]]:
     return [list(read.argv) for read in reads() if " ".join(read.argv).startswith(tuple(names))]
 
 
-def errands() -> set[str]:
-    """The names of all commands that the caller's own process carries out."""
-    every = registry.commands().items()
-    return {
-        name
-        for name, command in every
-        if isinstance(planned_as((*name.split(), *_words(name, command))), Errand)
-    }
-
-
 def misunderstood() -> list[str]:
-    """Commands that want more words than they get here, and are not known to write."""
-    found = []
-    for name, command in registry.commands().items():
-        planned = planned_as((*name.split(), *_words(name, command)))
-        if isinstance(planned, Output) and planned.exit == 3 and name not in WRITES_BY_NAME:
-            found.append(f"{name}: {planned.stderr.decode()}")
-    return found
-
-
-WRITES_BY_NAME = {
-    "discovery decay", "state delete", "sentinel reset", "events prune", "events cursor set", "run set",
-    "run rollback", "dispatch spawn", "dispatch record", "lease renew", "lease release",
-    "discovery submit", "hold",
-}  # fmt: skip
+    """Commands that want other words than they get here."""
+    planned = {name: planned_as(argv_of(name)) for name in registry.commands()}
+    return [name for name, found in planned.items() if _is_usage(found)]
 
 
 def _only_reads(name: str, planned: Ask) -> bool:
@@ -157,8 +135,22 @@ def _only_reads(name: str, planned: Ask) -> bool:
 
 
 def planned_as(argv: tuple[str, ...]) -> Ask | Errand | Need | Output:
-    world = {"HOME": "/nonexistent"}
-    return plan(World(list(argv), "/", time.monotonic() + 5, env=world))
+    env = {"HOME": "/nonexistent", "CLAUDE_SESSION_ID": "session"}
+    return plan(World(list(argv), "/", time.monotonic() + 5, env=env))
+
+
+def argv_of(name: str) -> tuple[str, ...]:
+    """Its words and those that it requires; or its example, if it wants still others."""
+    command = registry.commands()[name]
+    argv = (*name.split(), *_words(name, command))
+    if _is_usage(planned_as(argv)) and isinstance(command, Leaf):
+        step = next(examples.steps(command.row.examples[0]))
+        argv = tuple(map(str, step.argv))
+    return argv
+
+
+def _is_usage(planned: Ask | Errand | Need | Output) -> bool:
+    return isinstance(planned, Output) and planned.exit == 3
 
 
 def _words(name: str, command: click.Command) -> list[str]:

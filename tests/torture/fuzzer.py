@@ -22,7 +22,8 @@ from tests.torture.code import ROOT
 from tests.torture.suite import Broken, Run
 
 DATA = ROOT / "tests" / "data"
-# In tests/data/hostile each has a directory; of some there is more.
+INPUTS = ROOT / "tests" / "torture" / "hostile_inputs"
+# In tests/torture/hostile_inputs each has a directory; of some there is more.
 KINDS = (
     "frames", "lines", "argv", "replies", "toml", "payloads", "cursors", "words", "documents",
     "left", "taken-in",
@@ -48,7 +49,7 @@ def is_there() -> bool:
 
 
 def places(kind: str) -> list[Path]:
-    found = (DATA / "hostile" / kind, MORE.get(kind))
+    found = (INPUTS / kind, MORE.get(kind))
     return [place for place in found if place is not None and place.exists()]
 
 

@@ -1,6 +1,6 @@
 """Input that nobody in his right mind would send, to everything that reads input.
 
-Four ways in, in turn, each with inputs made from the corpus in tests/data/hostile:
+Four ways in, in turn, each with inputs made from the corpus in tests/torture/hostile_inputs:
     decoders   in processes of their own, by libFuzzer, which is guided by what of our code an input
                reaches: frames, lines of JSON-RPC, command lines, replies, settings and the others
                in targets.py
@@ -29,7 +29,7 @@ from tests.torture.code import ROOT, Code
 from tests.torture.mutators import INTERESTING, mutated
 from tests.torture.suite import Broken, Run
 
-CORPUS = ROOT / "tests" / "data" / "hostile"
+CORPUS = ROOT / "tests" / "torture" / "hostile_inputs"
 EXITS = (0, 1, 2, 3)
 RUN_BY_A_SHELL = (
     b"$(touch canary)",

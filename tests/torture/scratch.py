@@ -46,7 +46,8 @@ class Scratch:
         database = Database(path, config.DEFAULTS)
         with database.hold(time.monotonic() + LATER_SECONDS, create=True):
             self._conn = database.connection(create=True)
-        self._batch = _Batch(self._conn, database, Still(), None)
+        self._batch = _Batch(database, [], Still(), None)
+        self._batch._conn = self._conn
         self.run_id = str(self._made(*RUN).id)
         for name, given in ROWS.items():
             self._made(name, given)
@@ -55,7 +56,7 @@ class Scratch:
         method = registry.find(name)
         assert method is not None, name
         params = msgspec.json.decode(msgspec.json.encode(given), type=method.params)
-        answer = self._batch.alone(self.call(method, params))
+        answer = self._batch._run_alone(self.call(method, params))
         assert answer.error is None, f"{name}: {answer.error}"
         return answer.result
 

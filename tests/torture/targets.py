@@ -32,9 +32,8 @@ from icd.features.events import cursors
 from icd.features.gates import store as gates
 from icd.features.locks import owners
 from icd.features.runs import phases
-from icd.server.net import argv_frame as keyhole
-from icd.server.net import jsonrpc
-from icd.server.net.framing import Framing
+from icd.server.net import argv_frame, jsonrpc
+from icd.server.net.framing import Framing, Message
 from icd.values import payloads
 from tests.torture.scratch import Scratch
 
@@ -82,14 +81,14 @@ def frames(data: bytes) -> None:
         inbox.close()
 
 
-def _message(message: bytes | list[bytes]) -> None:
+def _message(message: Message) -> None:
     if isinstance(message, list):
         with scratch().transaction():
             for line in message:
                 _line(line)
         return
     with contextlib.suppress(IcError):
-        _judge(keyhole.world(message))
+        _judge(argv_frame.world(message))
 
 
 def lines(data: bytes) -> None:

@@ -40,12 +40,13 @@ def test_no_decoder_is_harmed_by_what_a_fuzzer_finds(tmp_path: Path) -> None:
     assert min(executed) >= RUNS
 
 
-def test_inputs_that_were_found_once_do_no_harm_without_a_fuzzer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", fuzzer.KINDS)
+def test_inputs_that_were_found_once_do_no_harm_without_a_fuzzer(kind: str, tmp_path: Path) -> None:
     run = Run(tmp_path, SECONDS, SHORT_SEED)
 
-    fuzzer.replay(run, "left")
+    fuzzer.replay(run, kind)
 
-    assert run.figures["inputs decoded"] == len(files("left"))
+    assert run.figures["inputs decoded"] == len(files(kind))
 
 
 def files(kind: str) -> list[Path]:

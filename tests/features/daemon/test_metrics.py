@@ -8,7 +8,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from icd.errors import NoDaemon
 from icd.features.daemon.report import BUCKETS_MS, OpenDatabase
-from tests.features.daemon.test_commands import REPORT
+from tests.support.reports import REPORT
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from icctl import client
 from tests.support.processes import CLEAN, Daemon, icctl
-from tests.test_races import Restarts, mode_of
+from tests.support.restarts import Restarts, mode_of
 
 FORK = multiprocessing.get_context("fork")
 PROCESSES, TIMES = 16, 3

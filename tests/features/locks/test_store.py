@@ -19,8 +19,7 @@ from icd.errors import IcError, InvalidName, Locked, LockHeld, NotHolder, Permis
 from icd.features.locks import directory, owners, store
 from icd.features.locks.directory import Place
 from icd.features.locks.owners import Owner
-from tests.features.locks.test_wait import watches
-from tests.support.processes import until
+from tests.support.processes import until, watches
 
 HERE = owners.here()
 # Takes and releases the lock of a place, so many times.

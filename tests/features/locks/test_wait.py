@@ -12,7 +12,7 @@ from icd.errors import LockHeld
 from icd.features.locks import owners, store
 from icd.features.locks.directory import Place
 from icd.features.locks.owners import Owner
-from tests.support.processes import until
+from tests.support.processes import links, until, watches
 
 # Waits for a lock, and says what it cost.
 WAITER = """
@@ -38,20 +38,6 @@ def take(place: Place, owner: Owner, seconds: float = 0.0) -> None:
 def waiter(place: Place, look_again: float = NEVER) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-c", WAITER, place.base, str(look_again)]
     return subprocess.Popen(command, stdout=subprocess.PIPE)
-
-
-def links(pid: int) -> list[str]:
-    found = []
-    for fd in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            found.append(os.readlink(fd))
-        except FileNotFoundError:
-            continue
-    return found
-
-
-def watches(pid: int) -> bool:
-    return any("inotify" in link for link in links(pid))
 
 
 def sleeps_watching(pid: int, *, holder: bool) -> bool:

@@ -23,7 +23,7 @@ from icd.features.runs import store as runs
 from icd.values.validation import new_id
 from tests.support.folding import fold
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, running
-from tests.test_races import Restarts
+from tests.support.restarts import Restarts
 
 FORK = multiprocessing.get_context("fork")
 ROUNDS = 1000

@@ -18,10 +18,10 @@ from icd.db.database import Database
 from icd.db.paths import Where
 from icd.server.stores.store import Store
 from icd.values.processes import Writer
-from tests.server.subscriptions.test_streams import Watcher
-from tests.server.workers.test_mirror import Band
 from tests.support import mirrors
+from tests.support.mirrors import Band
 from tests.support.processes import Daemon, icctl, until, vanish
+from tests.support.streams import Watcher
 
 DIRECT = {"INTERCORE_MODE": "direct"}
 SOON = "idle_seconds = 0.05\nclose_idle_seconds = 0.05\n"

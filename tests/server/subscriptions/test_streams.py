@@ -8,7 +8,6 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import Self
 
 import anyio
 import pytest
@@ -35,58 +34,9 @@ from tests.support.processes import (
     running,
     until,
 )
+from tests.support.streams import WATCH, Watcher
 
 DIRECT = {"INTERCORE_MODE": "direct"}
-WATCH = ["statusline", "--session=s1", "--watch"]
-
-
-class Watcher:
-    """A peer that sent one keyhole frame, and reads the reply in parts."""
-
-    def __init__(self, daemon: Daemon, cwd: Path, *argv: str) -> None:
-        self.sock = daemon.connect()
-        self._data = b""
-        fields = [b"d" + os.fsencode(cwd), *(b"a" + word.encode() for word in argv or WATCH)]
-        self.sock.sendall(b"\0".join([b"ic1 %d" % len(fields), *fields, b""]))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.sock.close()
-
-    def part(self) -> tuple[str, str, str]:
-        """The next chunk, or the final reply: its first word, stdout and stderr."""
-        while b"\n" not in self._data:
-            self._more()
-        head, _, self._data = self._data.partition(b"\n")
-        word, out, err = head.split()
-        while len(self._data) < int(out) + int(err):
-            self._more()
-        texts = self._data[: int(out)], self._data[int(out) : int(out) + int(err)]
-        self._data = self._data[int(out) + int(err) :]
-        return word.decode(), texts[0].decode(), texts[1].decode()
-
-    def line(self) -> str:
-        word, out, err = self.part()
-        assert (word, err) == ("+", "")
-        return out
-
-    def quiet(self, seconds: float) -> bool:
-        """Whether nothing comes for a while."""
-        self.sock.settimeout(seconds)
-        try:
-            self._data += self.sock.recv(4096)
-        except TimeoutError:
-            return True
-        finally:
-            self.sock.settimeout(PATIENCE)
-        return not self._data
-
-    def _more(self) -> None:
-        data = self.sock.recv(65536)
-        assert data, "the stream ended in the middle"
-        self._data += data
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from icd.server import limits
-from tests.server.test_reload import reload
-from tests.support import processes
-from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, running, until
+from tests.support.processes import PATIENCE, Daemon, icctl, running, until
+from tests.support.restarts import reload
+from tests.support.streams import command
 
 DIRECT = {"INTERCORE_MODE": "direct"}
 
@@ -459,19 +459,6 @@ def test_nobody_looks_at_a_database_that_nobody_watches_any_more(served: Project
 
 
 # --- the commands, through both doors and without a daemon ---
-
-
-@contextlib.contextmanager
-def command(*argv: str, cwd: Path, env: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
-    process = subprocess.Popen(
-        [processes.door / "icctl", *argv], cwd=cwd, env={**CLEAN, "HOME": str(cwd), **env},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.fixture(params=["daemon", "direct"])

@@ -13,9 +13,9 @@ from msgspec import structs
 from icd.features.dispatches.poll import LOST
 from icd.server import limits
 from icd.values.processes import Process
-from tests.server.test_reload import reload
 from tests.support.dispatched import Sleeper, plant, sleepers
 from tests.support.processes import Daemon, icctl, read_line, until
+from tests.support.restarts import reload
 
 HASTY = "idle_seconds = 0.05\nclose_idle_seconds = 0.05\n"
 

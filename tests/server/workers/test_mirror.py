@@ -15,28 +15,10 @@ from icd.server import limits
 from icd.server.workers.mirror import ASK_SECONDS
 from icd.server.workers.mirror_files import FILES
 from tests.support import mirrors
+from tests.support.mirrors import Band
 from tests.support.processes import Daemon, icctl, running, until, vanish
 
 DIRECT = {"INTERCORE_MODE": "direct"}
-
-
-class Band:
-    """The directory that readers look into."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self.root = daemon.home / ".interband"
-
-    def file(self, channel: str, name: str) -> Path:
-        return self.root / channel / f"{name}.json"
-
-    def payload(self, channel: str, name: str):
-        try:
-            return json.loads(self.file(channel, name).read_text())["payload"]
-        except FileNotFoundError:
-            return None
-
-    def shows(self, channel: str, name: str, payload) -> None:
-        until(lambda: self.payload(channel, name) == payload)
 
 
 @pytest.fixture

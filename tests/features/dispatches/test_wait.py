@@ -14,10 +14,10 @@ import pytest
 from icd.features.dispatches.poll import LOST
 from icd.features.dispatches.runner.output_files import PROGRESS
 from icd.values.processes import identify
-from tests.server.subscriptions.test_watches import command
-from tests.server.test_reload import reload
 from tests.support.dispatched import Sleeper, plant, sleepers
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, until
+from tests.support.restarts import reload
+from tests.support.streams import command
 
 
 @pytest.fixture(params=["daemon", "direct"])

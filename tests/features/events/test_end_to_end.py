@@ -12,9 +12,9 @@ from typing import Self
 
 import pytest
 
-from tests.icctl.test_both_clients import scripted
 from tests.support import processes
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, read_line, until
+from tests.support.scripted import scripted
 
 DIRECT = {"INTERCORE_MODE": "direct"}
 # `make stress` asks for the size of the promise.

@@ -5,7 +5,7 @@ import pytest
 from icd.features.runs import create, transitions
 from icd.features.runs import history as histories
 from icd.features.runs import store as runs
-from tests.app.test_query_plans import plan
+from tests.support.query_plans import plan
 
 INDEXES = {
     "runs_by_claim": runs._HOLDER,

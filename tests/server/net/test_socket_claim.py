@@ -9,8 +9,8 @@ import stat
 import subprocess
 from pathlib import Path
 
-from tests.server.test_systemd import ACTIVATED, SERVE
 from tests.support.processes import PATIENCE, Daemon, icctl, running, until, vanish
+from tests.support.systemd import ACTIVATED, SERVE
 
 
 def answers(daemon: Daemon) -> bool:
