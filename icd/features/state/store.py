@@ -173,6 +173,19 @@ def incr(
     )
 
 
+def touch(
+    conn: sqlite3.Connection, key: str, scope_id: str, *, ttl_ms: int, writer: Writer, now_ms: int
+) -> Row | None:
+    """Let a row expire `ttl_ms` from now, or never if that is 0; None: there is no such row."""
+    row = get(conn, key, scope_id, now_ms=now_ms)
+    if row is None:
+        return None
+    expires_ms = now_ms + ttl_ms if ttl_ms else None
+    return _put(
+        conn, key, scope_id, row.payload, expires_ms=expires_ms, writer=writer, now_ms=now_ms
+    )
+
+
 def delete(conn: sqlite3.Connection, key: str, scope_id: str, *, now_ms: int) -> int:
     """Remove a row; the answer counts what was still visible."""
     return _count_visible(conn, conn.execute(_DELETE, (key, scope_id)), now_ms=now_ms)

@@ -104,6 +104,17 @@ class Incr(Params):
     ttl_ms: Annotated[Ttl, Option("--ttl", "For a counter that starts with this call.")] = 0
 
 
+class Touch(Params):
+    """Give a row a new expiry and leave its payload alone; exit 1 if there is no such row.
+
+    The row gets a new version, so that watchers and --if-version notice.
+    """
+
+    key: Key
+    scope_id: Scope
+    ttl_ms: Annotated[Ttl, Option("--ttl", "Forget the row after this long; 0: never.")]
+
+
 class Delete(Params):
     """Remove a row."""
 
@@ -195,6 +206,17 @@ def incr(ctx: Context, p: Incr) -> Written:
     return row.written(value=int(row.payload))
 
 
+def touch(ctx: Context, p: Touch) -> Written | None:
+    row = store.touch(
+        ctx.conn, p.key, p.scope_id, ttl_ms=p.ttl_ms, writer=ctx.writer, now_ms=ctx.now_ms
+    )
+    if row is None:
+        ctx.changed = False
+        return None
+    _remember(ctx, row)
+    return row.written()
+
+
 def delete(ctx: Context, p: Delete) -> Deleted:
     if ctx.recent is not None:
         ctx.recent.forget(p.key, p.scope_id)
@@ -234,7 +256,7 @@ def _remember(ctx: Context, row: Row) -> None:
         ctx.recent.remember(row, ctx.writer, at=ctx.monotonic)
 
 
-def _row(p: Set | Incr | Delete) -> tuple[tuple[str, str], ...]:
+def _row(p: Set | Incr | Touch | Delete) -> tuple[tuple[str, str], ...]:
     return ((p.key, p.scope_id),)
 
 
@@ -360,6 +382,16 @@ VERBS = [
             'icctl state incr turns "$SESSION"',
             'icctl state incr tokens "$SESSION" --by=1200 --ttl=1h',
         ],
+    ),
+    Verb(
+        "state touch",
+        Touch,
+        Written | None,
+        touch,
+        writes=Writes(_row),
+        show=show_nothing,
+        summary="Give a row a new expiry.",
+        examples=['icctl state touch dispatch "$SESSION" --ttl=5m'],
     ),
     Verb(
         "state list",
