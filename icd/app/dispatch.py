@@ -159,24 +159,28 @@ class _Batch:
         except NoDatabase as exc:  # its directory is gone, and the lock with it
             database.close()
             self._turn_away(otherwise=Answer(error=exc))
-        except (IcError, OSError) as exc:
+        except Exception as exc:  # noqa: BLE001 -- what is committed by now stays answered
             self._answer_rest(exc)
 
     def _run_locked(self, *, close: bool) -> None:
         database = self._database
         try:
-            if self._calls[0].method.runs.whole:
-                self._run_whole(self._calls[0])
-            elif self._open() and (waiting := self._waiting()):
-                self._run_together(waiting) if len(waiting) > 1 else self._run_alone(waiting[0])
-            if close and not database.is_left_alone():
-                self._doubt()
-        except Exception as exc:  # noqa: BLE001 -- the error map
-            self._answer_rest(exc)
+            ended = answered(partial(self._run_waiting, close=close), database.path)
+            if ended.error is not None:
+                self._answer_rest(ended.error)
         finally:
             # Damage that shows in passing: the next open checks all of it.
             if close or any(isinstance(a.error, Corrupt) for a in self.answers.values()):
                 database.close()
+
+    def _run_waiting(self, *, close: bool) -> Answer:
+        if self._calls[0].method.runs.whole:
+            self._run_whole(self._calls[0])
+        elif self._open() and (waiting := self._waiting()):
+            self._run_together(waiting) if len(waiting) > 1 else self._run_alone(waiting[0])
+        if close and not self._database.is_left_alone():
+            self._doubt()
+        return Answer()
 
     # --- who is answered already ---
 

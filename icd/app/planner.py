@@ -81,7 +81,9 @@ def plan(world: World) -> Ask | Errand | Need | Output:
 def _plan(world: World) -> Ask | Errand | Need | Output:
     # Hooks say the same again and again.
     read = _read if sum(map(len, world.argv)) < CACHED_CHARACTERS else _read.__wrapped__
-    parsed = read(*world.argv)
+    parsed = _safely(world.program, "", read, *world.argv)
+    if isinstance(parsed, Output):
+        return parsed
     return _safely(world.program, parsed.context, _decide, world, parsed)
 
 

@@ -339,6 +339,28 @@ def test_a_commit_that_fails_alone_is_told(batch, call, orphan, conn):
     assert not conn.in_transaction
 
 
+@pytest.mark.parametrize("kind", [MemoryError, ValueError])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_what_goes_wrong_after_the_commit_takes_no_answer_back(
+    batch, incr, value, *, database, monkeypatch, kind, calls
+):
+    """Else a caller would be told to try again what is done."""
+    remember = database._remember
+
+    def fail():
+        remember()
+        raise kind
+
+    batch(incr())
+    monkeypatch.setattr(database, "_remember", fail)
+    answers = batch(*(incr() for _ in range(calls)))
+    monkeypatch.undo()
+    database.lock.release()
+
+    assert [answer.error for answer in answers] == [None] * calls
+    assert value() == str(1 + calls)
+
+
 def test_a_commit_that_fails_keeps_no_memory_of_its_writes(
     batch, call, orphan, put, *, recent, value
 ):

@@ -104,3 +104,11 @@ def test_the_document_says_what_it_describes():
     assert document["info"] == {"title": "intercore", "version": __version__}
     assert all(method["paramStructure"] == "either" for method in document["methods"])
     assert all("schema" in method["result"] for method in document["methods"])
+
+
+def test_a_time_as_text_comes_with_its_seconds():
+    for component in discover.document()["components"]["schemas"].values():
+        required = component.get("required", [])
+        for name in component.get("properties", {}):
+            if name.endswith("_iso") and name.removesuffix("_iso") in required:
+                assert name in required

@@ -321,6 +321,19 @@ COMMAND_LINES = [
 ]
 
 
+def test_a_bug_in_finding_a_command_is_told_to_its_caller(invoke, monkeypatch):
+    """Else the daemon would hang up without a word."""
+
+    def fail(_noun):
+        raise MemoryError
+
+    monkeypatch.setattr(registry, "verbs", fail)
+    output = invoke("state", "get", "a-key-that-was-never-read", "s")
+
+    assert (output.exit, output.stdout) == (2, b"")
+    assert b"not enough memory" in output.stderr
+
+
 def test_nothing_of_this_process_shows_through(invoke, monkeypatch, tmp_path):
     before = [invoke(*argv) for argv in COMMAND_LINES]
     for name, value in {

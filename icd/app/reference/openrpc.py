@@ -20,6 +20,8 @@ def document() -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
+    for component in components.values():
+        _require_derived(component)
     pairs = zip(schemas[::2], schemas[1::2], strict=True)
     return {
         "openrpc": "1.3.2",
@@ -30,6 +32,15 @@ def document() -> dict[str, Any]:
         ],
         "components": {"schemas": components},
     }
+
+
+def _require_derived(component: dict[str, Any]) -> None:
+    """A time as text has a default only until the struct is made: it comes with its seconds."""
+    required = component.get("required", [])
+    for name, schema in component.get("properties", {}).items():
+        if name.removesuffix("_iso") in required and name not in required:
+            required.append(name)
+            schema.pop("default", None)
 
 
 def _describe(

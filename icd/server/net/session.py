@@ -359,7 +359,10 @@ class Session(asyncio.Protocol):
 
     def _drop(self) -> None:
         """Leave a peer that does not read: it may find out why, but not keep us for ever."""
-        self._mode = Mode.CLOSING
+        if self._mode is Mode.SUSPENDED:
+            self._mode_before = Mode.CLOSING  # nothing new is begun even now
+        else:
+            self._mode = Mode.CLOSING
         self._start_timer(limits.FAREWELL_SECONDS, self._abort)
 
     def _safely(self, function: Callable[..., None], *given: Any) -> None:

@@ -226,6 +226,32 @@ def test_a_peer_that_was_slow_once_is_heard_again_while_its_stream_goes_on() -> 
     assert anyio.run(main) == (False, True)
 
 
+def test_a_watcher_that_is_dropped_during_a_reload_begins_nothing_new() -> None:
+    """What it sent meanwhile is the next daemon's: this one would take its reply along."""
+    line = b'{"jsonrpc":"2.0","id":2,"method":"icd.ping","params":{}}\n'
+
+    async def main() -> bytes:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        session = Session(Handler(1, None, None, None, None), lambda _: None)  # type: ignore[arg-type]
+        with theirs:
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: session, ours
+            )
+            session._busy = True  # a stream
+            session.data_received(line)
+            session.suspend()
+            session._drop()
+            session._reply(b"")
+            await asyncio.sleep(0.05)
+            left = session._framing.unread
+            transport.abort()
+            await session.ended.wait()
+        return left
+
+    assert anyio.run(main) == line
+
+
 def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last() -> None:
     """The same with an outbox whose room we decide: a real socket takes a quarter of a megabyte."""
     planned = plan(World(argv=WATCH, cwd="/", deadline=time.monotonic() + 60))
