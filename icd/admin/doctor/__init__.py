@@ -8,7 +8,7 @@ bad it is, what a person can do, and perhaps which repair would help.  What goes
 is a finding, too, and the next look has its turn.
 
 A disk that hangs is among the things to be found, and a process that touches it cannot be
-interrupted.  So a child process takes the looks of each section (bounded.py) and is left behind
-when its time is over: the report always ends, and names what did not answer.  Read context.py for
-what a check is given, then checks.py.
+interrupted.  So a child process takes the looks of each section and is left behind when its
+time is over: the report always ends, and names what did not answer.  Read context.py for what a
+check is given, then checks.py.
 """

@@ -6,5 +6,5 @@ the work decides whether a failed check blocks or is only told, and whether chec
 
 To ask a gate changes nothing.  An advance asks in its own transaction, so between the verdict and
 the step nothing can change; and a run that passes over phases meets the rules of every transition
-on its way.  rules.py holds the checks and the rules, store.py the verdict.
+on its way.  store.py holds the checks, the rules and the verdict.
 """

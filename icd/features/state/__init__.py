@@ -7,7 +7,7 @@ Versions come from one counter for the whole table, so a version never repeats, 
 deletion, and comparing versions is enough for compare-and-set and for watching.  A row whose time
 has passed behaves as if it had never been written, whether or not it was deleted yet.
 
-store.py has the operations.  watch.py is told only to look again: diff.py compares the versions
+store.py has the operations.  watch.py is told only to look again, and compares the versions
 that a watcher has with those that are there, so a slow watcher misses intermediate values and never
 the last one.
 """
