@@ -5,7 +5,8 @@ project, the environment, and flags.  The environment and the flags are those of
 opens the database.  Both hosts read everything the same way.
 
 `Settings` declares what can be set, as one frozen struct with defaults; files.py reads the two
-files, and `load` merges the four sources.  A mistake is an error that names its place, never a default that is silently used.
+files, and `load` merges the four sources.  A mistake is an error that names its place, never a
+default that is silently used.
 
 A project may come from a stranger, so its file says only what holds for its own database: it names
 no place, starts nothing, and decides nothing for the daemon of all projects.  Its text is bounded
