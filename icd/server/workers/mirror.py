@@ -346,8 +346,8 @@ class Mirror:
     def _note(self, outcome: Outcome) -> None:
         self._mirrors.add(outcome)
         self._failed |= outcome.failed.keys()
-        # What failed is tried again, and where files are gone there may be room for others.
-        if outcome.failed or (outcome.removed and self.files.left_out.total()):
+        # What failed is tried again; where many files are gone there is room for others.
+        if outcome.failed or (outcome.removed and self.files.is_thin):
             self._survey_later()
         if outcome.again:
             self._dirty |= outcome.again

@@ -150,6 +150,12 @@ class Files:
     def copies(self) -> dict[Name, Copy]:
         return {name: copy for rows in self._rows.values() for name, copy in rows.items()}
 
+    @property
+    def is_thin(self) -> bool:
+        """Whether there is room by now for many rows that were left out."""
+        counts = Counter(key for key, _ in self.copies)
+        return any(left and counts[key] < FILES // 2 for key, left in self.left_out.items())
+
     def disown(self) -> None:
         """Forget what was written; the files stay as they are."""
         self._rows.clear()
