@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.support.processes import CLEAN
+from tests.support.processes import CLEAN, running
 
 PICTURE = Path(__file__).parents[2] / "docs" / "session.svg"
 
@@ -46,9 +46,9 @@ def record() -> list[tuple[str, str]]:
 
 def _play(commands: list[str]) -> list[str]:
     script = "".join(f"{command}\necho '{_MARK}'\n" for command in commands)
-    with tempfile.TemporaryDirectory(prefix="ic-picture-", dir="/tmp") as root:
+    with tempfile.TemporaryDirectory(prefix="ic-picture-", dir="/tmp") as root, running() as daemon:
         (Path(root) / ".git").mkdir()
-        env = {**CLEAN, "HOME": root, "INTERCORE_MODE": "direct", "TERM": "dumb", "COLUMNS": "100"}
+        env = {**CLEAN, "HOME": root, "INTERCORE_SOCKET": daemon.socket, "TERM": "dumb"}
         *outputs, rest = _on_a_terminal(["bash", "-c", script], root, env).split(f"{_MARK}\n")
     assert rest == ""
     return outputs
