@@ -23,7 +23,7 @@ FUZZ_SECONDS ?= 60
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
-.PHONY: run test stress torture lint check bench fuzz clean docs house
+.PHONY: run test stress torture lint check bench fuzz clean docs picture house
 .DEFAULT_GOAL := test
 
 CLIENT := icctl/build.py icctl/bin/icctl-python icctl/client.c icctl/client.h icctl/helper.c
@@ -99,6 +99,11 @@ check: lint test  ## Everything that must hold before a change lands.
 docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are made from the program.
 	$(BIN)/python -m tests.support.secrets_page
 	$(BIN)/python -m tests.support.reference
+	$(BIN)/python -m tests.support.comparison
+	$(BIN)/python -m tests.support.picture
+
+picture: $(INSTALLED)  ## Play the session of the README in a terminal, and draw it.
+	$(BIN)/python -m tests.support.picture
 
 BENCH ?=
 house: $(INSTALLED)  ## Count what a stranger needs: files per verb, modules, folders, the way of a call.
