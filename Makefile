@@ -1,9 +1,13 @@
-# Two commands are enough: `make run` and `make test`.  `make check` is what CI runs.
+# Two commands are enough: `make run` and `make test`.  `make check` is what CI runs, and
+# `make help` lists them all.
 
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# What runs: the package and its dependencies.  What tests, in addition: everything that is pinned.
+RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
 # A second, ordinary installation: benchmarks and the import budget measure what users get.
 WHEEL_VENV := $(VENV)/wheel
@@ -23,29 +27,41 @@ FUZZ_SECONDS ?= 60
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
-.PHONY: run test stress torture lint check bench fuzz clean docs house
+.PHONY: help run test stress torture lint check bench fuzz clean docs picture house hooks
 .DEFAULT_GOAL := test
 
 CLIENT := icctl/build.py icctl/bin/icctl-python icctl/client.c icctl/client.h icctl/helper.c
 
-$(INSTALLED): pyproject.toml requirements.txt icd/__init__.py $(CLIENT)
+help:  ## List what can be made.
+	@echo 'usage: make TARGET; without one: $(.DEFAULT_GOAL)'
+	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)$$/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | sort | expand -t 12
+
+# requirements.txt pins what pyproject.toml asks for.  hatchling and editables build the package.
+$(RUNNABLE): pyproject.toml requirements.txt icd/__init__.py $(CLIENT)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "intercore needs Python 3.11 or newer; try: make PYTHON=python3.11 ..." >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@echo "Installing intercore and the packages that it needs into $(VENV): less than a minute, once ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install -c requirements.txt hatchling editables click msgspec
+	@$(PIP) install -c requirements.txt --no-build-isolation -e .
+	@touch $@
+
+$(INSTALLED): $(RUNNABLE)
+	@echo "Installing what the tests need into $(VENV): a minute or two, once ..."
+	@$(PIP) install -r requirements.txt
 	@touch $@
 
 $(WHEEL_INSTALLED): $(INSTALLED) $(SOURCES)
 	test -x $(WHEEL_VENV)/bin/python || $(PYTHON) -m venv $(WHEEL_VENV)
 	rm -rf $(VENV)/dist
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w $(VENV)/dist .
-	$(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.txt $(VENV)/dist/intercore-*.whl
+	$(PIP) wheel --no-build-isolation --no-deps -w $(VENV)/dist .
+	wheel=$$(echo $(VENV)/dist/intercore-*.whl) && \
+	    $(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.txt "$$wheel[vectors]"
 	$(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(VENV)/dist/intercore-*.whl
 	@touch $@
 
 $(PACKAGES)/.fetched: $(INSTALLED)
-	$(BIN)/python -m pip download --quiet --disable-pip-version-check -d $(PACKAGES) -c requirements.txt \
+	$(PIP) download -d $(PACKAGES) -c requirements.txt \
 	    aiosqlite anyio click msgspec numpy hatchling editables pip
 	@touch $@
 
@@ -69,8 +85,11 @@ fuzz: $(DOORS)/fuzz  ## Search for a reply that breaks the native client.
 	mkdir -p $(VENV)/corpus
 	$(DOORS)/fuzz -close_fd_mask=3 -max_total_time=$(FUZZ_SECONDS) -max_len=4096 $(VENV)/corpus tests/data/replies
 
-run: $(INSTALLED)  ## Start the daemon here, in the foreground.
-	@$(BIN)/icd serve
+run: $(RUNNABLE)  ## Start the daemon here, in the foreground.
+	@echo 'Starting the daemon; Ctrl-C stops it.  In a second terminal, in a project of yours, type:'
+	@echo '    export PATH="$(CURDIR)/$(BIN):$$PATH"'
+	@echo '    icctl init && icctl status'
+	@exec $(BIN)/icd serve
 
 test: $(INSTALLED) $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/.made $(DOORS)/fuzz  ## Run every test.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report= || \
@@ -85,7 +104,7 @@ SECONDS ?= 600
 torture: $(INSTALLED) $(DOORS)/.made  ## Try to break every promise: SECONDS=600, SEED=…, SUITES="crash watch".
 	$(BIN)/python -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(SUITES)
 
-lint: $(INSTALLED)
+lint: $(INSTALLED)  ## Run the linters and the type checker.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -94,18 +113,26 @@ lint: $(INSTALLED)
 	@# What the library keeps as text is code, too: the same file with its texts in the open.
 	sed "/^_intercore_read_/d; /<<'TEXT'\$$/d; /^TEXT\$$/,/^}\$$/d" lib-intercore.sh | $(BIN)/shellcheck -
 
+hooks: $(INSTALLED)  ## Have git run the fast linters before each commit.
+	$(BIN)/pre-commit install
+
 check: lint test  ## Everything that must hold before a change lands.
 
 docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are made from the program.
 	$(BIN)/python -m tests.support.secrets_page
 	$(BIN)/python -m tests.support.reference
+	$(BIN)/python -m tests.support.comparison
+	$(BIN)/python -m tests.support.picture
 
-BENCH ?=
+picture: $(INSTALLED)  ## Play the session of the README in a terminal, and draw it.
+	$(BIN)/python -m tests.support.picture
+
 house: $(INSTALLED)  ## Count what a stranger needs: files per verb, modules, folders, the way of a call.
 	@$(BIN)/python -m tests.support.house
 
+BENCH ?=
 bench: $(WHEEL_INSTALLED)  ## What calls cost, written to docs/performance.md; BENCH="search day" prints some.
 	$(BIN)/python -m tests.bench $(BENCH)
 
-clean:
+clean:  ## Remove what was installed, and caches.
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

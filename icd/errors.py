@@ -247,6 +247,9 @@ NoEmbedding = _error(-32095, "no_embedding", NO,
     "submit it with --embedding, or search with --embedding")
 ProfileConflict = _error(-32094, "profile_conflict", NO,
     "read it again with 'icctl discovery profile --json', then try again")
+# numpy is an extra; everything that compares no embeddings works without it.
+VectorsNotInstalled = _error(-32097, "vectors_not_installed", FAILED,
+    "install the extra with: pip install 'intercore[vectors]', or: pipx inject intercore numpy")
 InvalidWeights = _error(-32096, "invalid_weights", FAILED,
     'give an object of numbers, such as {"rust": 0.5, "java": -1}', base=InvalidPayload)
 

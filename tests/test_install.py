@@ -138,6 +138,25 @@ def test_a_clone_without_a_compiler(clone: Path, home: Path, tmp_path: Path) -> 
     assert behaves(commands, tmp_path / "project") == PYTHON
 
 
+def test_numpy_is_an_extra(clone: Path, home: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / "v").write_bytes(b"\0\0\x80\x3f")
+
+    def search() -> tuple[int, bool]:
+        direct = {"INTERCORE_MODE": "direct"}
+        words = ["discovery", "search", "--embedding=@v"]
+        done = icctl(*words, cwd=project, env=direct, program=home / "bin" / "icctl-python")
+        return done.returncode, b"pip install 'intercore[vectors]'" in done.stderr
+
+    install(clone, home)
+    run([home / "bin" / "icctl-python", "--db", project / ".clavain" / "intercore.db", "init"])
+    without = search()
+    install(Path(f"{clone}[vectors]"), home)
+
+    assert (without, search()) == ((2, True), (0, False))
+
+
 def test_an_editable_installation(clone: Path, home: Path, tmp_path: Path) -> None:
     if not HAS_COMPILER:
         pytest.skip("no C compiler")

@@ -10,7 +10,7 @@ order and a threshold means the same to every caller.  Similarity is the exact c
 a fast product finds the candidates, and only these are computed exactly, so a search in the
 daemon's memory and a scan of the file give the same answer (docs/adr/0014).
 
-Read store.py and lifecycle.py for the rows, then similarity.py for the arithmetic.  numpy takes a
-tenth of a second to load, and is loaded only by a call that compares vectors.  Every change of a
+Read store.py and lifecycle.py for the rows, then similarity.py for the arithmetic.  numpy is an
+extra (`intercore[vectors]`), and is loaded only by a call that compares vectors.  Every change of a
 row and its event are one transaction.
 """

@@ -25,7 +25,7 @@ from icd.features.discoveries import store
 from icd.features.discoveries import vectors as embeddings
 from icd.features.discoveries.profile import Profile
 from icd.features.discoveries.search import unless_empty
-from icd.features.discoveries.similarity import Query, cosines
+from icd.features.discoveries.similarity import Query, cosines, require
 from icd.features.discoveries.store import ONE, Status, Told
 from icd.features.discoveries.submit import content
 from icd.values import validation
@@ -196,6 +196,7 @@ def _similarities(topic: bytes, vectors: dict[str, bytes]) -> dict[str, int]:
     """By the names of the vectors.  numpy is loaded only if there are any."""
     if not vectors:
         return {}
+    require()
     found = cosines(Query(topic), list(vectors.values()))
     return {name: round(cosine * ONE) for name, cosine in zip(vectors, found, strict=True)}
 

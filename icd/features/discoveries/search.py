@@ -127,6 +127,7 @@ def search(ctx: Context, p: Search) -> list[Match]:
 
 
 def question_of(ctx: Context, p: Search) -> Question:
+    similarity.require()
     asked = question(ctx.conn, p, ctx.settings)
     if asked.others:
         ctx.warnings.append(f"not compared, of another dimension: {', '.join(asked.others[:10])}")
@@ -327,7 +328,7 @@ VERBS = [
         search,
         check=check_search,
         runs=Runs(apart=True),
-        warm_up=lambda _: similarity.load(),
+        warm_up=lambda _: similarity.warm_up(),
     ),
     Command(
         "discovery search",

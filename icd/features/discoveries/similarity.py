@@ -9,17 +9,33 @@ Promises
     - all finite vectors can be compared: rows far from 1 are scaled by powers of two;
     - equal vectors, and multiples of each other by a power of two, have similarity 1.
 
-numpy takes a tenth of a second to load: `np` loads it when it is first used.
+numpy is the extra `intercore[vectors]`, and takes a tenth of a second to load: `np` loads it when
+it is first used.  Verbs that compare call `require` first, so that both hosts refuse alike.
 """
 
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["Best", "Query", "Rows", "cosines", "exact_sums", "load", "np", "pages"]
+from icd.errors import IcError, VectorsNotInstalled
+
+__all__ = [
+    "Best",
+    "Query",
+    "Rows",
+    "cosines",
+    "exact_sums",
+    "load",
+    "np",
+    "pages",
+    "require",
+    "warm_up",
+]
 
 T = TypeVar("T")
 
@@ -56,11 +72,29 @@ else:
     np = _Numpy()
 
 
+def require() -> None:
+    """Refuse to compare where numpy is not installed; this does not load it."""
+    if find_spec("numpy") is None:
+        raise _not_installed()
+
+
+def _not_installed() -> IcError:
+    return VectorsNotInstalled("comparing embeddings needs numpy, which is not installed")
+
+
+def warm_up() -> None:
+    """Load numpy before a lock is taken; the verb itself reports that it is missing."""
+    with suppress(VectorsNotInstalled):
+        load()
+
+
 def load() -> Any:
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     try:
         return import_module("numpy")
+    except ImportError as exc:
+        raise _not_installed() from exc
     finally:
         for name, value in before.items():  # programs that we start decide for themselves
             if value is None:

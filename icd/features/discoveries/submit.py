@@ -170,7 +170,7 @@ def check_submit(p: Submit) -> None:
 
 def warm_up(p: Submit | SubmitFile) -> None:
     if p.dedup_threshold:
-        similarity.load()
+        similarity.warm_up()
 
 
 def submit_file(ctx: Context, p: SubmitFile) -> SubmittedFile:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from icd.config import Settings
 from icd.errors import DimensionMismatch, InvalidVector
-from icd.features.discoveries.similarity import Best, Query, Rows, np, pages
+from icd.features.discoveries.similarity import Best, Query, Rows, np, pages, require
 from icd.features.discoveries.store import STATUSES
 
 if TYPE_CHECKING:
@@ -332,6 +332,8 @@ class Batch:
         A row is read from memory once for all of them: that is what comparing takes time for.
         """
         self._ahead.pop(source, None)
+        if vectors:
+            require()
         size = dimension(self._conn, source)
         fitting = {vector for vector in vectors if len(vector) // 4 == size}
         matrix = self._matrix(source, size) if size is not None and fitting else None
@@ -341,6 +343,7 @@ class Batch:
             self._ahead[source] = len(matrix), bests
 
     def nearest(self, source: str, vector: bytes, *, threshold: float) -> str | None:
+        require()
         check_dimension(self._conn, source, vector)
         matrix = self._matrix(source, len(vector) // 4)
         if matrix is None:
