@@ -8,15 +8,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-try:
-    import click  # noqa: F401 -- whether they can be
-    import msgspec  # noqa: F401
-except ImportError:  # the libraries lie where only `site` looks
-    import site
-
-    site.main()
-
-from icctl import client, replies
+from icctl import imports  # isort: skip -- before what they import
+from icctl import client
 from icd import __version__, config
 from icd.app import registry
 from icd.app.call import Answer, Call
@@ -54,6 +47,7 @@ MOVES = 3  # how often the database may move away while it is being opened
 
 def run_here(request: client.Request, limit: float) -> int:
     """Run a command line and print what it says; the exit status is returned."""
+    imports.collect_garbage()
     owed: Owed = {}
     output = execute(request, limit, owed)
     if output.bug is not None:
@@ -80,6 +74,8 @@ def execute(request: client.Request, limit: float, owed: Owed) -> Output:
         if isinstance(planned, Output):
             return planned
         if isinstance(planned, Need):
+            from icctl import replies  # only input pays for it
+
             need = planned.what.encode(), planned.limit, os.fsencode(planned.path)
             request.inputs.append(replies.read(*need, patience=limit))
             continue

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from icd.app.write_cache import Recent
 from icd.config import DEFAULTS, Settings
 from icd.db.database import Database
 from icd.db.paths import Where
@@ -14,6 +13,7 @@ from icd.values.processes import Writer
 
 if TYPE_CHECKING:
     from icd.app.verb import Method
+    from icd.app.write_cache import Recent
 
 DEFAULT_DEADLINE_MS = 5000
 
@@ -57,7 +57,7 @@ class Context(msgspec.Struct, gc=False):
     monotonic: float
     writer: Writer
     request_id: str | None
-    recent: Recent | None
+    recent: "Recent | None"
     warnings: list[str]
     deadline: float
     settings: Settings = DEFAULTS

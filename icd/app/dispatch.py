@@ -20,10 +20,10 @@ import sqlite3
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from icd.app import idempotency
 from icd.app.call import Answer, Call, Context, Whole
-from icd.app.write_cache import Recent
 from icd.db import paths, permissions
 from icd.db.connection import RESULT_CHARACTERS, Connection
 from icd.db.database import Database
@@ -51,6 +51,9 @@ STATEMENT_GRACE_SECONDS = 0.1
 # What the daemon asks for itself may wait for its turn, but others do not wait for it any longer.
 BACKGROUND_SECONDS = 0.5
 
+if TYPE_CHECKING:
+    from icd.app.write_cache import Recent
+
 
 class Clock:
     """The two clocks of the machine; tests bring their own."""
@@ -66,7 +69,7 @@ def run_batch(
     calls: list[Call],
     *,
     clock: Clock,
-    recent: Recent | None = None,
+    recent: "Recent | None" = None,
     close: bool = False,
 ) -> list[Answer | None]:
     """Run the calls in order, in one transaction.  None: not reached, give it to the next batch.
@@ -132,7 +135,7 @@ class _Batch:
     _conn: Connection
 
     def __init__(
-        self, database: Database, calls: list[Call], clock: Clock, recent: Recent | None
+        self, database: Database, calls: list[Call], clock: Clock, recent: "Recent | None"
     ) -> None:
         self.answers: dict[int, Answer] = {}  # by the identity of the call
         self._calls = calls

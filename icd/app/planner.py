@@ -1,7 +1,6 @@
 """From a command line to a plan, and from an answer to what is printed.
 
-Click parses the leaf command only: the globals and the path to the leaf are plain words, which
-keeps a parse near a tenth of a millisecond and click away from the daemon's own process.
+The globals and the path to a command are plain words; its own words are its parser's.
 """
 
 import time
@@ -9,11 +8,10 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
 import msgspec
 
 from icd import __version__
-from icd.app import registry, render, versions
+from icd.app import registry, render
 from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Params, Progress
 from icd.app.dispatch import failure
 from icd.app.flags import Flags, strip
@@ -35,7 +33,6 @@ from icd.app.invocation import (
     line,
 )
 from icd.app.parser import Leaf
-from icd.app.reference import help as texts
 from icd.app.verb import Method, Verb
 from icd.db.paths import Where
 from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage
@@ -70,6 +67,8 @@ def plan(world: World) -> Ask | Errand | Need | Output:
     if isinstance(planned, Output):
         planned = _harmless(planned)
     if world.client_version and world.client_version != __version__:
+        from icd.app import versions  # few callers differ
+
         skew = versions.skew(world)
         if isinstance(planned, Ask):
             planned.skew = skew
@@ -125,38 +124,57 @@ def _read(*argv: str) -> Parsed:
         if words[:1] == ["help"]:
             words, flags.help = words[1:], True
         if not words:
-            parsed.help = texts.usage
+            parsed.help = _usage
             return parsed
         _find(parsed, flags, words)
-    except click.UsageError as exc:
-        parsed.error = _mistake(parsed, exc)
     except IcError as exc:
         parsed.error = exc.with_traceback(None)
     return parsed
 
 
 def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
-    """The command, and what click makes of the words behind it."""
+    """The command, and what its parser makes of the words behind it."""
     if words[0] in registry.SINGLES:
         parsed.context, words = words[0], words[1:]
         command = registry.single(parsed.context)
     elif noun := registry.noun(words):
         parsed.context, words = noun, words[noun.count(" ") + 1 :]
         if flags.help and not words:
-            parsed.help = partial(texts.noun, name=noun)
+            parsed.help = partial(_noun_help, noun)
             return
         command = _verb(noun, words)
         parsed.context, words = f"{noun} {command.name}", words[1:]
     else:
-        parsed.error, parsed.shows = Usage(f"unknown command: {words[0]}"), texts.usage
+        parsed.error, parsed.shows = Usage(f"unknown command: {words[0]}"), _usage
         return
     if flags.help:
-        parsed.help = partial(texts.command, context=parsed.context, leaf=command)
+        parsed.help = partial(_command_help, parsed.context, command)
         return
     parsed.command = command
     parsed.typed = command.parse(parsed.context, words)
     if isinstance(command.row, Verb) and isinstance(parsed.typed, Params):
         _judge(command.row, parsed.typed)
+
+
+# Help loads click, which few calls need.
+
+
+def _usage(program: str) -> bytes:
+    from icd.app.reference import help as texts
+
+    return texts.usage(program)
+
+
+def _noun_help(noun: str, program: str) -> bytes:
+    from icd.app.reference import help as texts
+
+    return texts.noun(program, noun)
+
+
+def _command_help(context: str, command: Leaf, program: str) -> bytes:
+    from icd.app.reference import help as texts
+
+    return texts.command(program, context, command)
 
 
 def _judge(row: Verb[Any, Any], params: Params) -> None:
@@ -188,10 +206,7 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     if isinstance(row, Verb):
         return _ask_verb(world, row, parsed.typed)
     typed = parsed.typed if isinstance(parsed.typed, msgspec.Struct) else parsed.typed(world)
-    try:
-        asked = row.ask(world, typed)
-    except click.UsageError as exc:
-        raise _mistake(parsed, exc) from exc
+    asked = row.ask(world, typed)
     if isinstance(asked, Ask):
         if asked.render is as_the_row_says:
             asked.render = partial(_json if world.json else _text, row, typed)
@@ -210,11 +225,6 @@ def _ask_verb(world: World, row: Verb[Any, Any], typed: Any) -> Ask:
     asked = Ask(row.name, typed, partial(_json if world.json else _text, row, typed))
     asked.call = _call(world, row, asked)
     return asked
-
-
-def _mistake(parsed: Parsed, exc: click.UsageError) -> IcError:
-    hint = f"see 'icctl {parsed.context} --help'"
-    return Usage(exc.format_message().rstrip("."), hint=hint)
 
 
 def _text(row: "Typed", typed: Any, result: Any) -> Output:
@@ -330,6 +340,8 @@ def _finish(asked: Ask, answer: Answer) -> Output:
     if answer.warnings or answer.trace:
         output.stderr = _notes(asked.program, asked.context, answer) + output.stderr
     if asked.skew is not None:
+        from icd.app import versions
+
         versions.tell(asked.skew, output, answer.error)
     return output
 

@@ -1,32 +1,50 @@
-"""Words that people type, turned into numbers.  No float touches time."""
+"""How a word that people type becomes a value.  No float touches time.
+
+Click is not needed to read a word that is right, and takes longer to load than most calls take to
+run: see icd/app/parser.py, and icd/app/reference/command.py for what click does with these.
+"""
 
 import re
-
-import click
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from icd.durations import duration_ms, milliseconds
 from icd.values.wire import CENTURY_MS
 
 
-class Duration(click.ParamType[int]):
+class Kind:
+    """`read` makes the value; its ValueError says what is wrong with the word."""
+
+    # What stands for a value in help where the option has no metavar.
+    name: str
+
+    def read(self, word: str) -> Any:
+        raise NotImplementedError
+
+
+def _fail(told: str) -> NoReturn:
+    raise ValueError(told)
+
+
+class Duration(Kind):
     """A duration that is not negative, in milliseconds.  Its unit is said: it is for deletions."""
 
     name = "duration"
     parse = staticmethod(milliseconds)
     written = "500ms, 5m or 24h"
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = self.parse(value)
+    def read(self, word: str) -> int:
+        found = self.parse(word)
         if found is None:
-            self.fail(f"invalid duration {value!r}: write {self.written}", param, ctx)
+            _fail(f"invalid duration {word!r}: write {self.written}")
         if found < 0:
-            self.fail(f"the duration {value!r} is negative", param, ctx)
+            _fail(f"the duration {word!r} is negative")
         if found > CENTURY_MS:
-            self.fail(f"the duration {value!r} is longer than a century", param, ctx)
+            _fail(f"the duration {word!r} is longer than a century")
         return found
 
 
-class Whole(click.ParamType[int]):
+class Whole(Kind):
     """A decimal integer, within bounds; Python would also take 1_000."""
 
     name = "integer"
@@ -35,15 +53,15 @@ class Whole(click.ParamType[int]):
         self.least = least
         self.most = most
 
-    def convert(
-        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        text = str(value)
-        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
-            self.fail(f"{text!r} is not an integer", param, ctx)
-        if not self.least <= int(text) <= self.most:
-            self.fail(f"{text} is not between {self.least} and {self.most}", param, ctx)
-        return int(text)
+    def read(self, word: str) -> int:
+        if not _is_integer(word):
+            _fail(f"{word!r} is not an integer")
+        return self.within(int(word), word)
+
+    def within(self, found: int, word: str) -> int:
+        if not self.least <= found <= self.most:
+            _fail(f"{word} is not between {self.least} and {self.most}")
+        return found
 
 
 class Seconds(Whole):
@@ -51,25 +69,30 @@ class Seconds(Whole):
 
     name = "interval"
 
-    def convert(
-        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        text = str(value)
-        found = milliseconds(text)
-        if found is None and not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
-            self.fail(f"{text!r} is neither seconds nor a duration: write 300 or 5m", param, ctx)
-        return super().convert(value if found is None else -(-found // 1000), param, ctx)
+    def read(self, word: str) -> int:
+        if _is_integer(word):
+            return self.within(int(word), word)
+        found = milliseconds(word)
+        if found is None:
+            _fail(f"{word!r} is neither seconds nor a duration: write 300 or 5m")
+        seconds = -(-found // 1000)
+        return self.within(seconds, str(seconds))
 
 
-class Truth(click.ParamType[bool]):
+def _is_integer(word: str) -> bool:
+    digits = word[1:] if word[:1] in ("+", "-") else word
+    return 0 < len(digits) < 20 and digits.isascii() and digits.isdigit()
+
+
+class Truth(Kind):
     """Yes or no, in the words that Go takes for it, and no others."""
 
     name = "bool"
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> bool:
-        if value not in _TRUTHS:
-            self.fail(f"{value!r} is neither true nor false", param, ctx)
-        return _TRUTHS[value]
+    def read(self, word: str) -> bool:
+        if word not in _TRUTHS:
+            _fail(f"{word!r} is neither true nor false")
+        return _TRUTHS[word]
 
 
 _TRUTHS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True)
@@ -83,23 +106,48 @@ class Span(Duration):
     written = "500ms, 5m, 24h or a number of seconds"
 
 
-class Score(click.ParamType[float]):
+class Score(Kind):
     """A number from 0 to 1; Python would also take nan and 1_0."""
 
     name = "score"
 
-    def convert(
-        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        text = str(value)
-        if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", text):
-            self.fail(f"{text!r} is not a number", param, ctx)
-        if not 0 <= float(text) <= 1:
-            self.fail(f"{text} is not between 0 and 1", param, ctx)
-        return float(text)
+    def read(self, word: str) -> float:
+        if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", word):
+            _fail(f"{word!r} is not a number")
+        if not 0 <= float(word) <= 1:
+            _fail(f"{word} is not between 0 and 1")
+        return float(word)
+
+
+class Number(Kind):
+    """Any number that Python knows."""
+
+    name = "float"
+
+    def read(self, word: str) -> float:
+        try:
+            return float(word)
+        except ValueError:
+            _fail(f"{word!r} is not a valid float.")
+
+
+class Choice(Kind):
+    """One of some words; help shows them."""
+
+    name = "choice"
+
+    def __init__(self, choices: Sequence[str]) -> None:
+        self.choices = choices
+
+    def read(self, word: str) -> str:
+        if word not in self.choices:
+            known = ", ".join(map(repr, self.choices))
+            _fail(f"{word!r} is not one of {known}")
+        return word
 
 
 DURATION = Duration()
 SPAN = Span()
 SCORE = Score()
 TRUTH = Truth()
+NUMBER = Number()

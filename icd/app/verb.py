@@ -8,7 +8,7 @@ command that people type, its help, its completion, the reference, OpenRPC and i
     Command   a command that is not one method: it asks one of several, or acts by itself
 
 Parameters are structs.  `Annotated` says of a field how it is typed (`Argument`, `Option`), its
-bounds (msgspec's `Meta`), how a word becomes a value (a click type), and the rules that it must
+bounds (msgspec's `Meta`), how a word becomes a value (a `Kind`), and the rules that it must
 keep (functions, which run before anything is locked).
 
 Write `VERBS = [...]` without an annotation: with one, mypy would infer Any and check no row.
@@ -44,7 +44,7 @@ class Argument(Struct, frozen=True):
 
     metavar: str
     help: str
-    # Makes a value of each word, after click has counted them; a ValueError is a usage error.
+    # Makes a value of each word, after they were counted; a ValueError is a usage error.
     read: Callable[[str], Any] | None = None
     nargs: int = 1  # -1: as many as are typed
     # The usage line shows it like this, where brackets around the name would not do.

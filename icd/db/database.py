@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from icd import config
-from icd.db import check, lock, lost, migrate, permissions, schema
+from icd.db import lock, lost, migrate, permissions, schema
 from icd.db.connection import Connection, connect, page_bytes, set_up
 from icd.db.wal import Companions, Seen, see
 from icd.errors import Corrupt, IcError, LogLost, NoDatabase, from_os
@@ -262,6 +262,8 @@ class Database:
         try:
             self._judge(conn, create=create)
             if self.careful and os.path.getsize(self.path) <= CAREFUL_BYTES:
+                from icd.db import check  # few are opened with care
+
                 check.refuse_damage(conn, deadline=time.monotonic() + CAREFUL_SECONDS)
             (self._schema_version,) = conn.execute("PRAGMA schema_version").fetchone()
             companions = Companions(self.path)

@@ -28,13 +28,14 @@ and is no loss.
 
 import fcntl
 import os
-import signal
 import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from icd import files, procfs
 from icd.db.wal import NO_SALT, Index, Salt, Seen, is_other, open_files, see
@@ -72,6 +73,8 @@ def block(fd: int, deadline: float) -> bool:
     remaining = deadline - time.monotonic()
     if remaining <= 0:
         return False
+
+    import signal  # only a caller that waits pays for it
 
     armed = [True]
 
@@ -199,7 +202,7 @@ _STATES = (b"open", b"closing", b"closed", b"lost")
 Files = tuple[Seen | None, Seen | None, Seen | None]  # the database, its log and the index
 
 
-class Note(NamedTuple):
+class Note(Struct, frozen=True, gc=False):
     state: str
     main: int
     wal: int
@@ -218,7 +221,7 @@ class Note(NamedTuple):
         return self.salt1, self.salt2
 
     def encode(self) -> bytes:
-        return f"ic1 {' '.join(map(str, self))}".encode()
+        return f"ic1 {' '.join(map(str, astuple(self)))}".encode()
 
     def is_kept(self, index: Index | None) -> bool:
         """Whether a log still has all that was noted of it."""

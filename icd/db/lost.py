@@ -10,7 +10,10 @@ The caller holds the database's lock.
 import os
 import sqlite3
 import time
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from icd.db.connection import is_log_emptied
 from icd.db.lock import FileLock, Note, files_of, has_open, sqlite_holder
@@ -51,7 +54,7 @@ def note(
 def note_replacement(lock: FileLock, fresh: str) -> None:
     """The file that is about to take the place of the database comes from us."""
     noted = Note.of("closed", files_of(fresh))
-    lock.write_note(noted._replace(placed=noted.main).encode())
+    lock.write_note(replace(noted, placed=noted.main).encode())
 
 
 def placed(lock: FileLock) -> int:
@@ -198,7 +201,7 @@ def _copy_log(conn: sqlite3.Connection) -> bool:
 # --- before it is opened, and after -----------------------------------------------------------
 
 
-class Expected(NamedTuple):
+class Expected(Struct, frozen=True):
     """What an earlier process left: its note, and the index of its log."""
 
     noted: Note | None

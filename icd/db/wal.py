@@ -19,8 +19,10 @@ import os
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, TypeVar
 from zlib import crc32
+
+from msgspec import Struct
 
 from icd.files import Identity, identity, open_, opened
 
@@ -54,7 +56,7 @@ _CHUNK_BYTES = 256 * 1024
 _MOST_RESTARTS = 65536
 
 
-class Index(NamedTuple):
+class Index(Struct, frozen=True, gc=False):
     """What the wal-index says of the log; `copied` frames have reached the database."""
 
     salt: Salt
@@ -194,7 +196,7 @@ def sum_of(fd: int) -> int:
 # --- the files of an open database ----------------------------------------------------------------
 
 
-class Seen(NamedTuple):
+class Seen(Struct, frozen=True, gc=False):
     """One file by `stat`."""
 
     identity: Identity

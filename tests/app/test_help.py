@@ -23,7 +23,7 @@ def test_the_help_of_a_command_names_all_its_options(invoke, name):
     text = output.stdout.decode()
 
     assert (output.exit, output.stderr) == (0, b"")
-    for parameter in EVERY[name].params:
+    for parameter in EVERY[name].click.params:
         if isinstance(parameter, click.Option):
             assert all(option in text for option in parameter.opts)
             assert parameter.help

@@ -31,7 +31,7 @@ def test_every_command_of_icctl_is_on_its_page_with_its_options_and_examples(nam
     page = plain(PAGES["man1/icctl.1"])
     _, found, described = page.partition(f'"icctl {name} ')
     described = described.partition('"icctl ')[0]
-    command = registry.commands()[name]
+    command = registry.commands()[name].click
 
     assert found
     assert f"icctl {name}" in described  # the example

@@ -11,7 +11,7 @@ import click
 from icd.__main__ import main as icd
 from icd.admin.doctor.checks import CHECKS
 from icd.app import registry
-from icd.app.parser import fields
+from icd.app.parser import Leaf, fields
 from icd.app.reference import help as texts
 from icd.app.verb import Argument, Command, Option, Verb
 from tests.support.markdown import anchor, cell, titles
@@ -104,8 +104,8 @@ def daemon() -> Iterator[str]:
         yield from ("", *_more(f"icd {name}"))
 
 
-def _command(level: str, name: str, command: click.Command) -> Iterator[str]:
-    row: Verb[Any, Any] | Command[Any] = command.row  # type: ignore[attr-defined]
+def _command(level: str, name: str, leaf: Leaf) -> Iterator[str]:
+    row, command = leaf.row, leaf.click
     typed = {field.name: field.typed for field in fields(row.form)}
     yield from (f"{level} {name}", "", f"    {_usage(name, command)}", "")
     yield from _paragraphs(row.form.__doc__ or "")

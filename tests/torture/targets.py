@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable
 
-import click
 import msgspec
 
 from icctl import client
@@ -212,8 +211,8 @@ def words(data: bytes) -> None:
         types.Seconds(0, 2**62),
         types.TRUTH,
     ):
-        with contextlib.suppress(click.UsageError):
-            kind.convert(text, None, None)
+        with contextlib.suppress(ValueError):
+            kind.read(text)
     asked, waits = durations.duration_ms(text), client.timeout_ms([f"--timeout={text}"])
     limit = asked if asked is not None and asked > 0 else client.DEFAULT_MS
     assert waits == min(limit, client.MAX_MS), f"a client waits {waits} ms, not {limit}"

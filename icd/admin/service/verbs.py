@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
-import click
 import msgspec
 from msgspec import Struct, field
 
@@ -17,6 +16,7 @@ from icd.admin.service import systemd
 from icd.admin.service.systemd import SERVICE, SOCKET, State, Steps, Unit, Words
 from icd.app import render
 from icd.app.invocation import Ask, Local, Output, World
+from icd.app.types import Whole
 from icd.app.verb import Command, Option
 from icd.errors import ForegroundDaemon, NoSystemd, ServiceFailed
 from icd.features.daemon.verbs import Pong, Reload, Reloaded
@@ -77,7 +77,7 @@ class Logs(Struct):
 
     follow: Annotated[bool, Option("--follow", "Go on with what comes.")] = False
     lines: Annotated[
-        int | None, Option("--lines", "So many at most.", "N"), click.IntRange(1, 1_000_000)
+        int | None, Option("--lines", "So many at most.", "N"), Whole(1, 1_000_000)
     ] = None
     since: Annotated[
         str | None, Option("--since", "As journalctl has it: today, -1h, 2026-01-31.", "TIME")

@@ -57,7 +57,7 @@ class Leaf(Struct, frozen=True):
 
 def leaves() -> list[Leaf]:
     """All commands, in the order of the usage text."""
-    return [_leaf(name, command) for name, command in registry.commands().items()]
+    return [_leaf(name, leaf.click) for name, leaf in registry.commands().items()]
 
 
 def everywhere() -> list[Option]:

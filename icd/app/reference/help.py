@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import click
 
 from icd.app import registry
+from icd.app.parser import Leaf
 
 WIDTH = 80
 
@@ -46,18 +47,18 @@ def noun(program: str, name: str) -> bytes:
     return formatter.getvalue().encode()
 
 
-def command(program: str, context: str, leaf: click.Command) -> bytes:
+def command(program: str, context: str, leaf: Leaf) -> bytes:
     formatter = _formatter()
-    ctx = click.Context(leaf, info_name=f"{program} {context}", terminal_width=WIDTH, color=False)
-    leaf.format_help(ctx, formatter)
+    name = f"{program} {context}"
+    ctx = click.Context(leaf.click, info_name=name, terminal_width=WIDTH, color=False)
+    leaf.click.format_help(ctx, formatter)
     _write_globals(formatter)
     return formatter.getvalue().encode()
 
 
-def _summaries(noun: str, leaves: Mapping[str, click.Command]) -> list[tuple[str, str]]:
-    return [
-        (f"{noun} {name}".strip(), leaf.get_short_help_str(60)) for name, leaf in leaves.items()
-    ]
+def _summaries(noun: str, leaves: Mapping[str, Leaf]) -> list[tuple[str, str]]:
+    found = ((name, leaf.click.get_short_help_str(60)) for name, leaf in leaves.items())
+    return [(f"{noun} {name}".strip(), about) for name, about in found]
 
 
 def _nouns_below(noun: str) -> list[tuple[str, str]]:

@@ -74,8 +74,8 @@ def _icctl() -> Iterator[str]:
         "icctl asks the daemon icd, or does the work itself when there is none."
     )
     yield heading("COMMANDS")
-    for name, command in registry.commands().items():
-        yield from _command(f"icctl {name}", command)
+    for name, leaf in registry.commands().items():
+        yield from _command(f"icctl {name}", leaf.click)
     yield heading("OPTIONS")
     yield escaped("Every command understands these, before or after its own words.")
     yield from (definition(form, about) for form, about in texts.GLOBALS)

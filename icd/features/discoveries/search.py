@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable
 from typing import Annotated
 
-import click
 import msgspec
 from msgspec import Meta
 
 from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
+from icd.app.types import NUMBER
 from icd.app.verb import Command, Method, Option, Runs, narrow
 from icd.config import Settings
 from icd.db.rows import checked
@@ -52,7 +52,7 @@ PAGE_BYTES = 1024 * 1024
 # Longer than any path: no need to ask whether there is such a file.
 PATH_CHARACTERS = 4096
 
-Similarity = Annotated[float, Meta(ge=-1, le=1), click.FLOAT]
+Similarity = Annotated[float, Meta(ge=-1, le=1), NUMBER]
 
 
 def unless_empty(_world: World, given: str | None) -> str | None:

@@ -9,12 +9,12 @@ Only `hook.begin` and `hook.end` are in the table; a host that runs hooks asks t
 from functools import partial
 from typing import Annotated
 
-from click import Choice
 from msgspec import Meta, Struct, structs
 
 from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Caller, Local, Output, World
+from icd.app.types import Choice
 from icd.app.verb import Argument, Command, Method, Runs, Writes, no_rows
 from icd.db import paths
 from icd.errors import InvalidName, NoHook, PermissionRefused

@@ -60,7 +60,7 @@ def _claim_of(text: str) -> Claim:
     scope, second, interval = rest.rpartition(":")
     if not (colon and second):
         raise Usage(f"{text!r} is not NAME:SCOPE:INTERVAL")
-    return Claim(name, scope, SECONDS.convert(interval, None, None))
+    return Claim(name, scope, SECONDS.read(interval))
 
 
 class CheckMany(Params):

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-import click
 from msgspec import Meta, structs
 
 from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, World
+from icd.app.types import Choice
 from icd.app.verb import Command, Method, Option, Verb, narrow
 from icd.errors import InvalidParams, Usage
 from icd.features.runs import budget as budgets
@@ -58,7 +58,7 @@ class List(Params):
     """
 
     status: Annotated[
-        str | None, Option("--status", "Only with this status."), click.Choice(STATUSES)
+        str | None, Option("--status", "Only with this status."), Choice(STATUSES)
     ] = None
     scope_id: Annotated[str | None, Option("--scope", "Only those about S.", "S")] = None
     project: Annotated[
