@@ -20,7 +20,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from icd.app import idempotency
 from icd.app.call import Answer, Call, Context, Whole
@@ -116,11 +116,14 @@ def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = No
 
 
 def answered(
-    run: Callable[[], Answer], path: str = "", conn: sqlite3.Connection | None = None
+    run: Callable[..., Answer],
+    *given: Any,
+    path: str = "",
+    conn: sqlite3.Connection | None = None,
 ) -> Answer:
     """What a function answers; what it raises is an answer, too."""
     try:
-        return run()
+        return run(*given)
     except Exception as exc:  # noqa: BLE001 -- the error map
         return Answer(error=failure(exc, path, conn))
 
@@ -139,22 +142,26 @@ class _Batch:
     ) -> None:
         self.answers: dict[int, Answer] = {}  # by the identity of the call
         self._calls = calls
+        # Few, where the calls are many: what depends on the method is asked once for each.
+        self._methods = {call.method for call in calls}
+        self._first = 0.0  # the deadline that comes first
         self._database = database
         self._clock = clock
         self._recent = recent
 
     def run(self, *, close: bool) -> None:
         now = self._clock.monotonic()
-        if any(call.deadline <= now for call in self._calls):
+        deadlines = [call.deadline for call in self._calls]
+        if min(deadlines) <= now:
             self._answer_if(lambda call: call.deadline <= now, _too_late())
-        waiting = self._waiting()
-        if not waiting:
-            return
+            deadlines = [call.deadline for call in self._waiting()]
+            if not deadlines:
+                return
         database = self._database
-        creates = any(call.method.runs.creates for call in waiting)
-        database.stop_at = max(call.deadline for call in waiting) + STATEMENT_GRACE_SECONDS
+        self._first = min(deadlines)
+        database.stop_at = max(deadlines) + STATEMENT_GRACE_SECONDS
         try:
-            with database.hold(min(call.deadline for call in waiting), create=creates):
+            with database.hold(self._first, create=self._creates):
                 self._run_locked(close=close)
         except Locked as exc:
             now = self._clock.monotonic()
@@ -168,12 +175,13 @@ class _Batch:
     def _run_locked(self, *, close: bool) -> None:
         database = self._database
         try:
-            ended = answered(partial(self._run_waiting, close=close), database.path)
+            ended = answered(partial(self._run_waiting, close=close), path=database.path)
             if ended.error is not None:
                 self._answer_rest(ended.error)
         finally:
             # Damage that shows in passing: the next open checks all of it.
-            if close or any(isinstance(a.error, Corrupt) for a in self.answers.values()):
+            errors = [answer.error for answer in self.answers.values() if answer.error is not None]
+            if close or any(isinstance(error, Corrupt) for error in errors):
                 database.close()
 
     def _run_waiting(self, *, close: bool) -> Answer:
@@ -188,7 +196,14 @@ class _Batch:
     # --- who is answered already ---
 
     def _waiting(self) -> list[Call]:
+        if not self.answers:
+            return self._calls
         return [call for call in self._calls if id(call) not in self.answers]
+
+    @property
+    def _creates(self) -> bool:
+        creators = [method for method in self._methods if method.runs.creates]
+        return bool(creators) and any(call.method in creators for call in self._waiting())
 
     def _answer(self, call: Call, answer: Answer) -> Answer:
         self.answers[id(call)] = answer
@@ -227,16 +242,16 @@ class _Batch:
 
     def _open(self) -> bool:
         """Open the database if need be, and turn away the calls that mean another one."""
-        database, waiting = self._database, self._waiting()
+        database = self._database
         reopened = database.reopened
         try:
-            creates = any(call.method.runs.creates for call in waiting)
-            self._conn = database.connection(create=creates)
+            self._conn = database.connection(create=self._creates)
+            self._conn.bounds.monotonic = self._clock.monotonic
         except NoDatabase as exc:
             self._turn_away(otherwise=Answer(error=exc))
             return False
         except LogLost as exc:
-            if all(call.background for call in waiting):
+            if all(call.background for call in self._waiting()):
                 database.owe(exc)
             else:
                 database.incidents.append(exc.message)
@@ -295,18 +310,19 @@ class _Batch:
         answers: dict[int, Answer] = {}
         # A call that fails the others will hear it alone.
         with Guard(lambda _: self._run_each(calls)):
-            writes = any(call.method.writes is not None for call in calls)
-            self._begin(write=writes, deadline=min(call.deadline for call in calls))
-            stop_at = time.monotonic() + BATCH_SECONDS
+            writes = any(method.writes is not None for method in self._methods)
+            self._begin(write=writes, deadline=self._first)
+            stop_at = self._clock.monotonic() + BATCH_SECONDS
             read = 0
+            conn, run = self._conn, self._in_savepoint
             for call in calls:
-                answers[id(call)] = answer = self._in_savepoint(call)
-                if not self._conn.in_transaction:
+                answers[id(call)] = answer = run(call)
+                if not conn.in_transaction:
                     self._answer(call, answer)  # it lost the transaction of all
                     self._run_each(calls)
                     return
                 read += answer.size
-                if read > BATCH_CHARACTERS or time.monotonic() > stop_at:
+                if read > BATCH_CHARACTERS or call.ran_at > stop_at:
                     break
             self._conn.execute("COMMIT")
             self.answers |= answers
@@ -349,38 +365,39 @@ class _Batch:
         return answer
 
     def _caught(self, call: Call, run: Callable[[Call], Answer]) -> Answer:
-        answer = answered(partial(run, call), self._database.path, self._conn)
+        answer = answered(run, call, path=self._database.path, conn=self._conn)
         if answer.error is not None:
             answer.trace = call.trace
         return answer
 
     def _run(self, call: Call) -> Answer:
-        call.ran_at = self._clock.monotonic()
-        ctx = Context(
-            conn=self._conn,
-            path=self._database.path,
-            now_ms=self._clock.now_ms(),
-            monotonic=call.ran_at,
-            writer=call.writer,
-            request_id=call.params.request_id,
-            recent=self._recent,
-            warnings=self._database.told(),
-            deadline=call.deadline,
-            settings=self._database.settings,
-            progress=call.progress,
+        database, clock = self._database, self._clock
+        call.ran_at = now = clock.monotonic()
+        ctx = Context(  # in the order of its fields: names would cost a tenth of a look-up
+            self._conn,
+            database.path,
+            clock.now_ms(),
+            now,
+            call.writer,
+            call.params.request_id,
+            self._recent,
+            database.told() if database.notes else [],
+            call.deadline,
+            database.settings,
+            call.progress,
         )
         bounds = self._conn.bounds
         # What is written to a file of the caller's is not kept in memory.
         room = math.inf if call.method.runs.local else RESULT_CHARACTERS
         stop_at = call.deadline + STATEMENT_GRACE_SECONDS
         if call.background:
-            stop_at = min(stop_at, call.ran_at + BACKGROUND_SECONDS)
-        bounds.begin(stop_at, room, self._clock.monotonic)
+            stop_at = min(stop_at, now + BACKGROUND_SECONDS)
+        bounds.begin(stop_at, room)
         try:
             if call.verbose:
                 return self._run_traced(ctx, call)
             result = _execute(ctx, call)
-            return Answer(result=result, warnings=ctx.warnings, size=bounds.taken)
+            return Answer(result, None, ctx.warnings, size=bounds.taken)
         finally:
             bounds.end()  # before the transaction ends, which nothing may stop
 

@@ -30,6 +30,7 @@ from icd.errors import Corrupt, DeadlineExceeded, ReplyTooLarge, Unhealthy, Untr
 STEPS_BETWEEN_LOOKS = 10_000
 # What a row costs beside its texts, in the same unit as a character.
 ROW_CHARACTERS = 64
+_NEVER = math.inf
 # What one call may read: twice what a page of events holds, and far below what a daemon may use.
 RESULT_CHARACTERS = 16 * 1024 * 1024
 
@@ -45,12 +46,12 @@ class Bounds:
         self.room: float = math.inf
         self.taken = 0  # characters that were read since `begin`
 
-    def begin(self, stop_at: float, room: float, monotonic: Callable[[], float]) -> None:
+    def begin(self, stop_at: float, room: float) -> None:
         """From here on, until `end`."""
-        self.monotonic, self.stop_at, self.room, self.taken = monotonic, stop_at, room, 0
+        self.stop_at, self.room, self.taken = stop_at, room, 0
 
     def end(self) -> None:
-        self.monotonic, self.stop_at, self.room = time.monotonic, math.inf, math.inf
+        self.stop_at = self.room = _NEVER
 
     def is_over(self) -> bool:
         return self.monotonic() >= self.stop_at

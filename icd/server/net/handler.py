@@ -66,11 +66,11 @@ class Handler:
         self._stores = stores
         self._about = about
         self._reload = reload
-        self._began = 0.0
+        self.began = 0.0
         self._name = ""
 
     def begin(self) -> None:
-        self._began = time.monotonic()
+        self.began = time.monotonic()
         self._name = ""
 
     def where(self, cwd: str, db: str | None) -> Where:
@@ -189,20 +189,20 @@ class Handler:
                 self._complain(call, answer.error)
 
     def count(self, calls: list[Call], answers: list[Answer]) -> None:
-        if any(answer.later for answer in answers):  # they are asked for again
+        if [answer for answer in answers if answer.later]:  # they are asked for again
             calls = [call for call, answer in zip(calls, answers, strict=True) if not answer.later]
             answers = [answer for answer in answers if not answer.later]
-        self._about.count_all(calls, answers, self._began)
+        self._about.count_all(calls, answers, self.began)
 
     def refuse(self, name: str, error: IcError) -> None:
         """Count a call that made no sense: its author, a script, may never look at stderr."""
         self._about.blame(name, self._who(), error)
-        self._about.count(name, self._began)
+        self._about.count(name, self.began)
 
     def _counted(self, method: Method[Any, Any], answer: Answer) -> Answer:
         if answer.error is not None:
             self._about.blame(method.name, self._who(), answer.error)
-        self._about.count(method.name, self._began)
+        self._about.count(method.name, self.began)
         return answer
 
     def _complain(self, call: Call, error: IcError) -> None:

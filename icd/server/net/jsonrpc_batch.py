@@ -65,6 +65,8 @@ class _Slot:
 class _Line:
     """The requests of one line, whose replies are sent as they come: one of them, or an array."""
 
+    __slots__ = ("_batch", "_is_open", "_sent", "slots", "text")
+
     def __init__(self, text: bytes, slots: list[_Slot], *, batch: bool) -> None:
         self.text = text
         self.slots = slots
@@ -77,19 +79,20 @@ class _Line:
         return self._sent > 0 or any(slot.ran for slot in self.slots)
 
     @property
-    def is_sent(self) -> bool:
-        return self._sent == len(self.slots)
+    def is_unsent(self) -> bool:
+        return self._sent < len(self.slots)
 
     def take(self) -> list[bytes]:
         """What can be sent now, and was not sent yet."""
         parts: list[bytes] = []
-        while self._sent < len(self.slots) and self.slots[self._sent].is_settled:
-            slot = self.slots[self._sent]
+        for slot in self.slots[self._sent :]:
+            if not slot.is_settled:
+                break
             self._sent += 1
             if slot.reply:
                 parts += self._framed(slot.reply)
             slot.reply = b""
-        if self._is_open and self.is_sent:
+        if self._is_open and not self.is_unsent:
             self._is_open = False
             parts.append(b"]\n")
         return parts
@@ -117,12 +120,12 @@ class Burst:
 
     @property
     def is_done(self) -> bool:
-        return all(slot.is_settled for slot in self._slots)
+        return not [slot for slot in self._slots if not slot.is_settled]
 
     @property
     def takes_time(self) -> bool:
         """Whether something has to be awaited before, or instead of, its call."""
-        return any(slot.later is not None for slot in self._slots)
+        return bool([slot for slot in self._slots if slot.later is not None])
 
     def calls(self) -> list[Call]:
         """What can be carried out together, and next: all up to what takes time."""
@@ -191,7 +194,7 @@ class Burst:
         parts: list[bytes] = []
         for line in self._lines:
             parts += line.take()
-            if not line.is_sent:
+            if line.is_unsent:
                 break
         return b"".join(parts)
 
@@ -253,7 +256,7 @@ def _call(handler: Handler, method: Method[Any, Any], params: Params) -> Call:
         params=params,
         where=handler.where(cwd, params.db),
         writer=handler.writer(params.session),
-        deadline=_deadline(params),
+        deadline=_deadline(handler, params),
     )
 
 
@@ -264,8 +267,8 @@ def _directory(params: Params) -> str:
     return params.cwd or ""
 
 
-def _deadline(params: Params) -> float:
-    return time.monotonic() + min(max(params.deadline_ms, 0), MAX_DEADLINE_MS) / 1000
+def _deadline(handler: Handler, params: Params) -> float:
+    return handler.began + min(max(params.deadline_ms, 0), MAX_DEADLINE_MS) / 1000
 
 
 async def _command(
@@ -276,7 +279,7 @@ async def _command(
     world = World(
         argv=params.argv,
         cwd=_directory(params),
-        deadline=_deadline(params),
+        deadline=_deadline(handler, params),
         program=params.program,
         env=params.env,
         pid=handler.pid,

@@ -41,7 +41,7 @@ class Ticket:
         self._missing -= 1
         if not self._missing:
             found = [answer for answer in self.answers if answer is not None]
-            if self._moved is not None and any(answer.moved for answer in found):
+            if self._moved is not None and [answer for answer in found if answer.moved]:
                 self._moved(self.calls, found, self._deliver)
             else:
                 self._deliver(found)
@@ -99,7 +99,7 @@ class CallQueue:
                 left.append(waiter)
             else:
                 waiter.ticket.answer(waiter.index, answer)
-                large |= answer.size > 0 and waiter.is_for_later
+                large |= waiter.ticket.size > limits.PIECE_CHARACTERS
         if left:
             self.pending.extendleft(reversed(left))
         if large:

@@ -100,7 +100,8 @@ class Changes:
         touched = _touched(calls)
         if touched is None or touched:
             self._tell_rows(touched)
-        if any(call.method.writes and call.method.writes.appends for call in calls):
+        methods = {call.method for call in calls}
+        if any(method.writes and method.writes.appends for method in methods):
             self._tell_log()
 
     def tell(self) -> None:

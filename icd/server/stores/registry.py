@@ -29,6 +29,10 @@ from icd.server.subscriptions.event_fanout import Feed
 MOVES = 3  # how often a caller's database may move away while it is being asked
 
 
+def _is_elsewhere(call: Call, first: Call) -> bool:
+    return call.where is not first.where and call.where != first.where
+
+
 class Stores:
     """All open databases of this daemon; `opened` are told of each that is about to be opened.
 
@@ -60,7 +64,7 @@ class Stores:
         first = calls[0]
         for call in calls:
             runs = call.method.runs
-            if runs.creates or runs.apart or call.where != first.where:
+            if runs.creates or runs.apart or _is_elsewhere(call, first):
                 return None
         return self._open_store(first.where)
 

@@ -234,7 +234,7 @@ class Store:
     async def _run_batch(self, thread: DbThread) -> bool:
         """Run what is waiting; whether any of it came from a caller."""
         calls = self._queue.take(limits.BATCH_CALLS)
-        asked = sum(not call.background for call in calls)
+        asked = len([call for call in calls if not call.background])
         self.used_at = time.monotonic()
         self._upkeep.used |= asked > 0
         work = partial(run_batch, self.database, calls, clock=self._clock, recent=self._recent)
