@@ -80,7 +80,7 @@ def test_every_command_is_documented_with_its_options(name):
     described = section(text("cli.md"), name)
 
     assert f"icctl {name}" in described
-    for param in registry.commands()[name].params:
+    for param in registry.commands()[name].click.params:
         for option in param.opts if isinstance(param, click.Option) else []:
             assert f"`{option}" in described, option
 

@@ -116,10 +116,7 @@ def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = No
 
 
 def answered(
-    run: Callable[..., Answer],
-    *given: Any,
-    path: str = "",
-    conn: sqlite3.Connection | None = None,
+    run: Callable[..., Answer], *given: Any, path: str = "", conn: Connection | None = None
 ) -> Answer:
     """What a function answers; what it raises is an answer, too."""
     try:
@@ -152,7 +149,7 @@ class _Batch:
     def run(self, *, close: bool) -> None:
         now = self._clock.monotonic()
         deadlines = [call.deadline for call in self._calls]
-        if min(deadlines) <= now:
+        if min(deadlines, default=0.0) <= now:
             self._answer_if(lambda call: call.deadline <= now, _too_late())
             deadlines = [call.deadline for call in self._waiting()]
             if not deadlines:
@@ -202,8 +199,9 @@ class _Batch:
 
     @property
     def _creates(self) -> bool:
-        creators = [method for method in self._methods if method.runs.creates]
-        return bool(creators) and any(call.method in creators for call in self._waiting())
+        if not any(method.runs.creates for method in self._methods):
+            return False
+        return any(call.method.runs.creates for call in self._waiting())
 
     def _answer(self, call: Call, answer: Answer) -> Answer:
         self.answers[id(call)] = answer
@@ -242,8 +240,7 @@ class _Batch:
 
     def _open(self) -> bool:
         """Open the database if need be, and turn away the calls that mean another one."""
-        database = self._database
-        reopened = database.reopened
+        database, reopened = self._database, self._database.reopened
         try:
             self._conn = database.connection(create=self._creates)
             self._conn.bounds.monotonic = self._clock.monotonic
@@ -312,17 +309,16 @@ class _Batch:
         with Guard(lambda _: self._run_each(calls)):
             writes = any(method.writes is not None for method in self._methods)
             self._begin(write=writes, deadline=self._first)
-            stop_at = self._clock.monotonic() + BATCH_SECONDS
+            stop_at = time.monotonic() + BATCH_SECONDS
             read = 0
-            conn, run = self._conn, self._in_savepoint
             for call in calls:
-                answers[id(call)] = answer = run(call)
-                if not conn.in_transaction:
+                answers[id(call)] = answer = self._in_savepoint(call)
+                if not self._conn.in_transaction:
                     self._answer(call, answer)  # it lost the transaction of all
                     self._run_each(calls)
                     return
                 read += answer.size
-                if read > BATCH_CHARACTERS or call.ran_at > stop_at:
+                if read > BATCH_CHARACTERS or time.monotonic() > stop_at:
                     break
             self._conn.execute("COMMIT")
             self.answers |= answers
@@ -390,9 +386,7 @@ class _Batch:
         # What is written to a file of the caller's is not kept in memory.
         room = math.inf if call.method.runs.local else RESULT_CHARACTERS
         stop_at = call.deadline + STATEMENT_GRACE_SECONDS
-        if call.background:
-            stop_at = min(stop_at, now + BACKGROUND_SECONDS)
-        bounds.begin(stop_at, room)
+        bounds.begin(min(stop_at, now + BACKGROUND_SECONDS) if call.background else stop_at, room)
         try:
             if call.verbose:
                 return self._run_traced(ctx, call)

@@ -2,7 +2,7 @@
 
 A line that is right is read here, by the table of its fields.  What is in doubt, such as an unknown
 option, a value that begins with a dash or a word too many, is left to click, which also says what
-is wrong (icd/app/reference/command.py): a process that is there for one call need not load it.
+is wrong (icd/app/reference/help.py): a process that is there for one call need not load it.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ class Leaf:
     @cached_property
     def click(self) -> click.Command:
         """For help, completion, manual pages, and lines that are in doubt."""
-        from icd.app.reference.command import command
+        from icd.app.reference.help import click_command
 
-        return command(self.row, self.fields)
+        return click_command(self.row, self.fields)
 
     def parse(self, context: str, words: list[str]) -> Struct | Callable[[World], Struct]:
         """The form, or what makes it of the caller's world."""
@@ -198,7 +198,7 @@ class Leaf:
 
     def _explain(self, context: str, words: list[str]) -> dict[str, Any]:
         """What click makes of the words, or what it says is wrong with them."""
-        from icd.app.reference.command import explain
+        from icd.app.reference.help import explain
 
         hint = f"see 'icctl {context} --help'"
         try:

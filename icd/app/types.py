@@ -1,7 +1,7 @@
 """How a word that people type becomes a value.  No float touches time.
 
 Click is not needed to read a word that is right, and takes longer to load than most calls take to
-run: see icd/app/parser.py, and icd/app/reference/command.py for what click does with these.
+run: see icd/app/parser.py, and icd/app/reference/help.py for what click does with these.
 """
 
 import re

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from icd.app import registry
 from icd.app.parser import Doubt
-from icd.app.reference.command import explain
+from icd.app.reference.help import explain
 from icd.errors import IcError
 
 EVERY = registry.commands()
