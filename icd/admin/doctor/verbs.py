@@ -25,15 +25,14 @@ _SHOWN = ("fixed", "note", *_BAD)
 
 
 class Doctor(Struct):
-    """Look at the database, the daemon and all around; say what is wrong, and what to do.
+    """Diagnose the database, the daemon and their environment, and suggest repairs.
 
-    Exit 0 if nothing needs to be done, 1 if there are warnings or errors.
-    Nothing is changed, unless with --fix: then modes of your own files are set right, a socket
-    that nobody listens at and what is left of interrupted backups are removed, and a missing
-    .clavain/.gitignore is written.
+    Exit 0 if no action is needed, 1 if there are warnings or errors.
+    Nothing changes without --fix, which corrects the modes of your own files, removes stale sockets
+    and leftovers of interrupted backups, and writes a missing .clavain/.gitignore.
     """
 
-    fix: Annotated[bool, Option("--fix", "Do the safe repairs, too.")] = False
+    fix: Annotated[bool, Option("--fix", "Apply the safe repairs.")] = False
 
 
 def doctor(world: World, f: Doctor) -> Output:
@@ -137,7 +136,7 @@ VERBS = [
         "doctor",
         Doctor,
         lambda world, f: Local(lambda _ask: doctor(world, f)),
-        summary="Explain what is wrong here.",
+        summary="Diagnose problems and suggest repairs.",
         examples=["icctl doctor", "icctl doctor --fix", "icctl doctor --json --timeout=20s"],
     ),
 ]

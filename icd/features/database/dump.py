@@ -23,25 +23,27 @@ from icd.values.wire import Result
 
 _UNFIT = "name a complete file of 'icctl export'; nothing was imported"
 
-File = Annotated[str, Argument("FILE", "The file of lines."), permissions.check_absolute]
+File = Annotated[
+    str, Argument("FILE", "File of JSON lines; - is stdin or stdout."), permissions.check_absolute
+]
 
 
 class ToFile(Params):
-    """Write every row of every table to FILE, as JSON lines; - is stdout.
+    """Export every row of every table to FILE, as JSON lines; - is stdout.
 
     FILE must not exist yet.
-    On a terminal, stderr shows how far it is.
+    On a terminal, stderr shows the progress.
     """
 
     file: File
 
 
 class FromFile(Params):
-    """Take the rows of an exported FILE in; - is stdin.  Of two rows of one name the later stays.
+    """Import the rows of an exported FILE; - is stdin.
 
-    All of it happens, or nothing.
-    A second time nothing is left to do.
-    On a terminal, stderr shows how far it is.
+    Of two versions of a row the later wins.
+    The import is all or nothing, and importing again changes nothing.
+    On a terminal, stderr shows the progress.
     """
 
     file: File
@@ -178,14 +180,14 @@ VERBS = [
         "export",
         ToFile,
         ask_export,
-        summary="Write every row as a line of JSON.",
+        summary="Export all rows as JSON lines.",
         examples=["icctl export state.jsonl", "icctl export - | gzip > state.jsonl.gz"],
     ),
     Command(
         "import",
         FromFile,
         ask_import,
-        summary="Take in what was exported.",
+        summary="Import an export.",
         examples=["icctl import state.jsonl", "gunzip < state.jsonl.gz | icctl import -"],
     ),
 ]

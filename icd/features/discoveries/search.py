@@ -61,42 +61,46 @@ def unless_empty(_world: World, given: str | None) -> str | None:
 
 
 class Search(Params):
-    """Find the discoveries that resemble an embedding most: give either `embedding` or `like`."""
+    """Find the discoveries most similar to an embedding: give either `embedding` or `like`."""
 
-    embedding: Annotated[bytes | None, Meta(description="Little-endian float32, in base64.")] = None
+    embedding: Annotated[bytes | None, Meta(description="Little-endian float32 in base64.")] = None
     like: Annotated[
-        str | None, Option("--like", "Compare with this discovery, which is left out.", "ID")
+        str | None,
+        Option("--like", "Find discoveries similar to this one, which is left out.", "ID"),
     ] = None
     source: Annotated[
-        str | None, Option("--source", "Only of this source.", "S", resolve=unless_empty)
+        str | None, Option("--source", "Include only this source.", "S", resolve=unless_empty)
     ] = None
-    tier: Annotated[Tier | None, Option("--tier", "Only of this tier.")] = None
-    status: Annotated[Status | None, Option("--status", "Only with this status.")] = None
+    tier: Annotated[Tier | None, Option("--tier", "Include only this tier.")] = None
+    status: Annotated[Status | None, Option("--status", "Include only this status.")] = None
     include_dismissed: Annotated[
-        bool, Option("--include-dismissed", "Also those that were dismissed.")
+        bool, Option("--include-dismissed", "Include dismissed discoveries.")
     ] = False
-    min_score: Annotated[
-        Similarity | None, Option("--min-score", "Only with at least this similarity.", "F")
-    ] = None
+    min_score: Annotated[Similarity | None, Option("--min-score", "Minimum similarity.", "F")] = (
+        None
+    )
     limit: Annotated[
-        int, Meta(ge=1, le=MAX_LIMIT), Option("--limit", "At most so many; 10.", "N")
+        int,
+        Meta(ge=1, le=MAX_LIMIT),
+        Option("--limit", "Maximum number of results (default 10).", "N"),
     ] = 10
     deadline_ms: Annotated[
-        int, Meta(description="Milliseconds after which it fails: there are no partial results.")
+        int, Meta(description="Deadline in milliseconds; there are no partial results.")
     ] = SEARCH_DEADLINE_MS
 
 
 class SearchForm(Search):
-    """Print the discoveries that resemble an embedding most, by the cosine, the best first.
+    """Print the discoveries most similar to an embedding (cosine), best first.
 
-    Each line: id, source, title, score, similarity and tier, between tabs.
-    Whatever passes the filters competes; dismissed ones only with --status=dismissed or
-    --include-dismissed.  Sources of another dimension are left out, with a warning.
-    If it is not done within --timeout (10s), it fails: there are no partial results.
+    Each line: id, source, title, score, similarity and tier, separated by tabs.
+    Dismissed discoveries take part only with --status=dismissed or --include-dismissed.
+    Sources with another dimension are left out, with a warning.
+    There are no partial results: the search fails if it exceeds --timeout (10s).
     """
 
     file: Annotated[
-        str | None, Option("--embedding", "What to compare with: little-endian float32.", "@FILE")
+        str | None,
+        Option("--embedding", "Embedding to compare with: little-endian float32.", "@FILE"),
     ] = None
 
 
@@ -334,7 +338,7 @@ VERBS = [
         SearchForm,
         ask_search,
         order=("like", "source", "tier", "status", "include_dismissed", "min_score", "limit"),
-        summary="Find discoveries by meaning.",
+        summary="Find discoveries by similarity.",
         examples=[
             "icctl discovery search --embedding=@query.f32 --limit=5",
             'icctl discovery search --like="$ID" --source=arxiv --min-score=0.8',

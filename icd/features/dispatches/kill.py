@@ -34,15 +34,17 @@ LOOKS = 2
 
 
 class Kill(Struct, kw_only=True):
-    """Cancel dispatches, and end their agents with everything that these have started.
+    """Cancel dispatches, and kill their agents with all child processes.
 
-    All of it is asked to end (SIGTERM), and killed if it has not after 5 seconds.
-    Prints killed for each; exit 1 if one is unknown, or over already and not passed over.
+    The processes get SIGTERM, and SIGKILL after 5 seconds.
+    Prints killed for each; exit 1 if one is unknown, or has already ended without --if-running.
     """
 
-    ids: Annotated[list[str], Argument("ID...", "The dispatches.", nargs=-1)]
-    if_running: Annotated[bool, Option("--if-running", "Pass over what has ended already.")] = False
-    quiet: Annotated[bool, Option("--quiet", "Print nothing, unless something fails.")] = False
+    ids: Annotated[list[str], Argument("ID...", "Ids of the dispatches.", nargs=-1)]
+    if_running: Annotated[
+        bool, Option("--if-running", "Ignore dispatches that have already ended.")
+    ] = False
+    quiet: Annotated[bool, Option("--quiet", "Print only errors.")] = False
 
 
 class Killed(Result):
@@ -167,7 +169,7 @@ VERBS = [
         "dispatch kill",
         Kill,
         ask_kill,
-        summary="End agents with all they started.",
+        summary="Kill agents and their child processes.",
         examples=[
             "icctl dispatch kill k3v9x0qa",
             "icctl dispatch kill k3v9x0qa p4d8s2mm --if-running",
