@@ -80,13 +80,15 @@ def manual(directory: str) -> None:
                 stream.write(page)
             click.echo(file)
     except OSError as exc:
-        sys.stderr.write(f"icd: cannot write the manual: {exc}; name a directory of yours\n")
+        sys.stderr.write(
+            f"icd: cannot write the manual: {exc}; use a directory that you can write to\n"
+        )
         sys.exit(2)
 
 
 def _explain(exc: OSError) -> str:
     if exc.errno == errno.EPERM and exc.filename is None:  # a mode that is wrong is EACCES
-        return f"Unix sockets are forbidden here: {exc.strerror}; start it outside the sandbox"
+        return f"Unix sockets are not permitted here: {exc.strerror}; start it outside the sandbox"
     return f"{exc}; check the socket's directory"
 
 

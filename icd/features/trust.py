@@ -105,7 +105,7 @@ class Entry(Result):
 
 def ask_trust(world: World, f: TrustForm) -> Local:
     if f.dry_run + f.lists + f.revoke > 1:
-        raise Usage("--dry-run, --list and --revoke do not go together")
+        raise Usage("--dry-run, --list and --revoke are mutually exclusive")
     if f.lists:
         return Local(lambda _ask: _listed(world))
     if f.revoke:
@@ -121,7 +121,7 @@ def _accepted(world: World, ask: Caller, *, dry_run: bool) -> Output:
         try:
             trust.grant(home, database, scripts=accepted)
         except trust.Unfit as exc:
-            hint = "only what nobody but you can change can be trusted"
+            hint = "a trusted file must be writable only by you"
             raise Untrusted(f"it cannot be trusted: {exc}", hint=hint) from exc
         except OSError as exc:
             raise from_os(exc, f"record the trust in {home}/{trust.SHARE}") from exc

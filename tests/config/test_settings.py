@@ -341,7 +341,7 @@ def test_a_project_does_not_decide_for_the_daemon_of_all(write, name):
     project = write(f"\n{name} = {value}\n", "project.toml")
 
     assert getattr(config.load(user), name) != getattr(config.DEFAULTS, name)
-    with pytest.raises(Misconfigured, match=f"project.toml:2: {name} can be set for all projects"):
+    with pytest.raises(Misconfigured, match=f"project.toml:2: {name} can only be set for all projects"):
         config.load(user, project)
 
 

@@ -68,7 +68,7 @@ def test_a_second_daemon_has_nothing_to_do(daemon: Daemon) -> None:
     second = serve("--socket", daemon.socket, env=daemon.env)
 
     assert second.returncode == 0
-    assert f"running already (pid {daemon.pid})" in second.stderr
+    assert f"already running (pid {daemon.pid})" in second.stderr
     assert daemon.call("icd.ping")["pid"] == daemon.pid
 
 

@@ -166,7 +166,7 @@ def judge(path: str, report: dict[str, Any], now: int) -> Iterator[Finding]:
     about = f"icd {version}, process {pid}, answers at {path}"
     if report.get("protocol") != PROTOCOL:
         told = f"{about}, but speaks protocol {report.get('protocol')}, not {PROTOCOL}"
-        yield error("daemon", told, "install one version of both, and restart the daemon")
+        yield error("daemon", told, "install the same version of both, and restart the daemon")
     elif version != __version__:
         yield warning("daemon", f"{about}, but this client is of version {__version__}", _RELOAD)
     else:

@@ -26,9 +26,9 @@ PORTION_BYTES = 8 * 1024 * 1024
 
 _REASONS: dict[Verdict, str] = {
     "same": "already imported",
-    "superseded": "the database has other data, at least as new",
-    "expired": "a cache past its time",
-    "early": "its time lies in the future",
+    "superseded": "the database has other data that is as new or newer",
+    "expired": "an expired cache",
+    "early": "its time is in the future",
 }
 
 Key = Annotated[str | None, Argument("KEY", "Import or remove only the files of this key.")]
@@ -176,7 +176,7 @@ def ask_cleanup(world: World, f: CleanupForm) -> Local:
         if verdict != "same" and not (f.superseded and verdict == "superseded"):
             return _REASONS[verdict]
         if file.forgotten:
-            return f"a guard that holds {file.forgotten} bytes, which were not imported"
+            return f"a guard file with {file.forgotten} bytes of content, which were not imported"
         return files.remove(file) if f.apply else None
 
     def run(ask: Caller) -> Output:
@@ -194,7 +194,7 @@ def ask_cleanup(world: World, f: CleanupForm) -> Local:
 
 def _refuse_other(key: str | None) -> None:
     if key is not None and key not in KEYS:
-        raise Usage(f"{key!r} is no key of legacy files", hint=f"use one of {', '.join(KEYS)}")
+        raise Usage(f"{key!r} is not a key of legacy files", hint=f"use one of {', '.join(KEYS)}")
 
 
 def _without_payload(file: Entry | Refused) -> Entry | Refused:

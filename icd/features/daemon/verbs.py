@@ -128,7 +128,7 @@ class Ran(Result):
 def no_common_protocol(offered: list[int]) -> IcError:
     theirs = ", ".join(str(number) for number in offered[:PROTOCOLS_SHOWN]) or "none"
     return NoCommonProtocol(
-        f"icd {__version__} speaks protocol {PROTOCOL}, the client speaks {theirs}"
+        f"icd {__version__} supports protocol {PROTOCOL}, the client supports {theirs}"
     )
 
 

@@ -21,7 +21,7 @@ from icd.features.database.export import End, decoder, export, rows
 from icd.features.database.import_ import Import, check_header
 from icd.values.wire import Result
 
-_UNFIT = "name a complete file of 'icctl export'; nothing was imported"
+_UNFIT = "use a complete file of 'icctl export'; nothing was imported"
 
 File = Annotated[
     str, Argument("FILE", "File of JSON lines; - is stdin or stdout."), permissions.check_absolute
@@ -114,7 +114,7 @@ def _lines(ctx: Context, path: str) -> Iterator[tuple[int, Any]]:
     number, line, decode = 0, None, decoder().decode
     for number, text in line_files.read(ctx, path, hint=_UNFIT):
         if isinstance(line, End):
-            raise UnreadableInput(f"{path}:{number}: something follows the end", hint=_UNFIT)
+            raise UnreadableInput(f"{path}:{number}: unexpected content after the end", hint=_UNFIT)
         try:
             line = decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
@@ -122,7 +122,7 @@ def _lines(ctx: Context, path: str) -> Iterator[tuple[int, Any]]:
         if not isinstance(line, End):
             yield number, line
     if not isinstance(line, End):
-        raise UnreadableInput(f"{path} is cut off after line {number}", hint=_UNFIT)
+        raise UnreadableInput(f"{path} is truncated after line {number}", hint=_UNFIT)
 
 
 # --- what is typed --------------------------------------------------------------------------------

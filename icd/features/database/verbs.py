@@ -220,7 +220,7 @@ def _left(left: Left) -> str:
 
 def _rows(count: int | None) -> str:
     if count is None:
-        return "rows that cannot be counted"
+        return "an unknown number of rows"
     return "1 row" if count == 1 else f"{count} rows"
 
 
@@ -260,7 +260,7 @@ def ask_check(world: World, p: Check) -> Local:
         else:
             output = render.text(*(found.findings or ["ok"]), exit_code=status)
         if not found.ok:
-            told = Corrupt(f"{found.path} is not sound", hint=_WAY_OUT)
+            told = Corrupt(f"{found.path} is damaged", hint=_WAY_OUT)
             output.stderr = line(world.program, "db check", told)
         return output
 

@@ -164,7 +164,7 @@ def _check_data(p: Feedback) -> None:
 
 def _check_actor(p: Promote) -> None:
     if p.actor is not None and not p.force:
-        raise Usage("--actor goes with --force")
+        raise Usage("--actor requires --force")
 
 
 VERBS = [

@@ -206,7 +206,7 @@ def run(ctx: Context, p: Rank) -> list[Ranked]:
     if found.is_cut:
         ctx.warnings.append(
             f"only the {CANDIDATES} with the highest scores were ranked; "
-            "narrow it with --source or --status"
+            "narrow the list with --source or --status"
         )
     return found.items
 
@@ -321,7 +321,7 @@ def check_update(p: Update) -> None:
     """Judge everything outside the lock."""
     given = [p.keyword_weights, p.source_weights]
     if all(bytes(raw) == b"null" for raw in given) and p.topic_vector is None:
-        raise InvalidParams("nothing to change: give weights or a topic vector")
+        raise InvalidParams("nothing to change: pass weights or a topic vector")
     if bytes(p.keyword_weights) != b"null":
         p.keyword_weights = Raw(profiles.check_keywords(bytes(p.keyword_weights)))
     if bytes(p.source_weights) != b"null":
@@ -337,11 +337,11 @@ def ask_profile(world: World, f: ProfileForm) -> Ask:
     given = (f.keywords, f.sources, f.topic)
     if f.word is None:
         if any(value is not None for value in (*given, f.if_version)):
-            hint = "to change it, write: icctl discovery profile update"
-            raise Usage("without 'update' the profile is only shown", hint=hint)
+            hint = "to change it, run: icctl discovery profile update"
+            raise Usage("options require 'update'", hint=hint)
         return Ask("discovery.profile", Show())
     if all(value is None for value in given):
-        raise Usage("give --keyword-weights, --source-weights or --topic-vector")
+        raise Usage("pass --keyword-weights, --source-weights or --topic-vector")
     params = narrow(
         f,
         Update,
@@ -357,7 +357,7 @@ def _weights(world: World, given: str | None) -> Raw:
         return _NOTHING
     found = content(world, given)
     if found.strip() == b"null":  # which would mean: keep them
-        raise Usage("null is no object of weights", hint="write {} for none")
+        raise Usage("weights must be a JSON object", hint="use {} for no weights")
     return Raw(found)
 
 
@@ -365,10 +365,10 @@ def _vector(world: World, given: str | None) -> bytes | None:
     if not given:
         return None if given is None else b""
     if not given.startswith("@"):
-        raise Usage("a vector is read from a file: write --topic-vector=@FILE")
+        raise Usage("a vector must be in a file: use --topic-vector=@FILE")
     found = world.read_file(given[1:])
     if not found:
-        raise Usage(f"{given[1:]} is empty", hint="write --topic-vector= to forget the topic")
+        raise Usage(f"{given[1:]} is empty", hint="use --topic-vector= to clear the topic")
     return found
 
 

@@ -133,13 +133,15 @@ def search(ctx: Context, p: Search) -> list[Match]:
 def question_of(ctx: Context, p: Search) -> Question:
     asked = question(ctx.conn, p, ctx.settings)
     if asked.others:
-        ctx.warnings.append(f"not compared, of another dimension: {', '.join(asked.others[:10])}")
+        ctx.warnings.append(
+            f"not compared because of another dimension: {', '.join(asked.others[:10])}"
+        )
     return asked
 
 
 def check_search(p: Search) -> None:
     if (p.embedding is None) == (p.like is None):
-        raise InvalidParams("give either embedding or like")
+        raise InvalidParams("pass either embedding or like")
     if p.embedding is not None:
         vectors.parse(p.embedding)
 
@@ -156,8 +158,8 @@ def deadline_check(deadline: float) -> Callable[[], None]:
 
 def too_late() -> IcError:
     return DeadlineExceeded(
-        "the search did not end in time; there are no partial results",
-        hint="give it more with --timeout, or narrow it with --source",
+        "the search timed out; there are no partial results",
+        hint="raise --timeout, or narrow the search with --source",
     )
 
 
@@ -176,9 +178,7 @@ def question(conn: sqlite3.Connection, p: Search, settings: Settings) -> Questio
     fitting = [source for source, dimension in dimensions.items() if dimension == own]
     if dimensions and not fitting:
         known = ", ".join(str(number) for number in sorted(set(dimensions.values()))[:10])
-        raise DimensionMismatch(
-            f"the embedding has {own} numbers, and no source has that many, but {known}"
-        )
+        raise DimensionMismatch(f"the embedding has dimension {own}, but the sources have {known}")
     return Question(vector, fitting, [s for s in dimensions if s not in fitting], *rest)
 
 
@@ -281,7 +281,7 @@ def fetch(
 
 def ask_search(world: World, f: SearchForm) -> Ask:
     if (f.file is None) == (f.like is None):
-        raise Usage("say what to compare with: either --embedding=@FILE or --like=ID")
+        raise Usage("pass either --embedding=@FILE or --like=ID")
     if f.min_score is not None and not -1 <= f.min_score <= 1:
         hint = "a similarity is a number from -1 to 1"
         raise InvalidScore(f"--min-score {f.min_score:g} is not a similarity", hint=hint)
@@ -307,7 +307,7 @@ def read(world: World, given: str, context: str) -> tuple[bytes, bytes]:
         content = world.read_file(given)
     except UnreadableInput:
         return literal, b""
-    told = f"{given} is read as a file; write --embedding=@{given}"
+    told = f"{given} is read as a file; use --embedding=@{given}"
     note = f"{world.program}: {context}: warning: {told}\n"
     return content, note.encode("utf-8", "backslashreplace")
 

@@ -32,7 +32,7 @@ from icd.values import payloads, validation
 from icd.values.wire import Result
 
 PIPE = "-"
-_UNFIT = "see docs/discoveries.md for what a line holds; nothing was submitted"
+_UNFIT = "correct the line; nothing was submitted"
 _EMPTY = Raw(b"{}")
 # Lines that are compared with all others at once; each is a few kilobytes, unless it is huge.
 CHUNK_LINES = 256
@@ -148,7 +148,7 @@ _decoder = msgspec.json.Decoder(Line)
 
 def submit(ctx: Context, p: Submit) -> Submitted:
     if p.dedup_threshold and p.embedding is None:
-        ctx.warnings.append("without an embedding it was compared with nothing")
+        ctx.warnings.append("not checked for similar discoveries, because there is no embedding")
     found = lifecycle.submit(
         ctx.conn,
         _submission(p, p.embedding, p.source),
@@ -233,7 +233,7 @@ def _read(text: bytes, p: SubmitFile) -> Submission:
         raise UnreadableInput(str(exc)) from exc
     source = line.source if line.source is not None else p.source
     if source is None:
-        raise UnreadableInput("it names no source, nor does --source")
+        raise UnreadableInput("no source given, in the line or with --source")
     line.metadata = Raw(payloads.check(bytes(line.metadata)))
     found = _submission(line, _packed(line.embedding), source)
     _check(found)
@@ -246,7 +246,7 @@ def _packed(given: bytes | list[float] | None) -> bytes | None:
     try:
         return struct.pack(f"<{len(given)}f", *given)
     except OverflowError as exc:
-        raise InvalidVector("the embedding holds a number beyond float32") from exc
+        raise InvalidVector("the embedding has a number outside the range of float32") from exc
 
 
 def _submission(given: Submit | Line, embedding: bytes | None, source: str) -> Submission:
@@ -284,7 +284,9 @@ def ask_submit(world: World, f: SubmitForm) -> Ask | Local:
     given = {name: value for name, value in typed.items() if value is not None}
     if f.file is not None:
         for name in given:
-            raise Usage(f"--{name.replace('_', '-')} does not go with --from: each line says it")
+            raise Usage(
+                f"--{name.replace('_', '-')} cannot be combined with --from: each line has it"
+            )
         return _ask_many(world, f.file, f.source, f.dedup_threshold)
     for name in ("source", "source_id", "title"):
         if not getattr(f, name):

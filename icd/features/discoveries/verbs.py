@@ -232,7 +232,7 @@ def _line(found: View) -> str:
 
 def ask_decay(world: World, f: DecayForm) -> Ask:
     if (f.lost is None) == (f.left is None):
-        raise Usage("give either --rate or --factor", hint="--rate=0.1 is --factor=0.9")
+        raise Usage("pass either --rate or --factor", hint="--rate=0.1 is the same as --factor=0.9")
     lost = f.lost if f.lost is not None else _rest(f.left or 0.0)
 
     def show(result: Decayed) -> Output:
@@ -254,7 +254,7 @@ def _rest(part: float) -> float:
 
 def ask_retire(_world: World, f: RetireForm | RollbackForm) -> Ask:
     if f.apply and f.dry_run:
-        raise Usage("give either --apply or --dry-run")
+        raise Usage("pass either --apply or --dry-run")
     return Ask("discovery.retire", narrow(f, Retire))
 
 

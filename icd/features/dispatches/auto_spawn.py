@@ -131,9 +131,9 @@ def _start(world: World, ask: Caller, run_id: str, due: Due) -> Line | None:
 def _prompt(due: Due) -> str:
     name = due.title
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise SpawnFailed(f"{name!r} is not the name of a prompt")
+        raise SpawnFailed(f"{name!r} is not a valid name for a prompt")
     if not os.path.isfile(due.prompt):
-        raise SpawnFailed(f"it has no prompt: {due.prompt} is not there")
+        raise SpawnFailed(f"it has no prompt: {due.prompt} does not exist")
     return due.prompt
 
 

@@ -33,7 +33,7 @@ def said(text: str) -> Meta:
 
 def _check_directory(path: str) -> None:
     if not path.startswith("/"):
-        raise InvalidName("project_dir is not an absolute path", hint="give it in full")
+        raise InvalidName("project_dir is not an absolute path", hint="pass an absolute path")
 
 
 Id = Annotated[str, Argument("ID", "Id of the dispatch.")]

@@ -68,7 +68,7 @@ class Target:
             looks = (processes.liveness(process) for _ in range(LOOKS)) if process else ()
             if process and all(found == "unknown" for found in looks):
                 raise AgentUnreachable(
-                    f"process {process.pid} of dispatch {self.id} is out of reach"
+                    f"process {process.pid} of dispatch {self.id} cannot be reached"
                 )
 
     @property
@@ -103,7 +103,7 @@ class Target:
         if agent is None or not _is_known(agent) or processes.liveness(agent) == "dead":
             return
         if not process_tree.terminate(lambda: process_tree.session(agent.pid, agent.start)):
-            raise AgentUnreachable(f"process {agent.pid} of dispatch {self.id} does not end")
+            raise AgentUnreachable(f"process {agent.pid} of dispatch {self.id} did not end")
 
 
 def _is_known(process: Process) -> bool:
@@ -152,7 +152,7 @@ def _cancel(world: World, ask: Caller, dispatch_id: str) -> Target:
     found: Dispatch = ask("dispatch.get", Get(dispatch_id))
     target = Target(dispatch_id, found.runner, found.agent)
     if target.is_alive:
-        refuse_untrusted(world, f"process {found.pid} of dispatch {dispatch_id} is not ended")
+        refuse_untrusted(world, f"process {found.pid} of dispatch {dispatch_id} was not killed")
     if not found.is_over:
         target.check()
         found = ask("dispatch.cancel", Cancel(dispatch_id, reason="killed"))

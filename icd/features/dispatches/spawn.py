@@ -127,7 +127,7 @@ class Spawned(Result):
 def ask_spawn(world: World, f: Spawn) -> Local:
     own = _own(world, f)
     if not (f.prompt_file or own.argv):
-        raise Usage("--prompt-file is missing", hint="or give a command after --")
+        raise Usage("--prompt-file is missing", hint="or pass a command after --")
     wanted = Create(
         _path(world, f.project),
         agent_type=f.agent_type or ("command" if own.argv else "codex"),
@@ -152,8 +152,8 @@ def ask_retry(world: World, f: Retry) -> Local:
         if not old.is_over:
             raise DispatchRunning(f"dispatch {f.id} has not ended: it is {old.status}")
         if not own.argv and (old.sandbox is None or old.prompt_file is None):
-            sentence = f"dispatch {f.id} was started with a command of its own"
-            raise Usage(sentence, hint="give it again, after --")
+            sentence = f"dispatch {f.id} was started with a command"
+            raise Usage(sentence, hint="pass it again, after --")
         refuse_untrusted(world, f"dispatch {f.id} was not started again")
         return Create(
             old.project_dir,
@@ -184,7 +184,9 @@ def spawn(world: World, ask: Caller, wanted: Create, own: Own) -> Spawned:
     """Decide, start, record.  The paths in `wanted` are as the operating system has them."""
     if world.acts_as is not None:  # it would get root's environment
         uid = world.acts_as
-        raise SpawnFailed(f"root starts no programs for user {uid}", hint="run it as that user")
+        raise SpawnFailed(
+            f"root does not start programs for user {uid}", hint="run the command as that user"
+        )
     output, database = wanted.output_file or _default_output(world), world.database
     row = _row(wanted, output)
     chosen = program(world, wanted, output, own, database)
@@ -208,7 +210,7 @@ def _row(wanted: Create, output: str) -> Create:
     prompt = wanted.prompt_file
     hashed = _hash(prompt) if prompt else None
     if prompt and _is_same(prompt, output):
-        raise Usage("the output would replace the prompt", hint="give another --output")
+        raise Usage("the output would replace the prompt", hint="choose another --output")
     return structs.replace(
         wanted,
         project_dir=text(wanted.project_dir),
@@ -281,14 +283,14 @@ def _own(world: World, f: Spawn | Retry) -> Own:
     words = world.argv
     argv = words[words.index("--") + 1 :] if "--" in words else []
     if list(f.command) != argv:
-        raise Usage(f"unexpected word: {f.command[0]}", hint="a command stands after --")
+        raise Usage(f"unexpected word: {f.command[0]}", hint="put a command after --")
     for flag, value in (
         ("--sandbox", f.sandbox),
         ("--model", f.model),
         ("--dispatch-sh", f.script),
     ):
         if argv and value is not None:
-            raise Usage(f"{flag} does not go with a command")
+            raise Usage(f"{flag} cannot be combined with a command")
     return Own(f.script, argv)
 
 

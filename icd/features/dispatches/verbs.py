@@ -98,7 +98,7 @@ def _look(world: World, ask: Caller, found: Dispatch, *, progress: bool) -> Disp
 
 def ask_record(world: World, f: RecordForm) -> Ask:
     if (f.pid is None) == (f.end is None):
-        raise Usage("say either --pid or --end")
+        raise Usage("pass either --pid or --end")
 
     def shown(now: Dispatch) -> Output:
         return render.to_json(now) if world.json else render.text(now.status)
@@ -113,9 +113,9 @@ def _end(world: World, dispatch_id: str, file: str) -> End:
     try:
         found = msgspec.json.decode(world.read_file(file), type=End)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise InvalidPayload(f"{file} does not tell an end: {exc}", hint="") from exc
+        raise InvalidPayload(f"{file} is not a dispatch result: {exc}", hint="") from exc
     if found.id != dispatch_id:
-        raise Usage(f"{file} is about another dispatch")
+        raise Usage(f"{file} belongs to another dispatch")
     return found
 
 
@@ -268,7 +268,7 @@ def _waited(world: World, found: Dispatch) -> Output:
     output = render.to_json(found) if world.json else render.text(*show_dispatch(found))
     output.exit = 0 if found.status in FINE else 1
     if not found.is_over:
-        sentence = f"the time is up; dispatch {found.id} is still {found.status}"
+        sentence = f"timed out; dispatch {found.id} is still {found.status}"
         output.stderr = f"{world.program}: dispatch wait: {sentence}\n".encode()
     return output
 

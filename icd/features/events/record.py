@@ -54,7 +54,9 @@ def complete(fact: Fact) -> Fact:
         return fact
     if source.types and fact.type not in source.types:
         known = " or ".join(source.types)
-        raise InvalidPayload(f"an event of {fact.source} is {known}, not {fact.type}", hint="")
+        raise InvalidPayload(
+            f"events of {fact.source} have the type {known}, not {fact.type}", hint=""
+        )
     said = _said(fact, source)
     key = fact.idempotency_key
     if fact.source == "intent":

@@ -146,7 +146,7 @@ class TailForm(Params):
 
 def tail(ctx: Context, p: Tail) -> Batch:
     if p.since:  # zero asks for whatever there is
-        store.require_kept(ctx.conn, p.since, hint="read on from the oldest, with since 0")
+        store.require_kept(ctx.conn, p.since, hint="continue from the oldest event, with since 0")
     return _batch(ctx, p)
 
 
@@ -194,14 +194,14 @@ def limited(limit: int) -> int:
 
 def ask_tail(world: World, f: TailForm) -> Ask:
     if not (f.run_id or f.every):
-        raise Usage("give a run or --all")
+        raise Usage("pass a run or --all")
     f = structs.replace(f, limit=limited(f.limit))
     if f.consumer is not None:
         if (f.follow or f.moves) and not world.continues:
-            raise ClientTooOld("this client cannot tell when it has written what it was sent")
+            raise ClientTooOld("this client cannot confirm that it has written its output")
         return _consume(world, f)
     if f.ack == "manual" or f.acked is not None:
-        raise Usage("--ack and --acked go with --consumer")
+        raise Usage("--ack and --acked require --consumer")
     asked = _from(f, f.since or 0)
     return _follow(asked) if f.follow else Ask("events.tail", asked, _lines, patience=None)
 

@@ -49,13 +49,13 @@ def prune(ctx: Context, p: Prune) -> Pruned:
 
 def ask_prune(world: World, p: Prune) -> Ask:
     if p.older_than_ms is None and p.keep is None:
-        raise Usage("give --older-than or --keep")
+        raise Usage("pass --older-than or --keep")
 
     def show(r: Pruned) -> Output:
         output = render.text(f"{r.pruned} pruned")
         if r.held:
             told = f"{world.program}: events prune: warning: {r.held} more wait for"
-            output.stderr = f"{told} durable cursors or hooks; --force deletes them, too\n".encode()
+            output.stderr = f"{told} durable cursors or hooks; --force deletes them\n".encode()
         return output
 
     return Ask("events.prune", p, render.to_json if world.json else show)
@@ -221,7 +221,7 @@ def show_register(place: Place, p: Register) -> list[str]:
 def ask_set(_world: World, f: SetForm) -> Ask:
     given = [mark for mark in (f.phase, f.dispatch, f.discovery) if mark is not None]
     if (f.seq is None) != bool(given):
-        raise Usage("give either SEQ or --phase, --dispatch and --discovery")
+        raise Usage("pass either SEQ or --phase, --dispatch and --discovery")
     marks = Marks(f.phase or 0, f.dispatch or 0, f.discovery or 0)
     return Ask("cursor.set", narrow(f, Set, marks=marks))
 

@@ -51,10 +51,10 @@ class Wait(Struct):
 def ask_wait(world: World, f: Wait) -> Ask:
     ends_at = None if world.timeout_ms is None else time.monotonic() + world.timeout_ms / 1000
     if (f.type is None) == (f.row is None):
-        raise Usage("say what to wait for: either --event TYPE or --state KEY SCOPE")
+        raise Usage("pass either --event TYPE or --state KEY SCOPE")
     if f.row is not None:
         if f.source is not None or f.run_id is not None:
-            raise Usage("--source and --run go with --event")
+            raise Usage("--source and --run require --event")
         return _wait("state.watch", state.Watch(*f.row), _row(world, f.since or 0), ends_at)
     wanted = watch.Watch(f.since, f.run_id or "", f.source, f.type)
     return _wait("events.watch", wanted, _event, ends_at)

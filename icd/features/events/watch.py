@@ -14,7 +14,7 @@ from icd.values.wire import INT64, Result
 # What one look brings; what is more comes with the next.
 EVENTS_AT_ONCE = 100
 
-BEHIND = "go on from an event that is still there, and know that those before it are lost"
+BEHIND = "continue from an event that still exists; those before it are lost"
 
 Seq = Annotated[int, Meta(ge=0, le=INT64 - 1)]
 

@@ -120,7 +120,7 @@ def rules(ctx: Context, p: Rules) -> list[Rule]:
 
 def _check_override(p: Override) -> None:
     if not p.reason.strip():
-        raise Usage("an override needs a reason", hint="say why the gate does not count this time")
+        raise Usage("an override needs a reason", hint="pass the reason with --reason")
 
 
 # --- what is shown --------------------------------------------------------------------------------

@@ -174,7 +174,9 @@ def _trust(world: World) -> Trust:
     database = paths.canonical(paths.resolve(world.where))
     project = files.project(database)
     if project is None:
-        raise NoHook(f"{database} has no hooks", hint="only a database in a .clavain directory has")
+        raise NoHook(
+            f"{database} has no hooks", hint="only a database in a .clavain directory has hooks"
+        )
     home = world.env.get("HOME")
     if not home or not home.startswith("/"):
         raise PermissionRefused("trust is recorded in the home directory", hint="set HOME")

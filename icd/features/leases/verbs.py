@@ -19,10 +19,10 @@ from icd.values.wire import INT64, Result
 
 def _check_ttl(ttl_ms: int) -> None:
     if ttl_ms < 1:
-        raise InvalidTtl("a lease needs a TTL above 0", hint="give the time that work may take")
+        raise InvalidTtl("a lease needs a TTL above 0", hint="pass the time that the work may take")
     if ttl_ms > store.MAX_TTL_MS:
         raise InvalidTtl(
-            "a lease lasts a year at most", hint="take a shorter one and renew it in time"
+            "a lease lasts at most a year", hint="use a shorter TTL and renew the lease"
         )
 
 
@@ -32,7 +32,7 @@ def _who(world: World, owner: str | None) -> str:
         return owner
     session = world.env.get("CLAUDE_SESSION_ID", "")
     if not session:
-        raise Usage("who is to hold it?", hint="give --owner, or set CLAUDE_SESSION_ID")
+        raise Usage("no owner given", hint="pass --owner, or set CLAUDE_SESSION_ID")
     return session.encode("utf-8", "backslashreplace").decode()
 
 
@@ -162,7 +162,7 @@ def _warn(ctx: Context, p: Acquire) -> None:
         )
     if p.owner == "unknown":
         ctx.warnings.append(
-            f"the owner of lease {p.name} is unknown: all sessions without an id hold it together"
+            f"the owner of lease {p.name} is unknown: all sessions without an id share it"
         )
 
 

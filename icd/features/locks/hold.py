@@ -54,7 +54,7 @@ class Hold(Struct):
 
 def ask_hold(world: World, f: Hold) -> Local:
     if not f.command:
-        raise Usage("there is no command", hint="write it after '--'")
+        raise Usage("no command given", hint="put it after --")
     directory.check_words(f.name, f.scope)
 
     def run() -> Output:

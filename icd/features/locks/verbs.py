@@ -102,7 +102,7 @@ def acquire(world: World, f: Acquire) -> Local:
         store.acquire(place, f.name, f.scope, owner, deadline=deadline(world))
         output = _told(world, f, "acquired", owner)
         if owners.liveness(owner, owners.here()) == "dead":
-            note = f"no process {owner.pid} runs here: the next who asks gets the lock"
+            note = f"process {owner.pid} is not running here: the next caller gets the lock"
             output.stderr = f"{world.program}: lock acquire: warning: {note}\n".encode()
         return output
 
@@ -164,7 +164,7 @@ def _owner(world: World, given: str | None) -> Owner:
         directory.check_owner(given)
         return owners.named(given, caller, where, now)
     if owners.is_adopted(caller):
-        raise NoOwner("the process that called has ended, and nobody else would release the lock")
+        raise NoOwner("the calling process has ended, and no other process would release the lock")
     return owners.of_process(caller, where, now)
 
 

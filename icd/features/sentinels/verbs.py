@@ -247,7 +247,7 @@ def show_checks(found: list[Checked], _p: CheckMany) -> Iterator[str]:
 
 def ask_reset(_world: World, f: ResetForm) -> Ask:
     if f.every == (f.scope is not None):
-        raise Usage("give either a scope or --all")
+        raise Usage("pass either a scope or --all")
     if f.every:
         return Ask("sentinel.reset_all", narrow(f, ResetAll))
     return Ask("sentinel.reset", Reset(f.name, f.scope or ""))

@@ -29,7 +29,7 @@ def _refuse_secret(name: str) -> None:
     kind = secrets.looks_like(name)
     if kind is not None:
         raise SecretRefused(
-            f"the key or the scope holds a likely secret ({kind})",
+            f"the key or the scope contains a likely secret ({kind})",
             hint="use the name of the variable that holds it, or a digest of the value",
         )
 
@@ -245,13 +245,13 @@ def prune(ctx: Context, _p: Prune) -> Pruned:
 def _check_set(p: Set) -> None:
     """Judge the payload outside the lock: a megabyte takes its time."""
     if p.debounce_ms and (p.ttl_ms or p.if_version is not None):
-        raise InvalidParams("debounce goes with neither ttl nor if-version")
+        raise InvalidParams("debounce cannot be combined with ttl or if-version")
     p.payload = Raw(payloads.check(bytes(p.payload)))
 
 
 def _check_list(p: List) -> None:
     if (p.key is None) == (p.prefix is None):
-        raise InvalidName("give either a key or a prefix", hint="icctl state list KEY")
+        raise InvalidName("pass either a key or a prefix", hint="icctl state list KEY")
 
 
 def _remember(ctx: Context, row: Row) -> None:
@@ -283,19 +283,19 @@ def _meta(row: Document) -> Iterator[str]:
 
 def ask_set(world: World, f: SetForm) -> Ask:
     if f.debounce_ms and (f.ttl_ms or f.if_version is not None):
-        raise Usage("--debounce goes with neither --ttl nor --if-version")
+        raise Usage("--debounce cannot be combined with --ttl or --if-version")
     return Ask("state.set", narrow(f, Set, payload=Raw(_payload(world, f))))
 
 
 def _payload(world: World, f: SetForm) -> bytes:
     if f.file is not None and f.value is not None:
-        raise Usage("give either @FILE or --value")
+        raise Usage("pass either @FILE or --value")
     if f.value is not None:
         return f.value.encode()
     if f.file is None:
         return world.read_stdin()
     if not f.file.startswith("@"):
-        raise Usage(f"unexpected argument {f.file!r}: write @FILE, or --value for inline JSON")
+        raise Usage(f"unexpected argument {f.file!r}: use @FILE, or --value for inline JSON")
     return world.read_file(f.file[1:])
 
 
@@ -309,7 +309,7 @@ def show_value(r: Written, _p: Incr) -> list[str]:
 
 def ask_delete(_world: World, f: DeleteForm) -> Ask:
     if f.every == (f.scope is not None):
-        raise Usage("give either a scope or --all")
+        raise Usage("pass either a scope or --all")
     if f.every:
         return Ask("state.delete_all", narrow(f, DeleteAll))
     return Ask("state.delete", Delete(f.key, f.scope or ""))
@@ -323,7 +323,7 @@ def show_delete(r: Deleted, f: DeleteForm) -> list[str]:
 
 def _either(p: List) -> None:
     if (p.key is None) == (p.prefix is None):
-        raise Usage("give either a key or --prefix")
+        raise Usage("pass either a key or --prefix")
 
 
 def show_list(found: list[Name], p: List) -> Iterator[str]:

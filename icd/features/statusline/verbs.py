@@ -77,7 +77,7 @@ def _everything(_: Get) -> Topic:
 
 def ask_statusline(world: World, f: Form) -> Ask:
     if world.json and f.format not in {None, "json"}:
-        raise Usage(f"--json goes with no --format={f.format}")
+        raise Usage(f"--json cannot be combined with --format={f.format}")
     show = SHOW["json" if world.json else f.format or "text"]
     cwd = os.path.normpath(os.path.join(world.cwd, f.project)) if f.project else None
     params = narrow(f, Get, cwd=world.cwd)

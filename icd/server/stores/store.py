@@ -116,7 +116,7 @@ class Store:
     def submit(self, calls: list[Call], deliver: Deliver, moved: Moved | None = None) -> None:
         """Queue the calls; `deliver` gets the answers in their order, each after its commit."""
         if len(self._queue.pending) + len(calls) > limits.WAITING_CALLS:
-            error = Overloaded(f"too many calls wait for {self.path}")
+            error = Overloaded(f"too many calls are waiting for {self.path}")
             deliver([Answer(error=error)] * len(calls))
             return
         if not calls[0].background:

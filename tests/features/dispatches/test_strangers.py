@@ -144,7 +144,7 @@ def test_accepted_rows_do_not_accept_a_script_that_changed_since(clone, run_id):
 
     assert clone.nothing_started()
     assert b"auto-spawn: agent fixer failed: " in done.stderr
-    assert b"accept it with 'icctl trust', or name it with --dispatch-sh" in done.stderr
+    assert b"trust it with 'icctl trust', or pass it with --dispatch-sh" in done.stderr
 
 
 @pytest.mark.parametrize("how", ["copied over by rename", "deleted and put back", "another place"])

@@ -73,7 +73,7 @@ def test_wait_exits_1_when_its_time_is_up_and_says_so(
     assert time.monotonic() - began >= 1
     assert done.returncode == 1
     assert b"Status:  running\n" in done.stdout
-    told = f"icctl: dispatch wait: the time is up; dispatch {running} is still running\n"
+    told = f"icctl: dispatch wait: timed out; dispatch {running} is still running\n"
     assert done.stderr == told.encode()
 
 

@@ -53,7 +53,7 @@ def test_a_directory_that_was_removed_is_there_again() -> None:
 
         assert stat.S_IMODE(os.stat(directory).st_mode) == 0o700
         assert second.returncode == 0
-        assert f"running already (pid {daemon.pid})" in second.stderr
+        assert f"already running (pid {daemon.pid})" in second.stderr
 
 
 def test_a_lock_that_was_removed_is_held_again() -> None:

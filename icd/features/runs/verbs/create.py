@@ -143,7 +143,7 @@ def create(ctx: Context, p: Create) -> Created:
 def _check(p: Create) -> None:
     """Judge it outside the lock."""
     if not p.goal.strip():
-        raise InvalidParams("the goal is empty", hint="say what is to be done, with --goal")
+        raise InvalidParams("the goal is empty", hint="pass --goal")
     if len(p.goal.encode()) > payloads.STRING_BYTES:
         raise PayloadTooLarge(f"the goal is longer than {payloads.STRING_BYTES} bytes")
     check_project(p.cwd, p.project)
@@ -180,7 +180,7 @@ def ask_create(world: World, f: CreateForm) -> Ask:
         raise Usage("--goal is empty")
     chain, gates, actions = (_given(world, each) for each in (f.phases, f.gates, f.actions))
     if f.auto_spawn and f.no_auto_spawn:
-        raise Usage("--auto-spawn and --no-auto-spawn exclude each other")
+        raise Usage("--auto-spawn and --no-auto-spawn are mutually exclusive")
     params = narrow(
         f,
         Create,

@@ -176,7 +176,7 @@ def budget(ctx: Context, p: BudgetOf) -> Budget:
 def _check_list(p: List) -> None:
     check_project(p.cwd, p.project)
     if p.here and p.project is not None:
-        raise InvalidParams("here and project exclude each other", hint="leave one of them out")
+        raise InvalidParams("here and project are mutually exclusive", hint="omit one of them")
     if p.status is not None and p.status not in STATUSES:
         known = ", ".join(STATUSES)
         raise InvalidParams(f"unknown status {validation.shown(p.status)}", hint=known)
@@ -205,9 +205,9 @@ def ask_phase(_world: World, f: PhaseForm) -> Ask:
 
 def ask_list(world: World, f: ListForm) -> Ask:
     if f.active and f.status not in (None, "active"):
-        raise Usage("--active and --status exclude each other")
+        raise Usage("--active and --status are mutually exclusive")
     if f.all_projects and f.project is not None:
-        raise Usage("--all-projects and --project exclude each other")
+        raise Usage("--all-projects and --project are mutually exclusive")
     here = f.project is None and not f.all_projects
     status = "active" if f.active else f.status
     return Ask("run.list", narrow(f, List, status=status, here=here, cwd=world.cwd))

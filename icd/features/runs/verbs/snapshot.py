@@ -142,9 +142,9 @@ def _gate(conn: sqlite3.Connection, run: Run) -> Gate | None:
 
 def ask_take(world: World, f: TakeForm) -> Ask:
     if (f.run_id is not None) == f.current:
-        raise Usage("give either RUN or --current")
+        raise Usage("pass either RUN or --current")
     if f.project is not None and not f.current:
-        raise Usage("--project goes with --current")
+        raise Usage("--project requires --current")
 
     def show(found: Snapshot | None) -> Output:
         if found is None:

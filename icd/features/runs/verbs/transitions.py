@@ -21,9 +21,9 @@ from icd.values.wire import INT64, Result
 
 # What is in the way of an advance, and how to go on.
 _ADVICE = {
-    "block": "a hard gate is closed; see 'icctl gate check {0} --priority=0', or go on with "
+    "block": "a hard gate blocks the run; see 'icctl gate check {0} --priority=0', or go on with "
     "'icctl gate override {0} --reason=…'",
-    "pause": "auto_advance is off; go on with --skip-reason, "
+    "pause": "auto_advance is off; advance with --skip-reason, "
     "or 'icctl run set {0} --auto-advance=true'",
 }
 # Each verb changes a run, and records that it did.
@@ -223,13 +223,13 @@ def rollback(ctx: Context, p: RollbackTo) -> Rollback:
 
 def _check_skip(p: Skip) -> None:
     if not p.reason.strip():
-        raise InvalidParams("the reason is empty", hint="say why, with --reason")
+        raise InvalidParams("the reason is empty", hint="pass --reason")
 
 
 def _check_set(p: Set) -> None:
     if p.complexity is None and p.auto_advance is None and p.force_full is None:
         raise InvalidParams(
-            "no settings to update", hint="give --complexity, --auto-advance or --force-full"
+            "no settings to update", hint="pass --complexity, --auto-advance or --force-full"
         )
 
 
@@ -269,9 +269,9 @@ def ask_rollback(world: World, f: RollbackForm) -> Ask:
     if f.layer is not None:
         return artifacts.ask_origins(f.run_id, f.phase, f.form)
     if f.to_phase is None:
-        raise Usage("give --to-phase, or --layer=code")
+        raise Usage("pass --to-phase, or --layer=code")
     if f.phase is not None:
-        raise Usage("--phase goes with --layer=code")
+        raise Usage("--phase requires --layer=code")
 
     def show(done: Rollback) -> Output:
         output = _indented(done)
