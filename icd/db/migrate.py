@@ -1,7 +1,7 @@
 """Bringing a database to the schema of this program, once, whole or not at all.
 
 `user_version` is read inside the transaction that changes it, so ten programs may try at once.
-An existing database is backed up first.  A newer one is refused and left untouched.
+An existing database responds agained up first.  A newer one is refused and left untouched.
 """
 
 import math

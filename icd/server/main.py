@@ -196,7 +196,7 @@ async def _close(claim: SocketClaim, mirrors: Mirrors, stores: Stores, *, hand_o
         await mirrors.close()
         await stores.close()
     if drained.cancelled_caught:
-        log.warning("a database does not close; leaving without it")
+        log.warning("a database does not close; exiting without it")
         if not hand_over:
             _leave_behind(claim)
 

@@ -89,7 +89,7 @@ def _shown(world: World, sections: dict[str, "Section"]) -> Output:
     output.exit = int(any(finding.severity in _BAD for finding in found))
     bugs = [section.bug for section in sections.values() if section.bug]
     if bugs:
-        bug = Internal("a check failed, and what it looks at is unknown")
+        bug = Internal("the check itself failed")
         bug.__cause__ = RuntimeError("\n".join(bugs))
         output.exit, output.bug = bug.exit, bug
         output.stderr = line(world.program, "doctor", bug)
@@ -111,7 +111,7 @@ def _lines(program: str, sections: dict[str, "Section"]) -> Iterator[str]:
         other = {finding.check for finding in section.findings if finding.severity != "ok"}
         fine = dict.fromkeys(f.check for f in section.findings if f.check not in other)
         if fine:
-            yield f"fine: {name}: {', '.join(fine)}"
+            yield f"ok: {name}: {', '.join(fine)}"
     for finding in found:
         if finding.severity == "ok" and finding.check in _TELLING:
             yield f"{finding.check}: {finding.message}"
@@ -127,7 +127,7 @@ def _verdict(findings: list["Finding"]) -> str:
     counts = {s: sum(f.severity == s for f in findings) for s in reversed(_SHOWN)}
     told = [f"{n} {s}{'s' if n > 1 and s != 'fixed' else ''}" for s, n in counts.items() if n]
     if not any(counts[severity] for severity in _BAD):
-        told.append("nothing needs to be done")
+        told.append("no action needed")
     return ", ".join(told)
 
 

@@ -169,7 +169,7 @@ def _elsewhere(world: World) -> bytes:
     asked = world.env.get("INTERCORE_SOCKET") or systemd.socket_path({})
     if asked == listens:
         return b""
-    told = f"warning: icctl asks at {asked}, and systemd listens at {listens}; set INTERCORE_SOCKET"
+    told = f"warning: icctl connects to {asked}, systemd listens at {listens}; set INTERCORE_SOCKET"
     return f"{world.program}: service install: {told}\n".encode(errors="surrogateescape")
 
 
@@ -196,7 +196,7 @@ def _reported(
 
 
 def _shown(world: World, done: Done, said: list[str]) -> Output:
-    return render.to_json(done) if world.json else render.text(*said or ["nothing is left to do"])
+    return render.to_json(done) if world.json else render.text(*said or ["nothing to do"])
 
 
 def _spelled(commands: list[Words]) -> list[str]:
@@ -240,7 +240,7 @@ def logs(world: World, f: Logs) -> Output:
     found = list(_encoded(map(shown, _journal(world.env, *words))))
     told = Output(0, b"".join(found))
     if not found:
-        nothing = "warning: the journal shows nothing of icd.service"
+        nothing = "warning: the journal has no entries of icd.service"
         told.stderr = f"{world.program}: service logs: {nothing}\n".encode()
     return told
 

@@ -64,10 +64,10 @@ def update(
     there = get(conn)
     if if_version is not None and if_version != there.version:
         here = f"at version {there.version}" if there.version else "absent"
-        told = f"is {here}, expected version {if_version}"
+        found = f"is {here}, expected version {if_version}"
         if not if_version:
-            told = f"already exists (version {there.version})"
-        raise ProfileConflict(f"the profile {told}")
+            found = f"already exists (version {there.version})"
+        raise ProfileConflict(f"the profile {found}")
     version = there.version + 1
     new = structs.replace(there, **changes, version=version, updated_at=max(told.at, 0))
     put(conn, structs.replace(new, topic_vector=new.topic_vector or None))

@@ -308,9 +308,9 @@ class Store:
     def _tell_of_upkeep(self, exc: Exception) -> None:
         """Log a failure of maintenance: a line about a file, a traceback of our own bugs."""
         if isinstance(exc, IcError) and not isinstance(exc, Internal):
-            log.warning("upkeep failed: %s", exc.message, extra={"path": self.path})
+            log.warning("maintenance failed: %s", exc.message, extra={"path": self.path})
         else:
-            log.error("upkeep failed", exc_info=exc, extra={"path": self.path})
+            log.error("maintenance failed", exc_info=exc, extra={"path": self.path})
 
     async def _close(self, thread: DbThread) -> None:
         self._forget(self)

@@ -13,7 +13,7 @@ from icd.db.database import GITIGNORE
 
 
 def test_where_a_look_finds_nothing_the_table_says_what_is_fine(scene, database):
-    fine = "the directory and its files are private, and of the right owner"
+    fine = "the directory and its files are private, with the right owner"
 
     (found,) = checks._findings(permissions, scene(uid=os.geteuid()), database.path)
 

@@ -269,7 +269,7 @@ def test_a_file_can_be_submitted_again(result, file, conn):
         ({"source_id": "2", "title": ""}, "the title is empty"),
         ({"source_id": "2", "title": "t", "score": 7}, "not between 0 and 1"),
         ({"source_id": "2", "title": "t", "embedding": [0, 0]}, "zero"),
-        ({"source_id": "2", "title": "t", "embedding": [1e300, 0]}, "beyond float32"),
+        ({"source_id": "2", "title": "t", "embedding": [1e300, 0]}, "outside the range of float32"),
         ({"source_id": "2", "title": "t", "embedding": [1, 2, 3]}, "3 numbers"),
         ({"source_id": "2", "title": "t", "metadata": "x" * 200_000}, "too long"),
     ],

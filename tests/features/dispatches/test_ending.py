@@ -308,7 +308,7 @@ def test_an_agent_of_another_namespace_is_out_of_reach_and_stays_what_it_was(age
     done = agents.run("kill", dispatch_id)
 
     assert done.returncode == 2
-    assert b"is out of reach; try it where the agent was started" in done.stderr
+    assert b"cannot be reached; run it where the agent was started" in done.stderr
     assert agents.show(dispatch_id)["status"] == "running"
 
 

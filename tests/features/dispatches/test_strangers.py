@@ -203,7 +203,7 @@ def test_a_script_in_a_clone_is_not_run_for_a_prompt_of_the_user(clone):
     assert done.returncode == 2
     assert clone.nothing_started()
     script = clone.project / SCRIPT
-    assert f"icctl: dispatch spawn: {script} was not accepted" in done.stderr.decode()
+    assert f"icctl: dispatch spawn: {script} is not trusted" in done.stderr.decode()
     assert b"'icctl trust'" in done.stderr
 
 

@@ -84,7 +84,7 @@ def test_an_owner_that_is_not_running_is_told_so(lock) -> None:
     done = lock("lock", "acquire", "n", "s", f"--owner={gone.pid}:{HOST}")
 
     assert done.returncode == 0
-    assert b"the next who asks gets the lock" in done.stderr
+    assert b"the next caller gets the lock" in done.stderr
 
 
 def test_a_word_as_owner_is_enough_to_release_whoever_says_it(lock, project, env) -> None:
