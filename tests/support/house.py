@@ -47,7 +47,7 @@ RETIRED = re.compile(r"\b(whoever|somebody|nobody)\b", re.IGNORECASE)
 # Phrases that a person must not meet again, in what the program prints.
 RETIRED_PHRASES = re.compile(
     r"decide anew|given to you, with chown|hand to hand|keyhole frame has|does not tell an end|"
-    r"of them again|marked with ! below|needs to be done|mistake in the command line|see below|"
+    r"redelivered} of them|marked with ! below|needs to be done|mistake in the command line|see below|"
     r"always-warm|who is to hold|upkeep failed"
 )
 
