@@ -1044,7 +1044,7 @@ _intercore_here_lock() {
             (( left < 20 )) || left=20
             read -r -t "0.0$(( left / 10 ))$(( left % 10 ))" -u "$nap" _
         elif (( left <= 0 && ++tries > 3 )); then
-            printf '%s\n' "intercore: lock $name/$scope goes from hand to hand" >&2
+            printf '%s\n' "intercore: lock $name/$scope is under heavy contention" >&2
             return 1
         fi
     done

@@ -75,7 +75,7 @@ MethodNotFound = _error(-32601, "method_not_found", MISTAKE,
 InvalidParams = _error(-32602, "invalid_params", MISTAKE,
     "call rpc.discover for the parameters of this method")
 Internal = _error(-32603, "internal", FAILED,
-    "this is a bug in intercore; please report it with the log entry of that reference")
+    "this is a bug in intercore; please report it with the log entry of this reference")
 
 # --- how we were called ---------------------------------------------------------------------------
 
@@ -85,10 +85,10 @@ RequestMismatch = _error(-32003, "request_id_mismatch", FAILED,
     "use a fresh random request_id for every new call")
 # Nothing was executed.
 NoCommonProtocol = _error(-32004, "no_common_protocol", FAILED,
-    "upgrade the older of the two; 'icctl service reload' brings the daemon to what is "
-    "installed")
+    "upgrade the older of the two; 'icctl service reload' reloads the daemon with the "
+    "installed version")
 ClientTooOld = _error(-32005, "client_too_old", FAILED,
-    "upgrade icctl; from the bash library, use its functions")
+    "upgrade icctl; in scripts, use the functions of the bash library")
 
 # --- payloads -------------------------------------------------------------------------------------
 
@@ -99,18 +99,18 @@ SecretRefused = _error(-32012, "secret_refused", FAILED,
     "store the name of the variable that holds it, not the value", base=InvalidPayload)
 NotAnInteger = _error(-32013, "not_an_integer", FAILED,
     "delete the row, or count under another key")
-VersionConflict = _error(-32014, "version_conflict", NO, "read the row again and decide anew")
+VersionConflict = _error(-32014, "version_conflict", NO, "re-read it and retry")
 UnreadableInput = _error(-32015, "unreadable_input", FAILED,
     "check that the file exists and that you may read it")
 InvalidTtl = _error(-32016, "invalid_ttl", FAILED,
-    "use 1s or more, or leave it out to keep the row for ever")
+    "use 1s or more, or omit it to keep the row forever")
 # What comes next was pruned; `oldest` is the first event that is still there.
 CursorBehind = _error(-32017, "cursor_behind", FAILED)
 NoSuchEvent = _error(-32018, "no_such_event", FAILED,
-    "give the seq of an event that was shown to you")
+    "pass the seq of an event that you have received")
 # The log has never been that long: it is another one by now.
 CursorAhead = _error(-32047, "cursor_ahead", FAILED,
-    "the database was replaced, such as by a restore; start from the sequence that it is at")
+    "the database was replaced, such as by a restore; start from its last sequence number")
 TooManyRows = _error(-32019, "too_many_rows", FAILED, "watch one scope")
 
 # --- finding and opening a database ---------------------------------------------------------------
@@ -120,21 +120,21 @@ NoDatabase = _error(-32020, "no_database", FAILED,
 BadPath = _error(-32021, "bad_path", FAILED,
     "name a .db file inside the project, or inside a .clavain directory")
 SymlinkRefused = _error(-32022, "symlink_refused", FAILED,
-    "replace the symbolic link by a real directory or file", base=BadPath)
+    "replace the symbolic link with a real directory or file", base=BadPath)
 SchemaTooNew = _error(-32023, "schema_too_new", FAILED,
     "upgrade intercore; this version leaves the database untouched")
 NotOurs = _error(-32024, "not_an_intercore_database", FAILED,
     "point --db or INTERCORE_DB at an intercore database, or move this file away")
 Corrupt = _error(-32025, "corrupt", FAILED,
     "run 'icctl db check' to see the damage, and 'icctl restore FILE' to restore a backup; "
-    "backups lie beside the database and are named after it")
+    "backups are next to the database and named after it")
 DiskFull = _error(-32026, "disk_full", FAILED, "free some space and try again; nothing was changed")
 PermissionRefused = _error(-32027, "permission_denied", FAILED,
     "check owner and mode of the database, its directory and its lock file")
 InputOutput = _error(-32028, "io_error", FAILED,
     "check the disk and the system log, then run 'icctl db check'")
 Unhealthy = _error(-32029, "unhealthy", FAILED)
-Misconfigured = _error(-32030, "misconfigured", FAILED, "correct the file, then try again")
+Misconfigured = _error(-32030, "misconfigured", FAILED, "correct the file and retry")
 # Its schema is not what our migrations make, or files beside it are not ours.
 UntrustedDatabase = _error(-32032, "untrusted_database", FAILED,
     "nothing was changed; if the file came with the project, move it away and run 'icctl init';"
@@ -142,14 +142,14 @@ UntrustedDatabase = _error(-32032, "untrusted_database", FAILED,
     "FILE'")
 # Files of the database were removed or changed while it was in use: writes may be lost.
 LogLost = _error(-32038, "log_lost", FAILED,
-    "this is told once; run 'icctl db check', and restore a backup with 'icctl restore FILE' if"
-    " something is missing; what was kept lies beside the database")
+    "this is reported once; run 'icctl db check', and restore a backup with 'icctl restore FILE' if"
+    " something is missing; the kept files are next to the database")
 TooFewDescriptors = _error(-32031, "too_few_descriptors", FAILED,
-    "close what is not needed, or raise the limit with 'ulimit -n'; nothing was changed",
+    "close unused files, or raise the limit with 'ulimit -n'; nothing was changed",
     retryable=True)
 # What a project says or ships would have effects that the user has not accepted.
 Untrusted = _error(-32033, "untrusted", FAILED,
-    "look at what it would do with 'icctl trust --dry-run', and accept it with 'icctl trust'")
+    "review it with 'icctl trust --dry-run', then trust it with 'icctl trust'")
 # A row that intercore would not have written; the rest of the database can be used.
 DamagedRow = _error(-32035, "damaged_row", FAILED,
     "run 'icctl db check' for all such rows; then restore a backup with 'icctl restore FILE', "
@@ -159,34 +159,35 @@ OtherOwner = _error(-32036, "other_owner", FAILED,
     "run icctl as that user, or use a daemon of that user")
 # What was asked for is there; it is too much to be answered at once.
 ReplyTooLarge = _error(-32034, "reply_too_large", FAILED,
-    "ask for less at once, such as with --limit, or for one row by its name")
+    "request less at once, such as with --limit, or one row by name")
 
 # --- time, contention and the daemon --------------------------------------------------------------
 
 Locked = _error(-32040, "locked", FAILED,
-    "try again, or give more time with --timeout", retryable=True)
+    "retry, or raise --timeout", retryable=True)
 # Nothing was executed, or what was begun was rolled back.
 DeadlineExceeded = _error(-32041, "deadline_exceeded", FAILED,
-    "try again, or give more time with --timeout", retryable=True)
+    "retry, or raise --timeout", retryable=True)
 # The call was sent, or started, and how it ended is not known.
 UnknownOutcome = _error(-32042, "unknown_outcome", FAILED,
-    "ask again: read the state before you repeat a write")
-Overloaded = _error(-32043, "overloaded", FAILED, "try again in a moment", retryable=True)
+    "read the state before you repeat a write")
+Overloaded = _error(-32043, "overloaded", FAILED, "retry in a moment", retryable=True)
 # What was asked for is so already.
 AlreadyRunning = _error(-32045, "already_running", DONE)
 # Everything is as it was.
 ReloadRefused = _error(-32046, "reload_refused", FAILED,
-    "the daemon goes on as it is; see its log, or stop and start it")
+    "the daemon keeps running the old version; see its log, or restart it")
 # `seq`: the last event that was sent; what comes after it is in the log.
-SlowConsumer = _error(-32048, "slow_consumer", FAILED, "watch again, from where you were")
+SlowConsumer = _error(-32048, "slow_consumer", FAILED,
+    "watch again from the last event you received")
 NoDaemon = _error(-32044, "no_daemon", NO, "start it with: icd serve")
 
 # --- the service ----------------------------------------------------------------------------------
 
 NoSystemd = _error(-32050, "no_systemd", FAILED,
-    "run 'icd serve' in the foreground, or start it with what you have; see docs/service.md")
+    "run 'icd serve' in the foreground, or under another supervisor")
 ForeignUnit = _error(-32051, "foreign_unit", FAILED, "move it away, or overwrite it with --force")
-ForegroundDaemon = _error(-32052, "foreground_daemon", FAILED, "stop it, then try again")
+ForegroundDaemon = _error(-32052, "foreground_daemon", FAILED, "stop it and retry")
 ServiceFailed = _error(-32053, "service_failed", FAILED,
     "see 'icctl service status' and 'icctl service logs'")
 
@@ -194,13 +195,13 @@ ServiceFailed = _error(-32053, "service_failed", FAILED,
 
 NoHook = _error(-32070, "no_hook", NO, "see 'icctl hooks list'")
 HookRefused = _error(-32071, "hook_refused", FAILED,
-    "only a file that nobody but you can change can be trusted")
+    "a trusted file must be writable only by you")
 
 # --- runs, gates, dispatches and leases -----------------------------------------------------------
 
 RunNotFound = _error(-32054, "run_not_found", NO, "see 'icctl run list'")
 RunOver = _error(-32055, "run_over", NO,
-    "what has ended stays so; 'icctl run create' starts another one")
+    "an ended run cannot change; 'icctl run create' starts another one")
 # `run_id`: who has it.
 RunTaken = _error(-32056, "run_taken", NO,
     "wait for it, or end it with 'icctl run abandon'; see --takeover-after")
@@ -211,22 +212,22 @@ UnknownPhase = _error(-32072, "unknown_phase", FAILED,
 RollbackRefused = _error(-32073, "rollback_refused", FAILED,
     "only an active or a completed run can be rolled back")
 InvalidChain = _error(-32058, "invalid_chain", MISTAKE,
-    'give a JSON array of at least two names, such as ["plan", "work", "done"]')
+    'pass a JSON array of at least two names, such as ["plan", "work", "done"]')
 InvalidGates = _error(-32059, "invalid_gates", MISTAKE,
     "see 'icctl gate rules --json' for the shape of rules")
 # Stored rules that this program does not understand: no gate opens by that.
 UnreadableGates = _error(-32075, "unreadable_gates", FAILED,
-    "upgrade intercore if a newer one wrote them; 'icctl gate override' goes on without them")
+    "upgrade intercore if a newer one wrote them; 'icctl gate override' advances without them")
 AgentNotFound = _error(-32060, "agent_not_found", NO, "see 'icctl run agent list'")
 DispatchNotFound = _error(-32061, "dispatch_not_found", NO, "see 'icctl dispatch list'")
 DispatchOver = _error(-32062, "dispatch_over", NO,
-    "what has ended stays so; see 'icctl dispatch status'")
+    "an ended dispatch cannot change; see 'icctl dispatch status'")
 DispatchRunning = _error(-32066, "dispatch_running", NO,
     "a dispatch has one process; see 'icctl dispatch status'")
 AgentTaken = _error(-32067, "agent_taken", NO, "see 'icctl run agent list'")
 SpawnFailed = _error(-32063, "spawn_failed", FAILED, "see 'icctl dispatch status'")
 AgentUnreachable = _error(-32068, "agent_unreachable", FAILED,
-    "try it where the agent was started: on that machine, in that container")
+    "run it where the agent was started: on that machine, in that container")
 # Another owner holds it; `data` tells who, and for how long.
 LeaseHeld = _error(-32064, "lease_held", NO,
     "wait until it expires, or ask its owner to release it")
@@ -236,7 +237,7 @@ LeaseLost = _error(-32065, "lease_lost", NO, "stop the work that it guards, then
 
 DiscoveryNotFound = _error(-32088, "discovery_not_found", NO, "see 'icctl discovery list'")
 DuplicateDiscovery = _error(-32089, "duplicate_discovery", NO,
-    "nothing was changed; 'icctl discovery score' gives it another score")
+    "nothing was changed; 'icctl discovery score' sets another score")
 DiscoveryRefused = _error(-32090, "discovery_refused", NO, "see 'icctl discovery status'")
 InvalidScore = _error(-32091, "invalid_score", MISTAKE, "a score is a number from 0 to 1")
 InvalidVector = _error(-32092, "invalid_vector", FAILED,
@@ -246,20 +247,20 @@ DimensionMismatch = _error(-32093, "dimension_mismatch", FAILED,
 NoEmbedding = _error(-32095, "no_embedding", NO,
     "submit it with --embedding, or search with --embedding")
 ProfileConflict = _error(-32094, "profile_conflict", NO,
-    "read it again with 'icctl discovery profile --json', then try again")
+    "re-read it with 'icctl discovery profile --json' and retry")
 # numpy is an extra; everything that compares no embeddings works without it.
 VectorsNotInstalled = _error(-32097, "vectors_not_installed", FAILED,
     "install the extra with: pip install 'intercore[vectors]', or: pipx inject intercore numpy")
 InvalidWeights = _error(-32096, "invalid_weights", FAILED,
-    'give an object of numbers, such as {"rust": 0.5, "java": -1}', base=InvalidPayload)
+    'pass an object of numbers, such as {"rust": 0.5, "java": -1}', base=InvalidPayload)
 
 # --- locks ----------------------------------------------------------------------------------------
 
 LockHeld = _error(-32080, "lock_held", NO,
-    "wait for it, or give more time with --timeout", retryable=True)
+    "wait for it, or raise --timeout", retryable=True)
 NotHolder = _error(-32081, "not_holder", NO, "see 'icctl lock list'")
-NoOwner = _error(-32083, "no_owner", FAILED, "name a process that stays, with --owner=PID:HOST")
-CannotRun = _error(-32082, "cannot_run", FAILED, "is it spelled correctly, and executable?")
+NoOwner = _error(-32083, "no_owner", FAILED, "pass a long-lived process with --owner=PID:HOST")
+CannotRun = _error(-32082, "cannot_run", FAILED, "check its spelling and that it is executable")
 
 # fmt: on
 
@@ -297,14 +298,14 @@ _SQLITE: dict[int, tuple[type[IcError], str]] = {
     sqlite3.SQLITE_BUSY: (Locked, "another program that does not use intercore holds the database"),
     sqlite3.SQLITE_LOCKED: (Locked, "the database is locked"),
     sqlite3.SQLITE_READONLY: (PermissionRefused, "the database is read-only"),
-    sqlite3.SQLITE_PERM: (PermissionRefused, "the database may not be accessed"),
+    sqlite3.SQLITE_PERM: (PermissionRefused, "access to the database is denied"),
     sqlite3.SQLITE_CANTOPEN: (PermissionRefused, "the database cannot be opened"),
     sqlite3.SQLITE_IOERR: (InputOutput, "the disk reported an error"),
     # Only a clock stops a statement; see icd/db/connection.py.
     sqlite3.SQLITE_INTERRUPT: (DeadlineExceeded, "the deadline passed; nothing was changed"),
-    sqlite3.SQLITE_TOOBIG: (ReplyTooLarge, "a value in the database is too long to be read"),
+    sqlite3.SQLITE_TOOBIG: (ReplyTooLarge, "a value in the database is too long to read"),
     # The index of the log is made before anything is written, and needs room like anything else.
-    sqlite3.SQLITE_IOERR_SHMSIZE: (DiskFull, "disk full, cannot make room for the database's log"),
+    sqlite3.SQLITE_IOERR_SHMSIZE: (DiskFull, "disk full, cannot grow the database's log"),
 }
 
 

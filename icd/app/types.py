@@ -57,7 +57,7 @@ class Seconds(Whole):
         text = str(value)
         found = milliseconds(text)
         if found is None and not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
-            self.fail(f"{text!r} is neither seconds nor a duration: write 300 or 5m", param, ctx)
+            self.fail(f"{text!r} is neither seconds nor a duration: use 300 or 5m", param, ctx)
         return super().convert(value if found is None else -(-found // 1000), param, ctx)
 
 

@@ -346,7 +346,7 @@ class Session(asyncio.Protocol):
             self._timer = None
 
     def _lose_patience(self) -> None:
-        self._say_goodbye(DeadlineExceeded("the rest of the message did not arrive in time"))
+        self._say_goodbye(DeadlineExceeded("timed out waiting for the rest of the message"))
 
     def _say_goodbye(self, error: IcError) -> None:
         if self._framing.sends_frames:

@@ -116,7 +116,7 @@ class HangDetector:
         if self.hung_since is not None:
             self.hung_since = None
             took = round(time.monotonic() - self._since, 1)
-            log.warning("database is back", extra={"path": self._path, "seconds": took})
+            log.warning("database responds again", extra={"path": self._path, "seconds": took})
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(limits.GRACE_SECONDS, self._tick)

@@ -44,10 +44,10 @@ def test_a_topic_can_be_forgotten(conn):
 @pytest.mark.parametrize(
     "updates, expected, told",
     [
-        (0, 1, "the profile is not there yet, expected version 1"),
+        (0, 1, "the profile is absent, expected version 1"),
         (2, 1, "the profile is at version 2, expected version 1"),
         (2, 3, "the profile is at version 2, expected version 3"),
-        (1, 0, "the profile is at version 1, expected that there is none"),
+        (1, 0, "the profile already exists (version 1)"),
     ],
 )
 def test_an_update_that_expects_another_version_changes_nothing(conn, updates, expected, told):

@@ -20,7 +20,7 @@ from icd.db import paths
 from icd.errors import BadPath
 from icd.values import payloads
 
-RunId = Annotated[str, Argument("RUN", "The run, by its id.")]
+RunId = Annotated[str, Argument("RUN", "Id of the run.")]
 Reason = Annotated[str, Meta(max_length=payloads.STRING_BYTES)]
 
 
