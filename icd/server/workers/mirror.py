@@ -346,8 +346,9 @@ class Mirror:
     def _note(self, outcome: Outcome) -> None:
         self._mirrors.add(outcome)
         self._failed |= outcome.failed.keys()
-        # What failed is tried again; where many files are gone there is room for others.
-        if outcome.failed or (outcome.removed and self.files.is_thin):
+        # What failed is tried again; where a row is gone there is room for one that was left out.
+        made_room = outcome.removed > outcome.displaced and self.files.left_out.total()
+        if outcome.failed or made_room:
             self._survey_later()
         if outcome.again:
             self._dirty |= outcome.again

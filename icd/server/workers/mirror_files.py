@@ -132,6 +132,7 @@ class Copy(Struct):
 class Outcome(Struct):
     written: int = 0
     removed: int = 0
+    displaced: int = 0  # of these, by newer rows
     kept: int = 0  # files of others that were newer than our row
     failed: dict[Name, str] = field(default_factory=dict)  # rows to try again, and why
     errors: list[str] = field(default_factory=list)  # of what is not tried again
@@ -150,12 +151,6 @@ class Files:
     def copies(self) -> dict[Name, Copy]:
         return {name: copy for rows in self._rows.values() for name, copy in rows.items()}
 
-    @property
-    def is_thin(self) -> bool:
-        """Whether there is room by now for many rows that were left out."""
-        counts = Counter(key for key, _ in self.copies)
-        return any(left and counts[key] < FILES // 2 for key, left in self.left_out.items())
-
     def disown(self) -> None:
         """Forget what was written; the files stay as they are."""
         self._rows.clear()
@@ -164,7 +159,9 @@ class Files:
     def update(self, rows: dict[Name, Row | None], *, now_ms: int) -> Outcome:
         """Make the files of these rows what the rows are; None: there is no such row."""
         outcome = Outcome()
-        rows = rows | dict.fromkeys(self._displaced(rows))
+        displaced = self._displaced(rows)
+        outcome.displaced = len(self.copies.keys() & set(displaced))
+        rows = rows | dict.fromkeys(displaced)
         for name in sorted(rows, key=lambda name: row.version if (row := rows[name]) else 0):
             try:
                 self._update(name, rows[name], outcome, now_ms)
