@@ -169,7 +169,7 @@ _STATUSES = _LIVE | {"completed", "failed", "timeout", "cancelled"}
 # What a process may take from the row of the original to its start, and clocks may differ.
 _TOLERANCE_S = 60
 
-_GONE = "its process was gone when the database was converted"
+_GONE = "its process was gone when the database was taken over"
 
 _RUN_OF = """
 SELECT id FROM runs WHERE id = ?1 OR scope_id = ?1

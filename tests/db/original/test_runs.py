@@ -387,7 +387,7 @@ def test_a_dispatch_whose_process_has_ended_has_failed(brought):
 
     (found,) = whole(conn)
     assert (found["status"], found["exit_code"]) == ("failed", None)
-    assert found["error_message"] == "its process was gone when the database was converted"
+    assert found["error_message"] == "its process was gone when the database was taken over"
     assert found["completed_at"] >= found["created_at"]
 
 

@@ -98,7 +98,7 @@ def test_rows_of_a_clone_start_nothing_and_the_command_that_accepts_them_is_told
     assert clone.nothing_started()
     (told,) = done.stderr.decode().splitlines()
     assert told.startswith(f"icctl: auto-spawn: no agent of run {run_id} was started: ")
-    assert f"{clone.database} is not trusted: it was not made here" in told
+    assert f"{clone.database} is not trusted: it was not created here" in told
     assert "'icctl trust'" in told
 
 

@@ -228,7 +228,7 @@ def test_a_file_that_is_too_large_is_refused(trust, hook):
 
 
 def test_what_is_not_there_cannot_be_trusted(trust, hooks):
-    with pytest.raises(NoHook, match="there is no on-event in "):
+    with pytest.raises(NoHook, match="there is no hook on-event in "):
         trust.grant("on-event")
 
 
