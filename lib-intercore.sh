@@ -362,7 +362,7 @@ _intercore_mtime() {
 # --- the rest ---
 
 # What few hooks use is text until it is used: bash reads a text several times faster than it parses
-# the same lines.  It is in the memory of the shell, whatever becomes of this file; see docs/adr/0015.
+# the same lines.  It is in the memory of the shell, whatever becomes of this file; see ADR 15.
 
 _intercore_known= # texts that have been parsed; none of this version when this is sourced
 

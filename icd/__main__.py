@@ -26,9 +26,11 @@ def main() -> None:
 @click.option(
     "--durability",
     metavar="normal|full",
-    help="Wait at a commit for the kernel (normal) or the disk (full).",
+    help="Let commits survive process crashes (normal), or power loss as well (full).",
 )
-@click.option("--idle-seconds", metavar="N", help="Close a database after this idle time.")
+@click.option(
+    "--idle-seconds", metavar="N", help="Prune and checkpoint a database after this idle time."
+)
 @click.option(
     "--preflight",
     is_flag=True,

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 
@@ -35,8 +35,13 @@ def _said(description: str) -> msgspec.Meta:
 
 
 class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What every method of a database accepts beside its own parameters."""
+    """What every method of a database accepts beside its own parameters.
 
+    The docstring of a method's own parameters describes its command, too.  Where a command prints
+    or exits, and a method answers, `rpc` describes the method instead.
+    """
+
+    rpc: ClassVar[str] = ""
     db: Annotated[
         str | None, _said("Database file (default: the nearest one from cwd upwards).")
     ] = None

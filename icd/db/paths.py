@@ -4,7 +4,7 @@ Order: `--db`, else `$INTERCORE_DB`, else the nearest `.clavain/intercore.db` ab
 directory, else the one of the main checkout when the caller sits in a git worktree.
 
 Promises
-    - nothing here creates or opens a file: identity is `stat` only (see docs/adr/0004);
+    - nothing here creates or opens a file: identity is `stat` only (see ADR 4);
     - every answer is judged in the *caller's* directory, never in this process's;
     - an explicit path names a `.db` file inside the caller's project or inside a `.clavain`
       directory, and never passes through a symbolic link to get there.

@@ -1,6 +1,6 @@
 """Who may use the files of a database: whose the directory is, why SQLite may not, private files.
 
-What judges a database asks the kernel by name, and opens nothing (see docs/adr/0004).
+What judges a database asks the kernel by name, and opens nothing (see ADR 4).
 """
 
 import errno

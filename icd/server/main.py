@@ -225,7 +225,7 @@ def _greet(path: str) -> None:
         prefix += f'export PATH="{os.path.dirname(sys.executable)}:$PATH"\n    '
     sys.stderr.write(
         f"""
-icd {__version__} serves every project of yours at {path}.
+icd {__version__} serves all your projects at {path}.
 In a second terminal, in a project's directory:
 
     {prefix}icctl init

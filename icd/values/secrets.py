@@ -24,9 +24,9 @@ do, and neither a person nor a test can foresee its verdict.
 Cost: a payload that holds none of the starts is searched for substrings only.  Expressions are
 compiled when they are first needed: few calls ever need one.
 
-A row of `FORMATS`, of which `docs/secrets.md` is made, matches where one of its `starts` stands at
-the beginning of a word, followed by `body`, a regular expression.  Rules of the table, each checked
-by a test:
+A row of `FORMATS`, of which the page on secrets is made, matches where one of its `starts` stands
+at the beginning of a word, followed by `body`, a regular expression.  Rules of the table, each
+checked by a test:
 
     - a start is literal text and belongs to one row, so that a payload without it costs one
       search for a substring and no regular expression;

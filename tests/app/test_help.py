@@ -9,6 +9,8 @@ from icd.__main__ import main as icd
 from icd.app import parser, registry
 from icd.app.flags import _SWITCHES, _VALUED
 from icd.app.reference import help as texts
+from icd.app.reference.openrpc import about
+from icd.app.reference.openrpc import descriptions as parameters
 from icd.app.verb import Option, hints, parts
 
 EVERY = registry.commands()
@@ -212,6 +214,23 @@ def test_the_help_of_a_command_starts_with_one_sentence_that_says_what_to_do(nam
 
 
 def test_the_description_of_a_method_starts_with_what_it_does():
-    said = {method.name: method.params.__doc__.strip() for method in registry.every()}
+    said = {method.name: about(method.params) for method in registry.every()}
 
     assert {name: text for name, text in said.items() if first_word(text) not in VERBS} == {}
+
+
+# What a command does, and a method does not: one reads and prints, the other is sent and answers.
+OF_COMMANDS = re.compile(
+    r"@FILE|\$[A-Z]|\bstd(in|out|err)\b|\b[Ee]xits?\b(?! status)|\b[Pp]rint|--\w|icctl|"
+    r"\bterminal\b|separated by tabs|per line|the current directory|\b(RUN|SEQ|FILE|KEY|SCOPE)\b"
+)
+
+
+@pytest.mark.parametrize(
+    "method", [method for method in registry.every() if method.name != "cli.run"], ids=str
+)
+def test_the_description_of_a_method_says_nothing_of_the_command_line(method):
+    said = {"": about(method.params), **parameters(method.params)}
+
+    assert {name: text for name, text in said.items() if OF_COMMANDS.search(text)} == {}
+    assert [name for name in method.params.__struct_fields__ if not said.get(name)] == []

@@ -48,7 +48,9 @@ RETIRED = re.compile(r"\b(whoever|somebody|nobody)\b", re.IGNORECASE)
 RETIRED_PHRASES = re.compile(
     r"decide anew|given to you, with chown|hand to hand|keyhole frame has|does not tell an end|"
     r"redelivered} of them|marked with ! below|needs to be done|mistake in the command line|see below|"
-    r"always-warm|who is to hold|upkeep failed"
+    r"always-warm|who is to hold|upkeep failed|nobody knows whom|expected that it does not|"
+    r"project of yours|daemon of yours|do(es)? not go (with|together)|exclude each other|"
+    r"whatever the settings|read on from"
 )
 
 

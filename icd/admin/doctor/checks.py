@@ -65,7 +65,7 @@ class Check(Struct, frozen=True):
 
     name: str
     section: Literal["project", "daemon", "environment", ""]
-    looks_at: str  # as in the table of docs/cli.md
+    looks_at: str  # as the table of the reference says it
     look: Callable[..., Any] | None = None
     # Said if the look finds nothing at all; without it, the look says itself what is fine.
     fine: str = ""
@@ -118,9 +118,9 @@ CHECKS = [
     Check("hung", "daemon", "databases in which the daemon hangs", daemon),
     Check("replaced", "daemon", "databases that were replaced or deleted under the daemon", daemon),
     Check("mirror", "daemon",
-          "files that could not be [mirrored](mirror.md), rows that are left out because a key has "
+          "files that could not be mirrored, rows that are left out because a key has "
           "too many, databases whose rows are not mirrored because they are not trusted", daemon),
-    Check("hooks", "daemon", "[hooks](hooks.md) that failed", daemon),
+    Check("hooks", "daemon", "hooks that failed", daemon),
     Check("failures", "daemon",
           "calls that failed: those that the daemon knows of, and those that never reached it, if "
           "there was one in the last day", missed),

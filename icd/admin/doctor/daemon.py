@@ -86,7 +86,7 @@ def _directory(scene: Scene, path: str) -> Iterator[Finding]:
         told = f"{directory} is a symlink: no daemon starts there"
         yield error("socket", told, f"remove {directory}")
     elif found.st_uid != scene.uid:
-        told = f"{directory} belongs to {user(found.st_uid)}: no daemon of yours starts there"
+        told = f"{directory} belongs to {user(found.st_uid)}: your daemon cannot start there"
         yield error("socket", told, f"ask its owner to remove it, or {_ANOTHER}")
     elif mode & 0o077:
         told = f"{directory} is open to other users (mode {mode:04o}): no daemon starts there"
@@ -197,17 +197,17 @@ def _troubles(report: dict[str, Any]) -> Iterator[Finding]:
     mirror = report.get("mirror") or {}
     if mirror.get("failed"):
         told = f"files could not be mirrored: {mirror.get('last_error')}"
-        yield note("mirror", told, "see docs/mirror.md")
+        yield note("mirror", told, "correct the cause; the daemon retries every few seconds")
     if mirror.get("left_out"):
         told = f"only the newest rows are mirrored to files; left out: {mirror['left_out']}"
-        yield note("mirror", told, "delete rows that are no longer needed; see docs/mirror.md")
+        yield note("mirror", told, "delete rows that are no longer needed")
     for path in (mirror.get("untrusted") or [])[:SHOWN]:
         told = f"{path} is not trusted, so its rows are not mirrored to files"
         yield note("mirror", told, "run 'icctl trust' there, if you trust its origin")
     hooks = report.get("hooks") or {}
     if hooks.get("failed"):
         told = f"hooks failed since the daemon started: {hooks.get('failed')}; the last one: "
-        hint = "see 'icctl events tail --all --source=hook', and docs/hooks.md"
+        hint = "see 'icctl events tail --all --source=hook'"
         yield note("hooks", f"{told}{hooks.get('last_error')}", hint)
 
 

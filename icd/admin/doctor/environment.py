@@ -167,13 +167,13 @@ def filesystem(_scene: Scene, path: str) -> Iterator[Finding]:
         kind = kind_of(directory, mounts.read())
     synced = [part for part in directory.split(os.sep) if SYNCED.fullmatch(part)]
     if kind in NETWORK:
-        told = f"{directory} lies on a network file system ({kind}): {_WHY}"
+        told = f"{directory} is on a network file system ({kind}): {_WHY}"
         yield warning("filesystem", told, _MOVE)
     if synced:
         told = f"{directory} is synced to other machines ({synced[0]}), also mid-write: {_WHY}"
         yield warning("filesystem", told, _MOVE)
     if kind not in NETWORK and not synced:
-        yield ok("filesystem", f"{directory} lies on a local file system ({kind or 'unknown'})")
+        yield ok("filesystem", f"{directory} is on a local file system ({kind or 'unknown'})")
 
 
 def kind_of(directory: str, mounts: str) -> str | None:

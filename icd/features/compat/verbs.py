@@ -53,6 +53,7 @@ class Check(Params):
     Exit 1 if there is none, or if there is no usable database.
     """
 
+    rpc = "Count the scopes in which the database has a key, as state or as a sentinel."
     key: Annotated[str, Argument("KEY", "Key to look up.")]
 
 

@@ -281,7 +281,7 @@ def _database(one: OpenDatabase) -> Iterator[str]:
     if one.reopened:
         yield f"  replaced and reopened {one.reopened} times"
     if one.hung_seconds is not None:
-        yield f"!! hangs for {span(one.hung_seconds)}; check its disk and the process that holds it"
+        yield f"! hangs for {span(one.hung_seconds)}; check its disk and the process that holds it"
 
 
 def _mirror(mirror: MirrorReport) -> Iterator[str]:

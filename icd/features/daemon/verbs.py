@@ -35,6 +35,8 @@ class Ping(Params):
     --verbose adds the versions of this program and of the daemon.
     """
 
+    rpc = "Check that the daemon answers."
+
 
 class Status(Params):
     """Show the daemon's status; exit 1 if no daemon runs.
@@ -42,6 +44,8 @@ class Status(Params):
     A ! marks warnings: failed starts, scripts whose calls failed within the last day, and databases
     that hang.
     """
+
+    rpc = "Return the daemon's status and counts."
 
 
 class Metrics(Params):

@@ -24,7 +24,10 @@ from icd.values.wire import Result
 _UNFIT = "use a complete file of 'icctl export'; nothing was imported"
 
 File = Annotated[
-    str, Argument("FILE", "File of JSON lines; - is stdin or stdout."), permissions.check_absolute
+    str,
+    msgspec.Meta(description="File of JSON lines, as an absolute path."),
+    Argument("FILE", "File of JSON lines; - is stdin or stdout."),
+    permissions.check_absolute,
 ]
 
 
@@ -35,6 +38,7 @@ class ToFile(Params):
     On a terminal, stderr shows the progress.
     """
 
+    rpc = "Export every row of every table to a new file, as JSON lines."
     file: File
 
 
@@ -46,6 +50,11 @@ class FromFile(Params):
     On a terminal, stderr shows the progress.
     """
 
+    rpc = (
+        "Import the rows of an exported file.\n"
+        "Of two versions of a row the later wins.\n"
+        "The import is all or nothing, and importing again changes nothing."
+    )
     file: File
 
 

@@ -18,8 +18,8 @@ from icd.features.database import store
 from icd.values.wire import Result
 
 _WAY_OUT = (
-    "run 'icctl restore FILE' to restore a backup, which keeps the damaged file; backups lie "
-    "beside the database and are named after it: ls .clavain/intercore.db.backup-*"
+    "run 'icctl restore FILE' to restore a backup, which keeps the damaged file; backups are "
+    "next to the database and named after it: ls .clavain/intercore.db.backup-*"
 )
 
 
@@ -58,6 +58,11 @@ class Health(Params):
     than 10 MB of disk space are free.
     """
 
+    rpc = (
+        "Check that the database is usable.\n"
+        "It must be readable, have the current schema and be in WAL mode, and more than 10 MB "
+        "of disk space must be free."
+    )
     thorough: Annotated[bool, Option("--check", "Read every page of the database as well.")] = False
 
 
@@ -82,6 +87,12 @@ class Check(Params):
     Exit 2 if there are findings.
     It runs in this process, so that it works on a database that the daemon refuses.
     """
+
+    rpc = (
+        "Read every page and index, and compare the schema.\n"
+        "It runs in the caller's process, so that it works on a database that the daemon "
+        "refuses."
+    )
 
 
 class Vacuum(Params):

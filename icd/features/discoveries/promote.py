@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import Raw, field
+from msgspec import Meta, Raw, field
 
 from icd.app.call import Context, Params
 from icd.app.invocation import World
@@ -34,6 +34,10 @@ class Score(Params):
     Exit 1 if the discovery is unknown, promoted or dismissed.
     """
 
+    rpc = (
+        "Set the score of a discovery, and clear its decay.\n"
+        "Promoted and dismissed discoveries are refused."
+    )
     id: Id
     score: Annotated[
         float, SCORE, Option("--score", "New score, from 0 to 1.", "F"), store.millionths
@@ -47,6 +51,12 @@ class Promote(Params):
     Promoting to the same bead again changes nothing.
     """
 
+    rpc = (
+        "Promote a discovery to a bead, if its effective score reaches the promotion "
+        "threshold.\n"
+        "A discovery that was dismissed or has another bead is refused.\n"
+        "Promoting to the same bead again changes nothing."
+    )
     id: Id
     bead_id: Annotated[Name, Option("--bead-id", "Id of the bead to promote it to.", "B")]
     force: Annotated[
@@ -70,17 +80,20 @@ class Dismiss(Params):
 
 
 class Feedback(Params):
-    """Record a signal about a discovery; signals are never removed or changed.
+    """Record a signal about a discovery, which is kept as long as the discovery.
 
-    The score changes only if the setting feedback_learning_rate is above 0.
+    If the setting feedback_learning_rate is above 0, the signals promote and boost raise the score
+    of a discovery that is neither promoted nor dismissed, and dismiss and penalize lower it.
     """
 
     id: Id
     signal: Annotated[
-        Name, Option("--signal", "Name of the signal, such as promote or dismiss.", "S")
+        Name, Option("--signal", "Name of the signal, such as boost or penalize.", "S")
     ]
     data: Annotated[
-        Raw, Option("--data", "JSON details; @FILE reads a file.", "JSON", resolve=_document)
+        Raw,
+        Meta(description="JSON details."),
+        Option("--data", "JSON details; @FILE reads a file.", "JSON", resolve=_document),
     ] = field(default_factory=lambda: Raw(b"{}"))  # a default could not be described
     actor: Annotated[
         Name, Option("--actor", "Name of the person or agent that gives the signal.", "A")

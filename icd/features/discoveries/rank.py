@@ -48,6 +48,11 @@ class Rank(Params):
     Promoted and dismissed discoveries are left out, unless --status asks for them.
     """
 
+    rpc = (
+        "List the discoveries that best match the interest profile, best first, and why.\n"
+        "A rank is the sum of the score, the weights of keywords and source, and the similarity"
+        " to the topic."
+    )
     limit: Annotated[
         int,
         Meta(ge=1, le=MAX_LIMIT),
@@ -248,7 +253,7 @@ class Update(Params):
     ] = None
     if_version: Annotated[
         Version | None,
-        Option("--if-version", "Update only if the profile is at version N (0: absent).", "N"),
+        Option("--if-version", "Update only if the profile is at this version (0: absent).", "N"),
     ] = None
 
 
@@ -270,7 +275,7 @@ class ProfileForm(Update):
     topic: Annotated[
         str | None,
         Option(
-            "--topic-vector", "Topic as little-endian float32; an empty file clears it.", "@FILE"
+            "--topic-vector", "Topic as little-endian float32; an empty value clears it.", "@FILE"
         ),
     ] = None
 

@@ -44,12 +44,14 @@ class Get(Params):
     --json prints all fields.
     """
 
+    rpc = "Return a discovery."
     id: Id
 
 
 class List(Params):
     """Print discoveries in the columns of 'discovery status', highest effective score first."""
 
+    rpc = "List discoveries, highest effective score first."
     source: Annotated[
         str | None, Option("--source", "Include only this source.", "S", resolve=unless_empty)
     ] = None

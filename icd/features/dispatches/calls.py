@@ -50,7 +50,10 @@ class Create(Params):
     project_dir: Annotated[str, _check_directory, said("Working directory, as an absolute path.")]
     agent_type: Annotated[str, validation.check_name, said("Type of the agent.")] = "codex"
     run_id: Annotated[Word | None, said("Id of the run.")] = None
-    scope_id: Annotated[Word | None, said("Scope: the id or the scope of a run.")] = None
+    scope_id: Annotated[
+        Word | None,
+        said("Scope, or id of a run; without `run_id`, it selects the active or latest run."),
+    ] = None
     parent_id: Annotated[Word | None, said("Id of the parent dispatch.")] = None
     name: Annotated[Word | None, said("Name of the dispatch.")] = None
     model: Annotated[Word | None, said("Model of the agent.")] = None
@@ -111,12 +114,14 @@ class Get(Params):
     Unknown fields are omitted.
     """
 
+    rpc = "Return a dispatch."
     id: Id
 
 
 class List(Params):
     """List dispatches, newest first: id, status, type and name, separated by tabs."""
 
+    rpc = "List dispatches, newest first."
     active: Annotated[bool, Option("--active", "Include only active dispatches.")] = False
     scope_id: Annotated[str | None, Option("--scope", "Include only this scope.", "S")] = None
     run_id: Annotated[str | None, Option("--run", "Include only this run.", "RUN")] = None
@@ -148,6 +153,10 @@ class Tokens(Params):
     If the budget of its run is nearly or fully used, a line on stderr warns.
     """
 
+    rpc = (
+        "Set the token usage of a dispatch; omitted counts keep their values.\n"
+        "The result has the budget of its run."
+    )
     id: Id
     input_tokens: Annotated[Count | None, Option("--in", "Input tokens.", "N")] = None
     output_tokens: Annotated[Count | None, Option("--out", "Output tokens.", "N")] = None

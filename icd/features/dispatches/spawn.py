@@ -86,7 +86,9 @@ class Spawn(Struct, kw_only=True):
     scope_id: Annotated[
         str | None,
         Option(
-            "--scope-id", "Scope; the dispatch belongs to the active run of this scope.", "SCOPE"
+            "--scope-id",
+            "Scope, or run id; without --run, it selects the active or else the latest run.",
+            "SCOPE",
         ),
     ] = None
     run_id: Annotated[str | None, Option("--run", "Id of the run.", "RUN")] = None

@@ -111,7 +111,9 @@ class Record(Params):
     ]
     type: Annotated[str, Option("--type", "Type of the event.", "T")]
     payload: Annotated[
-        Raw, Option("--payload", "JSON payload; @FILE reads a file.", "JSON", resolve=_payload)
+        Raw,
+        Meta(description="JSON payload."),
+        Option("--payload", "JSON payload; @FILE reads a file.", "JSON", resolve=_payload),
     ] = field(default_factory=lambda: NOTHING)  # a default could not be described
     run_id: Annotated[str, Option("--run", "Id of the run.", "RUN")] = ""
     subject_id: Annotated[str, Option("--subject", "Id of the subject.", "ID")] = ""
@@ -122,6 +124,7 @@ class Record(Params):
     ] = ""
     project_dir: Annotated[
         str | None,
+        Meta(description="Project directory."),
         Option(
             "--project",
             "Project directory (default: the current directory).",

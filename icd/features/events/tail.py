@@ -2,7 +2,7 @@
 
 A plain tail that follows is a stream: it asks again after the last event that it has seen.
 A consumer acknowledges what it has written out, and only its own process knows when that is.  So a
-reply to a consumer names the command that acknowledges, and that goes on (docs/adr/0011).
+reply to a consumer names the command that acknowledges, and that goes on (ADR 11).
 """
 
 from typing import Annotated, Literal
@@ -36,7 +36,7 @@ Source = Annotated[
 ]
 Type = Annotated[str | None, Option("--type", "Include only events of this type.", "T")]
 Since = Option("--since", "Include only events after this sequence number.", "SEQ")
-Acked = Annotated[Seq | None, Option("--acked", "Acknowledge events up to SEQ first.", "SEQ")]
+Acked = Annotated[Seq | None, Option("--acked", "Acknowledge events up to this one first.", "SEQ")]
 After = Annotated[
     Marks,
     Meta(description="Last ids seen, by source, as in the original; only later events are read."),

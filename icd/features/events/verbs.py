@@ -30,12 +30,17 @@ class Prune(Params):
     --force is given.
     """
 
+    rpc = (
+        "Delete the oldest events, by age (`older_than_ms`) or number (`keep`).\n"
+        "Events that a durable cursor has not read, or that a hook has not received, are kept "
+        "unless `force` is set."
+    )
     older_than_ms: Annotated[
         Milliseconds | None,
         DURATION,
         Option("--older-than", "Minimum age of the events to delete."),
     ] = None
-    keep: Annotated[Seq | None, Option("--keep", "Keep the newest N events.", "N")] = None
+    keep: Annotated[Seq | None, Option("--keep", "Number of newest events to keep.", "N")] = None
     force: Annotated[
         bool, Option("--force", "Delete even events that durable cursors have not read.")
     ] = False
@@ -87,10 +92,18 @@ class List(Params):
     lag is the number of later events; behind means that events after the cursor were pruned.
     """
 
+    rpc = (
+        "List the cursors with their positions.\n"
+        "`phase`, `dispatch`, `interspect` and `discovery` are the last ids of these sources "
+        "before the cursor; `lag` is the number of later events; `behind` means that events "
+        "after the cursor were pruned."
+    )
+
 
 class Get(Params):
     """Print the position of a cursor as JSON; exit 1 if the cursor is absent."""
 
+    rpc = "Return a cursor, or null if it is absent."
     consumer: Consumer
     run_id: Run = ""
 
@@ -114,6 +127,11 @@ class Set(Params):
     continues with the first event after any of them.
     """
 
+    rpc = (
+        "Move a cursor to `seq`, forward or back.\n"
+        "Instead of `seq`, the last id of each source may be given, as in the original: the "
+        "consumer then continues with the first event after any of them."
+    )
     consumer: Consumer
     seq: Annotated[Seq | None, Argument("SEQ", "Sequence number of the last event read.")] = None
     run_id: Run = ""
@@ -139,6 +157,7 @@ class SetForm(Set):
 class Ack(Params):
     """Acknowledge all events up to SEQ for a consumer; never moves the cursor back."""
 
+    rpc = "Acknowledge all events up to `seq` for a consumer; never moves the cursor back."
     consumer: Consumer
     seq: Annotated[Seq, Argument("SEQ", "Sequence number of the last event processed.")]
     run_id: Run = ""
@@ -151,6 +170,11 @@ class Reset(Params):
     Prints reset or not found, and exits 0 either way.
     """
 
+    rpc = (
+        "Delete the cursors of a consumer, for all runs; `consumer:run` deletes the one for a "
+        "run.\n"
+        "The consumer starts again at the oldest event."
+    )
     consumer: Consumer
 
 

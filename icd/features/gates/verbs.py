@@ -31,6 +31,12 @@ class Check(Params):
     Exit 1 if a check fails, even if the gate is soft and would not block.
     """
 
+    rpc = (
+        "Check whether a run may advance to its next phase; changes nothing.\n"
+        "The next phase is the one that `run.advance` would enter; the gates of skipped phases "
+        "on the way are checked too.\n"
+        "The result is fail if a check fails, even if the gate is soft and would not block."
+    )
     run_id: RunId
     priority: Annotated[
         Priority,
@@ -49,6 +55,11 @@ class Override(Params):
     Records an override event with the reason.
     """
 
+    rpc = (
+        "Advance a run to the very next phase of its chain, regardless of its gates.\n"
+        "Skipped phases count as next phases here.\n"
+        "Records an override event with the reason."
+    )
     run_id: RunId
     reason: Annotated[
         Reason, Option("--reason", "Reason for the override, recorded in the event.", "TEXT")

@@ -151,7 +151,8 @@ def grant(world: World, f: Grant, ask: Caller) -> Output:
     there = {each.name: trust.state(each) for each in trust.looks.look()}
     chosen = [f.name] if f.name else [name for name in NAMES if name in there]
     if not chosen:
-        raise NoHook(f"there is no hook in {trust.looks.directory}", hint="see docs/hooks.md")
+        hint = f"create an executable file there: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
+        raise NoHook(f"there is no hook in {trust.looks.directory}", hint=hint)
     fresh = [name for name in chosen if there.get(name) not in ("trusted", "refused", None)]
     if fresh:  # before they are trusted, so that no event gets lost in between
         ask("hook.begin", Begin(hooks=fresh))

@@ -42,6 +42,7 @@ Scope = Annotated[
 ]
 Owner = Annotated[
     str,
+    Meta(description="Owner of the lease."),
     Option("--owner", "Owner of the lease (default $CLAUDE_SESSION_ID).", "O", resolve=_who),
     validation.check_owner,
 ]
@@ -64,6 +65,14 @@ class Acquire(Params):
     After the deadline, any caller may take the lease over with a greater token: renew it before.
     """
 
+    rpc = (
+        "Acquire a lease with a fencing token.\n"
+        "If another owner holds it, the error `lease_held` names the owner, the remaining time "
+        "and the token.\n"
+        "The current owner extends the lease and keeps the token.\n"
+        "After the deadline, any caller may take the lease over with a greater token: renew it "
+        "before."
+    )
     name: Name
     scope_id: Scope
     owner: Owner
@@ -77,6 +86,11 @@ class Renew(Params):
     Exit 1 if the lease is lost: it expired, was released, or has another owner.
     """
 
+    rpc = (
+        "Extend a lease that you hold.\n"
+        "The deadline never moves to an earlier time.\n"
+        "The error `lease_lost` means that it expired, was released, or has another owner."
+    )
     name: Name
     scope_id: Scope
     owner: Owner
@@ -92,6 +106,10 @@ class Release(Params):
     Exit 1 if another owner holds it, or if --token is not its latest token.
     """
 
+    rpc = (
+        "Release a lease.\n"
+        "This fails if another owner holds it, or if `token` is not its latest token."
+    )
     name: Name
     scope_id: Scope
     owner: Owner
@@ -101,6 +119,7 @@ class Release(Params):
 class List(Params):
     """Print name, scope, owner, token and the unix time of the deadline, separated by tabs."""
 
+    rpc = "List the held leases."
     name: Name | None = None
     scope_id: Scope | None = None
 

@@ -78,7 +78,10 @@ class List(Struct):
 
 
 class Stale(Struct):
-    """List the locks whose owner is dead or was never recorded, as 'lock list' does."""
+    """List the locks whose owner is dead or unreadable, in the columns of 'lock list'.
+
+    A lock without a readable owner must be at least 5 seconds old.
+    """
 
     older_than: Age = 5000
 
@@ -86,7 +89,8 @@ class Stale(Struct):
 class Clean(Stale):
     """Remove the locks that 'lock stale' lists, and print how many.
 
-    This is optional: the next caller gets a stale lock anyway.
+    A dead owner's lock need not be removed: the next caller gets it anyway.
+    A lock without a readable owner blocks all callers until it is removed.
     """
 
 

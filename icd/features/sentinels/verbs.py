@@ -38,6 +38,13 @@ class Check(Params):
     For work that must complete, record started and done in state as well.
     """
 
+    rpc = (
+        "Claim a sentinel.\n"
+        "Exactly one caller per interval is allowed.\n"
+        "Interval 0 allows one claim per scope, until the claim is reset or pruned.\n"
+        "The claim stands even if the caller crashes afterwards: a retry is throttled.\n"
+        "For work that must complete, record started and done in state as well."
+    )
     name: Name
     scope_id: Scope
     interval: Annotated[
@@ -73,6 +80,10 @@ class CheckMany(Params):
     NAME ends at the first colon, INTERVAL (seconds, or a duration) starts after the last.
     """
 
+    rpc = (
+        "Claim several sentinels in one transaction.\n"
+        "The claims are independent, and those that were allowed stand."
+    )
     guards: Annotated[
         list[Claim],
         Meta(min_length=1, max_length=MANY),
@@ -103,10 +114,13 @@ class ResetForm(ResetAll):
 class List(Params):
     """Print name, scope and the unix time of the last claim, separated by tabs."""
 
+    rpc = "List the claims with the time of the last one."
+
 
 class Prune(Params):
     """Delete old claims, including once-only claims unless --keep-once is given."""
 
+    rpc = "Delete old claims, including once-only claims unless `keep_once` is set."
     older_than_ms: Annotated[Age, Option("--older-than", "Minimum time since the last claim.")]
     keep_once: Annotated[bool, Option("--keep-once", "Keep once-only claims (interval 0).")] = False
     keep_live: Annotated[bool, Option("--keep-live", "Keep claims that still throttle.")] = False

@@ -51,6 +51,7 @@ class Get(Params):
     --meta prints the metadata of the row, one field per line; --json prints both.
     """
 
+    rpc = "Return a row, or null if it is absent."
     key: Key
     scope_id: Scope
 
@@ -72,7 +73,7 @@ class Set(Params):
     ttl_ms: Annotated[Ttl, Option("--ttl", "Expire the row after this time.")] = 0
     if_version: Annotated[
         Version | None,
-        Option("--if-version", "Write only if the row is at version N (0: absent).", "N"),
+        Option("--if-version", "Write only if the row is at this version (0: absent).", "N"),
     ] = None
     debounce_ms: Annotated[
         Span, Option("--debounce", "Skip a write of an unchanged payload within this time.")
@@ -101,9 +102,10 @@ class Incr(Params):
     An existing counter keeps its expiry, so --ttl makes one counter per window.
     """
 
+    rpc = "Add to a counter atomically and return its value; an existing counter keeps its expiry."
     key: NewKey
     scope_id: NewScope
-    by: Annotated[Int64, Option("--by", "Add N instead of 1.", "N")] = 1
+    by: Annotated[Int64, Option("--by", "Number to add (default 1).", "N")] = 1
     ttl_ms: Annotated[Ttl, Option("--ttl", "Expiry of a counter that this call creates.")] = 0
 
 
@@ -113,6 +115,7 @@ class Touch(Params):
     The row gets a new version, so that watchers and --if-version notice the change.
     """
 
+    rpc = "Change the expiry of a row, which gets a new version; null if the row is absent."
     key: Key
     scope_id: Scope
     ttl_ms: Annotated[Ttl, Option("--ttl", "Expire the row after this time; 0: never.")]
@@ -141,6 +144,7 @@ class DeleteForm(DeleteAll):
 class List(Params):
     """Print the scopes of a key, one per line; with --prefix, print key and scope."""
 
+    rpc = "List the rows of a key, or of all keys with a prefix, without their payloads."
     key: Key | None = None
     prefix: Annotated[
         str | None,

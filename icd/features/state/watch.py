@@ -110,6 +110,12 @@ class Watch(Params):
     With --json, a line has the metadata of the row; version 0 means that the row is absent.
     """
 
+    rpc = (
+        "Send the row at once, and again whenever it changes, until the stream ends.\n"
+        "Without a scope, all rows of the key are watched.\n"
+        "Changes in quick succession are merged: a notification has the latest payload.\n"
+        "Version 0 means that the row is absent."
+    )
     key: Key
     scope_id: Scope | None = None
     known: Annotated[

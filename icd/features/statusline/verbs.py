@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from msgspec import structs
+from msgspec import Meta, structs
 
 from icd.app import render
 from icd.app.call import ANYTHING, Answer, Context, Params, Topic
@@ -33,6 +33,7 @@ class Get(Params):
 
     session_id: Annotated[
         str,
+        Meta(description="Id of the session to describe."),
         Option("--session", "Session id (default $CLAUDE_SESSION_ID).", "SID", resolve=_session),
         check_scope,
     ] = ""

@@ -1,7 +1,7 @@
 """One connection: read a message, have it answered, write the reply, until the peer leaves.
 
 Callbacks instead of a task per connection: a call then costs the loop one event instead of five,
-which decides how many hooks a second one daemon can serve (docs/adr/0002).
+which decides how many hooks a second one daemon can serve (ADR 2).
 
 A session is a small machine.  Events change its mode, whether a message is being answered, and
 whether the peer has to read first; after each of them `_pump` looks at the table of modes and does

@@ -128,7 +128,7 @@ def test_a_measured_database_shows_its_size_and_one_that_hangs_is_marked(shown):
         "  7 calls in 5 batches (mean 1.40, largest 3), 1 waiting",
         "  2 048 KiB, log 17 bytes, 13 rows",
         "  replaced and reopened 2 times",
-        "!! hangs for 1m1s; check its disk and the process that holds it",
+        "! hangs for 1m1s; check its disk and the process that holds it",
     ]
 
 

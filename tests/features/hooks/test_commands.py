@@ -144,10 +144,11 @@ def test_what_is_not_there_is_told(ic, env, project, database):
     where = f"{project}/.clavain/hooks"
     assert (none.exit, not_this.exit) == (1, 1)
     assert none.stderr.decode() == (
-        f"icctl: hooks trust: there is no hook in {where}; see docs/hooks.md\n"
+        f"icctl: hooks trust: there is no hook in {where}; create an executable file there: "
+        "on-phase-advance, on-dispatch-change, on-discovery or on-event\n"
     )
     assert not_this.stderr.decode() == (
-        f"icctl: hooks trust: there is no on-event in {where}; see 'icctl hooks list'\n"
+        f"icctl: hooks trust: there is no hook on-event in {where}; see 'icctl hooks list'\n"
     )
 
 

@@ -16,6 +16,7 @@ from icd.values.wire import Result
 class Add(Params):
     """Add an agent to a run and print the agent's id; exit 1 if the run is unknown."""
 
+    rpc = "Add an agent to a run."
     run_id: RunId
     agent_type: Annotated[
         str, Option("--type", "Type of the agent (default claude).", "T"), validation.check_name
@@ -33,6 +34,7 @@ class Add(Params):
 class List(Params):
     """Print id, type, status and name of the agents of a run, oldest first."""
 
+    rpc = "List the agents of a run, oldest first."
     run_id: RunId
 
 
@@ -42,6 +44,9 @@ class Update(Params):
     The gate between executing and review waits for active agents.
     """
 
+    rpc = (
+        "Update an agent's status.\nThe gate between executing and review waits for active agents."
+    )
     agent_id: Annotated[str, Argument("AGENT", "Id of the agent.")]
     status: Annotated[AgentStatus, Option("--status", "New status.")]
 

@@ -36,6 +36,7 @@ class Add(Params):
     FILE need not exist.
     """
 
+    rpc = "Add an artifact to a run.\nIts file need not exist."
     run_id: RunId
     phase: Annotated[
         str, Option("--phase", "Phase that the artifact belongs to.", "P"), validation.check_name
@@ -59,6 +60,7 @@ class Add(Params):
 class List(Params):
     """Print id, phase, type and path of the artifacts of a run, oldest first."""
 
+    rpc = "List the artifacts of a run, oldest first."
     run_id: RunId
     phase: Annotated[
         str | None, Option("--phase", "Include only artifacts of this phase.", "P")

@@ -14,7 +14,7 @@ from icd.features.gates import store as gates
 from icd.features.runs import create as claims
 from icd.features.runs import phases
 from icd.features.runs.store import COMPLEXITY, WARN_PCT
-from icd.features.runs.verbs import check_project, project_of
+from icd.features.runs.verbs import Project, check_project, project_of
 from icd.values import payloads, validation
 from icd.values.wire import INT64, Milliseconds, Result
 
@@ -32,11 +32,16 @@ class Create(Params):
     --takeover-after abandons that run in the same transaction if it has been idle for that long.
     """
 
+    rpc = (
+        "Create a run in the first phase of its chain.\n"
+        "A project has at most one active run per scope.\n"
+        "If there is one already, the error `run_taken` names that run, its age and whether the"
+        " process that created it is alive.\n"
+        "`takeover_after_ms` abandons that run in the same transaction if it has been idle for "
+        "that long."
+    )
     goal: Annotated[str, Option("--goal", "Goal of the run.", "TEXT")]
-    project: Annotated[
-        str | None,
-        Option("--project", "Project directory (default: the current directory).", "DIR"),
-    ] = None
+    project: Project = None
     complexity: Annotated[
         Complexity, Option("--complexity", "Complexity, stored with the run (default 3).", "1..5")
     ] = COMPLEXITY
@@ -64,7 +69,9 @@ class Create(Params):
         Option("--budget-warn-pct", "Percentage of the budget at which to warn (default 80).", "P"),
     ] = WARN_PCT
     metadata: Annotated[
-        str | None, Option("--metadata", "Text stored with the run; @FILE reads a file.", "TEXT")
+        str | None,
+        Meta(description="Text stored with the run."),
+        Option("--metadata", "Text stored with the run; @FILE reads a file.", "TEXT"),
     ] = None
     actions: Annotated[Raw, Meta(description="JSON object stored with the run.")] = field(
         default_factory=lambda: NOTHING

@@ -18,6 +18,7 @@ from icd.features.runs.history import PhaseEvent
 from icd.features.runs.store import Document
 from icd.features.runs.transitions import MAY
 from icd.features.runs.verbs import (
+    Project,
     RunId,
     check_project,
     create,
@@ -42,6 +43,7 @@ STATUSES = tuple(MAY)
 class Status(Params):
     """Show the phase, goal and settings of a run; --json shows all fields."""
 
+    rpc = "Return a run."
     run_id: RunId
 
 
@@ -57,6 +59,11 @@ class List(Params):
     --all-projects lists every run in the database.
     """
 
+    rpc = (
+        "List runs, newest first.\n"
+        "With `here`, list those of the database's directory, of the caller's git checkout, and"
+        " of all directories below them."
+    )
     status: Annotated[
         str | None, Option("--status", "Include only this status."), click.Choice(STATUSES)
     ] = None
@@ -86,10 +93,11 @@ class Current(Params):
     A project is the git checkout that contains DIR.
     """
 
-    project: Annotated[
-        str | None,
-        Option("--project", "Project directory (default: the current directory).", "DIR"),
-    ] = None
+    rpc = (
+        "Return the newest active run of a project, if there is one.\n"
+        "A project is the git checkout that contains the directory."
+    )
+    project: Project = None
     of_session: Annotated[
         str | None, Option("--session", "Consider only runs that this session created.", "SID")
     ] = None
@@ -101,18 +109,24 @@ class Events(Params):
     'icctl events tail RUN' prints all its events, including those of its dispatches.
     """
 
+    rpc = (
+        "List the history of a run: transitions, gate results and reasons.\n"
+        "`events.tail` has all its events, including those of its dispatches."
+    )
     run_id: RunId
 
 
 class TokensOf(Params):
     """Print the token usage of a run's dispatches; zeros for an unknown run."""
 
+    rpc = "Return the token usage of a run's dispatches; zeros for an unknown run."
     run_id: RunId
 
 
 class BudgetOf(Params):
-    """Print the token budget of a run and its usage; exit 1 if it is exceeded."""
+    """Print the token budget of a run and its usage; exit 1 if it is used up."""
 
+    rpc = "Return the token budget of a run and its usage."
     run_id: RunId
 
 
@@ -329,7 +343,7 @@ VERBS = [
         budget,
         show=show_budget,
         exit=lambda r: 1 if r.exceeded else 0,
-        summary="Show the budget; exit 1 if exceeded.",
+        summary="Show the budget; exit 1 if it is used up.",
         examples=['icctl run budget "$RUN" || exit', 'icctl run budget "$RUN" --json'],
     ),
     *snapshot.VERBS,

@@ -27,7 +27,7 @@ from icd.features.runs import history, store, transitions
 from icd.features.runs.budget import Budget, Tokens
 from icd.features.runs.history import PhaseEvent
 from icd.features.runs.store import Agent, Artifact, Document, Run
-from icd.features.runs.verbs import project_of
+from icd.features.runs.verbs import Project, project_of
 from icd.values.wire import Result
 
 T = TypeVar("T")
@@ -46,14 +46,18 @@ class Take(Params):
     The text shows the newest ten of each kind; --json shows all.
     """
 
+    rpc = (
+        "Return a run with its history, agents, artifacts, dispatches, tokens, budget and "
+        "gate.\n"
+        "Everything is read in one transaction, so that it is consistent.\n"
+        "Without `run_id`, it is the newest active run of the project, or null if there is "
+        "none."
+    )
     run_id: Annotated[
         str | None,
         Argument("RUN", "Id of the run (default: the newest active run of the project)."),
     ] = None
-    project: Annotated[
-        str | None,
-        Option("--project", "Project directory (default: the current directory).", "DIR"),
-    ] = None
+    project: Project = None
 
 
 class TakeForm(Take):

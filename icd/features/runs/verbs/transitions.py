@@ -21,7 +21,7 @@ from icd.values.wire import INT64, Result
 
 # What is in the way of an advance, and how to go on.
 _ADVICE = {
-    "block": "a hard gate blocks the run; see 'icctl gate check {0} --priority=0', or go on with "
+    "block": "a hard gate blocks the run; see 'icctl gate check {0} --priority=0', or advance with "
     "'icctl gate override {0} --reason=…'",
     "pause": "auto_advance is off; advance with --skip-reason, "
     "or 'icctl run set {0} --auto-advance=true'",
@@ -44,6 +44,13 @@ class AdvanceRun(Params):
     of several concurrent calls, exactly one advances the run.
     """
 
+    rpc = (
+        "Advance a run to the next phase that is not skipped.\n"
+        "A hard gate blocks the run, and it pauses if auto-advance is off; both are recorded "
+        "and part of the result.\n"
+        "With `if_phase`, a run in another phase stays there, and the result names who moved "
+        "it: of several concurrent calls, exactly one advances the run."
+    )
     run_id: RunId
     priority: Annotated[
         int,
@@ -82,6 +89,7 @@ class Skip(Params):
 class Cancel(Params):
     """Cancel a run; exit 1 if it has already ended."""
 
+    rpc = "Cancel a run that has not ended."
     run_id: RunId
 
 
@@ -98,6 +106,10 @@ class Set(Params):
     Without auto-advance, 'run advance' needs a --skip-reason.
     """
 
+    rpc = (
+        "Change the settings of an active run.\n"
+        "Without auto-advance, `run.advance` needs a `skip_reason`."
+    )
     run_id: RunId
     complexity: Annotated[
         Complexity | None,
@@ -106,6 +118,7 @@ class Set(Params):
     auto_advance: Annotated[
         bool | None,
         TRUTH,
+        Meta(description="Let `run.advance` work without `skip_reason`."),
         Option("--auto-advance", "Let 'run advance' work without --skip-reason.", "BOOL"),
     ] = None
     force_full: Annotated[
@@ -123,11 +136,19 @@ class RollbackTo(Params):
     A completed run becomes active again; exit 2 for a run that ended otherwise.
     """
 
+    rpc = (
+        "Return to an earlier phase.\n"
+        "Later artifacts are marked as rolled back, later skips are cleared, active agents are "
+        "set to failed, and dispatches are cancelled.\n"
+        "A completed run becomes active again; a run that ended otherwise is refused."
+    )
     run_id: RunId
     to_phase: Annotated[str, Option("--to-phase", "Phase to return to.", "P")]
     reason: Why = ""
     dry_run: Annotated[
-        bool, Option("--dry-run", "Print what would be rolled back, and change nothing.")
+        bool,
+        Meta(description="Return what would be rolled back, and change nothing."),
+        Option("--dry-run", "Print what would be rolled back, and change nothing."),
     ] = False
 
 
