@@ -362,7 +362,7 @@ _intercore_mtime() {
 # --- the rest ---
 
 # What few hooks use is text until it is used: bash reads a text several times faster than it parses
-# the same lines.  It is in the memory of the shell, whatever becomes of this file; see docs/adr/0015.
+# the same lines.  It is in the memory of the shell, whatever becomes of this file; see ADR 15.
 
 _intercore_known= # texts that have been parsed; none of this version when this is sourced
 
@@ -1044,7 +1044,7 @@ _intercore_here_lock() {
             (( left < 20 )) || left=20
             read -r -t "0.0$(( left / 10 ))$(( left % 10 ))" -u "$nap" _
         elif (( left <= 0 && ++tries > 3 )); then
-            printf '%s\n' "intercore: lock $name/$scope goes from hand to hand" >&2
+            printf '%s\n' "intercore: lock $name/$scope is under heavy contention" >&2
             return 1
         fi
     done

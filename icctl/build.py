@@ -60,7 +60,7 @@ class Commands(BuildHookInterface[Any]):
             subprocess.run(command, cwd=self.root, capture_output=True, check=True)
         except subprocess.CalledProcessError as exc:
             told = exc.stderr.decode(errors="replace")
-            self.app.display_warning(f"the manual pages cannot be made: {told}")
+            self.app.display_warning(f"the manual pages cannot be written: {told}")
         else:
             build_data["shared_data"][target] = "share/man"
 
@@ -72,7 +72,7 @@ class Commands(BuildHookInterface[Any]):
             return None
         target = os.path.join(self.place.name, "client")
         version = f'-DINTERCORE_VERSION="{self.metadata.version}"'
-        told = "no C compiler was found; set CC"
+        told = "no C compiler found; set CC"
         for link in LINKS if compiler else ():
             command = [*shlex.split(str(compiler)), *FLAGS, version, *link, *SOURCES, "-o", target]
             try:
@@ -84,6 +84,8 @@ class Commands(BuildHookInterface[Any]):
             else:
                 return target
         if wish == "require":
-            raise RuntimeError(f"the native keyhole cannot be built: {told}")
-        self.app.display_warning(f"the native keyhole cannot be built, using Python's: {told}")
+            raise RuntimeError(f"the native client cannot be built: {told}")
+        self.app.display_warning(
+            f"the native client cannot be built, using the Python client: {told}"
+        )
         return None

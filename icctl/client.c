@@ -473,7 +473,7 @@ static _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
     strcpy(name + 1, "icctl-python");
     int spare = fcntl(2, F_DUPFD_CLOEXEC, SHELL_FD);
     if (spare < 0) { /* the shell would say so in words of its own, or not at all */
-        fprintf(stderr, "%s: too few descriptors are left to open a file; raise 'ulimit -n'\n", c->program);
+        fprintf(stderr, "%s: too few descriptors left to open a file; raise 'ulimit -n'\n", c->program);
         exit(2);
     }
     close(spare);

@@ -393,7 +393,7 @@ def say(text: str) -> None:
 def confess(program: str, exc: Exception) -> int:
     """Tell an unexpected error; without descriptors no module can be loaded to do it."""
     if isinstance(exc, OSError) and exc.errno in (EMFILE, ENFILE):
-        say(f"{program}: too few descriptors are left to open a file; raise 'ulimit -n'\n")
+        say(f"{program}: too few descriptors left to open a file; raise 'ulimit -n'\n")
     else:
         say(f"{program}: internal error: {exc!r}; this is a bug in intercore, please report it\n")
     return 2

@@ -167,8 +167,8 @@ def _size_limit(where: Where) -> IcError | None:
             sizes.append(os.lstat(name).st_size)
     if limit == resource.RLIM_INFINITY or limit >= max(sizes) + STEP_BYTES:
         return None
-    told = f"this process may not write a file beyond {limit} bytes"
-    hint = "raise the limit with 'ulimit -f' and try again; nothing was changed"
+    told = f"this process may not write files larger than {limit} bytes"
+    hint = "raise the limit with 'ulimit -f' and retry; nothing was changed"
     return DiskFull(told, hint=hint)
 
 
@@ -177,7 +177,7 @@ def _run(call: Call, home: str | None, owed: Owed) -> Answer:
         answer = _run_once(call, home, owed)
         if not answer.moved:
             return answer
-    return Answer(error=Overloaded("the database keeps moving"))
+    return Answer(error=Overloaded("the database is replaced again and again"))
 
 
 def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
@@ -247,7 +247,7 @@ def _record(error: IcError, home: str | None) -> None:
     import traceback  # only a bug pays for it
 
     if not home:
-        error.hint = "this is a bug in intercore; set HOME to have its details logged"
+        error.hint = "this is a bug in intercore; set HOME to log its details"
         return
     told = "".join([f"--- {error.message}\n", *traceback.format_exception(error.__cause__)])
     path = os.path.join(home, LOG)

@@ -27,34 +27,34 @@ from icd import __version__
 # What happened, and what to do.
 SENTENCES = {
     "no daemon": (
-        "no daemon answers, and INTERCORE_MODE is daemon",
+        "no daemon is running, and INTERCORE_MODE is daemon",
         "start it with: icd serve",
     ),
     "late": (
-        "the daemon did not take the call within {:g} s",
-        "nothing was done: try again, or allow more time with --timeout",
+        "the daemon did not accept the call within {:g} s",
+        "nothing was done; retry, or raise --timeout",
     ),
     "unknown": (
         "unknown_outcome: the daemon did not answer within {:g} s",
-        "ask again: read the state before you repeat a write",
+        "read the state before you repeat a write",
     ),
     "no reply": (
         "deadline_exceeded: the daemon did not answer within {:g} s",
-        "nothing was changed; try again, or give more time with --timeout",
+        "nothing was changed; retry, or raise --timeout",
     ),
     "nonsense": (
         "unknown_outcome: what listens at {socket} speaks another protocol than icctl {version}",
         "if it is icd, upgrade the older of the two, and read the state before you repeat a write",
     ),
-    "broken": ("the daemon left in the middle of its output", "run the command again"),
+    "broken": ("the daemon stopped in the middle of its output", "run the command again"),
     "unwritable": ("cannot write to stdout", "check where it is redirected to"),
-    "no directory": ("the current directory no longer exists", "change to one that does"),
-    "mode": ("INTERCORE_MODE is none of auto, daemon, direct", "unset it"),
+    "no directory": ("the current directory no longer exists", "change to an existing directory"),
+    "mode": ("INTERCORE_MODE must be auto, daemon or direct", "unset it"),
     "long path": ("the socket path {} is too long", "use one of 107 bytes"),
     "no socket": ("cannot connect to {}: {}", "is it a socket?"),
     "no helper": (
-        "--helper takes the native client, the pid of a running shell, and a place for its pipes",
-        "it is for lib-intercore.sh",
+        "--helper needs the native client, the pid of a shell, and a directory for its pipes",
+        "it is internal to lib-intercore.sh",
     ),
 }
 # The doctor explains these, and needs no daemon.

@@ -48,7 +48,7 @@ def _look(path: str, deadline: float) -> Seen:
 
 def _ignored(path: str) -> Seen:
     what, why = messages.why_ignored(path)
-    return Seen(path, "ignored", error=f"the {what} is ignored: {why}")
+    return Seen(path, "ignored", error=f"ignoring the {what}: {why}")
 
 
 def _asked(sock: socket, path: str, deadline: float) -> Seen:
@@ -115,7 +115,7 @@ def clear(path: str) -> str:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _look(path, time.monotonic() + 1).outcome != "refused":
-            return "somebody listens there by now"
+            return "another process listens there now"
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             return "it is not a socket"
         os.unlink(path)

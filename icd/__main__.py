@@ -21,20 +21,28 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--socket", "socket_path", metavar="PATH", help="Listen here.")
-@click.option("--config", "config_file", metavar="FILE", help="Read the settings from here.")
-@click.option("--durability", metavar="normal|full", help="What a commit waits for.")
+@click.option("--socket", "socket_path", metavar="PATH", help="Path of the socket to listen on.")
+@click.option("--config", "config_file", metavar="FILE", help="Read the settings from this file.")
 @click.option(
-    "--idle-seconds", metavar="N", help="How long a database is quiet before it is tidied."
+    "--durability",
+    metavar="normal|full",
+    help="Let commits survive process crashes (normal), or power loss as well (full).",
 )
-@click.option("--preflight", is_flag=True, help="Only show that it would start; for a reload.")
+@click.option(
+    "--idle-seconds", metavar="N", help="Prune and checkpoint a database after this idle time."
+)
+@click.option(
+    "--preflight",
+    is_flag=True,
+    help="Check that the daemon can start, then exit; used by a reload.",
+)
 def serve(
     socket_path: str | None, config_file: str | None, *, preflight: bool, **flags: str | None
 ) -> None:
     """Serve in the foreground until SIGTERM or Ctrl-C; logs go to stderr.
 
-    SIGHUP goes on with the code that is installed by then, without losing a call.
-    The exit status is 78 for what a restart cannot cure.
+    SIGHUP reloads the installed version without losing a call.
+    The exit status is 78 for errors that a restart cannot fix.
     """
     from icd.server import start_failures as startups
     from icd.server.main import main as run
@@ -74,13 +82,15 @@ def manual(directory: str) -> None:
                 stream.write(page)
             click.echo(file)
     except OSError as exc:
-        sys.stderr.write(f"icd: cannot write the manual: {exc}; name a directory of yours\n")
+        sys.stderr.write(
+            f"icd: cannot write the manual: {exc}; use a directory that you can write to\n"
+        )
         sys.exit(2)
 
 
 def _explain(exc: OSError) -> str:
     if exc.errno == errno.EPERM and exc.filename is None:  # a mode that is wrong is EACCES
-        return f"Unix sockets are forbidden here: {exc.strerror}; start it outside the sandbox"
+        return f"Unix sockets are not permitted here: {exc.strerror}; start it outside the sandbox"
     return f"{exc}; check the socket's directory"
 
 

@@ -69,13 +69,13 @@ def objection(home: str | None, path: str) -> str:
     path = canonical(path)
     record = _read(home, path)
     if record is None or record.path != spelled(path):
-        return "it was not made here, or by an earlier version of intercore"
+        return "it was not created here, or was created by an earlier version of intercore"
     try:
         there = _fit(path)
     except Unfit as exc:
         return str(exc)
     if record.inode != there.st_ino or record.born_ns != born_ns(path):
-        return "it is another file than the one that was trusted"
+        return "it is not the file that was trusted"
     return ""
 
 
@@ -175,7 +175,7 @@ def _fit(path: str) -> os.stat_result:
     try:
         there = os.lstat(path)
     except OSError as exc:
-        raise Unfit(f"{path} cannot be looked at: {exc.strerror}") from exc
+        raise Unfit(f"{path} cannot be inspected: {exc.strerror}") from exc
     _refuse_unfit(there, path)
     return there
 
@@ -184,7 +184,7 @@ def _fit_directory(path: str) -> None:
     try:
         there = os.stat(path)
     except OSError as exc:
-        raise Unfit(f"{path} cannot be looked at: {exc.strerror}") from exc
+        raise Unfit(f"{path} cannot be inspected: {exc.strerror}") from exc
     _refuse_others(there, path)
 
 
@@ -198,7 +198,7 @@ def _refuse_others(there: os.stat_result, path: str) -> None:
     if there.st_uid != os.geteuid():
         raise Unfit(f"{path} belongs to another user")
     if there.st_mode & OTHERS_WRITE:
-        raise Unfit(f"{path} can be written by others; chmod go-w")
+        raise Unfit(f"{path} is writable by other users; run chmod go-w")
 
 
 def _place(home: str | None) -> str:

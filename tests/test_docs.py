@@ -28,7 +28,7 @@ from icd.features.gates.store import CHECKS
 from icd.features.statusline.store import Statusline
 from icd.features.statusline.verbs import PREFIX, SHOW
 from icd.server import limits
-from tests.support import markdown, pages, reference, reference_commands, rows, secrets_page
+from tests.support import house, markdown, pages, reference, reference_commands, rows, secrets_page
 from tests.support.processes import until
 
 ROOT = Path(__file__).parent.parent
@@ -249,14 +249,15 @@ def test_every_common_parameter_is_documented(name):
 
 
 @pytest.mark.parametrize("kind", errors.TABLE, ids=lambda kind: kind.name)
-def test_every_error_is_documented_with_its_code_and_exit(kind: type[errors.IcError]):
-    code, _name, exit_status, retryable, _meaning, _hint = row(
+def test_every_error_is_documented_with_its_code_exit_and_meaning(kind: type[errors.IcError]):
+    code, _name, exit_status, retryable, meaning, _hint = row(
         section(text("protocol.md"), "Errors"), kind.name
     )
 
     assert code == str(kind.code)
     assert exit_status == str(kind.exit)
     assert retryable == ("yes" if kind.retryable else "no")
+    assert meaning
 
 
 @pytest.mark.parametrize("name", [name for name in vars(limits) if name.isupper()])
@@ -381,6 +382,15 @@ def test_every_variable_of_the_library_is_documented(name: str):
 
 
 # --- links ----------------------------------------------------------------------------------
+
+
+def test_no_text_of_an_installation_names_a_page_that_is_not_installed():
+    """The wheel has no docs/: hints, help and comments name commands, or an ADR by its number."""
+    pages_here = "|".join(re.escape(path.name) for path in DOCS.rglob("*.md"))
+    named = re.compile(rf"\bdocs/(?!plan\.md)[\w.]|(?<![\w.-])({pages_here})\b")
+    shipped = house.tracked("icd", "icctl", "lib-intercore.sh", "systemd")
+
+    assert [name for name in shipped if named.search(house.source(name))] == []
 
 
 def anchors(document: Path) -> set[str]:

@@ -36,7 +36,7 @@ def test_an_error_tells_the_wire_what_to_do():
     assert error.data == {
         "name": "locked",
         "exit": 2,
-        "hint": "try again, or give more time with --timeout",
+        "hint": "retry, or raise --timeout",
         "retryable": True,
     }
 

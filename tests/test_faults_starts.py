@@ -59,7 +59,7 @@ def test_of_fifty_daemons_started_at_once_one_serves(round_: int) -> None:
         told = [(start.wait(), *start.communicate()) for start in losers]
 
         assert {(code, out) for code, out, _ in told} == {(0, b"")}
-        sentence = rf"icd: icd is running already \(pid {owner.pid}\) at {daemon.socket}\n"
+        sentence = rf"icd: icd is already running \(pid {owner.pid}\) at {daemon.socket}\n"
         assert [err for _, _, err in told if not re.fullmatch(sentence, err.decode())] == []
         daemon.process = owner
         assert daemon.call("icd.hello")["pid"] == owner.pid

@@ -201,7 +201,7 @@ def test_init_does_not_take_a_database_of_somebody_else_for_its_own(place: Place
         told = world.icctl("init", cwd=place.project, env=DIRECT)
 
     assert (told.returncode, told.stdout) == (2, b"")
-    assert b"belongs to another user; have it given to you" in told.stderr
+    assert b"belongs to another user; chown it to your user" in told.stderr
 
 
 def test_a_directory_that_may_not_be_entered_does_not_lead_to_another_database(
@@ -215,7 +215,7 @@ def test_a_directory_that_may_not_be_entered_does_not_lead_to_another_database(
         told = world.icctl("state", "list", "k", cwd=place.project, env=DIRECT)
 
     assert (told.returncode, told.stdout) == (2, b"")
-    assert b".clavain may not be entered" in told.stderr
+    assert b".clavain cannot be entered" in told.stderr
 
 
 def test_a_daemon_without_descriptors_for_a_database_says_so_and_recovers(place: Place) -> None:

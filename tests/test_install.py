@@ -193,7 +193,7 @@ def test_a_compiler_that_fails_is_told_and_the_python_client_installed(
         built = wheel(clone, tmp_path / f"dist-{number}", CC=compiler)
 
         assert built.name.endswith("-py3-none-any.whl")
-    with pytest.raises(AssertionError, match="the native keyhole cannot be built"):
+    with pytest.raises(AssertionError, match="the native client cannot be built"):
         wheel(clone, tmp_path / "other", CC="false", INTERCORE_KEYHOLE="require")
 
 

@@ -144,7 +144,7 @@ def fine(done: "subprocess.CompletedProcess[bytes]") -> bytes:
 def begin(root: Root, **env: str) -> None:
     """Make the owner's database; root cannot trust it for the owner, and says so."""
     done = root("init", **env)
-    told = b"icctl: init: warning: the database is not trusted, so it starts no programs: "
+    told = b"icctl: init: warning: the database is not trusted and may not start programs: "
     why = b"trust is recorded in the home directory, and HOME is not set\n"
     whose = b"icctl: this ran as user 12345, who owns the project\n"
     assert (done.returncode, done.stderr) == (0, told + why + whose), done
@@ -311,7 +311,7 @@ def test_root_starts_no_program_for_another_user(root: Root, project: Path) -> N
 
     done = root("dispatch", "spawn", "--", "touch", str(project / "ran"))
 
-    assert b"root starts no programs for user 12345" in done.stderr
+    assert b"root does not start programs for user 12345" in done.stderr
     assert not (project / "ran").exists()
 
 

@@ -227,7 +227,7 @@ def test_a_daemon_of_ours_that_is_busy_is_still_waited_for(initialized: Path, pl
 
         waiting.close()
     assert done.returncode == 2
-    assert b"the daemon did not take the call within 0.3 s" in done.stderr
+    assert b"the daemon did not accept the call within 0.3 s" in done.stderr
 
 
 def test_a_call_through_our_own_daemon_says_nothing(initialized: Path, daemon: Daemon) -> None:

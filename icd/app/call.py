@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 
@@ -35,15 +35,22 @@ def _said(description: str) -> msgspec.Meta:
 
 
 class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What every method of a database accepts beside its own parameters."""
+    """What every method of a database accepts beside its own parameters.
 
-    db: Annotated[str | None, _said("The database file; else it is looked for from cwd.")] = None
-    cwd: Annotated[str | None, _said("The caller's directory, as an absolute path.")] = None
-    session: Annotated[str | None, _said("The caller's session, noted with what it writes.")] = None
-    request_id: Annotated[
-        RequestId | None, _said("A retry with the same id is answered with the first outcome.")
+    The docstring of a method's own parameters describes its command, too.  Where a command prints
+    or exits, and a method answers, `rpc` describes the method instead.
+    """
+
+    rpc: ClassVar[str] = ""
+    db: Annotated[
+        str | None, _said("Database file (default: the nearest one from cwd upwards).")
     ] = None
-    deadline_ms: Annotated[int, _said("Milliseconds after which the caller no longer waits.")] = (
+    cwd: Annotated[str | None, _said("Caller's directory, as an absolute path.")] = None
+    session: Annotated[str | None, _said("Caller's session, recorded with its writes.")] = None
+    request_id: Annotated[
+        RequestId | None, _said("Request id; a retry with the same id gets the first outcome.")
+    ] = None
+    deadline_ms: Annotated[int, _said("Deadline of the caller, in milliseconds from now.")] = (
         DEFAULT_DEADLINE_MS
     )
 

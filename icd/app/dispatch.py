@@ -95,7 +95,7 @@ def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = No
     if isinstance(exc, IcError):
         return exc.with_traceback(None)  # it is not read, and would keep the whole batch alive
     if isinstance(exc, MemoryError):  # nor may what it was too much for be kept
-        return Overloaded("there is not enough memory to answer")
+        return Overloaded("not enough memory for the result")
     if isinstance(exc, sqlite3.Error):
         known = from_sqlite(exc)
         if isinstance(known, DeadlineExceeded):
@@ -218,7 +218,9 @@ class _Batch:
 
     def _doubt(self) -> None:
         """Call the outcome of writes unknown: they are in files that have no name any more."""
-        doubt = UnknownOutcome("unknown_outcome: files of the database were removed meanwhile")
+        doubt = UnknownOutcome(
+            "unknown_outcome: files of the database were removed during the call"
+        )
         for call in self._calls:
             answer = self.answers.get(id(call))
             if answer is not None and answer.error is None and call.method.writes:

@@ -64,7 +64,7 @@ def _set(found: Flags, flag: str, value: str | None) -> None:
         return
     timeout_ms = duration_ms(value)
     if timeout_ms is None:
-        raise Usage(f"invalid timeout: {value}", hint="write 500ms, 5s, 1m or seconds")
+        raise Usage(f"invalid timeout: {value}", hint="use 500ms, 5s, 1m or seconds")
     if timeout_ms < 0:
-        raise Usage(f"the timeout {value} is negative", hint="write 500ms, 5s, 1m or seconds")
+        raise Usage(f"the timeout {value} is negative", hint="use 500ms, 5s, 1m or seconds")
     found.timeout_ms = timeout_ms or None  # zero means the default, as it always has

@@ -25,12 +25,12 @@ LOOK_AGAIN_SECONDS = 1.0
 SOON_SECONDS = 0.05
 # A payload's limit, and room for white space around it.
 INPUT_BYTES = 1024 * 1024 + 64 * 1024
-_NOBODY = "nobody writes to it"
-_NOBODY_HINT = "start what is to write to it, or wait longer with --timeout"
+_NOBODY = "no process writes to it"
+_NOBODY_HINT = "start the writer, or raise --timeout"
 # The start of a command in a hint, such as in "run 'icctl init'".
 _COMMAND = re.compile(r"(?:(?<=^)|(?<=['\s]))icctl (?=[a-z-])")
 # What a client says of a file in an errno, where the system's own words would mislead.
-_REASONS = {errno.EPIPE: _NOBODY, errno.ENXIO: "it is a socket, or a device that is not there"}
+_REASONS = {errno.EPIPE: _NOBODY, errno.ENXIO: "it is a socket, or a missing device"}
 
 
 class Need(msgspec.Struct):

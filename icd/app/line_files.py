@@ -88,7 +88,7 @@ def filled() -> Iterator[str]:
             with open(STDIN, "rb", closefd=False) as source, open(file, "xb") as target:
                 shutil.copyfileobj(source, target)
         except OSError as exc:
-            raise UnreadableInput(f"cannot keep what stdin holds: {exc.strerror}") from exc
+            raise UnreadableInput(f"cannot store the input from stdin: {exc.strerror}") from exc
         try:
             yield file
         except IcError as exc:

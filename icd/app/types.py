@@ -74,7 +74,7 @@ class Seconds(Whole):
             return self.within(int(word), word)
         found = milliseconds(word)
         if found is None:
-            _fail(f"{word!r} is neither seconds nor a duration: write 300 or 5m")
+            _fail(f"{word!r} is neither seconds nor a duration: use 300 or 5m")
         seconds = -(-found // 1000)
         return self.within(seconds, str(seconds))
 

@@ -28,7 +28,7 @@ def skew(world: World) -> Skew:
     elif mine > theirs:
         relation, hint = "newer than", f"upgrade this {program}"
     else:
-        relation, hint = "another version than", "install one version of both"
+        relation, hint = "another version than", "install the same version of both"
     told = f"the daemon ({__version__}) is {relation} this {program} ({client}); {hint}"
     line = f"{program}: warning: {told}\n".encode("utf-8", "backslashreplace")
     return Skew(line, always=world.is_terminal)

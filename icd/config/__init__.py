@@ -245,4 +245,4 @@ def _judged(name: str, text: str, place: str) -> object:
         return getattr(msgspec.convert({name: spelled(text)}, Settings, strict=False), name)
     except msgspec.ValidationError as exc:
         sentence = str(exc).partition(" - at ")[0]
-        raise Misconfigured(f"{place}: {sentence}", hint="correct it, or leave it out") from exc
+        raise Misconfigured(f"{place}: {sentence}", hint="correct or remove it") from exc

@@ -25,7 +25,7 @@ from icd.config.shape import Path, locate
 from icd.printable import escaped
 
 FILE_BYTES = 65_536
-LINK = "it is a symbolic link; put the file itself there"
+LINK = "it is a symbolic link; use a regular file"
 
 Complaint = tuple[Path, str]  # about which setting, and a sentence
 Rules = Callable[[dict[str, object]], Iterator[Complaint]]
@@ -139,12 +139,12 @@ def line(lines: dict[Path, int], at: Path) -> int:
 # after: so long, and no longer, a stranger's project may ask for that.
 MOST_SECONDS = {"idle_seconds": 3600.0, "close_idle_seconds": 86_400.0}
 
-OTHER_KEYS = f"because the keys that are mirrored are set in ~/{USER_FILE}"
-ONLY_OFF = f"because a project can only switch it off; it is switched on in ~/{USER_FILE}"
+OTHER_KEYS = f"because mirrored keys are set in ~/{USER_FILE}"
+ONLY_OFF = f"because a project can only disable it; enable it in ~/{USER_FILE}"
 OF_THE_USER = {
-    "path": f"because where files are written is set in ~/{USER_FILE}",
-    "type": f"because what is written to files is set in ~/{USER_FILE}",
-    "session": f"because what is written to files is set in ~/{USER_FILE}",
+    "path": f"because the destination of files is set in ~/{USER_FILE}",
+    "type": f"because the content of files is set in ~/{USER_FILE}",
+    "session": f"because the content of files is set in ~/{USER_FILE}",
 }
 
 
@@ -170,9 +170,9 @@ def _rules(values: dict[str, object]) -> Iterator[Complaint]:
 def _rules_of_a_project(values: dict[str, object]) -> Iterator[Complaint]:
     """What no project has ever been allowed to set."""
     for name in OF_THE_DAEMON & values.keys():
-        yield (name,), f"{name} can be set for all projects only, in ~/{USER_FILE}"
+        yield (name,), f"{name} can only be set for all projects, in ~/{USER_FILE}"
     if "root" in _table(values, "mirror"):
-        sentence = f"mirror.root can be set for all projects only, in ~/{USER_FILE}"
+        sentence = f"mirror.root can only be set for all projects, in ~/{USER_FILE}"
         yield ("mirror", "root"), sentence
     yield from _rules(values)
 
@@ -184,7 +184,7 @@ def _restricted(file: File, keys: set[str]) -> File:
         given = kept.get(name)
         if isinstance(given, int | float) and given > most:
             kept[name] = most
-            why = f"because a project may say {most:g} at most; so {most:g} holds"
+            why = f"because a project may set at most {most:g}; using {most:g}"
             ignored.append(((name,), why))
     if "mirror" in kept:
         kept["mirror"] = _mirror(_table(kept, "mirror"), keys, ignored)

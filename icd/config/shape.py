@@ -132,7 +132,7 @@ class _Scan:
             self._limit(statement.dots, DOTS, "dots in one setting")
         elif piece in "[{":
             self._depth += 1
-            self._limit(self._depth, DEPTH, "brackets within each other")
+            self._limit(self._depth, DEPTH, "nested brackets")
         elif piece in "]}":
             self._depth = max(0, self._depth - 1)
 

@@ -12,5 +12,5 @@ before the files beside the database and its schema were judged.
 
 Read paths.py, lock.py and database.py.  Rows become structs with checked types (rows.py), so what
 is above this package can rely on them.  In a process that has a database open, nothing but SQLite
-opens or closes that file, because POSIX would drop SQLite's locks with it (docs/adr/0004).
+opens or closes that file, because POSIX would drop SQLite's locks with it (ADR 4).
 """

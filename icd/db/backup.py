@@ -97,7 +97,7 @@ def _name(unfinished: str, stem: str) -> str:
         name = permissions.free_name(stem)
     except InputOutput:
         os.unlink(unfinished)
-        raise InputOutput(f"there are a thousand backups named {stem}") from None
+        raise InputOutput(f"there are already a thousand backups named {stem}") from None
     os.rename(unfinished, name)
     return name
 
@@ -155,7 +155,7 @@ def _is_file(name: str) -> bool:
 
 # --- restore --------------------------------------------------------------------------------------
 
-_UNFIT = "name a backup that 'icctl backup' or an upgrade made; nothing was changed"
+_UNFIT = "use a backup made by 'icctl backup' or an upgrade; nothing was changed"
 _GIVEN = "SELECT value, name FROM counters WHERE name IN ('state', 'leases')"
 _GO_ON = "UPDATE counters SET value = max(value, ?) WHERE name = ?"
 

@@ -108,7 +108,7 @@ def _schema(conn: sqlite3.Connection) -> list[str]:
     missing = [name for name in expected if name not in there]
     changed = [name for name in expected if name in there and there[name] != expected[name]]
     return [f"the {name} is missing" for name in missing] + [
-        f"the {name} is not as intercore made it" for name in changed
+        f"the {name} differs from intercore's schema" for name in changed
     ]
 
 
@@ -152,7 +152,7 @@ def examine(conn: sqlite3.Connection, path: str, *, thorough: bool) -> None:
 
 
 def refuse_damage(conn: sqlite3.Connection, *, deadline: float) -> None:
-    """Raise if damage is found before the deadline; what is too large to be read is trusted."""
+    """Raise if damage is found before the deadline; what is too large to read is trusted."""
     with suppress(DeadlineExceeded), until(conn, deadline):
         _read_every_page(conn)
 

@@ -168,7 +168,7 @@ def _read_schema(conn: Connection, path: str) -> None:
         code = getattr(exc, "sqlite_errorcode", 0)
         if code == sqlite3.SQLITE_INTERRUPT:
             conn.close()
-            told = f"{path} is not as intercore made it: its schema is huge"
+            told = f"{path} does not have intercore's schema: its schema is huge"
             raise UntrustedDatabase(told) from exc
         if code == sqlite3.SQLITE_ERROR:
             conn.close()

@@ -51,7 +51,7 @@ def blamed(exc: Exception, conn: sqlite3.Connection | None) -> IcError | None:
         found = DamagedRow(str(exc))
     undecoded = _UNDECODED.match(str(exc)) if isinstance(exc, sqlite3.Error) else None
     if found is None and undecoded:
-        found = DamagedRow(f"a row of the database holds no UTF-8 text as its {undecoded[1]}")
+        found = DamagedRow(f"a row of the database has invalid UTF-8 in {undecoded[1]}")
     return found
 
 
@@ -66,7 +66,7 @@ def every(conn: sqlite3.Connection, *, deadline: float = inf) -> Iterator[IcErro
         try:
             yield from rows
         except (sqlite3.DataError, MemoryError):
-            yield DamagedRow(f"a row of table {name} is too large to be read")
+            yield DamagedRow(f"a row of table {name} is too large to read")
         except sqlite3.OperationalError as exc:
             if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR:
                 raise  # else the table, or a column of it, is not there: it has no rows of ours
@@ -87,7 +87,7 @@ def _sequences(conn: sqlite3.Connection) -> Iterator[IcError]:
         if kind != "integer":
             yield DamagedRow(f"{where}: seq is {kind.upper()}, not INTEGER")
         elif abs(seq) > COUNT:
-            yield DamagedRow(f"{where}: seq is {seq}, which no clock and no counter reaches")
+            yield DamagedRow(f"{where}: seq is {seq}, which is out of range")
 
 
 def _of_table(conn: sqlite3.Connection, table: schema.Table, deadline: float) -> Iterator[IcError]:
@@ -130,7 +130,7 @@ def _problem(table: schema.Table, types: tuple[str, ...], values: tuple[Any, ...
             if (table.name, column.name) in _JSON and not is_json(text):
                 return f"{column.name} is not JSON"
         elif column.type == "INTEGER" and abs(value) > _most(column.name):
-            return f"{column.name} is {value}, which no clock and no counter reaches"
+            return f"{column.name} is {value}, which is out of range"
     return ""
 
 
@@ -142,7 +142,7 @@ def _most(name: str) -> int:
 
 def _broken(table: schema.Table, kept: tuple[int, ...]) -> str:
     broken = [check for check, holds in zip(table.checks, kept, strict=True) if not holds]
-    return f"it is not true that {broken[0]}" if broken else ""
+    return f"violated constraint: {broken[0]}" if broken else ""
 
 
 def _decoded(value: bytes) -> str | None:

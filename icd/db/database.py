@@ -224,7 +224,7 @@ class Database:
 
         why = trust.made(self.path)
         if why:
-            self.notes.append(f"the database is not trusted, so it starts no programs: {why}")
+            self.notes.append(f"the database is not trusted and may not start programs: {why}")
 
     def told(self) -> list[str]:
         """Take the notes: each is told once."""
@@ -301,7 +301,7 @@ class Database:
         log, main = _see(f"{self.path}-wal"), _see(self.path)
         have, need = main.size if main else 0, page_bytes(conn)
         if not (log and log.size) and have < need:  # else the rest may be in the log
-            raise Corrupt(f"the database is cut off: {have} of {need} bytes are there")
+            raise Corrupt(f"the database is truncated: {have} of {need} bytes are there")
 
 
 def identity(path: str) -> tuple[int, int] | None:

@@ -168,7 +168,7 @@ class FileLock:
         holder = f"process {pid} ({found.name if found else 'gone'})"
         if found is None or not found.is_stopped:
             return Locked(f"the database is locked by {holder}")
-        hint = f"let it go on with 'kill -CONT {pid}', or end it with 'kill -KILL {pid}'"
+        hint = f"resume it with 'kill -CONT {pid}', or end it with 'kill -KILL {pid}'"
         return Locked(f"the database is locked by {holder}, which is stopped", hint=hint)
 
     def _open(self) -> int:
@@ -182,7 +182,7 @@ class FileLock:
         if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
             os.close(fd)
             what = "has another name" if stat.S_ISREG(found.st_mode) else "is not a regular file"
-            raise BadPath(f"{self.path} {what}", hint="move it away: it is made anew")
+            raise BadPath(f"{self.path} {what}", hint="move it away; it is recreated")
         return fd
 
     def is_current(self) -> bool:

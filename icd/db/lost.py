@@ -34,9 +34,9 @@ from icd.files import create, opened, remove
 
 LOST = ".lost-"  # `<db>-wal.lost-<time>`
 _STRANGE_LOG = (
-    "the next call applies it; if it is an old copy, move it away first: it would undo later writes"
+    "the next call applies it; if it is an old copy, move it away first, or it undoes later writes"
 )
-_IN_USE = "nothing was changed; make the call through the daemon, which recovers, or stop it first"
+_IN_USE = "nothing was changed; call through the daemon, which recovers, or stop it first"
 
 
 def note(

@@ -1,7 +1,7 @@
 """Bringing a database to the schema of this program, once, whole or not at all.
 
 `user_version` is read inside the transaction that changes it, so ten programs may try at once.
-An existing database is backed up first.  A newer one is refused and left untouched.
+An existing database responds agained up first.  A newer one is refused and left untouched.
 """
 
 import math
@@ -17,8 +17,8 @@ APPLICATION_ID = 0x69634442  # "icDB"
 FIRST, LATEST = 1001, 1005
 LAST_ORIGINAL = 9  # of the original program's schemas, what is upgraded in place
 _ADOPT = (
-    "run 'icctl init --adopt' to take over what it knows of it, and to keep the old file; "
-    "else go on with the original program"
+    "run 'icctl init --adopt' to convert what intercore knows and keep the old file, "
+    "or keep using the original program"
 )
 DIRECTORY = os.path.join(os.path.dirname(__file__), "migrations")
 

@@ -4,7 +4,7 @@ Order: `--db`, else `$INTERCORE_DB`, else the nearest `.clavain/intercore.db` ab
 directory, else the one of the main checkout when the caller sits in a git worktree.
 
 Promises
-    - nothing here creates or opens a file: identity is `stat` only (see docs/adr/0004);
+    - nothing here creates or opens a file: identity is `stat` only (see ADR 4);
     - every answer is judged in the *caller's* directory, never in this process's;
     - an explicit path names a `.db` file inside the caller's project or inside a `.clavain`
       directory, and never passes through a symbolic link to get there.
@@ -60,10 +60,10 @@ def _none(cwd: str) -> IcError:
     for directory in upward(cwd) if cwd else ():
         path = os.path.join(directory, DIRECTORY, FILE)
         if _is_file(path):
-            hint = "restore a backup with 'icctl restore FILE', or start anew with 'icctl init'"
+            hint = "restore a backup with 'icctl restore FILE', or start over with 'icctl init'"
             if os.path.getsize(path) and not _begins_like_one(path):
-                hint = f"move it away, and then {hint}"
-                return NoDatabase(f"{path} is no database", hint=hint)
+                hint = f"move it away, then {hint}"
+                return NoDatabase(f"{path} is not a database", hint=hint)
             return NoDatabase(f"{path} is empty", hint=hint)
     return NoDatabase(f"no {DIRECTORY}/{FILE} in {cwd} or above it")
 
@@ -78,8 +78,8 @@ def _begins_like_one(path: str) -> bool:
 
 def _strangers(path: str, cwd: str) -> IcError:
     here = path == os.path.join(cwd, DIRECTORY, FILE)
-    what = "have it given to you, with chown" if here else "run 'icctl init' here"
-    hint = f"{what}, or name it with --db if you trust it"
+    what = "chown it to your user" if here else "run 'icctl init' here"
+    hint = f"{what}, or pass it with --db if you trust it"
     return PermissionRefused(f"{path} belongs to another user", hint=hint)
 
 
@@ -89,7 +89,7 @@ def target(where: Where) -> str:
     if where.explicit is not None:
         return _refuse_strange(explicit(where, create=True))
     if not where.cwd:
-        raise BadPath("no directory was given to create the database in")
+        raise BadPath("no directory given for the new database")
     here = os.path.join(where.cwd, DIRECTORY, FILE)
     try:
         found = discover(where.cwd) or here
@@ -105,7 +105,7 @@ def target(where: Where) -> str:
 def _refuse_strange(path: str) -> str:
     """A directory or a pipe is no place for a database, and no reason to blame the disk."""
     if os.path.lexists(path) and not _is_file(path):
-        raise BadPath(f"{path} is not a regular file", hint="move it away, or name another")
+        raise BadPath(f"{path} is not a regular file", hint="move it away, or choose another name")
     return path
 
 
@@ -270,7 +270,7 @@ def _is_database_file(path: str) -> bool:
         directory = os.path.dirname(path)
         if os.path.lexists(directory):  # else it is a directory above that we may not look into
             hint = f"check its owner and its mode: ls -ld {directory}"
-            raise PermissionRefused(f"{directory} may not be entered", hint=hint) from exc
+            raise PermissionRefused(f"{directory} cannot be entered", hint=hint) from exc
         return False
     except OSError:
         return os.path.islink(path) or os.path.islink(os.path.dirname(path))

@@ -1,6 +1,6 @@
 """Who may use the files of a database: whose the directory is, why SQLite may not, private files.
 
-What judges a database asks the kernel by name, and opens nothing (see docs/adr/0004).
+What judges a database asks the kernel by name, and opens nothing (see ADR 4).
 """
 
 import errno
@@ -26,8 +26,8 @@ from icd.errors import (
 # --- why SQLite may not use a database: it does not say which file --------------------------------
 
 _JOURNAL = (
-    "nothing was changed; move it away, and then run 'icctl db check': do not open the database "
-    "with another program, which would play it back"
+    "nothing was changed; move it away, then run 'icctl db check'; do not open the database "
+    "with another program, which would apply it"
 )
 COMPANIONS = ("-wal", "-shm", ".lock")
 SQLITES_OWN = ("-journal", "-wal", "-shm")
@@ -41,7 +41,7 @@ def cause(exc: sqlite3.Error, path: str) -> IcError | None:
         return None
     found = obstacle(path)
     if found is None and _free_descriptors() < DESCRIPTORS_NEEDED:
-        return TooFewDescriptors(f"cannot open {path}: too few descriptors are left")
+        return TooFewDescriptors(f"cannot open {path}: too few descriptors left")
     return found
 
 
@@ -65,7 +65,7 @@ def refuse_second_name(path: str) -> None:
 
 def _refuse_second_name(file: str, path: str, found: os.stat_result) -> None:
     if found.st_nlink > 1 and found.st_nlink > 1 + len(_kept_names(path, found)):
-        hint = f"make it a file of its own: cp {file} {file}.copy && mv {file}.copy {file}"
+        hint = f"replace the link with a copy: cp {file} {file}.copy && mv {file}.copy {file}"
         raise BadPath(f"{file} has another name elsewhere, a hard link", hint=hint)
 
 
@@ -90,12 +90,12 @@ def refuse_companions(path: str) -> None:
         except OSError:
             continue  # mostly it is not there; else SQLite says why
         if not stat.S_ISREG(found.st_mode):
-            hint = "SQLite keeps a file there while the database is in use: move this one away"
+            hint = "SQLite uses this name while the database is open: move the file away"
             raise BadPath(f"{file} is not a regular file", hint=hint)
         _refuse_second_name(file, path, found)
         if end == "-journal" and found.st_size:
             raise UntrustedDatabase(
-                f"{file} is a journal, which intercore never leaves", hint=_JOURNAL
+                f"{file} is a journal, which intercore never creates", hint=_JOURNAL
             )
 
 
@@ -103,7 +103,7 @@ def obstacle(path: str) -> IcError | None:
     """The first of the database's files, or its directory, that we may not use; None: we may."""
     directory = os.path.dirname(path)
     if not _may(directory, os.X_OK):
-        return _refused(directory, "may not be entered", "u+rwx")
+        return _refused(directory, "cannot be entered", "u+rwx")
     for file in (path, *(path + end for end in COMPANIONS)):
         if not os.path.exists(file):
             continue
@@ -123,9 +123,9 @@ def _may(file: str, mode: int) -> bool:
 def _refused(file: str, what: str, bits: str) -> IcError:
     found = os.stat(file)
     if found.st_uid != os.geteuid():
-        hint = f"it belongs to user {found.st_uid}: have it given to you, with chown"
+        hint = f"it belongs to user {found.st_uid}: chown it to your user"
     elif stat.S_IMODE(found.st_mode) & stat.S_IRWXU >= (0o700 if "x" in bits else 0o600):
-        hint = "its mode is right: look for a read-only filesystem or attribute (mount, lsattr)"
+        hint = "its mode is correct; check for a read-only filesystem or attribute (mount, lsattr)"
     else:
         hint = f"run: chmod {bits} {file}"
     return PermissionRefused(f"{file} {what}", hint=hint)
@@ -159,9 +159,7 @@ def refuse_others(directory: str) -> None:
         return
     uid = controller(directory)
     if uid:
-        raise OtherOwner(
-            f"{directory} is under the control of user {uid}, and root stays out of it"
-        )
+        raise OtherOwner(f"{directory} is controlled by user {uid}; root does not use it")
 
 
 def controller(directory: str) -> int:
@@ -181,9 +179,7 @@ def controller(directory: str) -> int:
         is_safe = found.st_mode & stat.S_ISVTX and place != directory
         if not stat.S_ISDIR(found.st_mode) or (_is_shared(place, found) and not is_safe):
             hint = f"run: chmod go-w {place}"
-            raise OtherOwner(
-                f"other users may write to {place}, and root stays out of it", hint=hint
-            )
+            raise OtherOwner(f"other users may write to {place}; root does not use it", hint=hint)
     return 0
 
 
@@ -240,14 +236,16 @@ def create(file: str) -> int:
     try:
         return files.create(file)
     except FileExistsError as exc:
-        raise BadPath(f"{file} exists already", hint="name a file that does not exist yet") from exc
+        raise BadPath(
+            f"{file} already exists", hint="choose a file that does not exist yet"
+        ) from exc
     except OSError as exc:
         if exc.errno in _BAD_NAMES:
-            hint = "name a file in a directory that exists"
+            hint = "choose a file in an existing directory"
             raise BadPath(f"cannot create {file}: {exc.strerror}", hint=hint) from exc
         known = from_os(exc, f"create {file}")
         if isinstance(known, PermissionRefused):
-            known.hint = "name a file in a directory that you may write to"
+            known.hint = "choose a file in a directory that you can write to"
         raise known from exc
 
 
@@ -259,14 +257,14 @@ def free_name(stem: str, *endings: str) -> str:
     for name in (stem, *(f"{stem}-{number}" for number in range(1, 1000))):
         if not any(os.path.lexists(f"{name}{end}") for end in ("", *endings)):
             return name
-    raise InputOutput(f"there are a thousand files named {stem}")
+    raise InputOutput(f"there are already a thousand files named {stem}")
 
 
 def refuse_own_names(file: str, path: str) -> None:
     """SQLite and we remove such files, or take them for something else."""
     if paths.canonical(file) in {f"{path}{end}" for end in _OWN_ENDINGS}:
-        hint = "name a file that is not beside the database, or named otherwise"
-        raise BadPath(f"{file} is a name that belongs to the database itself", hint=hint)
+        hint = "choose another name, or another directory"
+        raise BadPath(f"{file} is a reserved name of the database", hint=hint)
 
 
 def check_absolute(file: str) -> None:

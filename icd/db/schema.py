@@ -86,7 +86,7 @@ def differences(there: list[Object], ours: list[Object]) -> list[str]:
 
 def untrusted(path: str, found: list[str]) -> IcError:
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return UntrustedDatabase(f"{path} is not as intercore made it: {found[0]}{more}")
+    return UntrustedDatabase(f"{path} does not have intercore's schema: {found[0]}{more}")
 
 
 def objects(conn: sqlite3.Connection) -> list[Object]:

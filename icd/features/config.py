@@ -21,19 +21,19 @@ DEFAULT = "default"
 
 
 class Show(Struct):
-    """Show every setting and its value, for the project of this directory.
+    """Show the effective value of every setting for the project of this directory.
 
-    With --origin also where it comes from: default, FILE:LINE, or $VARIABLE; and what is ignored.
+    --origin adds the source of each value (default, FILE:LINE or $VARIABLE) and ignored settings.
     """
 
-    origin: Annotated[bool, Option("--origin", "Show where each comes from, too.")] = False
+    origin: Annotated[bool, Option("--origin", "Show the source of each value.")] = False
 
 
 class Check(Struct):
-    """Print ok if both files of settings and the environment are right, or are not there.
+    """Print ok if the settings files and the environment are valid or absent.
 
-    Else exit 2 and tell everything that is wrong, with file and line.
-    What a project may not set, and is ignored therefore, is told as a warning.
+    Otherwise exit 2 and print every error with file and line.
+    Settings that a project may not set are ignored, with a warning.
     """
 
 
@@ -144,14 +144,14 @@ VERBS = [
         "config show",
         Show,
         show,
-        summary="Show the settings that hold here.",
+        summary="Show the effective settings.",
         examples=["icctl config show", "icctl config show --origin --json"],
     ),
     Command(
         "config check",
         Check,
         check,
-        summary="Print ok if the settings are right.",
+        summary="Print ok if the settings are valid.",
         examples=["icctl config check"],
     ),
 ]

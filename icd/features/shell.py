@@ -17,16 +17,18 @@ PATH = os.path.abspath(next(filter(os.path.exists, PLACES), PLACES[0]))
 
 
 class LibPath(Struct):
-    """Print where the library for bash hooks is."""
+    """Print the path of the library for bash hooks."""
 
 
 class Completion(Struct):
-    """Print a script that completes commands, options and their values, for icctl and ic.
+    """Print a completion script for icctl and ic: commands, options and their values.
 
-    It starts no program; print it again after an upgrade.
+    The script starts no program; print it again after an upgrade.
     """
 
-    shell: Annotated[Literal["bash", "zsh", "fish"], Argument("bash|zsh|fish", "For which shell.")]
+    shell: Annotated[
+        Literal["bash", "zsh", "fish"], Argument("bash|zsh|fish", "Shell to complete for.")
+    ]
 
 
 def print_path(world: World, _f: LibPath) -> Output:
@@ -43,7 +45,7 @@ VERBS = [
         "lib-path",
         LibPath,
         print_path,
-        summary="Print where the library for bash hooks is.",
+        summary="Print the path of the bash library.",
         examples=['source "$(icctl lib-path)"'],
     ),
     Command(

@@ -31,22 +31,23 @@ AGENTS_SHOWN = 100
 
 
 class TrustForm(Struct):
-    """Accept that the database at hand starts agents and mirrors rows, and print what it would do.
+    """Trust the database here to start agents and mirror rows, and print what it would do.
 
-    A database that init or restore made here is trusted.
-    Any other, such as one that came with a clone, can be read and written like any other, but what
-    its rows say starts no program and writes no file elsewhere until it is accepted here; so for
-    one that version 0.4.0 or an earlier one made.
-    A dispatch script that lies in the project, or above it, is accepted with the content it has.
-    Hooks are only shown: see 'icctl hooks trust'.
+    A database that init or restore created here is trusted.
+    Any other, such as one from a clone or of version 0.4.0 and earlier, can be read and written,
+    but its rows start no program and write no file elsewhere until it is trusted.
+    A dispatch script in the project or above it is accepted with its current content.
+    Hooks are only listed: see 'icctl hooks trust'.
 
-    Trust is recorded in your home directory, for this very file: another one that is put in its
-    place, such as by git, is not trusted.
+    Trust is recorded in your home directory, for this very file: a file that replaces it, such as
+    by git, is not trusted.
     """
 
-    dry_run: Annotated[bool, Option("--dry-run", "Only tell what it would do.")] = False
-    lists: Annotated[bool, Option("--list", "List the databases that are trusted.")] = False
-    revoke: Annotated[bool, Option("--revoke", "Trust the database no longer.")] = False
+    dry_run: Annotated[
+        bool, Option("--dry-run", "Print what the database would do, and change nothing.")
+    ] = False
+    lists: Annotated[bool, Option("--list", "List the trusted databases.")] = False
+    revoke: Annotated[bool, Option("--revoke", "Stop trusting the database.")] = False
 
 
 class Script(Result):
@@ -104,7 +105,7 @@ class Entry(Result):
 
 def ask_trust(world: World, f: TrustForm) -> Local:
     if f.dry_run + f.lists + f.revoke > 1:
-        raise Usage("--dry-run, --list and --revoke do not go together")
+        raise Usage("--dry-run, --list and --revoke are mutually exclusive")
     if f.lists:
         return Local(lambda _ask: _listed(world))
     if f.revoke:
@@ -120,7 +121,7 @@ def _accepted(world: World, ask: Caller, *, dry_run: bool) -> Output:
         try:
             trust.grant(home, database, scripts=accepted)
         except trust.Unfit as exc:
-            hint = "only what nobody but you can change can be trusted"
+            hint = "a trusted file must be writable only by you"
             raise Untrusted(f"it cannot be trusted: {exc}", hint=hint) from exc
         except OSError as exc:
             raise from_os(exc, f"record the trust in {home}/{trust.SHARE}") from exc
@@ -248,7 +249,7 @@ VERBS = [
         "trust",
         TrustForm,
         ask_trust,
-        summary="Accept what a database would start.",
+        summary="Trust a database to start programs.",
         examples=[
             "icctl trust --dry-run",
             "icctl trust",

@@ -95,7 +95,7 @@ class Lifecycle:
         """Make everything ready for the next daemon; return what is in the way, if anything is."""
         if not await self._hooks.pause():  # before callers have to wait for us
             self._hooks.go_on()
-            return "a hook does not come to an end"
+            return "a hook is still running"
         await self._acceptor.pause()
         obstacle = await self._connections.quiesce() or await self._rest()
         if not obstacle:

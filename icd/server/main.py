@@ -122,7 +122,7 @@ async def serve(
 
 def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSettings:
     if config_file and not os.path.exists(config_file):
-        raise Misconfigured(f"there is no file {config_file}", hint="check --config")
+        raise Misconfigured(f"{config_file} does not exist", hint="check --config")
     path = os.path.abspath(config_file) if config_file else _user_file()
     above = config.from_environment(os.environ) | config.from_flags(flags)
     return partial(config.load, path, given=above, tell=Once().warn)
@@ -176,7 +176,7 @@ def _become_new(claim: SocketClaim, left: Handover, directory: str) -> None:
         reexec.execute(claim, left, directory)
     except OSError as exc:
         log.error("not reloaded: %s", exc)
-        left.failure = f"the new code does not start: {exc}"
+        left.failure = f"the new version does not start: {exc}"
 
 
 def _announce(path: str, inherited: Handover) -> None:
@@ -196,7 +196,7 @@ async def _close(claim: SocketClaim, mirrors: Mirrors, stores: Stores, *, hand_o
         await mirrors.close()
         await stores.close()
     if drained.cancelled_caught:
-        log.warning("a database does not close; leaving without it")
+        log.warning("a database does not close; exiting without it")
         if not hand_over:
             _leave_behind(claim)
 
@@ -225,7 +225,7 @@ def _greet(path: str) -> None:
         prefix += f'export PATH="{os.path.dirname(sys.executable)}:$PATH"\n    '
     sys.stderr.write(
         f"""
-icd {__version__} serves every project of yours at {path}.
+icd {__version__} serves all your projects at {path}.
 In a second terminal, in a project's directory:
 
     {prefix}icctl init

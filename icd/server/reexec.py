@@ -100,7 +100,7 @@ def take_over() -> tuple[SocketClaim, Handover] | None:
         file.seek(0)
         handover = msgspec.msgpack.decode(file.read(), type=Handover)
     if handover.format != FORMAT:  # preflight has compared them, so no daemon of ours wrote it
-        raise Misconfigured(f"cannot take over from icd {handover.previous}", hint="start icd anew")
+        raise Misconfigured(f"cannot take over from icd {handover.previous}", hint="restart icd")
     for fd in (handover.lock, handover.listener, *(left.fd for left in handover.connections)):
         os.set_inheritable(fd, False)  # noqa: FBT003
     sock = socket.socket(fileno=handover.listener)

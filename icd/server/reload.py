@@ -104,11 +104,11 @@ class Reload:
         done = await _unless(hung, start)
         if done.returncode:
             last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:500]
-            raise ReloadRefused(f"the new code does not start: {last}")
+            raise ReloadRefused(f"the new version does not start: {last}")
         try:
             found = msgspec.json.decode(done.stdout, type=Preflight)
         except msgspec.DecodeError as exc:
-            raise ReloadRefused("the new code does not say what it is") from exc
+            raise ReloadRefused("the new version does not report its version") from exc
         if found.handover != reexec.FORMAT:
             raise ReloadRefused(f"icd {found.version} cannot take over from icd {__version__}")
         return found
@@ -138,7 +138,7 @@ async def _unless(hung: Callable[[], list[str]], start: Callable[[], Done]) -> D
             await asyncio.wait([started], timeout=limits.GRACE_SECONDS)
         return started.result()
     except (OSError, subprocess.TimeoutExpired) as exc:
-        raise ReloadRefused(f"the new code does not start: {exc}") from exc
+        raise ReloadRefused(f"the new version does not start: {exc}") from exc
     finally:
         started.cancel()
 

@@ -39,12 +39,14 @@ def passed_socket() -> socket.socket | None:
     ours = [fd for fd in descriptors if passed.get(fd) == NAME] or list(descriptors)
     if len(ours) > 1:
         raise Misconfigured(
-            f"{count} sockets were passed, none of them named {NAME}",
-            hint=f"set FileDescriptorName={NAME} for the one to serve",
+            f"{count} sockets were passed, none named {NAME}",
+            hint=f"set FileDescriptorName={NAME} in the socket unit",
         )
     sock = socket.socket(fileno=ours[0])
     if (sock.family, sock.type) != (socket.AF_UNIX, socket.SOCK_STREAM):
-        raise Misconfigured("the socket that was passed is none of ours", hint="use ListenStream=")
+        raise Misconfigured(
+            "the passed socket is not a Unix stream socket", hint="use ListenStream="
+        )
     return sock
 
 

@@ -53,11 +53,13 @@ def is_json(text: str) -> bool:
 
 
 _TOO_DEEP = f"JSON nesting too deep: >{DEPTH} levels"
-_FLATTEN = "flatten it, or store the inner part as a text or under a key of its own"
-_SPLIT = "split it over several rows, or store the path of a file that holds it"
+_FLATTEN = "flatten it, or store the inner part as text or under its own key"
+_SPLIT = "split it into several rows, or store the path of a file"
 _SHORTEN_KEY = "use a short name as the key, and put the long text into its value"
 _SHORTEN_STRING = "store the path or a digest of the text instead of the text itself"
-_REMOVE_CONTROL = "remove it; only backspace, tab, newline, form feed and return are taken, escaped"
+_REMOVE_CONTROL = (
+    "remove it; only escaped backspace, tab, newline, form feed and return are allowed"
+)
 
 
 def _check(value: object) -> None:

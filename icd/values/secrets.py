@@ -24,9 +24,9 @@ do, and neither a person nor a test can foresee its verdict.
 Cost: a payload that holds none of the starts is searched for substrings only.  Expressions are
 compiled when they are first needed: few calls ever need one.
 
-A row of `FORMATS`, of which `docs/secrets.md` is made, matches where one of its `starts` stands at
-the beginning of a word, followed by `body`, a regular expression.  Rules of the table, each checked
-by a test:
+A row of `FORMATS`, of which the page on secrets is made, matches where one of its `starts` stands
+at the beginning of a word, followed by `body`, a regular expression.  Rules of the table, each
+checked by a test:
 
     - a start is literal text and belongs to one row, so that a payload without it costs one
       search for a substring and no regular expression;
@@ -161,7 +161,7 @@ FORMATS = (
     Format("a Slack webhook", ("hooks.slack.com/",),
            r"(?:services|workflows|triggers)/[A-Za-z0-9+/]{30}",
            "https://hooks." + "slack.com/services/" + "T0/B0/" + _BODY[:40],
-           "Slack: whoever has the address can write"),
+           "Slack: the address alone permits writing"),
     Format("a Stripe key", ("sk_live_", "rk_live_", "sk_test_", "rk_test_", "sk_prod_", "rk_prod_"),
            ALNUM + "{10}", "sk" + "_live_" + _BODY[:24], "Stripe: secret and restricted keys"),
     Format("a webhook secret", ("whsec_",), r"[A-Za-z0-9+/=]{24}",
@@ -182,7 +182,7 @@ FORMATS = (
     Format("a Discord webhook", ("discord.com/api/webhooks/", "discordapp.com/api/webhooks/"),
            r"[0-9]{15,22}/[A-Za-z0-9_-]{40}",
            "https://discord" + ".com/api/webhooks/" + "1234567890123456789/" + _BODY[:68],
-           "Discord: whoever has the address can write"),
+           "Discord: the address alone permits writing"),
     Format("a Grafana token", ("glsa_", "glc_"), r"[A-Za-z0-9+/]{32}",
            "gl" + "sa_" + _BODY[:32] + "_" + _HEX[:8],
            "Grafana: service accounts and cloud access policies"),

@@ -29,7 +29,7 @@ def check_key(key: str) -> None:
 def check_key_prefix(prefix: str) -> None:
     if len(prefix) > KEY_BYTES or not _KEY_PREFIX.fullmatch(prefix):
         raise InvalidName(
-            f"invalid key prefix {shown(prefix)}", hint="give the first letters of a key"
+            f"invalid key prefix {shown(prefix)}", hint="pass the first letters of a key"
         )
 
 

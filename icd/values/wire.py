@@ -35,7 +35,7 @@ def iso(seconds: int) -> str:
     try:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
     except (OverflowError, ValueError, OSError) as exc:
-        raise WrongValue(f"a row of the database holds {seconds} as a time") from exc
+        raise WrongValue(f"a row of the database has the invalid time {seconds}") from exc
 
 
 def iso_if(seconds: int | None) -> str | None:

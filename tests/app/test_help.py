@@ -5,10 +5,13 @@ import re
 import click
 import pytest
 
+from icd.__main__ import main as icd
 from icd.app import parser, registry
 from icd.app.flags import _SWITCHES, _VALUED
 from icd.app.reference import help as texts
-from icd.app.verb import Option
+from icd.app.reference.openrpc import about
+from icd.app.reference.openrpc import descriptions as parameters
+from icd.app.verb import Option, hints, parts
 
 EVERY = registry.commands()
 
@@ -148,3 +151,86 @@ def test_the_usage_lists_every_command_and_fits_80_columns():
 
 def test_the_usage_shows_the_name_that_the_program_was_called_by():
     assert texts.usage("ic").startswith(b"Usage: ic COMMAND")
+
+
+# --- what is written ---
+
+# A description says what an option does, or names what it takes; these words avoid both.
+AVOIDED = {
+    "also", "and", "anything", "as", "do", "else", "for", "from", "how", "it", "its", "kept",
+    "more", "of", "one", "only", "others", "see", "so", "that", "the", "then", "these", "those",
+    "to", "what", "whatever", "when", "where", "whether", "which", "who", "whose", "why",
+}  # fmt: skip
+VERBS = re.findall(
+    r"\w+",
+    """
+    abandon acknowledge acquire add advance back cancel change check claim clear compare convert
+    copy count create delete deliver describe diagnose dismiss exit export extend find follow
+    import increment inspect install kill list move multiply negotiate print promote rank read
+    rebuild record reduce register release reload remove renew replace restore return run send
+    serve set show skip start stop store submit trust update wait write
+    """,
+)
+
+
+def first_word(text):
+    return re.match(r"[\w-]*", text)[0].lower()
+
+
+def descriptions():
+    """Whatever describes an option, an argument or a parameter, by its name."""
+    for name, command in EVERY.items():
+        for field in parser.fields(command.row.form, command.row.order):
+            yield f"{name} {field.name}", field.typed.help
+    for method in registry.every():
+        for field, hint in hints(method.params).items():
+            marks = [getattr(mark, "description", None) for mark in parts(hint)[1]]
+            yield from ((f"{method.name} {field}", text) for text in marks if text)
+    for command in icd.commands.values():
+        yield from (
+            (f"icd {o.name}", o.help) for o in command.params if isinstance(o, click.Option)
+        )
+    yield from texts.GLOBALS
+
+
+def test_every_option_has_a_sentence_that_says_what_it_does_or_takes():
+    wrong = {
+        name: text
+        for name, text in descriptions()
+        if not re.match(r"[A-Z].*\.$", text) or first_word(text) in AVOIDED or "see below" in text
+    }
+
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_help_of_a_command_starts_with_one_sentence_that_says_what_to_do(name):
+    first = EVERY[name].help.strip().split("\n\n")[0]
+
+    for sentence in (first, EVERY[name].row.summary):
+        assert re.fullmatch(r"[A-Z][^\n]*[^.]\.", sentence)
+        assert ". " not in sentence
+        assert first_word(sentence) in VERBS
+
+
+def test_the_description_of_a_method_starts_with_what_it_does():
+    said = {method.name: about(method.params) for method in registry.every()}
+
+    assert {name: text for name, text in said.items() if first_word(text) not in VERBS} == {}
+
+
+# What a command does, and a method does not: one reads and prints, the other is sent and answers.
+OF_COMMANDS = re.compile(
+    r"@FILE|\$[A-Z]|\bstd(in|out|err)\b|\b[Ee]xits?\b(?! status)|\b[Pp]rint|--\w|icctl|"
+    r"\bterminal\b|separated by tabs|per line|the current directory|\b(RUN|SEQ|FILE|KEY|SCOPE)\b"
+)
+
+
+@pytest.mark.parametrize(
+    "method", [method for method in registry.every() if method.name != "cli.run"], ids=str
+)
+def test_the_description_of_a_method_says_nothing_of_the_command_line(method):
+    said = {"": about(method.params), **parameters(method.params)}
+
+    assert {name: text for name, text in said.items() if OF_COMMANDS.search(text)} == {}
+    assert [name for name in method.params.__struct_fields__ if not said.get(name)] == []

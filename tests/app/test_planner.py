@@ -394,7 +394,7 @@ def test_an_error_is_one_line_on_stderr_with_its_exit_code(shown):
     assert output == Output(
         2,
         b"",
-        b"icctl: state get: the database is locked; try again, or give more time with --timeout\n",
+        b"icctl: state get: the database is locked; retry, or raise --timeout\n",
     )
 
 

@@ -45,7 +45,7 @@ def test_an_older_client_is_told_to_upgrade_itself(client):
 def test_what_cannot_be_ordered_is_another_version(client):
     assert told(client) == (
         f"icctl: warning: the daemon ({__version__}) is another version than this icctl ({client});"
-        " install one version of both\n"
+        " install the same version of both\n"
     )
 
 

@@ -310,7 +310,7 @@ def test_a_project_adds_to_the_tables_of_the_user(write):
 def test_a_project_does_not_say_where_files_are_written(write):
     project = write('[mirror]\nroot = "/home/me/.ssh"\n', "project.toml")
 
-    with pytest.raises(Misconfigured, match=r"mirror\.root can be set for all projects only"):
+    with pytest.raises(Misconfigured, match=r"mirror\.root can only be set for all projects"):
         config.load(None, project)
 
 
@@ -341,7 +341,9 @@ def test_a_project_does_not_decide_for_the_daemon_of_all(write, name):
     project = write(f"\n{name} = {value}\n", "project.toml")
 
     assert getattr(config.load(user), name) != getattr(config.DEFAULTS, name)
-    with pytest.raises(Misconfigured, match=f"project.toml:2: {name} can be set for all projects"):
+    with pytest.raises(
+        Misconfigured, match=f"project.toml:2: {name} can only be set for all projects"
+    ):
         config.load(user, project)
 
 

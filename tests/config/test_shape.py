@@ -138,7 +138,7 @@ def test_a_valid_document_falls_into_statements_that_are_valid_alone(text):
     [
         ("\n" + "x" * 5000, 2, "the line has more than 4608 characters"),
         ("a=1\nb" + ".b" * 17 + "=1", 2, "more than 16 dots in one setting"),
-        ("a=1\n\nb=" + "[" * 9, 3, "more than 8 brackets within each other"),
+        ("a=1\n\nb=" + "[" * 9, 3, "more than 8 nested brackets"),
         ("a=1\n" * 701, 701, "more than 700 settings and tables"),
         ("a=[" + "1,\n" * 3001, 2999, "more than 3000 brackets, commas, dots and equals signs"),
         ("a=" + "9" * 257, 1, "more than 256 characters in a name or a number"),

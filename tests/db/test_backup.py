@@ -228,7 +228,7 @@ def test_a_file_that_exists_is_never_overwritten(source, file):
     with open(file, "w", encoding="utf-8") as mine:
         mine.write("precious")
 
-    with pytest.raises(BadPath, match="exists already"):
+    with pytest.raises(BadPath, match="already exists"):
         backup.to(source, file)
 
     with open(file, encoding="utf-8") as mine:
@@ -238,7 +238,7 @@ def test_a_file_that_exists_is_never_overwritten(source, file):
 def test_a_link_is_not_followed_not_even_to_nowhere(source, file, tmp_path):
     os.symlink(tmp_path / "elsewhere", file)
 
-    with pytest.raises(BadPath, match="exists already"):
+    with pytest.raises(BadPath, match="already exists"):
         backup.to(source, file)
 
     assert not os.path.exists(tmp_path / "elsewhere")
@@ -256,7 +256,7 @@ def test_a_directory_that_is_not_there_is_a_mistake_in_the_name(source, tmp_path
     with pytest.raises(BadPath, match="No such file or directory") as caught:
         backup.to(source, str(tmp_path / "gone" / "x"))
 
-    assert caught.value.hint == "name a file in a directory that exists"
+    assert caught.value.hint == "choose a file in an existing directory"
 
 
 def test_a_disk_that_may_not_be_written_is_told(source):

@@ -90,7 +90,10 @@ def test_a_row_whose_parent_is_gone_is_found_but_is_no_damage(plain):
     [
         ("DROP TABLE sentinels", "the table sentinels is missing"),
         ("DROP INDEX state_by_scope", "the index state_by_scope is missing"),
-        ("ALTER TABLE state ADD COLUMN mine TEXT", "the table state is not as intercore made it"),
+        (
+            "ALTER TABLE state ADD COLUMN mine TEXT",
+            "the table state differs from intercore's schema",
+        ),
         ("PRAGMA user_version = 1000", f"the schema is v1000, not v{migrate.LATEST}"),
     ],
 )

@@ -353,7 +353,7 @@ def test_a_database_that_is_cut_off_is_refused_although_others_have_it_open(open
     first.connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     os.truncate(path, os.path.getsize(path) - 100_000)
 
-    with pytest.raises(Corrupt, match=r"cut off: \d+ of \d+ bytes are there"):
+    with pytest.raises(Corrupt, match=r"truncated: \d+ of \d+ bytes are there"):
         opened(path)
 
 

@@ -86,7 +86,7 @@ def test_somebody_else_s_file_is_theirs_to_give(path):
 
     refused = permissions._refused(file, "may not be read", "u+rw")
 
-    assert "have it given to you" in refused.hint
+    assert "chown it to your user" in refused.hint
 
 
 def test_other_errors_of_sqlite_have_no_such_cause(path):

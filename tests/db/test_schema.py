@@ -97,7 +97,7 @@ def test_what_our_migrations_do_not_make_is_refused_and_left_as_it_is(
     change(path, *STRANGE[name])
     before = path.read_bytes()
 
-    with pytest.raises(UntrustedDatabase, match="is not as intercore made it") as told:
+    with pytest.raises(UntrustedDatabase, match="does not have intercore's schema") as told:
         use(path)
 
     assert told.value.exit == 2
@@ -174,7 +174,7 @@ def test_a_journal_that_names_a_file_of_the_user_is_not_played_back(
     journal = path.with_name("intercore.db-journal")
     journal.write_bytes(header(path.stat().st_size // PAGE) + trailer(name.encode()))
 
-    with pytest.raises(UntrustedDatabase, match="is a journal, which intercore never leaves"):
+    with pytest.raises(UntrustedDatabase, match="is a journal, which intercore never creates"):
         use(path)
 
     assert precious.read_text() == "mine"

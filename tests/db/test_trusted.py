@@ -86,7 +86,9 @@ def test_a_database_is_made_where_nothing_can_be_recorded_and_that_is_told(home,
 
     (note,) = use(path, lambda database: database.connection(create=True))
 
-    assert note.startswith("the database is not trusted, so it starts no programs: cannot write to")
+    assert note.startswith(
+        "the database is not trusted and may not start programs: cannot write to"
+    )
 
 
 def test_what_is_restored_over_a_trusted_database_is_trusted(made, home, path, tmp_path):

@@ -239,7 +239,7 @@ def test_a_stream_that_breaks_says_so_and_is_not_started_again(tmp_path: Path) -
     assert (done.returncode, done.stdout) == (2, b"one\n")
     assert (
         done.stderr
-        == b"icctl: statusline: the daemon left in the middle of its output; run the command again\n"
+        == b"icctl: statusline: the daemon stopped in the middle of its output; run the command again\n"
     )
 
 
@@ -323,7 +323,7 @@ def test_a_slow_daemon_is_left_at_the_deadline(stage: str, tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == (
         b"icctl: state set: unknown_outcome: the daemon did not answer within 0.2 s;"
-        b" ask again: read the state before you repeat a write\n"
+        b" read the state before you repeat a write\n"
     )
 
 
@@ -348,7 +348,7 @@ def test_the_outcome_of_a_read_that_was_left_at_the_deadline_is_not_unknown(
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.endswith(
         b": deadline_exceeded: the daemon did not answer within 0.2 s;"
-        b" nothing was changed; try again, or give more time with --timeout\n"
+        b" nothing was changed; retry, or raise --timeout\n"
     )
 
 
@@ -404,8 +404,8 @@ def test_a_full_backlog_is_waited_for_and_not_taken_for_absence(tmp_path: Path) 
 
     assert done.returncode == 2
     assert (
-        done.stderr == b"icctl: health: the daemon did not take the call within 0.2 s; "
-        b"nothing was done: try again, or allow more time with --timeout\n"
+        done.stderr == b"icctl: health: the daemon did not accept the call within 0.2 s; "
+        b"nothing was done; retry, or raise --timeout\n"
     )
 
 

@@ -93,7 +93,7 @@ def test_mode_daemon_never_opens_the_database_itself(initialized: Path) -> None:
 
     assert done.returncode == 2
     assert done.stderr == (
-        b"icctl: state set: no daemon answers, and INTERCORE_MODE is daemon; start it with: icd serve\n"
+        b"icctl: state set: no daemon is running, and INTERCORE_MODE is daemon; start it with: icd serve\n"
     )
     assert icctl("state", "get", "k", "s", cwd=initialized, env=DIRECT).returncode == 1
 
@@ -135,7 +135,7 @@ def test_a_negative_timeout_is_a_usage_error(initialized: Path, daemon: Daemon) 
 
         assert (done.returncode, done.stdout) == (3, b"")
         assert done.stderr == (
-            b"icctl: the timeout -5s is negative; write 500ms, 5s, 1m or seconds\n"
+            b"icctl: the timeout -5s is negative; use 500ms, 5s, 1m or seconds\n"
         )
 
 
@@ -159,7 +159,7 @@ def test_a_limit_on_the_size_of_files_is_named(limit: int, initialized: Path) ->
     )  # fmt: skip
 
     assert done.returncode == 2
-    told = f"icctl: state set: this process may not write a file beyond {limit} bytes; raise"
+    told = f"icctl: state set: this process may not write files larger than {limit} bytes; raise"
     assert done.stderr.startswith(told.encode())
 
 
@@ -177,7 +177,7 @@ def test_too_few_descriptors_are_named(initialized: Path) -> None:
     if processes.door.name == "native":
         assert done.returncode == 2
         assert done.stderr == (
-            b"icctl: too few descriptors are left to open a file; raise 'ulimit -n'\n"
+            b"icctl: too few descriptors left to open a file; raise 'ulimit -n'\n"
         )
 
 

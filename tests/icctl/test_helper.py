@@ -67,7 +67,7 @@ def test_a_helper_answers_as_the_command_does(initialized: Path, daemon: Daemon)
     assert done.stdout.decode() == (
         "0|allowed\n|\n1|throttled\n|\n1||\n0||\n"
         '0|{"a":"b c"}\n|\n'
-        "3||icctl: state set: unexpected argument 'word': write @FILE, or --value for inline JSON\n\n"
+        "3||icctl: state set: unexpected argument 'word': use @FILE, or --value for inline JSON\n\n"
         "3|icctl: unknown command: bogus\n"
     )
 
@@ -383,5 +383,5 @@ def test_the_python_client_is_no_helper_and_counts_no_failure(tmp_path: Path) ->
     done = icctl("--helper", str(os.getpid()), cwd=tmp_path, env=env, program=python)
 
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"--helper takes the native client" in done.stderr
+    assert b"--helper needs the native client" in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -14,10 +14,7 @@ from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl
 
 pytestmark = pytest.mark.usefixtures("door")
 
-NOBODY = (
-    "cannot read pipe: nobody writes to it; "
-    "start what is to write to it, or wait longer with --timeout"
-)
+NOBODY = "cannot read pipe: no process writes to it; start the writer, or raise --timeout"
 # Makes stdin return at once, as some programs leave it behind, and becomes icctl.
 IMPATIENT = "import os, sys; os.set_blocking(0, False); os.execvp('icctl', sys.argv)"
 
@@ -191,7 +188,7 @@ def test_what_is_typed_at_a_terminal_can_be_a_file(place: Path, env: dict[str, s
     [
         ("/dev/zero", "payload too large: "),
         ("/dev/null", "invalid JSON payload: "),
-        ("socket", "cannot read socket: it is a socket, or a device that is not there; "),
+        ("socket", "cannot read socket: it is a socket, or a missing device; "),
         (".clavain", "cannot read .clavain: Is a directory; "),
     ],
 )

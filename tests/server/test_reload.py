@@ -195,7 +195,7 @@ def test_whoever_asked_is_told_why_not(tmp_path: Path, door: Path) -> None:
         )
 
         assert (done.returncode, done.stdout) == (2, b"")
-        assert b"icctl: service reload: the new code does not start: SyntaxError" in done.stderr
+        assert b"icctl: service reload: the new version does not start: SyntaxError" in done.stderr
 
 
 def test_code_that_does_not_start_is_refused(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_code_that_does_not_start_is_refused(tmp_path: Path) -> None:
         error = daemon.respond("icd.reload")["error"]
 
         assert error["data"]["name"] == "reload_refused"
-        assert "the new code does not start: SyntaxError" in error["message"]
+        assert "the new version does not start: SyntaxError" in error["message"]
         assert daemon.call("icd.ping") == {"pid": daemon.pid, "version": icd.__version__}
         assert listening(daemon) == 1
 
@@ -255,7 +255,7 @@ def test_a_call_that_does_not_end_keeps_the_daemon_as_it_is(initialized: Path) -
             holder.kill()
 
             assert json.loads(read_line(waiting))["result"]["value"] == 1
-            assert "1 calls do not come to an end" in daemon.log.read_text()
+            assert "1 calls are still running" in daemon.log.read_text()
             assert listening(daemon) == 1
         finally:
             holder.kill()
@@ -464,7 +464,7 @@ def test_an_interpreter_that_is_gone_is_told(tmp_path: Path) -> None:
 
         error = daemon.respond("icd.reload")["error"]
 
-        assert "the new code does not start: [Errno 2] No such file" in error["message"]
+        assert "the new version does not start: [Errno 2] No such file" in error["message"]
         assert daemon.call("icd.ping")["pid"] == daemon.pid
     finally:
         daemon.close()

@@ -183,7 +183,7 @@ def test_a_second_daemon_tells_systemd_that_all_is_well(daemon: Daemon, manager:
     )  # fmt: skip
 
     assert done.returncode == 0
-    assert manager.told().startswith("READY=1\nSTATUS=icd is running already")
+    assert manager.told().startswith("READY=1\nSTATUS=icd is already running")
 
 
 def test_a_socket_that_was_passed_is_served_and_left_in_its_place(initialized: Path) -> None:

@@ -44,6 +44,14 @@ TOPICS = {
     "shell": ("lib-path", "completion"),
 }
 RETIRED = re.compile(r"\b(whoever|somebody|nobody)\b", re.IGNORECASE)
+# Phrases that a person must not meet again, in what the program prints.
+RETIRED_PHRASES = re.compile(
+    r"decide anew|given to you, with chown|hand to hand|keyhole frame has|does not tell an end|"
+    r"redelivered} of them|marked with ! below|needs to be done|mistake in the command line|see below|"
+    r"always-warm|who is to hold|upkeep failed|nobody knows whom|expected that it does not|"
+    r"project of yours|daemon of yours|do(es)? not go (with|together)|exclude each other|"
+    r"whatever the settings|read on from"
+)
 
 
 class Row(NamedTuple):
@@ -151,6 +159,12 @@ def _text(name: str) -> str:
 def retired_words() -> int:
     files = tracked(*PRODUCT, "lib-intercore.sh")
     return sum(len(RETIRED.findall(_text(name))) for name in files)
+
+
+def retired_phrases() -> list[str]:
+    """The files of the product with a phrase that was replaced."""
+    files = tracked(*PRODUCT, "lib-intercore.sh")
+    return [name for name in files if RETIRED_PHRASES.search(_text(name))]
 
 
 # --- verbs ---

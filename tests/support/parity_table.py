@@ -29,7 +29,7 @@ LINES = b"""{"source_id":"1","title":"first","score":0.5,"embedding":[1,2]}
 """
 SECRET = b'{"note":"ghp_0123456789abcdefghijklmnopqrstuvwxyz"}'
 
-REPLACED = r"/\S+/intercore\.db was replaced while it was in use; this is told once; .*"
+REPLACED = r"/\S+/intercore\.db was replaced while it was in use; this is reported once; .*"
 NO_DATABASE = r"the file is not a SQLite database; .*"
 
 

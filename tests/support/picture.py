@@ -11,6 +11,7 @@ import os
 import pty
 import subprocess
 import tempfile
+from itertools import accumulate
 from pathlib import Path
 
 from tests.support.processes import CLEAN, running
@@ -30,7 +31,7 @@ icctl lease acquire file app.py --owner=session-2 --ttl=10m 2>/dev/null || echo 
 """
 
 _MARK = "--- end of step ---"
-_COLUMN, _LINE, _MARGIN, _BAR = 8.43, 20, 16, 32
+_COLUMN, _LINE, _GAP, _MARGIN, _BAR = 8.6, 20, 12, 16, 32
 _INK = {"prompt": "#7ee787", "comment": "#8b949e", "output": "#e6edf3", "command": "#ffffff"}
 
 
@@ -77,7 +78,8 @@ def _read(terminal: int) -> bytes:
 
 def draw(lines: list[tuple[str, str]]) -> str:
     width = round(_MARGIN * 2 + _COLUMN * (2 + max(len(line) for _, line in lines)))
-    height = _BAR + _MARGIN + _LINE * len(lines)
+    rows = _rows([kind for kind, _ in lines])
+    height = rows[-1] + _LINE
     dots = "".join(
         f'<circle cx="{20 + 18 * n}" cy="18" r="6" fill="{colour}"/>'
         for n, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
@@ -95,16 +97,21 @@ def draw(lines: list[tuple[str, str]]) -> str:
                 '<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" '
                 'font-size="14" xml:space="preserve">'
             ),
-            *(_text(n, kind, line) for n, (kind, line) in enumerate(lines)),
+            *(_text(y, kind, line) for y, (kind, line) in zip(rows, lines, strict=True)),
             "</g>",
             "</svg>\n",
         ]
     )
 
 
-def _text(number: int, kind: str, line: str) -> str:
-    y = _BAR + _LINE * number + 14
-    prompt = "" if kind == "output" else f'<tspan fill="{_INK["prompt"]}">$ </tspan>'
+def _rows(kinds: list[str]) -> list[int]:
+    """The base line of each line; a comment begins a new part, below a gap."""
+    gaps = accumulate(_GAP if kind == "comment" else 0 for kind in kinds)
+    return [_BAR + 14 + _LINE * number + gap for number, gap in enumerate(gaps)]
+
+
+def _text(y: int, kind: str, line: str) -> str:
+    prompt = f'<tspan fill="{_INK["prompt"]}">$ </tspan>' if kind == "command" else ""
     typed = f'<tspan fill="{_INK[kind]}">{html.escape(line, quote=False)}</tspan>'
     return f'<text x="{_MARGIN}" y="{y}">{prompt}{typed}</text>'
 

@@ -14,7 +14,7 @@ from msgspec import UNSET, inspect
 
 from icd.app import registry
 from icd.app.call import Params
-from icd.app.reference.openrpc import descriptions
+from icd.app.reference.openrpc import about, descriptions
 from icd.app.verb import Method
 from tests.support.markdown import anchor, cell
 from tests.support.reference_commands import called
@@ -51,7 +51,7 @@ def methods() -> Iterator[str]:
 
 
 def _method(method: Row) -> Iterator[str]:
-    yield from (f"#### `{method.name}`", "", cleandoc(method.params.__doc__ or ""), "")
+    yield from (f"#### `{method.name}`", "", about(method.params), "")
     yield from (*_traits(method), "")
     own = [name for name in method.params.__struct_fields__ if name not in Params.__struct_fields__]
     if own:

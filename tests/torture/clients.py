@@ -219,7 +219,7 @@ class Native:
         except BaseException:
             self.close()
             raise
-        left = "the daemon left in the middle of its output"
+        left = "the daemon stopped in the middle of its output"
         if process.returncode == -signal.SIGKILL or (process.returncode == 2 and left in err):
             return None
         return _judged(Reply(process.returncode, out, err))

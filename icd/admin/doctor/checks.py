@@ -64,8 +64,8 @@ class Check(Struct, frozen=True):
     """
 
     name: str
-    section: Literal["project", "daemon", "surroundings", ""]
-    looks_at: str  # as in the table of docs/cli.md
+    section: Literal["project", "daemon", "environment", ""]
+    looks_at: str  # as the table of the reference says it
     look: Callable[..., Any] | None = None
     # Said if the look finds nothing at all; without it, the look says itself what is fine.
     fine: str = ""
@@ -75,28 +75,28 @@ class Check(Struct, frozen=True):
 # In the order in which they run; what may hang comes last.
 CHECKS = [
     Check("database", "project",
-          "which database is used, and why; what is left of one that was deleted or emptied",
+          "which database is used, and why; leftovers of a deleted or emptied one",
           choose),
-    Check("shadow", "project", "a database that hides another one, or is passed over", choose),
+    Check("shadow", "project", "a database that hides another one, or is ignored", choose),
     Check("permissions", "project",
           "modes and owners of `.clavain`, of the database and of all files that are named after "
-          "it", permissions, fine="the directory and its files are private, and of the right owner",
+          "it", permissions, fine="the directory and its files are private, with the right owner",
           repairs=("chmod",)),
-    Check("symlinks", "project", "links in place of the directory or of a file", permissions),
+    Check("symlinks", "project", "symbolic links in place of the directory or a file", permissions),
     Check("filesystem", "project",
-          "network file systems, and directories that are copied to other machines", filesystem),
+          "network file systems, and directories synced to other machines", filesystem),
     Check("space", "project",
-          "room on the disk; a little is written to a file without a name, so that a quota shows",
+          "disk space; a small unnamed file is written to detect quotas",
           space),
-    Check("settings", "project", "those of the project, as [`config check`](#config-check)",
+    Check("settings", "project", "settings of the project, as [`config check`](#config-check)",
           settings_of_project),
     Check("trust", "project", "whether the database is [trusted](#trust), and why not",
           trust_in_project, fine="its database is trusted"),
     Check("unfinished", "project",
-          "what is left of backups, restores and adoptions that were interrupted, after an hour",
+          "leftovers of interrupted backups, restores and adoptions, after an hour",
           unfinished, fine="no backup was interrupted", repairs=("remove",)),
     Check("lost logs", "project",
-          "logs that were taken from the database, and may hold the only copy of a write",
+          "logs set aside from the database, which may hold the only copy of a write",
           lost_logs, fine="no log was set aside"),
     Check("gitignore", "project", "`.clavain/.gitignore`", gitignore,
           fine="the database is kept out of git", repairs=("write gitignore",)),
@@ -108,38 +108,38 @@ CHECKS = [
           "stopped", contents),
     Check("schema", "project", "whether the database is of intercore, and of which version",
           contents),
-    Check("times", "project", "rows from the future: the clock was set back", contents),
+    Check("times", "project", "rows with times in the future: the clock was set back", contents),
     Check("socket", "daemon",
-          "where daemons listen, and what lies there: a stale socket, a file, a daemon that hangs, "
+          "the sockets of daemons: a stale socket, a file, a daemon that hangs, "
           "two of them, a sandbox without sockets", sockets, repairs=("chmod", "remove socket")),
     Check("daemon", "daemon", "whether one answers, its version and protocol, and starts that "
           "failed", daemon),
     Check("sqlite", "daemon", "the daemon's SQLite", daemon),
-    Check("hung", "daemon", "databases that the daemon is stuck in", daemon),
+    Check("hung", "daemon", "databases in which the daemon hangs", daemon),
     Check("replaced", "daemon", "databases that were replaced or deleted under the daemon", daemon),
     Check("mirror", "daemon",
-          "files that could not be [mirrored](mirror.md), rows that are left out because a key has "
+          "files that could not be mirrored, rows that are left out because a key has "
           "too many, databases whose rows are not mirrored because they are not trusted", daemon),
-    Check("hooks", "daemon", "[hooks](hooks.md) that failed", daemon),
+    Check("hooks", "daemon", "hooks that failed", daemon),
     Check("failures", "daemon",
           "calls that failed: those that the daemon knows of, and those that never reached it, if "
           "there was one in the last day", missed),
-    Check("limits", "surroundings", "how many files may be opened, and how large they may be",
-          limits, fine="enough files, and large enough ones"),
-    Check("clock", "surroundings",
-          "a clock that was never set, or differs from that of the disk by more than a minute",
+    Check("limits", "environment", "limits on the number and size of files",
+          limits, fine="the limits are high enough"),
+    Check("clock", "environment",
+          "a clock that was never set, or differs from the disk's by more than a minute",
           clock, fine="it was set"),
-    Check("client", "surroundings", "whether the native client is used", client,
+    Check("client", "environment", "whether the native client is used", client,
           fine="the native client is used"),
-    Check("library", "surroundings", "`lib-intercore.sh`, and `INTERCORE_BIN`", library),
-    Check("units", "surroundings", "the units of systemd", units,
-          fine="they are those of this installation"),
-    Check("settings", "surroundings",
-          "those of the user and of the environment, as [`config check`](#config-check)", settings),
-    Check("legacy", "surroundings",
-          "files of the time before, as [`compat status`](#compat-status)", legacy,
+    Check("library", "environment", "`lib-intercore.sh`, and `INTERCORE_BIN`", library),
+    Check("units", "environment", "the systemd units", units,
+          fine="they belong to this installation"),
+    Check("settings", "environment",
+          "settings of the user and the environment, as [`config check`](#config-check)", settings),
+    Check("legacy", "environment",
+          "legacy files, as [`compat status`](#compat-status)", legacy,
           fine="no legacy files are left"),
-    Check("time", "", "what could not be looked at in time"),
+    Check("time", "", "checks that timed out"),
 ]  # fmt: skip
 
 
@@ -147,10 +147,10 @@ def examine(scene: Scene) -> dict[str, Section]:
     """What was found, by section."""
     narrow = too_few_files()
     if narrow is not None:  # all other findings would come of this
-        return {"surroundings": Section([narrow])}
+        return {"environment": Section([narrow])}
     seen = _section(scene, _daemon, share=1 / 3)
-    around = _section(scene, _surroundings, share=1 / 2)
-    return {"project": _section(scene, _project), "daemon": seen, "surroundings": around}
+    around = _section(scene, _environment, share=1 / 2)
+    return {"project": _section(scene, _project), "daemon": seen, "environment": around}
 
 
 def repair(scene: Scene, findings: list[Finding]) -> Section:
@@ -165,8 +165,8 @@ def _section(scene: Scene, steps: Callable[[Scene], Iterator[Step]], share: floa
     patient = replace(scene, deadline=now + (deadline - now) * PART)
     found = bounded(lambda: steps(patient), deadline)
     if found.stuck is not None:
-        told = f"looking at {found.stuck} takes too long: its disk or its owner does not answer"
-        hint = "look at the mounts with 'findmnt'; --timeout gives more time"
+        told = f"checking {found.stuck} takes too long: its disk or its process does not answer"
+        hint = "check the mounts with 'findmnt', or raise --timeout"
         found.findings.append(error("time", told, hint))
     return found
 
@@ -197,8 +197,8 @@ def _daemon(scene: Scene) -> Iterator[Step]:
         yield from _findings(look, scene, seen)
 
 
-def _surroundings(scene: Scene) -> Iterator[Step]:
-    for look in _looks("surroundings"):
+def _environment(scene: Scene) -> Iterator[Step]:
+    for look in _looks("environment"):
         yield f"{scene.home} ({look.__name__})"
         yield from _findings(look, scene)
 
@@ -268,7 +268,7 @@ def _remove(_scene: Scene, wanted: Repair) -> str:
 
 
 def _remove_socket(scene: Scene, wanted: Repair) -> str:
-    return scene.sight.clear(wanted.path) if scene.sight else "sockets cannot be looked at"
+    return scene.sight.clear(wanted.path) if scene.sight else "sockets cannot be inspected"
 
 
 def _write_gitignore(_scene: Scene, wanted: Repair) -> str:

@@ -165,7 +165,7 @@ def wake(process: Process) -> str:
     """What to do about a process that holds things up."""
     if process.stopped:
         pid = process.pid  # while it is stopped, no other signal reaches it
-        return f"let it go on with 'kill -CONT {pid}', or end it with 'kill -KILL {pid}'"
+        return f"resume it with 'kill -CONT {pid}', or end it with 'kill -KILL {pid}'"
     return f"wait for it, or end it with 'kill {process.pid}'"
 
 

@@ -36,12 +36,16 @@ _STATUS = "see 'icctl status'"
 _RELOAD = "run 'icctl service reload'"
 _START = "start a daemon with 'icd serve'"
 _ANOTHER = "set INTERCORE_SOCKET"
-_ALONE = "nothing: commands open the database themselves"
+_ALONE = "no action needed: commands open the database themselves"
 # What is said of a path by its outcome, and what to do.
 _OUTCOMES = {
     "too long": (error, "the path {0} is too long for a socket", "use one of at most 107 bytes"),
     "stranger": (error, "{0} belongs to a daemon of another user", f"{_ANOTHER} to another path"),
-    "nonsense": (error, "what listens at {0} is no icd", f"stop that program, or {_ANOTHER}"),
+    "nonsense": (
+        error,
+        "the program that listens at {0} is not icd",
+        f"stop that program, or {_ANOTHER}",
+    ),
     "failed": (error, "cannot connect to {0}: {1}", "move it away"),
     "ignored": (error, "{1}", f"remove it, or {_ANOTHER} to another path"),
     "forbidden": (note, "Unix sockets may not be used here ({1}), as in a sandbox", _ALONE),
@@ -57,7 +61,7 @@ def sockets(scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
     found = [f for one in seen for f in _at(scene, one)]
     answering = [one.path for one in seen if one.outcome == "answers"]
     if len(answering) > 1:
-        told = f"two daemons answer, at {' and at '.join(answering)}: calls are split between them"
+        told = f"two daemons answer, at {' and at '.join(answering)}, and share the calls"
         found.append(error("socket", told, "stop one of the two"))
     yield from found
     if not found:
@@ -82,8 +86,8 @@ def _directory(scene: Scene, path: str) -> Iterator[Finding]:
         told = f"{directory} is a symlink: no daemon starts there"
         yield error("socket", told, f"remove {directory}")
     elif found.st_uid != scene.uid:
-        told = f"{directory} belongs to {user(found.st_uid)}: no daemon of yours starts there"
-        yield error("socket", told, f"have its owner remove it, or {_ANOTHER}")
+        told = f"{directory} belongs to {user(found.st_uid)}: your daemon cannot start there"
+        yield error("socket", told, f"ask its owner to remove it, or {_ANOTHER}")
     elif mode & 0o077:
         told = f"{directory} is open to other users (mode {mode:04o}): no daemon starts there"
         yield error("socket", told, FIX, Repair("chmod", directory, PRIVATE_DIRECTORY))
@@ -101,8 +105,10 @@ def _outcome(seen: Seen) -> Iterator[Finding]:
     elif outcome == "refused":
         yield _refused(path)
     elif outcome == "absent" and _listened_at(path):
-        told = f"a daemon listens at {path}, but its socket was removed: nobody finds it"
-        yield error("socket", told, "if it does not come back within seconds, restart the daemon")
+        told = f"a daemon listens at {path}, but its socket was removed: clients cannot find it"
+        yield error(
+            "socket", told, "restart the daemon if the socket does not return within seconds"
+        )
 
 
 def _is_no_socket(path: str) -> bool:
@@ -117,7 +123,7 @@ def _silent(seen: Seen) -> Finding:
     process = lock_holder(lock_path(seen.path)) or (seen.pid and find_process(seen.pid))
     if not process:
         told = f"the daemon at {seen.path} does not answer"
-        return error("socket", told, "end it, and start it again with 'icd serve'")
+        return error("socket", told, "stop it, and restart it with 'icd serve'")
     stopped = ", because it is stopped" if process.stopped else ""
     told = f"{process} listens at {seen.path} and does not answer{stopped}"
     return error("socket", told, wake(process))
@@ -126,9 +132,9 @@ def _silent(seen: Seen) -> Finding:
 def _refused(path: str) -> Finding:
     owner = lock_holder(lock_path(path))
     if owner is not None:
-        told = f"{owner} is about to listen at {path}, or about to end"
+        told = f"{owner} is about to listen at {path}, or to exit"
         return warning("socket", told, wake(owner))
-    told = f"{path} is stale: nobody listens there since a daemon was killed"
+    told = f"{path} is stale: its daemon was killed"
     return warning("socket", told, f"{FIX}, or {_START}", Repair("remove socket", path))
 
 
@@ -154,7 +160,7 @@ def daemon(scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
     reports = [(one.path, one.report) for one in seen if one.report is not None]
     if not reports:
         if all(one.outcome in {"absent", "refused", "forbidden"} for one in seen):
-            told = "no daemon answers; commands open the database themselves, more slowly"
+            told = "no daemon is running; commands open the database themselves, more slowly"
             yield note("daemon", told, "run 'icctl service install', or start one with 'icd serve'")
         return
     for path, report in reports:
@@ -166,9 +172,9 @@ def judge(path: str, report: dict[str, Any], now: int) -> Iterator[Finding]:
     about = f"icd {version}, process {pid}, answers at {path}"
     if report.get("protocol") != PROTOCOL:
         told = f"{about}, but speaks protocol {report.get('protocol')}, not {PROTOCOL}"
-        yield error("daemon", told, "install one version of both, and restart the daemon")
+        yield error("daemon", told, "install the same version of both, and restart the daemon")
     elif version != __version__:
-        yield warning("daemon", f"{about}, but this client is of version {__version__}", _RELOAD)
+        yield warning("daemon", f"{about}, but this client has version {__version__}", _RELOAD)
     else:
         yield ok("daemon", about)
     yield from _sqlite(str(report.get("sqlite_version", "")))
@@ -185,23 +191,23 @@ def _sqlite(version: str) -> Iterator[Finding]:
 def _troubles(report: dict[str, Any]) -> Iterator[Finding]:
     for trouble in (report.get("start_up_errors") or [])[-SHOWN:]:
         told = f"a daemon could not start within the last day: {_text(trouble)}"
-        yield warning("daemon", told, "correct that, and start it again")
+        yield warning("daemon", told, "correct the cause, and start it again")
     for database in report.get("databases") or []:
         yield from _database(database)
     mirror = report.get("mirror") or {}
     if mirror.get("failed"):
         told = f"files could not be mirrored: {mirror.get('last_error')}"
-        yield note("mirror", told, "see docs/mirror.md")
+        yield note("mirror", told, "correct the cause; the daemon retries every few seconds")
     if mirror.get("left_out"):
         told = f"only the newest rows are mirrored to files; left out: {mirror['left_out']}"
-        yield note("mirror", told, "delete rows that are no longer needed; see docs/mirror.md")
+        yield note("mirror", told, "delete rows that are no longer needed")
     for path in (mirror.get("untrusted") or [])[:SHOWN]:
         told = f"{path} is not trusted, so its rows are not mirrored to files"
-        yield note("mirror", told, "run 'icctl trust' there, if you know where it comes from")
+        yield note("mirror", told, "run 'icctl trust' there, if you trust its origin")
     hooks = report.get("hooks") or {}
     if hooks.get("failed"):
         told = f"hooks failed since the daemon started: {hooks.get('failed')}; the last one: "
-        hint = "see 'icctl events tail --all --source=hook', and docs/hooks.md"
+        hint = "see 'icctl events tail --all --source=hook'"
         yield note("hooks", f"{told}{hooks.get('last_error')}", hint)
 
 
@@ -228,11 +234,11 @@ def _database(database: dict[str, Any]) -> Iterator[Finding]:
     path = database.get("path")
     hung = database.get("hung_seconds") or database.get("hung_since")
     if hung:
-        told = f"the daemon is stuck in {path}: its disk does not answer"
-        yield error("hung", told, "look at its file system; other projects are not affected")
+        told = f"the daemon hangs in {path}: its disk does not answer"
+        yield error("hung", told, "check its file system; other projects are not affected")
     if database.get("reopened"):
-        told = f"{path} was replaced or deleted under the daemon, which uses what is there now"
-        yield note("replaced", told, "nothing, if that was meant")
+        told = f"{path} was replaced or deleted under the daemon, which uses the current file"
+        yield note("replaced", told, "no action needed if this was intended")
 
 
 def missed(scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
@@ -242,7 +248,7 @@ def missed(scene: Scene, seen: list[Seen]) -> Iterator[Finding]:
         if counts and last is not None and last > scene.now_ms // 1000 - DAY:
             told = f"calls failed without the daemon, the last at {iso(last)}: {_counted(counts)}"
             file = os.path.join(directory, reports.MISSED)
-            hint = f"run those commands by hand to see what is wrong; then remove {file}"
+            hint = f"run those commands by hand for details, then remove {file}"
             yield note("failures", told, hint)
 
 

@@ -19,11 +19,11 @@ DESCRIPTORS_NEEDED = 16
 FIRST_YEAR_MS = 1_704_067_200_000
 LIBRARY_BYTES = 65_536
 
-_INSTALL = "run 'icctl service install', or see docs/service.md for life without systemd"
+_INSTALL = "run 'icctl service install', or start 'icd serve' with another supervisor"
 _UNITS = (
     ("missing", note, "not installed, so nothing starts the daemon"),
     ("outdated", warning, "written by another installation or version"),
-    ("foreign", note, "not written by icctl, which leaves it alone"),
+    ("foreign", note, "not written by icctl, which does not change it"),
 )
 
 
@@ -36,7 +36,7 @@ def too_few_files() -> Finding | None:
     if limit < 0 or limit - used >= DESCRIPTORS_NEEDED:
         return None
     told = f"this process may open {limit} files at once, and {used} are open already"
-    hint = "raise the limit with 'ulimit -n', or start fewer things that stay open; then look again"
+    hint = "raise the limit with 'ulimit -n', or close unused files"
     return error("limits", told, hint)
 
 
@@ -59,7 +59,7 @@ def settings_of_project(scene: Scene, path: str) -> Iterator[Finding]:
     files = [f for f in config.read(config.user_file(scene.home), project) if f.path == project]
     yield from _judged([str(problem) for file in files for problem in file.problems])
     for ignored in (each for file in files for each in file.ignored):
-        yield note("settings", str(ignored), "move it to your own file of settings, or remove it")
+        yield note("settings", str(ignored), "move it to your own settings file, or remove it")
 
 
 def trust_in_project(scene: Scene, path: str) -> Iterator[Finding]:
@@ -72,29 +72,31 @@ def trust_in_project(scene: Scene, path: str) -> Iterator[Finding]:
 
 def _judged(problems: list[str]) -> Iterator[Finding]:
     for problem in problems:
-        yield error("settings", problem, "correct it; 'icctl config check' looks again")
+        yield error("settings", problem, "correct it; verify with 'icctl config check'")
     if not problems:
-        yield ok("settings", "nothing is wrong with them")
+        yield ok("settings", "they are valid")
 
 
 def clock(scene: Scene) -> Iterator[Finding]:
     if scene.now_ms < FIRST_YEAR_MS:
         told = "the clock was never set: it shows a year before 2024"
-        yield error("clock", told, "set it; 'timedatectl' shows whether it is kept right")
+        yield error("clock", told, "set it; 'timedatectl' shows whether it is synchronized")
 
 
 def library(scene: Scene) -> Iterator[Finding]:
     """What hooks of this shell use, as far as it told its children."""
     program = scene.env.get("INTERCORE_BIN")
     if program and "/" in program and not os.access(program, os.X_OK):
-        told = f"INTERCORE_BIN names {program}, which cannot be run: hooks do without intercore"
+        told = (
+            f"INTERCORE_BIN names {program}, which cannot be executed: hooks run without intercore"
+        )
         yield warning("library", told, "correct INTERCORE_BIN, or unset it")
     loaded, installed = scene.env.get("INTERCORE_LIB_VERSION"), version_of(scene.library)
     if loaded and loaded != installed:
         told = f"this shell has loaded lib-intercore.sh {loaded}; installed is {installed}"
         yield warning("library", told, f"source {scene.library} instead of another copy")
     elif installed is None:
-        yield warning("library", f"{scene.library} cannot be read", "install intercore again")
+        yield warning("library", f"{scene.library} cannot be read", "reinstall intercore")
     else:
         yield ok("library", f"lib-intercore.sh {installed} is {scene.library}")
 
@@ -129,7 +131,7 @@ def legacy(scene: Scene) -> Iterator[Finding]:
     found = [file for file in find(scene.env, scene.where.cwd) if not is_mirrored(file)]
     if found:
         keys = ", ".join(sorted({file.pattern.key for file in found}))
-        hint = "run 'icctl compat status', and 'icctl compat import' to take over"
+        hint = "run 'icctl compat status', and 'icctl compat import' to import them"
         yield note("legacy", f"{len(found)} legacy files are left ({keys})", hint)
 
 
@@ -165,13 +167,13 @@ def filesystem(_scene: Scene, path: str) -> Iterator[Finding]:
         kind = kind_of(directory, mounts.read())
     synced = [part for part in directory.split(os.sep) if SYNCED.fullmatch(part)]
     if kind in NETWORK:
-        told = f"{directory} lies on a network file system ({kind}): {_WHY}"
+        told = f"{directory} is on a network file system ({kind}): {_WHY}"
         yield warning("filesystem", told, _MOVE)
     if synced:
-        told = f"{directory} is copied to other machines ({synced[0]}), half written or not: {_WHY}"
+        told = f"{directory} is synced to other machines ({synced[0]}), also mid-write: {_WHY}"
         yield warning("filesystem", told, _MOVE)
     if kind not in NETWORK and not synced:
-        yield ok("filesystem", f"{directory} lies on a local file system ({kind or 'unknown'})")
+        yield ok("filesystem", f"{directory} is on a local file system ({kind or 'unknown'})")
 
 
 def kind_of(directory: str, mounts: str) -> str | None:
@@ -198,14 +200,14 @@ def space(_scene: Scene, path: str) -> Iterator[Finding]:
     directory = os.path.dirname(path)
     free, there = free_bytes(directory), os.statvfs(directory)
     if there.f_flag & os.ST_RDONLY:
-        hint = "mount it for writing; a disk with errors is remounted so: see 'dmesg'"
+        hint = "remount it read-write; disk errors cause read-only remounts: see 'dmesg'"
         yield error("space", f"the file system of {directory} is mounted read-only", hint)
     elif free <= FREE_BYTES_NEEDED:
         told = f"the disk of {directory} is full: {free} bytes available (need {FREE_BYTES_NEEDED})"
         yield error("space", told, "free some space")
     elif there.f_files and not there.f_favail:
-        told = f"the disk of {directory} has no room for another file (no inodes)"
-        yield error("space", told, "remove files that are not needed")
+        told = f"the disk of {directory} has no free inodes"
+        yield error("space", told, "remove unneeded files")
     else:
         yield from _probe(directory, free)
 
@@ -230,4 +232,6 @@ def _probe(directory: str, free: int) -> Iterator[Finding]:
     if abs(ahead) > CLOCK_SECONDS:
         direction = "ahead of" if ahead > 0 else "behind"
         told = f"the clock is {abs(int(ahead))} s {direction} that of the disk of {directory}"
-        yield warning("clock", told, "set the clock; 'timedatectl' shows whether it is kept right")
+        yield warning(
+            "clock", told, "set the clock; 'timedatectl' shows whether it is synchronized"
+        )

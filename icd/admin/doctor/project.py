@@ -49,8 +49,8 @@ from icd.values.wire import iso
 # --- which database, why, and what lies in the way of another one ---------------------------------
 
 _BACK = (
-    "run 'icctl restore FILE' with a backup (they lie beside the database and are named after it), "
-    "or 'icctl init' to start anew"
+    "run 'icctl restore FILE' with a backup (they are next to the database and named after it), "
+    "or 'icctl init' to start over"
 )
 
 SHOWN = 3  # names on one line
@@ -72,7 +72,7 @@ def _missing(where: Where, exc: IcError) -> Finding:
     if where.explicit is None:
         return warning("database", exc.message, exc.hint)
     variable = "--db" if where.db is not None else "INTERCORE_DB"
-    told = f"{variable} names a database that is not there: {exc.message}"
+    told = f"{variable} names a database that does not exist: {exc.message}"
     return error("database", told, f"correct {variable}, or run 'icctl init'")
 
 
@@ -85,7 +85,7 @@ def _lost(cwd: str) -> Finding | None:
         except FileNotFoundError:
             left = sorted(map(os.path.basename, glob.glob(f"{glob.escape(path)}*")))
             if left:
-                told = f"{path} is gone; what lay beside it is left: {', '.join(left[:SHOWN])}"
+                told = f"{path} is gone; its companion files are left: {', '.join(left[:SHOWN])}"
                 return error("database", told, _BACK)
         except NotADirectoryError:
             continue
@@ -93,7 +93,7 @@ def _lost(cwd: str) -> Finding | None:
             hint = "check its owner and mode with 'ls -ld', and correct them"
             return error("permissions", f"cannot look into {directory}: {exc.strerror}", hint)
         else:
-            told = f"{path} holds nothing ({size} bytes): it was emptied, or never initialized"
+            told = f"{path} holds nothing ({size} bytes): emptied, or never initialized"
             return error("database", told, _BACK)
     return None
 
@@ -106,7 +106,7 @@ def _reason(where: Where, path: str) -> str:
         return "in the current directory"
     if cwd.startswith(os.path.join(project, "")):
         return "the nearest one above the current directory"
-    return "that of the main checkout, since this is a git worktree without one"
+    return "the one of the main checkout, because this git worktree has none"
 
 
 def _others(where: Where, path: str) -> Iterator[Finding]:
@@ -114,8 +114,8 @@ def _others(where: Where, path: str) -> Iterator[Finding]:
     if where.explicit is not None:
         near = paths.discover(where.cwd) if where.cwd else None
         if near is not None and paths.canonical(near) != path:
-            hint = "unset INTERCORE_DB and leave out --db to use it"
-            yield note("shadow", f"{near} lies nearer, and is not used here", hint)
+            hint = "unset INTERCORE_DB and omit --db to use it"
+            yield note("shadow", f"{near} is nearer, but not used here", hint)
         return
     yield from _passed_over(where.cwd, path)
     project = os.path.dirname(os.path.dirname(path))
@@ -125,9 +125,7 @@ def _others(where: Where, path: str) -> Iterator[Finding]:
     root = os.path.realpath(paths.project_root(where.cwd))
     same = os.path.realpath(further).startswith(os.path.join(root, ""))
     told = f"it hides {further} from everything below {project}"
-    hint = (
-        "if only one of the two is meant, move the other away; 'icctl export' saves what it holds"
-    )
+    hint = "if only one is intended, move the other away; 'icctl export' saves its content"
     yield (warning if same else note)("shadow", told, hint)
 
 
@@ -137,7 +135,7 @@ def _passed_over(cwd: str, path: str) -> Iterator[Finding]:
         if os.path.realpath(empty) == path:
             return
         if os.path.lexists(empty):
-            yield note("shadow", f"{empty} has no tables and is passed over", f"remove {empty}")
+            yield note("shadow", f"{empty} has no tables and is ignored", f"remove {empty}")
 
 
 def _directory(project: str) -> str:
@@ -182,8 +180,8 @@ def _judge(name: str, found: os.stat_result, owner: int) -> Iterator[Finding]:
     elif mode & _OTHERS:
         yield _mode(warning, "other users may read", name, mode, wanted)
     elif not os.access(name, os.R_OK | os.W_OK, effective_ids=True):
-        hint = "look at its attributes ('lsattr') and at its file system ('findmnt')"
-        told = f"{name} may not be written, though its mode allows it"
+        hint = "check its attributes ('lsattr') and its file system ('findmnt')"
+        told = f"{name} is not writable, although its mode allows it"
         yield error("permissions", told, hint)
 
 
@@ -209,7 +207,7 @@ def unfinished(scene: Scene, path: str) -> Iterator[Finding]:
     for name in [path + ending for ending in _COPIES]:
         with suppress(FileNotFoundError):
             if os.lstat(name).st_mtime < scene.now_ms // 1000 - UNFINISHED_SECONDS:
-                yield note("unfinished", f"{name} was never finished", FIX, Repair("remove", name))
+                yield note("unfinished", f"{name} is incomplete", FIX, Repair("remove", name))
 
 
 def lost_logs(_scene: Scene, path: str) -> Iterator[Finding]:
@@ -223,7 +221,7 @@ def gitignore(_scene: Scene, path: str) -> Iterator[Finding]:
     directory = os.path.dirname(path)
     file = os.path.join(directory, ".gitignore")
     if os.path.basename(directory) == paths.DIRECTORY and not os.path.lexists(file):
-        told = f"{file} is gone: git would take the database for a part of the project"
+        told = f"{file} is gone: git would add the database to the project"
         yield note("gitignore", told, FIX, Repair("write gitignore", file))
 
 
@@ -239,7 +237,7 @@ FUTURE_SECONDS = 60
 _CHECK = "run 'icctl db check' to read all of it"
 _CLOCK = (
     "set the clock if it is wrong ('timedatectl'); else wait until then, or run 'icctl sentinel "
-    "reset' for guards that stay shut"
+    "reset' for sentinels that stay throttled"
 )
 
 
@@ -255,7 +253,7 @@ def contents(scene: Scene, path: str) -> Iterator[Finding]:
         known = exc if isinstance(exc, IcError) else from_sqlite(exc) or InputOutput(str(exc))
         yield from_error("integrity", type(known)(f"{path}: {known.message}", hint=known.hint))
         return
-    yield ok("lock", "nobody holds it for long")
+    yield ok("lock", "no process holds it for long")
     yield from found
 
 
@@ -316,7 +314,7 @@ def _has_no_log(path: str) -> bool:
 def _integrity(conn: sqlite3.Connection, path: str, deadline: float, *, current: bool) -> Finding:
     size = os.stat(path).st_size
     if size > CAREFUL_BYTES:
-        return note("integrity", f"{path} has {size} bytes, too many to read them now", _CHECK)
+        return note("integrity", f"{path} has {size} bytes, too large to read now", _CHECK)
     try:
         with until(conn, deadline):
             found = check.first(conn)

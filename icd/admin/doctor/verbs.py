@@ -25,15 +25,14 @@ _SHOWN = ("fixed", "note", *_BAD)
 
 
 class Doctor(Struct):
-    """Look at the database, the daemon and all around; say what is wrong, and what to do.
+    """Diagnose the database, the daemon and their environment, and suggest repairs.
 
-    Exit 0 if nothing needs to be done, 1 if there are warnings or errors.
-    Nothing is changed, unless with --fix: then modes of your own files are set right, a socket
-    that nobody listens at and what is left of interrupted backups are removed, and a missing
-    .clavain/.gitignore is written.
+    Exit 0 if no action is needed, 1 if there are warnings or errors.
+    Nothing changes without --fix, which corrects the modes of your own files, removes stale sockets
+    and leftovers of interrupted backups, and writes a missing .clavain/.gitignore.
     """
 
-    fix: Annotated[bool, Option("--fix", "Do the safe repairs, too.")] = False
+    fix: Annotated[bool, Option("--fix", "Apply the safe repairs.")] = False
 
 
 def doctor(world: World, f: Doctor) -> Output:
@@ -90,7 +89,7 @@ def _shown(world: World, sections: dict[str, "Section"]) -> Output:
     output.exit = int(any(finding.severity in _BAD for finding in found))
     bugs = [section.bug for section in sections.values() if section.bug]
     if bugs:
-        bug = Internal("a check failed, and what it looks at is unknown")
+        bug = Internal("the check itself failed")
         bug.__cause__ = RuntimeError("\n".join(bugs))
         output.exit, output.bug = bug.exit, bug
         output.stderr = line(world.program, "doctor", bug)
@@ -112,7 +111,7 @@ def _lines(program: str, sections: dict[str, "Section"]) -> Iterator[str]:
         other = {finding.check for finding in section.findings if finding.severity != "ok"}
         fine = dict.fromkeys(f.check for f in section.findings if f.check not in other)
         if fine:
-            yield f"fine: {name}: {', '.join(fine)}"
+            yield f"ok: {name}: {', '.join(fine)}"
     for finding in found:
         if finding.severity == "ok" and finding.check in _TELLING:
             yield f"{finding.check}: {finding.message}"
@@ -128,7 +127,7 @@ def _verdict(findings: list["Finding"]) -> str:
     counts = {s: sum(f.severity == s for f in findings) for s in reversed(_SHOWN)}
     told = [f"{n} {s}{'s' if n > 1 and s != 'fixed' else ''}" for s, n in counts.items() if n]
     if not any(counts[severity] for severity in _BAD):
-        told.append("nothing needs to be done")
+        told.append("no action needed")
     return ", ".join(told)
 
 
@@ -137,7 +136,7 @@ VERBS = [
         "doctor",
         Doctor,
         lambda world, f: Local(lambda _ask: doctor(world, f)),
-        summary="Explain what is wrong here.",
+        summary="Diagnose problems and suggest repairs.",
         examples=["icctl doctor", "icctl doctor --fix", "icctl doctor --json --timeout=20s"],
     ),
 ]

@@ -32,7 +32,7 @@ PATIENCE_SECONDS = 120
 ANSWER_SECONDS = 20
 # The client notices its deadline itself; this is for a machine that hangs.
 MARGIN_SECONDS = 20
-NO_JOURNAL = "the daemon then logs to where its stderr goes; see docs/service.md"
+NO_JOURNAL = "without a journal, the daemon logs to its stderr"
 _CLIENT = "import sys; from icctl.client import main; sys.exit(main(sys.argv[1:], 'icctl'))"
 
 
@@ -76,7 +76,7 @@ def states(env: Mapping[str, str], *names: str) -> list[State]:
         raise NoSystemd(f"the systemd of this user cannot be reached: {last_line(done.stderr)}")
     found = [_state(block) for block in done.stdout.split("\n\n") if block.strip()]
     if len(found) != len(names):
-        raise ServiceFailed(f"systemctl said something unexpected: {last_line(done.stdout)}")
+        raise ServiceFailed(f"unexpected output of systemctl: {last_line(done.stdout)}")
     return found
 
 
@@ -93,7 +93,7 @@ def systemctl(env: Mapping[str, str], *words: str) -> None:
 
 
 def run(env: Mapping[str, str], *command: str) -> subprocess.CompletedProcess[str]:
-    late = f"{' '.join(command)} has not ended within {PATIENCE_SECONDS} seconds"
+    late = f"{' '.join(command)} timed out after {PATIENCE_SECONDS} seconds"
     return _ended(found_program(env, command), quiet(env), PATIENCE_SECONDS, late)
 
 
@@ -125,7 +125,7 @@ def found_program(env: Mapping[str, str], command: tuple[str, ...]) -> list[str]
 
 def last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1].removesuffix(".") if lines else "it did not say why"
+    return lines[-1].removesuffix(".") if lines else "no reason given"
 
 
 # --- the daemon -----------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def ping(env: Mapping[str, str], socket: str) -> Pong | None:
     if done.returncode == 1:
         return None
     told = done.stderr.strip().removeprefix("icctl: ") or "the client failed"
-    raise ServiceFailed(f"no call goes through {socket}: {told}")
+    raise ServiceFailed(f"a call through {socket} failed: {told}")
 
 
 # --- units ----------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def quoted(path: str) -> str:
     """A path as the first word of ExecStart=, which may hold spaces, but not everything."""
     if any(char in "\"'\\" or not char.isprintable() for char in path):
         raise Misconfigured(
-            f"systemd starts no program with quotes or the like in its path: {path}",
+            f"systemd cannot start a program with special characters in its path: {path}",
             hint="install intercore in another directory",
         )
     return '"' + path.replace("%", "%%") + '"'
@@ -338,7 +338,7 @@ def _of_units(found: list[Unit]) -> Iterator[str]:
         if unit.found == "missing":
             yield f"{unit.name} is not installed; {_INSTALL}"
         elif unit.found == "outdated":
-            yield f"{unit.path} is of another installation or version; {_INSTALL}"
+            yield f"{unit.path} belongs to another installation or version; {_INSTALL}"
         elif unit.found == "foreign" and unit.name != SANDBOX:
             yield f"{unit.path} was not written by icctl; {_INSTALL} --force to replace it"
 
@@ -346,14 +346,14 @@ def _of_units(found: list[Unit]) -> Iterator[str]:
 def _of_states(states: list[State]) -> Iterator[str]:
     for name, state in zip((SOCKET, SERVICE), states, strict=True):
         if state.stale:
-            yield f"systemd has not read {name} again; {_INSTALL}"
+            yield f"systemd has not reloaded {name}; {_INSTALL}"
         if state.active == "failed":
             status = f", exit {state.status}" if state.status else ""
             yield f"{name} has failed ({state.result}{status}); {_LOGS}, then {_INSTALL}"
     if states[0].load == "loaded" and states[0].active == "inactive":
         yield f"{SOCKET} is stopped; {_INSTALL}"
     elif states[0].load == "loaded" and states[0].enabled != "enabled":
-        yield f"{SOCKET} will not be there after the next login; {_INSTALL}"
+        yield f"{SOCKET} is not enabled for the next login; {_INSTALL}"
 
 
 def _of_daemon(daemon: Pong | None, states: list[State]) -> Iterator[str]:

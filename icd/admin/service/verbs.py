@@ -37,50 +37,57 @@ F = TypeVar("F", bound=Struct)
 
 
 class Install(Struct):
-    """Write the units for this installation, enable the socket, check that a call goes through.
+    """Install the systemd units for this installation, enable the socket, and verify a call.
 
-    systemd then listens, and starts the daemon for the first call.
-    A second time nothing is left to do.
-    Without systemd: run 'icd serve' in the foreground; see docs/service.md.
+    systemd then listens on the socket, and starts the daemon on the first call.
+    Installing again changes nothing.
+    Without systemd, run 'icd serve' in the foreground.
     """
 
-    dry_run: Annotated[bool, Option("--dry-run", "Print what would be written and run.")] = False
-    now: Annotated[bool, Option("--now", "Restart a daemon that runs, with the new units.")] = False
-    sandbox: Annotated[bool, Option("--sandbox", "Let it write below the home directory only.")] = (
-        False
-    )
+    dry_run: Annotated[
+        bool, Option("--dry-run", "Print what would be written and run, and change nothing.")
+    ] = False
+    now: Annotated[bool, Option("--now", "Restart a running daemon with the new units.")] = False
+    sandbox: Annotated[
+        bool, Option("--sandbox", "Let the daemon write only below the home directory.")
+    ] = False
     force: Annotated[bool, Option("--force", "Overwrite units that icctl did not write.")] = False
 
 
 class Uninstall(Struct):
     """Stop and disable the service, and remove the units that icctl wrote.
 
-    Databases and settings stay; icctl goes on without a daemon.
+    Databases and settings are kept; icctl works without a daemon.
     """
 
-    dry_run: Annotated[bool, Option("--dry-run", "Print what would be removed and run.")] = False
+    dry_run: Annotated[
+        bool, Option("--dry-run", "Print what would be removed and run, and change nothing.")
+    ] = False
 
 
 class Status(Struct):
-    """Show the units, what systemd makes of them, and who answers; exit 1 if it does not work.
+    """Show the units, their state in systemd, and which daemon answers; exit 1 on problems.
 
-    Asking starts a daemon that systemd has not started yet.
+    The check starts the daemon if systemd has not started it yet.
     """
 
 
 class Logs(Struct):
-    """Show what the service wrote to the journal: time, level, message, facts.
+    """Show the daemon's log from the journal: time, level, message and fields.
 
-    The last 100 lines; with --since all from then on.
-    With --json one object a line, as the daemon wrote it.
+    Prints the last 100 lines; with --since, all lines from that time on.
+    With --json, prints one object per line, as the daemon wrote it.
     """
 
-    follow: Annotated[bool, Option("--follow", "Go on with what comes.")] = False
+    follow: Annotated[bool, Option("--follow", "Follow the log.")] = False
     lines: Annotated[
-        int | None, Option("--lines", "So many at most.", "N"), Whole(1, 1_000_000)
+        int | None,
+        Option("--lines", "Print at most N lines (default 100).", "N"),
+        Whole(1, 1_000_000),
     ] = None
     since: Annotated[
-        str | None, Option("--since", "As journalctl has it: today, -1h, 2026-01-31.", "TIME")
+        str | None,
+        Option("--since", "Start at this time, as in journalctl: today, -1h, 2026-01-31.", "TIME"),
     ] = None
 
 
@@ -162,7 +169,7 @@ def _elsewhere(world: World) -> bytes:
     asked = world.env.get("INTERCORE_SOCKET") or systemd.socket_path({})
     if asked == listens:
         return b""
-    told = f"warning: icctl asks at {asked}, and systemd listens at {listens}; set INTERCORE_SOCKET"
+    told = f"warning: icctl connects to {asked}, systemd listens at {listens}; set INTERCORE_SOCKET"
     return f"{world.program}: service install: {told}\n".encode(errors="surrogateescape")
 
 
@@ -189,7 +196,7 @@ def _reported(
 
 
 def _shown(world: World, done: Done, said: list[str]) -> Output:
-    return render.to_json(done) if world.json else render.text(*said or ["nothing is left to do"])
+    return render.to_json(done) if world.json else render.text(*said or ["nothing to do"])
 
 
 def _spelled(commands: list[Words]) -> list[str]:
@@ -233,7 +240,7 @@ def logs(world: World, f: Logs) -> Output:
     found = list(_encoded(map(shown, _journal(world.env, *words))))
     told = Output(0, b"".join(found))
     if not found:
-        nothing = "warning: the journal shows nothing of icd.service"
+        nothing = "warning: the journal has no entries of icd.service"
         told.stderr = f"{world.program}: service logs: {nothing}\n".encode()
     return told
 
@@ -340,28 +347,28 @@ VERBS = [
         "service install",
         Install,
         _here(install),
-        summary="Let systemd start the daemon.",
+        summary="Install the systemd units.",
         examples=["icctl service install --dry-run", "icctl service install"],
     ),
     Command(
         "service uninstall",
         Uninstall,
         _here(uninstall),
-        summary="Stop it and remove the units.",
+        summary="Stop the service and remove its units.",
         examples=["icctl service uninstall"],
     ),
     Command(
         "service status",
         Status,
         _here(status),
-        summary="Tell whether the service works.",
+        summary="Show whether the service works.",
         examples=["icctl service status", "icctl service status --json"],
     ),
     Command(
         "service logs",
         Logs,
         _here(logs),
-        summary="Show what the daemon has logged.",
+        summary="Show the daemon's log.",
         examples=["icctl service logs --follow", "icctl service logs --since=-1h --json"],
     ),
     Command(
@@ -369,7 +376,7 @@ VERBS = [
         Reload,
         lambda _world, f: Ask("icd.reload", f),
         show=show_reloaded,
-        summary="Go on with the installed code.",
+        summary="Reload the daemon with the installed version.",
         examples=["pip install --upgrade intercore && icctl service reload"],
     ),
 ]

@@ -20,23 +20,25 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 
+ABOUT = "Fast shared state, throttles, locks and events for AI coding agents' hooks."
+
 GLOBALS = [
-    ("--db PATH", "The database; else $INTERCORE_DB, else the nearest .clavain/intercore.db."),
-    ("--timeout D", "Total time for the call, such as 500ms or 10s (default 5s)."),
-    ("--json", "Answer as JSON."),
+    ("--db PATH", "Database file (default $INTERCORE_DB, or the nearest .clavain/intercore.db)."),
+    ("--timeout D", "Deadline of the call, such as 500ms or 10s (default 5s)."),
+    ("--json", "Print the result as JSON."),
     ("--verbose", "Show SQL statements, timings and lock waits on stderr."),
-    ("--no-daemon", "Open the database directly, even if the daemon runs."),
-    ("--if-database", "Exit 69, silently, where there is no database; for scripts."),
+    ("--no-daemon", "Open the database directly, even if the daemon is running."),
+    ("--if-database", "Exit 69, silently, if there is no database; for scripts."),
     ("--help", "Show help for the program or a command."),
 ]
-_EXITS = "Exit codes: 0 yes or done, 1 an expected no, 2 an error, 3 a mistake in the command line."
+_EXITS = "Exit codes: 0 success, 1 negative result (throttled, not found), 2 error, 3 usage error."
 
 
 def usage(program: str) -> bytes:
     formatter = _formatter()
     formatter.write_usage(program, "COMMAND [ARGUMENT]...")
     formatter.write_paragraph()
-    formatter.write_text("The small, always-warm memory of the AI coding agents on this machine.")
+    formatter.write_text(ABOUT)
     for noun, (_, about) in registry.GROUPS.items():
         with formatter.section(f"{noun} ({about})"):
             formatter.write_dl(_summaries(noun, registry.verbs(noun)))

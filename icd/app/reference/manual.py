@@ -15,26 +15,25 @@ from icd.app.reference import help as texts
 
 Entries = list[tuple[str, str]]
 
-_ABOUT = "the small, always-warm memory of AI coding agents"
 _EXITS: Entries = [
-    ("0", "Yes, done, found."),
-    ("1", "An expected no: throttled, not there, at another version, no daemon."),
-    ("2", "An error."),
-    ("3", "A mistake in the command line."),
+    ("0", "Success."),
+    ("1", "Negative result: throttled, not found, at another version, no daemon."),
+    ("2", "Error."),
+    ("3", "Usage error."),
     ("69", "There is no database, and --if-database was given."),
 ]
 _EXITS_OF_ICD: Entries = [
-    ("0", "It was told to stop, or a daemon is running already; the pages are written."),
-    ("2", "It cannot start; a page cannot be written; a mistake in the command line."),
+    ("0", "It was stopped, or a daemon is already running; the pages are written."),
+    ("2", "It cannot start; a page cannot be written; usage error."),
 ]
 _VARIABLES: Entries = [
-    ("INTERCORE_DB", "The database, where --db is not given."),
-    ("INTERCORE_MODE", "auto (the default), daemon or direct: who does the work."),
-    ("INTERCORE_SOCKET", "The socket of the daemon."),
+    ("INTERCORE_DB", "Database file, unless --db is given."),
+    ("INTERCORE_MODE", "auto (default), daemon or direct: which process runs the command."),
+    ("INTERCORE_SOCKET", "Path of the daemon's socket."),
     *((variable, f"The setting {name}.") for name, variable in config.VARIABLES.items()),
 ]
 _FILES: Entries = [
-    (".clavain/intercore.db", "The database of a project."),
+    (".clavain/intercore.db", "Database of a project."),
     (f".clavain/{config.PROJECT_FILE}", "Settings of a project."),
     (f"~/{config.USER_FILE}", "Settings of the user."),
 ]
@@ -65,19 +64,19 @@ def pages(icd: click.Group) -> dict[str, str]:
 def _icctl() -> Iterator[str]:
     yield _title("ICCTL", 1)
     yield heading("NAME")
-    yield escaped(f"icctl, ic - {_ABOUT}")
+    yield escaped(f"icctl, ic - {texts.ABOUT.rstrip('.')}")
     yield heading("SYNOPSIS")
     yield f"{bold('icctl')} COMMAND [ARGUMENT]..."
     yield heading("DESCRIPTION")
     yield escaped(
-        "Hooks, scripts and people keep state and throttle guards in it, one database a project. "
-        "icctl asks the daemon icd, or does the work itself when there is none."
+        "Hooks and scripts share state, rate limits, locks and events, in a database per project. "
+        "icctl calls the daemon icd, or opens the database itself if no daemon is running."
     )
     yield heading("COMMANDS")
     for name, leaf in registry.commands().items():
         yield from _command(f"icctl {name}", leaf.click)
     yield heading("OPTIONS")
-    yield escaped("Every command understands these, before or after its own words.")
+    yield escaped("Every command accepts these options, before or after its own arguments.")
     yield from (definition(form, about) for form, about in texts.GLOBALS)
     yield from _lists(_EXITS)
     yield heading("SEE ALSO")
@@ -87,7 +86,7 @@ def _icctl() -> Iterator[str]:
 def _icd(group: click.Group) -> Iterator[str]:
     yield _title("ICD", 8)
     yield heading("NAME")
-    yield escaped(f"icd - {_ABOUT}: the daemon")
+    yield escaped("icd - the daemon of intercore")
     yield heading("SYNOPSIS")
     yield f"{bold('icd')} COMMAND [ARGUMENT]..."
     yield heading("DESCRIPTION")

@@ -50,7 +50,7 @@ def _describe(
     said = descriptions(method.params)
     return {
         "name": method.name,
-        "description": cleandoc(method.params.__doc__ or ""),
+        "description": about(method.params),
         "paramStructure": "either",
         "params": [
             {
@@ -65,13 +65,18 @@ def _describe(
     }
 
 
+def about(params: type[Params]) -> str:
+    """What a method does; a subclass that has a docstring of its own inherits no description."""
+    return vars(params).get("rpc") or cleandoc(params.__doc__ or "")
+
+
 def descriptions(params: type[Params]) -> dict[str, str]:
-    """What each parameter means, as its row says it."""
+    """What each parameter means; a `Meta` says it where the command line has another source."""
     found: dict[str, str] = {}
     for name, hint in (Params.__annotations__ | hints(params)).items():
         for mark in parts(hint)[1]:
-            if isinstance(mark, Argument | Option):
-                found[name] = mark.help
-            elif isinstance(mark, Meta) and mark.description:
-                found.setdefault(name, mark.description)
+            if isinstance(mark, Meta) and mark.description:
+                found[name] = mark.description
+            elif isinstance(mark, Argument | Option):
+                found.setdefault(name, mark.help)
     return found

@@ -230,8 +230,8 @@ def taken_over(
 # The original gives up on a locked database after a tenth of a second.
 LOOK_AGAIN_SECONDS = 0.01
 
-_UNTRUSTED = "the database is not trusted, so it starts no programs; accept it with 'icctl trust'"
-_WAIT = "end what uses it, then run 'icctl init --adopt' again; nothing was changed"
+_UNTRUSTED = "the database is not trusted and may not start programs; trust it with 'icctl trust'"
+_WAIT = "stop the processes that use it, then run 'icctl init --adopt' again; nothing was changed"
 
 
 class Adoption(Struct, frozen=True):

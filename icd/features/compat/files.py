@@ -337,7 +337,7 @@ def remove(entry: Entry) -> str | None:
 
 def _remove(entry: Entry, aside: bytes) -> str | None:
     if _identity(os.lstat(aside)) != entry.identity:
-        return "was written again since it was read"
+        return "has changed since it was read"
     if entry.identity.kind == stat.S_IFDIR:
         os.rmdir(aside)
         return None

@@ -26,56 +26,57 @@ PORTION_BYTES = 8 * 1024 * 1024
 
 _REASONS: dict[Verdict, str] = {
     "same": "already imported",
-    "superseded": "the database has other data, at least as new",
-    "expired": "a cache past its time",
-    "early": "its time lies in the future",
+    "superseded": "the database has other data that is as new or newer",
+    "expired": "an expired cache",
+    "early": "its time is in the future",
 }
 
-Key = Annotated[str | None, Argument("KEY", "Only the files of this key.")]
+Key = Annotated[str | None, Argument("KEY", "Import or remove only the files of this key.")]
 
 
 # --- parameters and results -----------------------------------------------------------------------
 
 
 class Compare(Params):
-    """Judge what legacy files say against the database; nothing is written."""
+    """Compare legacy files with the database, without writing."""
 
     documents: Annotated[
-        list[Document], Meta(max_length=MANY, description="Files that hold JSON.")
+        list[Document], Meta(max_length=MANY, description="Files that contain JSON.")
     ] = field(default_factory=list)
     guards: Annotated[
-        list[Guard], Meta(max_length=MANY, description="Files that mean something by existing.")
+        list[Guard],
+        Meta(max_length=MANY, description="Guard files: their existence is the information."),
     ] = field(default_factory=list)
 
 
 class Import(Compare):
-    """Take in what legacy files say, unless the database knows better."""
+    """Import legacy files, except where the database has newer rows."""
 
 
 class ImportForm(Struct):
-    """Read legacy files into the database: JSON into state, guards into sentinels.
+    """Import legacy files into the database: JSON as state, guards as sentinels.
 
-    Rows carry the files' times.
-    Nothing that the database has newer is overwritten, and a second run imports nothing.
-    What is skipped is listed with the reason.
+    Rows keep the times of the files.
+    Newer rows are never overwritten, and a second run imports nothing.
+    Skipped files are listed with the reason.
     """
 
     key: Key = None
-    dry_run: Annotated[bool, Option("--dry-run", "Only show what would be imported.")] = False
+    dry_run: Annotated[
+        bool, Option("--dry-run", "Show what would be imported, and change nothing.")
+    ] = False
 
 
 class CleanupForm(Struct):
-    """Remove legacy files whose content is in the database; without --apply only list them.
+    """Remove legacy files whose content is in the database; without --apply, list them.
 
-    A file that is written again in the meantime stays.
+    A file that changes meanwhile is kept.
     """
 
     key: Key = None
-    apply: Annotated[
-        bool, Option("--apply", "Remove them; else only show what would be removed.")
-    ] = False
+    apply: Annotated[bool, Option("--apply", "Remove the files; without it, list them.")] = False
     superseded: Annotated[
-        bool, Option("--superseded", "Also those that the database has newer data for.")
+        bool, Option("--superseded", "Include files for which the database has newer data.")
     ] = False
 
 
@@ -175,7 +176,7 @@ def ask_cleanup(world: World, f: CleanupForm) -> Local:
         if verdict != "same" and not (f.superseded and verdict == "superseded"):
             return _REASONS[verdict]
         if file.forgotten:
-            return f"a guard that holds {file.forgotten} bytes, which were not imported"
+            return f"a guard file with {file.forgotten} bytes of content, which were not imported"
         return files.remove(file) if f.apply else None
 
     def run(ask: Caller) -> Output:
@@ -193,7 +194,7 @@ def ask_cleanup(world: World, f: CleanupForm) -> Local:
 
 def _refuse_other(key: str | None) -> None:
     if key is not None and key not in KEYS:
-        raise Usage(f"{key!r} is no key of legacy files", hint=f"use one of {', '.join(KEYS)}")
+        raise Usage(f"{key!r} is not a key of legacy files", hint=f"use one of {', '.join(KEYS)}")
 
 
 def _without_payload(file: Entry | Refused) -> Entry | Refused:
@@ -279,14 +280,14 @@ VERBS = [
         "compat import",
         ImportForm,
         ask_import,
-        summary="Take legacy files over.",
+        summary="Import legacy files.",
         examples=["icctl compat import --dry-run", "icctl compat import stop"],
     ),
     Command(
         "compat cleanup",
         CleanupForm,
         ask_cleanup,
-        summary="Remove legacy files taken over.",
+        summary="Remove imported legacy files.",
         examples=["icctl compat cleanup", "icctl compat cleanup stop --apply"],
     ),
 ]

@@ -23,7 +23,7 @@ from icd.values.processes import Writer
 from icd.values.wire import Milliseconds, Result, iso_if
 
 # new, updated: to be brought in, over nothing or over something older.  same: it is there already.
-# superseded: the database has something else, at least as new.  expired: a cache past its time.
+# superseded: the database has something else, at least as new.  expired: an expired cache.
 # early: its time is still to come.
 Verdict = Literal["new", "updated", "same", "superseded", "expired", "early"]
 WRITTEN: frozenset[Verdict] = frozenset({"new", "updated"})
@@ -156,6 +156,6 @@ def bring_guard(conn: sqlite3.Connection, file: Guard, *, now_ms: int) -> Verdic
 
 def _lost(what: str) -> IcError:
     return Unhealthy(
-        f"{what} did not read back as it was written, and nothing was imported",
+        f"{what} could not be verified after the import; nothing was imported",
         hint="run 'icctl db check'",
     )

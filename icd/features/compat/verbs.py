@@ -35,25 +35,26 @@ _HEADER = "KEY\t\t\tLEGACY\tDB\tFILES\tSTATE\tSENTINELS\tLEGACY_WRITE\tDB_WRITE"
 
 
 class Status(Params):
-    """What the database holds of some keys."""
+    """Count the rows of some keys in the database."""
 
-    keys: Annotated[list[str], Meta(max_length=MOST_KEYS, description="The keys, in any order.")]
+    keys: Annotated[list[str], Meta(max_length=MOST_KEYS, description="Keys, in any order.")]
 
 
 class StatusForm(Struct):
-    """Show, per key, the legacy files that are left and what the database holds.
+    """Show, per key, the remaining legacy files and the rows in the database.
 
-    Exit 0 always; n/a stands for what could not be looked at, and stderr says why.
+    Always exits 0; n/a marks what could not be read, and stderr says why.
     """
 
 
 class Check(Params):
-    """Print in how many scopes the database knows a key, as state or as a sentinel.
+    """Print the number of scopes in which the database has a key, as state or as a sentinel.
 
-    Exit 1 if in none, or if there is no database that can be used.
+    Exit 1 if there is none, or if there is no usable database.
     """
 
-    key: Annotated[str, Argument("KEY", "A key of legacy files, or any other.")]
+    rpc = "Count the scopes in which the database has a key, as state or as a sentinel."
+    key: Annotated[str, Argument("KEY", "Key to look up.")]
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ VERBS = [
         "compat status",
         StatusForm,
         ask_status,
-        summary="Show which keys still live in files.",
+        summary="Show which keys still use legacy files.",
         examples=["icctl compat status"],
     ),
     Command(

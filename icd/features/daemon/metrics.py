@@ -109,9 +109,9 @@ def _delivered(report: Report) -> Iterator[Sample]:
 FAMILIES: list[tuple[str, str, str, Find]] = [
     ("build", "info", "What is running.", _build),
     ("start_time_seconds", "gauge", "When it started.", lambda r: r.started_at),
-    ("uptime_seconds", "gauge", "For how long.", lambda r: r.uptime),
+    ("uptime_seconds", "gauge", "Seconds since the start.", lambda r: r.uptime),
     ("sessions", "gauge", "Connections.", lambda r: r.sessions),
-    ("subscribers", "gauge", "Commands that go on.", lambda r: r.subscribers),
+    ("subscribers", "gauge", "Streams, such as events tail -f.", lambda r: r.subscribers),
     ("start_up_errors", "gauge", "Failed starts within a day.", lambda r: len(r.start_up_errors)),
     ("missed", "counter", "Commands that failed without the daemon.", _missed),
     ("calls", "counter", "Calls by method.", _of_methods("calls")),

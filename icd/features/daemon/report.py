@@ -25,7 +25,7 @@ MISSED, MISSED_BYTES = "failures", 65_536 + 4096
 CALLERS = 10
 # A failure of last week has been noticed, or never mattered.
 RECENT_SECONDS = 86_400
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 class OpenDatabase(Result):
@@ -207,8 +207,8 @@ def lines(report: Report) -> list[str]:
         *_hooks(report.hooks),
     ]
     marked = sum(line.startswith("!") for line in body)
-    verdict = f"{marked} marked with ! below" if marked else "all is well"
-    head = f"icd {report.version}, pid {report.pid}, up {span(report.uptime)}: {verdict}"
+    verdict = f"{marked} warning{'s' if marked > 1 else ''}" if marked else "all is well"
+    head = f"icd {report.version}, pid {report.pid}, up {span(report.uptime)}, {verdict}"
     return [head, *body]
 
 
@@ -218,9 +218,9 @@ def span(seconds: float) -> str:
     found: list[str] = []
     for size, unit in _UNITS:
         if left >= size or (size == 1 and not found):
-            found.append(f"{left // size} {unit}")
+            found.append(f"{left // size}{unit}")
         left %= size
-    return " ".join(found[:2])
+    return "".join(found[:2])
 
 
 def _size(count: int) -> str:
@@ -281,7 +281,7 @@ def _database(one: OpenDatabase) -> Iterator[str]:
     if one.reopened:
         yield f"  replaced and reopened {one.reopened} times"
     if one.hung_seconds is not None:
-        yield f"! hangs since {span(one.hung_seconds)}; look at its disk, and at who holds it"
+        yield f"! hangs for {span(one.hung_seconds)}; check its disk and the process that holds it"
 
 
 def _mirror(mirror: MirrorReport) -> Iterator[str]:
@@ -290,11 +290,11 @@ def _mirror(mirror: MirrorReport) -> Iterator[str]:
     if mirror.left_out:
         yield f"! mirror: only the newest rows have files, {mirror.left_out} are left out"
     for path in mirror.untrusted:
-        yield f"! mirror: {path} is not trusted; to accept it: icctl trust"
+        yield f"! mirror: {path} is not trusted; run: icctl trust"
 
 
 def _hooks(hooks: HooksReport) -> Iterator[str]:
-    done = f"hooks: {hooks.delivered} delivered, {hooks.redelivered} of them again"
+    done = f"hooks: {hooks.delivered} delivered ({hooks.redelivered} retried)"
     yield from _worker(done, hooks)
 
 

@@ -30,43 +30,47 @@ CAPABILITIES = [
 
 
 class Ping(Params):
-    """Print pong if the daemon answers; exit 1 if there is none.
+    """Print pong if the daemon answers; exit 1 if no daemon runs.
 
-    With --verbose also the versions of this program and of the daemon.
+    --verbose adds the versions of this program and of the daemon.
     """
+
+    rpc = "Check that the daemon answers."
 
 
 class Status(Params):
-    """Show what the daemon is doing, and how well; exit 1 if there is none.
+    """Show the daemon's status; exit 1 if no daemon runs.
 
-    What deserves a look has a ! before it: starts that failed, scripts whose calls failed within
-    the last day, a database that hangs.
+    A ! marks warnings: failed starts, scripts whose calls failed within the last day, and databases
+    that hang.
     """
+
+    rpc = "Return the daemon's status and counts."
 
 
 class Metrics(Params):
-    """Print the daemon's counts as OpenMetrics text; exit 1 if there is no daemon.
+    """Print the daemon's metrics as OpenMetrics text; exit 1 if no daemon runs.
 
-    With --json as 'icctl status --json'.
+    With --json, prints the same as 'icctl status --json'.
     """
 
 
 class Hello(Params):
-    """Agree on a protocol, and learn what the daemon can do."""
+    """Negotiate the protocol version and capabilities."""
 
     protocols: Annotated[
-        list[int], Meta(description="The numbers that the client speaks, best first.")
+        list[int], Meta(description="Protocol versions that the client supports, preferred first.")
     ] = field(default_factory=lambda: [PROTOCOL])
-    capabilities: Annotated[list[str], Meta(description="What the client needs.")] = field(
-        default_factory=list
-    )
+    capabilities: Annotated[
+        list[str], Meta(description="Capabilities that the client requires.")
+    ] = field(default_factory=list)
 
 
 class Reload(Params):
-    """Have the daemon go on with the code that is installed now; no call is lost.
+    """Reload the daemon with the installed version, without losing a call.
 
-    However it was started: by systemd, or by hand.
-    Code that does not start is refused, and the daemon goes on as it is.
+    This works however the daemon was started: by systemd or by hand.
+    If the new version does not start, the daemon keeps running the old one.
     """
 
 
@@ -75,16 +79,17 @@ class Discover(Params):
 
 
 class Run(Params):
-    """Run a command line, as `icctl` would be given it."""
+    """Run an `icctl` command line."""
 
-    argv: Annotated[list[str], Meta(description="The words after the name of the program.")]
-    program: Annotated[str, Meta(description="What messages call the program.")] = "icctl"
+    argv: Annotated[list[str], Meta(description="Arguments, without the program's name.")]
+    program: Annotated[str, Meta(description="Program name for messages.")] = "icctl"
     env: Annotated[
-        dict[str, str], Meta(description="INTERCORE_DB and CLAUDE_SESSION_ID are used.")
+        dict[str, str],
+        Meta(description="Environment; INTERCORE_DB and CLAUDE_SESSION_ID are used."),
     ] = field(default_factory=dict)
-    stdin: Annotated[str | None, Meta(description="What the command may read from stdin.")] = None
+    stdin: Annotated[str | None, Meta(description="Standard input of the command.")] = None
     files: Annotated[
-        dict[str, str], Meta(description="Path to content, of the files that it may read.")
+        dict[str, str], Meta(description="Files that the command may read: content by path.")
     ] = field(default_factory=dict)
 
 
@@ -127,7 +132,7 @@ class Ran(Result):
 def no_common_protocol(offered: list[int]) -> IcError:
     theirs = ", ".join(str(number) for number in offered[:PROTOCOLS_SHOWN]) or "none"
     return NoCommonProtocol(
-        f"icd {__version__} speaks protocol {PROTOCOL}, the client speaks {theirs}"
+        f"icd {__version__} supports protocol {PROTOCOL}, the client supports {theirs}"
     )
 
 
@@ -173,7 +178,7 @@ VERBS = [
         None,
         method="icd.status",
         show=show_status,
-        summary="Show what the daemon is doing.",
+        summary="Show the daemon's status.",
         examples=["icctl status", "icctl status --json"],
     ),
     Command(
@@ -181,7 +186,7 @@ VERBS = [
         Metrics,
         lambda _world, _f: Ask("icd.status", Status()),
         show=show_metrics,
-        summary="Print what a monitor collects.",
+        summary="Print metrics (OpenMetrics).",
         examples=[
             "icctl metrics",
             "icctl metrics > .intercore.tmp && mv .intercore.tmp intercore.prom",

@@ -10,5 +10,5 @@ transaction, and idempotent: taking in the same lines twice changes nothing the 
 with verbs.py; import_.py states which of two rows wins.
 
 Files that a caller names are opened in the caller's own process, never in the daemon
-(docs/adr/0008).
+(ADR 8).
 """

@@ -17,24 +17,24 @@ def _check_name(file: str) -> None:
     backup.refuse_name(file)  # before a directory is made for the database
 
 
-File = Annotated[str, Argument("FILE", "The backup."), permissions.check_absolute]
+File = Annotated[str, Argument("FILE", "Path of the backup."), permissions.check_absolute]
 
 
 class Create(Params):
-    """Make a backup beside the database, and remove the oldest of such backups."""
+    """Create a backup beside the database, and remove the oldest such backups."""
 
 
 class Write(Params):
-    """Make a backup in a file that does not exist yet."""
+    """Create a backup in a file that does not exist yet."""
 
     file: File
 
 
 class BackupForm(Struct):
-    """Copy the database while it is in use, check the copy, and print its path.
+    """Copy the database while it is in use, verify the copy, and print its path.
 
     Without FILE the backup lies beside the database, named after it and the time, and the oldest
-    of such backups are removed; the setting backups_kept says how many stay.
+    such backups are removed; the setting backups_kept says how many are kept.
     FILE must not exist yet, and is never removed.
     """
 
@@ -42,11 +42,10 @@ class BackupForm(Struct):
 
 
 class Restore(Params):
-    """Put a copy of a backup in the place of the database; what was there is kept beside it.
+    """Replace the database with a copy of a backup; the old database is kept beside it.
 
-    A file that is damaged, not of intercore, or of a later intercore is refused, and nothing is
-    changed.
-    The daemon may run: its next call uses what was restored.
+    A backup that is damaged, foreign or of a newer intercore is refused, and nothing changes.
+    The daemon may run: its next call uses the restored database.
     """
 
     file: Annotated[File, _check_name]
@@ -133,14 +132,14 @@ VERBS = [
         "backup",
         BackupForm,
         ask_backup,
-        summary="Copy the database, verified.",
+        summary="Back up the database and verify the copy.",
         examples=["icctl backup", "icctl backup ~/intercore-before-the-move.db --timeout=1m"],
     ),
     Command(
         "restore",
         Restore,
         ask_restore,
-        summary="Go back to a backup.",
+        summary="Restore a backup.",
         examples=["icctl restore .clavain/intercore.db.backup-20260131-120000"],
     ),
 ]

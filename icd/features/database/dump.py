@@ -21,29 +21,40 @@ from icd.features.database.export import End, decoder, export, rows
 from icd.features.database.import_ import Import, check_header
 from icd.values.wire import Result
 
-_UNFIT = "name a complete file of 'icctl export'; nothing was imported"
+_UNFIT = "use a complete file of 'icctl export'; nothing was imported"
 
-File = Annotated[str, Argument("FILE", "The file of lines."), permissions.check_absolute]
+File = Annotated[
+    str,
+    msgspec.Meta(description="File of JSON lines, as an absolute path."),
+    Argument("FILE", "File of JSON lines; - is stdin or stdout."),
+    permissions.check_absolute,
+]
 
 
 class ToFile(Params):
-    """Write every row of every table to FILE, as JSON lines; - is stdout.
+    """Export every row of every table to FILE, as JSON lines; - is stdout.
 
     FILE must not exist yet.
-    On a terminal, stderr shows how far it is.
+    On a terminal, stderr shows the progress.
     """
 
+    rpc = "Export every row of every table to a new file, as JSON lines."
     file: File
 
 
 class FromFile(Params):
-    """Take the rows of an exported FILE in; - is stdin.  Of two rows of one name the later stays.
+    """Import the rows of an exported FILE; - is stdin.
 
-    All of it happens, or nothing.
-    A second time nothing is left to do.
-    On a terminal, stderr shows how far it is.
+    Of two versions of a row the later wins.
+    The import is all or nothing, and importing again changes nothing.
+    On a terminal, stderr shows the progress.
     """
 
+    rpc = (
+        "Import the rows of an exported file.\n"
+        "Of two versions of a row the later wins.\n"
+        "The import is all or nothing, and importing again changes nothing."
+    )
     file: File
 
 
@@ -112,7 +123,7 @@ def _lines(ctx: Context, path: str) -> Iterator[tuple[int, Any]]:
     number, line, decode = 0, None, decoder().decode
     for number, text in line_files.read(ctx, path, hint=_UNFIT):
         if isinstance(line, End):
-            raise UnreadableInput(f"{path}:{number}: something follows the end", hint=_UNFIT)
+            raise UnreadableInput(f"{path}:{number}: unexpected content after the end", hint=_UNFIT)
         try:
             line = decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
@@ -120,7 +131,7 @@ def _lines(ctx: Context, path: str) -> Iterator[tuple[int, Any]]:
         if not isinstance(line, End):
             yield number, line
     if not isinstance(line, End):
-        raise UnreadableInput(f"{path} is cut off after line {number}", hint=_UNFIT)
+        raise UnreadableInput(f"{path} is truncated after line {number}", hint=_UNFIT)
 
 
 # --- what is typed --------------------------------------------------------------------------------
@@ -178,14 +189,14 @@ VERBS = [
         "export",
         ToFile,
         ask_export,
-        summary="Write every row as a line of JSON.",
+        summary="Export all rows as JSON lines.",
         examples=["icctl export state.jsonl", "icctl export - | gzip > state.jsonl.gz"],
     ),
     Command(
         "import",
         FromFile,
         ask_import,
-        summary="Take in what was exported.",
+        summary="Import an export.",
         examples=["icctl import state.jsonl", "gunzip < state.jsonl.gz | icctl import -"],
     ),
 ]

@@ -139,7 +139,7 @@ class Import:
     def take(self, line: Any) -> bool | None:
         """Whether the row was written; None for a line of our own books."""
         if isinstance(line, Header | End):
-            raise UnreadableInput("a header or an end in the middle")
+            raise UnreadableInput("unexpected header or end")
         table = type(line).__name__
         for column, check in _RULES.get(table, {}).items():
             value = getattr(line, column)
@@ -344,7 +344,7 @@ _TAKE: dict[str, Callable[[Import, Any], bool | None]] = {
 
 def check_header(line: object) -> None:
     if not isinstance(line, Header):
-        raise UnreadableInput("the first line is no header", hint="name a file of 'icctl export'")
+        raise UnreadableInput("the first line is not a header", hint="use a file of 'icctl export'")
     if line.schema > migrate.LATEST:
         raise SchemaTooNew(
             f"it has schema v{line.schema}, newer than v{migrate.LATEST} of this intercore "
@@ -354,5 +354,5 @@ def check_header(line: object) -> None:
     if line.schema < migrate.LATEST:
         raise UnreadableInput(
             f"it has schema v{line.schema}, not v{migrate.LATEST}",
-            hint="restore a backup of that time instead, which is upgraded",
+            hint="restore a backup of that time instead; restore upgrades it",
         )

@@ -18,8 +18,8 @@ from icd.features.database import store
 from icd.values.wire import Result
 
 _WAY_OUT = (
-    "run 'icctl restore FILE' to restore a backup, which keeps the damaged file; backups lie "
-    "beside the database and are named after it: ls .clavain/intercore.db.backup-*"
+    "run 'icctl restore FILE' to restore a backup, which keeps the damaged file; backups are "
+    "next to the database and named after it: ls .clavain/intercore.db.backup-*"
 )
 
 
@@ -27,49 +27,54 @@ _WAY_OUT = (
 
 
 class Init(Params):
-    """Create the project's database, or bring an existing one up to date."""
+    """Create the project's database, or upgrade an existing one."""
 
 
 class Adopt(Params):
-    """Take over a later database of the original program, while no process uses it."""
+    """Convert a newer database of the original program, while no process uses it."""
 
 
 class InitForm(Struct):
-    """Create the project's database in .clavain/, or bring an existing one up to date.
+    """Create the project's database in .clavain/, or upgrade an existing one.
 
     Only this command and restore ever create a database.
-    The directory is made with mode 0700, the file with 0600; an upgrade makes a backup first.
+    The directory gets mode 0700, the file 0600; an upgrade makes a backup first.
 
     Databases of the original program up to its schema v9 are upgraded like our own.
-    With --adopt a later one is taken over, too, while nobody uses it: ours is built from the
-    tables and columns that intercore knows, the old file is kept beside it, and what was left
-    behind is printed.
+    With --adopt, a newer one is converted too, while no process uses it: a new database is built
+    from the tables and columns that intercore knows, the old file is kept beside it, and what was
+    left out is printed.
     """
 
-    adopt: Annotated[bool, Option("--adopt", "Take over a later database of the original ic.")] = (
+    adopt: Annotated[bool, Option("--adopt", "Convert a newer database of the original ic.")] = (
         False
     )
 
 
 class Health(Params):
-    """Print ok if the database can be used; else exit 2 and say what is wrong.
+    """Print ok if the database is usable; else exit 2 and print what is wrong.
 
-    Checks that it can be read, that its schema is current, that it is in WAL mode and that more
-    than 10 MB of disk are free.
+    Checks that it is readable, that its schema is current, that it is in WAL mode and that more
+    than 10 MB of disk space are free.
     """
 
-    thorough: Annotated[bool, Option("--check", "Read every page of the database, too.")] = False
+    rpc = (
+        "Check that the database is usable.\n"
+        "It must be readable, have the current schema and be in WAL mode, and more than 10 MB "
+        "of disk space must be free."
+    )
+    thorough: Annotated[bool, Option("--check", "Read every page of the database as well.")] = False
 
 
 class Schema(Params):
-    """The versions of the schema and of the program."""
+    """Return the versions of the schema and of the program."""
 
 
 class VersionForm(Struct):
     """Print the version of the program and of the schema, with or without a database.
 
-    With --verbose also the door, that is which client forwarded the command and whether the
-    daemon or the client itself ran it, and the version of that daemon.
+    --verbose adds which client forwarded the command, whether the daemon or the client ran it, and
+    the version of that daemon.
     """
 
     # Scripts of the original pass all sorts of things.
@@ -77,18 +82,24 @@ class VersionForm(Struct):
 
 
 class Check(Params):
-    """Read every page and index, and compare the schema; print ok, or what was found.
+    """Read every page and index and compare the schema; print ok or the findings.
 
-    Exit 2 if anything was found.
-    It works in this process, so that it can look at a database that the daemon refuses.
+    Exit 2 if there are findings.
+    It runs in this process, so that it works on a database that the daemon refuses.
     """
+
+    rpc = (
+        "Read every page and index, and compare the schema.\n"
+        "It runs in the caller's process, so that it works on a database that the daemon "
+        "refuses."
+    )
 
 
 class Vacuum(Params):
-    """Rebuild the database file, so that it is as small as what it holds.
+    """Rebuild the database file, so that it takes no more space than needed.
 
     Other callers of this database wait meanwhile.
-    Twice its size must be free on the disk.
+    Free disk space of twice its size is needed.
     """
 
 
@@ -220,7 +231,7 @@ def _left(left: Left) -> str:
 
 def _rows(count: int | None) -> str:
     if count is None:
-        return "rows that cannot be counted"
+        return "an unknown number of rows"
     return "1 row" if count == 1 else f"{count} rows"
 
 
@@ -260,7 +271,7 @@ def ask_check(world: World, p: Check) -> Local:
         else:
             output = render.text(*(found.findings or ["ok"]), exit_code=status)
         if not found.ok:
-            told = Corrupt(f"{found.path} is not sound", hint=_WAY_OUT)
+            told = Corrupt(f"{found.path} is damaged", hint=_WAY_OUT)
             output.stderr = line(world.program, "db check", told)
         return output
 
@@ -284,7 +295,7 @@ VERBS = [
         health,
         method="db.health",
         show=lambda _found, _p: ["ok"],
-        summary="Print ok if the database can be used.",
+        summary="Print ok if the database is usable.",
         examples=["icctl health", "icctl health --check"],
     ),
     Method("db.schema", Schema, SchemaVersion, schema),
@@ -292,7 +303,7 @@ VERBS = [
         "version",
         VersionForm,
         ask_version,
-        summary="Print the versions of program and schema.",
+        summary="Print the program and schema versions.",
         examples=["icctl version", "icctl version --verbose"],
     ),
     Method("db.check", Check, Checked, check, runs=Runs(whole=True)),
@@ -300,7 +311,7 @@ VERBS = [
         "db check",
         Check,
         ask_check,
-        summary="Look for damage, everywhere.",
+        summary="Check the whole database for damage.",
         examples=["icctl db check", "icctl db check --timeout=5m"],
     ),
     Verb(
@@ -310,7 +321,7 @@ VERBS = [
         vacuum,
         runs=Runs(whole=True),
         show=lambda done, _p: [f"{done.bytes_before} bytes before, {done.bytes_after} after"],
-        summary="Give unused space back to the disk.",
+        summary="Rebuild the file to free disk space.",
         examples=["icctl db vacuum", "icctl db vacuum --timeout=5m"],
     ),
 ]

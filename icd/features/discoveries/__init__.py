@@ -8,7 +8,7 @@ decays, until the discovery is promoted to a bead, dismissed, or deleted.
 Two ideas carry the package.  Scores and weights are integers in millionths, so sums depend on no
 order and a threshold means the same to every caller.  Similarity is the exact cosine, rounded once:
 a fast product finds the candidates, and only these are computed exactly, so a search in the
-daemon's memory and a scan of the file give the same answer (docs/adr/0014).
+daemon's memory and a scan of the file give the same answer (ADR 14).
 
 Read store.py and lifecycle.py for the rows, then similarity.py for the arithmetic.  numpy is an
 extra (`intercore[vectors]`), and is loaded only by a call that compares vectors.  Every change of a

@@ -252,10 +252,10 @@ def _check_promoted(found: Discovery, bead_id: str, threshold: int) -> None:
             "gate blocked: confidence below promotion threshold: "
             f"confidence {_apart(found.effective, threshold)} "
             f"below promotion threshold {store.fraction(threshold):.2f}",
-            hint="score it anew with 'icctl discovery score', or promote it with --force",
+            hint="change its score with 'icctl discovery score', or promote it with --force",
         )
     if found.bead_id != bead_id:
-        raise DiscoveryRefused(f"{found.id} is promoted already, to {found.bead_id}")
+        raise DiscoveryRefused(f"{found.id} is already promoted, to {found.bead_id}")
 
 
 def _apart(score: int, threshold: int) -> str:

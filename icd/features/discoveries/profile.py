@@ -63,9 +63,11 @@ def update(
     """
     there = get(conn)
     if if_version is not None and if_version != there.version:
-        here = f"at version {there.version}" if there.version else "not there yet"
-        wanted = f"version {if_version}" if if_version else "that there is none"
-        raise ProfileConflict(f"the profile is {here}, expected {wanted}")
+        here = f"at version {there.version}" if there.version else "absent"
+        found = f"is {here}, expected version {if_version}"
+        if not if_version:
+            found = f"already exists (version {there.version})"
+        raise ProfileConflict(f"the profile {found}")
     version = there.version + 1
     new = structs.replace(there, **changes, version=version, updated_at=max(told.at, 0))
     put(conn, structs.replace(new, topic_vector=new.topic_vector or None))
@@ -121,9 +123,9 @@ def _decoded(text: str) -> dict[str, float]:
     try:
         found = _decoder.decode(text)
     except msgspec.DecodeError as exc:  # of the wrong type, or too large for a float
-        raise InvalidWeights(f"no object of numbers: {exc}") from exc
+        raise InvalidWeights(f"not an object of numbers: {exc}") from exc
     if len(found) > MAX_WEIGHTS:
-        raise InvalidWeights(f"{len(found)} weights are too many; {MAX_WEIGHTS} are allowed")
+        raise InvalidWeights(f"{len(found)} weights, at most {MAX_WEIGHTS} are allowed")
     for name, weight in found.items():
         if abs(weight) > MAX_WEIGHT:
             raise InvalidWeights(

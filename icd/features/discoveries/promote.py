@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import Raw, field
+from msgspec import Meta, Raw, field
 
 from icd.app.call import Context, Params
 from icd.app.invocation import World
@@ -21,7 +21,7 @@ def _document(world: World, given: str | None) -> Raw:
     return Raw(content(world, given or "{}"))
 
 
-Id = Annotated[str, Argument("ID", "Which discovery.")]
+Id = Annotated[str, Argument("ID", "Id of the discovery.")]
 Name = Annotated[str, check_name]
 
 
@@ -29,46 +29,75 @@ Name = Annotated[str, check_name]
 
 
 class Score(Params):
-    """Give a discovery another score; it has not decayed then.
+    """Set the score of a discovery, and clear its decay.
 
-    Exit 1 if there is no such discovery, or if it was promoted or dismissed.
+    Exit 1 if the discovery is unknown, promoted or dismissed.
     """
 
+    rpc = (
+        "Set the score of a discovery, and clear its decay.\n"
+        "Promoted and dismissed discoveries are refused."
+    )
     id: Id
-    score: Annotated[float, SCORE, Option("--score", "From 0 to 1.", "F"), store.millionths]
+    score: Annotated[
+        float, SCORE, Option("--score", "New score, from 0 to 1.", "F"), store.millionths
+    ]
 
 
 class Promote(Params):
     """Promote a discovery to a bead, if its effective score reaches the promotion threshold.
 
-    Exit 1 if it does not, if the discovery was dismissed, or if it has another bead.
-    The same bead again changes nothing.
+    Exit 1 if the score is too low, or if the discovery was dismissed or has another bead.
+    Promoting to the same bead again changes nothing.
     """
 
+    rpc = (
+        "Promote a discovery to a bead, if its effective score reaches the promotion "
+        "threshold.\n"
+        "A discovery that was dismissed or has another bead is refused.\n"
+        "Promoting to the same bead again changes nothing."
+    )
     id: Id
-    bead_id: Annotated[Name, Option("--bead-id", "The bead that it becomes.", "B")]
-    force: Annotated[bool, Option("--force", "Whatever its score is; this is recorded.")] = False
-    actor: Annotated[Name, Option("--actor", "Who forces it; else the session.", "A")] | None = None
+    bead_id: Annotated[Name, Option("--bead-id", "Id of the bead to promote it to.", "B")]
+    force: Annotated[
+        bool, Option("--force", "Ignore the promotion threshold; the event records it.")
+    ] = False
+    actor: (
+        Annotated[
+            Name,
+            Option(
+                "--actor", "Name of the person or agent that forces it (default: the session).", "A"
+            ),
+        ]
+        | None
+    ) = None
 
 
 class Dismiss(Params):
-    """Dismiss a discovery, also one that was promoted; a second time changes nothing."""
+    """Dismiss a discovery, even a promoted one; a second time changes nothing."""
 
     id: Id
 
 
 class Feedback(Params):
-    """Record a signal about a discovery; signals are only ever added.
+    """Record a signal about a discovery, which is kept as long as the discovery.
 
-    The score stays as it is, unless the setting feedback_learning_rate says otherwise.
+    If the setting feedback_learning_rate is above 0, the signals promote and boost raise the score
+    of a discovery that is neither promoted nor dismissed, and dismiss and penalize lower it.
     """
 
     id: Id
-    signal: Annotated[Name, Option("--signal", "Any word, such as promote or dismiss.", "S")]
+    signal: Annotated[
+        Name, Option("--signal", "Name of the signal, such as boost or penalize.", "S")
+    ]
     data: Annotated[
-        Raw, Option("--data", "More about it, or @FILE.", "JSON", resolve=_document)
+        Raw,
+        Meta(description="JSON details."),
+        Option("--data", "JSON details; @FILE reads a file.", "JSON", resolve=_document),
     ] = field(default_factory=lambda: Raw(b"{}"))  # a default could not be described
-    actor: Annotated[Name, Option("--actor", "Whose signal it is.", "A")] = "system"
+    actor: Annotated[
+        Name, Option("--actor", "Name of the person or agent that gives the signal.", "A")
+    ] = "system"
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -148,7 +177,7 @@ def _check_data(p: Feedback) -> None:
 
 def _check_actor(p: Promote) -> None:
     if p.actor is not None and not p.force:
-        raise Usage("--actor goes with --force")
+        raise Usage("--actor requires --force")
 
 
 VERBS = [
@@ -159,7 +188,7 @@ VERBS = [
         score,
         writes=Writes(no_rows, appends=True),
         show=lambda r, _: [f"scored {r.id}: {r.relevance_score:.2f} ({r.confidence_tier})"],
-        summary="Give a discovery another score.",
+        summary="Set the score of a discovery.",
         examples=["icctl discovery score k3v9x0a1b2c4 --score=0.75"],
     ),
     Verb(
@@ -170,7 +199,7 @@ VERBS = [
         writes=Writes(no_rows, appends=True),
         usage=_check_actor,
         show=lambda r, _: [f"promoted {r.id} → {r.bead_id}"],
-        summary="Give a discovery a bead.",
+        summary="Promote a discovery to a bead.",
         examples=[
             "icctl discovery promote k3v9x0a1b2c4 --bead-id=ic-42",
             "icctl discovery promote k3v9x0a1b2c4 --bead-id=ic-42 --force --actor=me",
@@ -183,7 +212,7 @@ VERBS = [
         dismiss,
         writes=Writes(no_rows, appends=True),
         show=lambda r, _: [f"dismissed {r.id}"],
-        summary="Put a discovery aside.",
+        summary="Dismiss a discovery.",
         examples=["icctl discovery dismiss k3v9x0a1b2c4"],
     ),
     Verb(

@@ -40,25 +40,30 @@ TEXT_CHARACTERS = 10_000
 
 
 class Rank(Params):
-    """Print the discoveries that the interest profile speaks for, the best first, and why.
+    """Print the discoveries that best match the interest profile, best first, and why.
 
-    Each line: id, source, title, status, rank, and what the rank is the sum of: the score, the
-    weights of keywords in title or summary, the weight of the source, and the similarity to the
-    topic; between tabs.
-    Promoted and dismissed ones are left out, unless --status asks for them.
+    Each line: id, source, title, status, rank, and the summands of the rank: the score, the weights
+    of keywords in title or summary, the weight of the source, and the similarity to the topic;
+    separated by tabs.
+    Promoted and dismissed discoveries are left out, unless --status asks for them.
     """
 
+    rpc = (
+        "List the discoveries that best match the interest profile, best first, and why.\n"
+        "A rank is the sum of the score, the weights of keywords and source, and the similarity"
+        " to the topic."
+    )
     limit: Annotated[
         int,
         Meta(ge=1, le=MAX_LIMIT),
-        Option("--limit", f"At most so many; {DEFAULT_LIMIT}.", "N"),
+        Option("--limit", f"Maximum number of results (default {DEFAULT_LIMIT}).", "N"),
     ] = DEFAULT_LIMIT
     source: Annotated[
         str | None,
-        Option("--source", "Only of this source.", "S", resolve=unless_empty),
+        Option("--source", "Include only this source.", "S", resolve=unless_empty),
         validation.check_name,
     ] = None
-    status: Annotated[Status | None, Option("--status", "Only with this status.")] = None
+    status: Annotated[Status | None, Option("--status", "Include only this status.")] = None
 
 
 class Ranked(Result):
@@ -207,7 +212,7 @@ def run(ctx: Context, p: Rank) -> list[Ranked]:
     if found.is_cut:
         ctx.warnings.append(
             f"only the {CANDIDATES} with the highest scores were ranked; "
-            "narrow it with --source or --status"
+            "narrow the list with --source or --status"
         )
     return found.items
 
@@ -227,7 +232,9 @@ def _line(item: Ranked) -> str:
 
 _NOTHING = Raw(b"null")
 
-Weights = Annotated[Raw, Meta(description="Weights by name, an object; null keeps them.")]
+Weights = Annotated[
+    Raw, Meta(description="Object of weights by name; null keeps the current ones.")
+]
 
 
 class Show(Params):
@@ -235,37 +242,41 @@ class Show(Params):
 
 
 class Update(Params):
-    """Change the interest profile: what is not mentioned stays as it is."""
+    """Change the interest profile; omitted fields keep their values."""
 
     # A default could not be described.
     keyword_weights: Weights = field(default_factory=lambda: _NOTHING)
     source_weights: Weights = field(default_factory=lambda: _NOTHING)
     topic_vector: Annotated[
         bytes | None,
-        Meta(description="Little-endian float32, in base64; an empty one forgets the topic."),
+        Meta(description="Little-endian float32 in base64; an empty value clears the topic."),
     ] = None
     if_version: Annotated[
-        Version | None, Option("--if-version", "Only over version N (0: over nothing).", "N")
+        Version | None,
+        Option("--if-version", "Update only if the profile is at this version (0: absent).", "N"),
     ] = None
 
 
 class ProfileForm(Update):
-    """Show the interest profile or, with `update`, change it.
+    """Show the interest profile; with `update`, change it.
 
-    Weights are JSON objects of numbers; what an update does not mention stays as it is.
-    Every update gives the profile another version, which --json shows.
-    With --if-version the exit code is 1 when the profile is at another version.
+    Weights are JSON objects of numbers; omitted fields keep their values.
+    Every update gives the profile a new version, which --json shows.
+    With --if-version, exit 1 if the profile is at another version.
     """
 
-    word: Annotated[Literal["update"] | None, Argument("update", "To change it.")] = None
+    word: Annotated[Literal["update"] | None, Argument("update", "Change the profile.")] = None
     keywords: Annotated[
-        str | None, Option("--keyword-weights", "Weights by keyword, or @FILE.", "JSON")
+        str | None, Option("--keyword-weights", "Weights by keyword; @FILE reads a file.", "JSON")
     ] = None
     sources: Annotated[
-        str | None, Option("--source-weights", "Weights by source, or @FILE.", "JSON")
+        str | None, Option("--source-weights", "Weights by source; @FILE reads a file.", "JSON")
     ] = None
     topic: Annotated[
-        str | None, Option("--topic-vector", "Little-endian float32; empty: no topic.", "@FILE")
+        str | None,
+        Option(
+            "--topic-vector", "Topic as little-endian float32; an empty value clears it.", "@FILE"
+        ),
     ] = None
 
 
@@ -316,7 +327,7 @@ def check_update(p: Update) -> None:
     """Judge everything outside the lock."""
     given = [p.keyword_weights, p.source_weights]
     if all(bytes(raw) == b"null" for raw in given) and p.topic_vector is None:
-        raise InvalidParams("nothing to change: give weights or a topic vector")
+        raise InvalidParams("nothing to change: pass weights or a topic vector")
     if bytes(p.keyword_weights) != b"null":
         p.keyword_weights = Raw(profiles.check_keywords(bytes(p.keyword_weights)))
     if bytes(p.source_weights) != b"null":
@@ -332,11 +343,11 @@ def ask_profile(world: World, f: ProfileForm) -> Ask:
     given = (f.keywords, f.sources, f.topic)
     if f.word is None:
         if any(value is not None for value in (*given, f.if_version)):
-            hint = "to change it, write: icctl discovery profile update"
-            raise Usage("without 'update' the profile is only shown", hint=hint)
+            hint = "to change it, run: icctl discovery profile update"
+            raise Usage("options require 'update'", hint=hint)
         return Ask("discovery.profile", Show())
     if all(value is None for value in given):
-        raise Usage("give --keyword-weights, --source-weights or --topic-vector")
+        raise Usage("pass --keyword-weights, --source-weights or --topic-vector")
     params = narrow(
         f,
         Update,
@@ -352,7 +363,7 @@ def _weights(world: World, given: str | None) -> Raw:
         return _NOTHING
     found = content(world, given)
     if found.strip() == b"null":  # which would mean: keep them
-        raise Usage("null is no object of weights", hint="write {} for none")
+        raise Usage("weights must be a JSON object", hint="use {} for no weights")
     return Raw(found)
 
 
@@ -360,10 +371,10 @@ def _vector(world: World, given: str | None) -> bytes | None:
     if not given:
         return None if given is None else b""
     if not given.startswith("@"):
-        raise Usage("a vector is read from a file: write --topic-vector=@FILE")
+        raise Usage("a vector must be in a file: use --topic-vector=@FILE")
     found = world.read_file(given[1:])
     if not found:
-        raise Usage(f"{given[1:]} is empty", hint="write --topic-vector= to forget the topic")
+        raise Usage(f"{given[1:]} is empty", hint="use --topic-vector= to clear the topic")
     return found
 
 
@@ -393,7 +404,7 @@ VERBS = [
         ask_profile,
         show=show_profile,
         order=("if_version",),
-        summary="Show or change what is of interest.",
+        summary="Show or change the interest profile.",
         examples=[
             "icctl discovery profile",
             "icctl discovery profile update --keyword-weights='{\"sqlite\": 0.5}'",
@@ -408,7 +419,7 @@ VERBS = [
         run,
         show=lambda found, _: map(_line, found),
         order=("source", "status", "limit"),
-        summary="Order discoveries by interest.",
+        summary="Rank discoveries by interest.",
         examples=[
             "icctl discovery rank --limit=5",
             "icctl discovery rank --source=arxiv --status=new --json",

@@ -61,42 +61,46 @@ def unless_empty(_world: World, given: str | None) -> str | None:
 
 
 class Search(Params):
-    """Find the discoveries that resemble an embedding most: give either `embedding` or `like`."""
+    """Find the discoveries most similar to an embedding: give either `embedding` or `like`."""
 
-    embedding: Annotated[bytes | None, Meta(description="Little-endian float32, in base64.")] = None
+    embedding: Annotated[bytes | None, Meta(description="Little-endian float32 in base64.")] = None
     like: Annotated[
-        str | None, Option("--like", "Compare with this discovery, which is left out.", "ID")
+        str | None,
+        Option("--like", "Find discoveries similar to this one, which is left out.", "ID"),
     ] = None
     source: Annotated[
-        str | None, Option("--source", "Only of this source.", "S", resolve=unless_empty)
+        str | None, Option("--source", "Include only this source.", "S", resolve=unless_empty)
     ] = None
-    tier: Annotated[Tier | None, Option("--tier", "Only of this tier.")] = None
-    status: Annotated[Status | None, Option("--status", "Only with this status.")] = None
+    tier: Annotated[Tier | None, Option("--tier", "Include only this tier.")] = None
+    status: Annotated[Status | None, Option("--status", "Include only this status.")] = None
     include_dismissed: Annotated[
-        bool, Option("--include-dismissed", "Also those that were dismissed.")
+        bool, Option("--include-dismissed", "Include dismissed discoveries.")
     ] = False
-    min_score: Annotated[
-        Similarity | None, Option("--min-score", "Only with at least this similarity.", "F")
-    ] = None
+    min_score: Annotated[Similarity | None, Option("--min-score", "Minimum similarity.", "F")] = (
+        None
+    )
     limit: Annotated[
-        int, Meta(ge=1, le=MAX_LIMIT), Option("--limit", "At most so many; 10.", "N")
+        int,
+        Meta(ge=1, le=MAX_LIMIT),
+        Option("--limit", "Maximum number of results (default 10).", "N"),
     ] = 10
     deadline_ms: Annotated[
-        int, Meta(description="Milliseconds after which it fails: there are no partial results.")
+        int, Meta(description="Deadline in milliseconds; there are no partial results.")
     ] = SEARCH_DEADLINE_MS
 
 
 class SearchForm(Search):
-    """Print the discoveries that resemble an embedding most, by the cosine, the best first.
+    """Print the discoveries most similar to an embedding (cosine), best first.
 
-    Each line: id, source, title, score, similarity and tier, between tabs.
-    Whatever passes the filters competes; dismissed ones only with --status=dismissed or
-    --include-dismissed.  Sources of another dimension are left out, with a warning.
-    If it is not done within --timeout (10s), it fails: there are no partial results.
+    Each line: id, source, title, score, similarity and tier, separated by tabs.
+    Dismissed discoveries take part only with --status=dismissed or --include-dismissed.
+    Sources with another dimension are left out, with a warning.
+    There are no partial results: the search fails if it exceeds --timeout (10s).
     """
 
     file: Annotated[
-        str | None, Option("--embedding", "What to compare with: little-endian float32.", "@FILE")
+        str | None,
+        Option("--embedding", "Embedding to compare with: little-endian float32.", "@FILE"),
     ] = None
 
 
@@ -130,13 +134,15 @@ def question_of(ctx: Context, p: Search) -> Question:
     similarity.require()
     asked = question(ctx.conn, p, ctx.settings)
     if asked.others:
-        ctx.warnings.append(f"not compared, of another dimension: {', '.join(asked.others[:10])}")
+        ctx.warnings.append(
+            f"not compared because of another dimension: {', '.join(asked.others[:10])}"
+        )
     return asked
 
 
 def check_search(p: Search) -> None:
     if (p.embedding is None) == (p.like is None):
-        raise InvalidParams("give either embedding or like")
+        raise InvalidParams("pass either embedding or like")
     if p.embedding is not None:
         vectors.parse(p.embedding)
 
@@ -153,8 +159,8 @@ def deadline_check(deadline: float) -> Callable[[], None]:
 
 def too_late() -> IcError:
     return DeadlineExceeded(
-        "the search did not end in time; there are no partial results",
-        hint="give it more with --timeout, or narrow it with --source",
+        "the search timed out; there are no partial results",
+        hint="raise --timeout, or narrow the search with --source",
     )
 
 
@@ -173,9 +179,7 @@ def question(conn: sqlite3.Connection, p: Search, settings: Settings) -> Questio
     fitting = [source for source, dimension in dimensions.items() if dimension == own]
     if dimensions and not fitting:
         known = ", ".join(str(number) for number in sorted(set(dimensions.values()))[:10])
-        raise DimensionMismatch(
-            f"the embedding has {own} numbers, and no source has that many, but {known}"
-        )
+        raise DimensionMismatch(f"the embedding has dimension {own}, but the sources have {known}")
     return Question(vector, fitting, [s for s in dimensions if s not in fitting], *rest)
 
 
@@ -278,7 +282,7 @@ def fetch(
 
 def ask_search(world: World, f: SearchForm) -> Ask:
     if (f.file is None) == (f.like is None):
-        raise Usage("say what to compare with: either --embedding=@FILE or --like=ID")
+        raise Usage("pass either --embedding=@FILE or --like=ID")
     if f.min_score is not None and not -1 <= f.min_score <= 1:
         hint = "a similarity is a number from -1 to 1"
         raise InvalidScore(f"--min-score {f.min_score:g} is not a similarity", hint=hint)
@@ -304,7 +308,7 @@ def read(world: World, given: str, context: str) -> tuple[bytes, bytes]:
         content = world.read_file(given)
     except UnreadableInput:
         return literal, b""
-    told = f"{given} is read as a file; write --embedding=@{given}"
+    told = f"{given} is read as a file; use --embedding=@{given}"
     note = f"{world.program}: {context}: warning: {told}\n"
     return content, note.encode("utf-8", "backslashreplace")
 
@@ -335,7 +339,7 @@ VERBS = [
         SearchForm,
         ask_search,
         order=("like", "source", "tier", "status", "include_dismissed", "min_score", "limit"),
-        summary="Find discoveries by meaning.",
+        summary="Find discoveries by similarity.",
         examples=[
             "icctl discovery search --embedding=@query.f32 --limit=5",
             'icctl discovery search --like="$ID" --source=arxiv --min-score=0.8',

@@ -32,26 +32,26 @@ from icd.values import payloads, validation
 from icd.values.wire import Result
 
 PIPE = "-"
-_UNFIT = "see docs/discoveries.md for what a line holds; nothing was submitted"
+_UNFIT = "correct the line; nothing was submitted"
 _EMPTY = Raw(b"{}")
 # Lines that are compared with all others at once; each is a few kilobytes, unless it is huge.
 CHUNK_LINES = 256
 CHUNK_BYTES = 16 * 1024 * 1024
 
 Text = Annotated[str, Meta(max_length=payloads.STRING_BYTES)]
-Source = Annotated[str, Option("--source", "Who found it.", "S")]
-SourceId = Annotated[str, Option("--source-id", "What the source calls it.", "ID")]
-Title = Annotated[Text, Option("--title", "One line about it.", "TEXT")]
-Summary = Annotated[Text, Option("--summary", "More about it.", "TEXT")]
-Url = Annotated[Text, Option("--url", "Where it is.", "URL")]
-Score = Annotated[float, SCORE, Option("--score", "Its relevance, from 0 to 1 (default 0).", "F")]
+Source = Annotated[str, Option("--source", "Name of the scanner that found it.", "S")]
+SourceId = Annotated[str, Option("--source-id", "Id of the discovery at its source.", "ID")]
+Title = Annotated[Text, Option("--title", "Title, one line.", "TEXT")]
+Summary = Annotated[Text, Option("--summary", "Summary.", "TEXT")]
+Url = Annotated[Text, Option("--url", "URL of the finding.", "URL")]
+Score = Annotated[float, SCORE, Option("--score", "Relevance, from 0 to 1 (default 0).", "F")]
 Threshold = Annotated[
     float,
     SCORE,
     store.millionths,
     Option(
         "--dedup-threshold",
-        "Store nothing that resembles what this source found before, from this cosine on.",
+        "Skip a discovery whose cosine similarity to another of this source is at least F.",
         "F",
     ),
 ]
@@ -61,7 +61,7 @@ Threshold = Annotated[
 
 
 class Submit(Params):
-    """Store a discovery, unless the same source has submitted it, or one that resembles it."""
+    """Store a discovery, unless its source has already submitted it or a similar one."""
 
     source: Source
     source_id: SourceId
@@ -69,17 +69,17 @@ class Submit(Params):
     summary: Summary = ""
     url: Url = ""
     score: Score = 0.0
-    metadata: Annotated[Raw, Meta(description="Anything else, as JSON.")] = field(
+    metadata: Annotated[Raw, Meta(description="Metadata, as JSON.")] = field(
         default_factory=lambda: _EMPTY  # a default could not be described
     )
-    embedding: Annotated[bytes | None, Meta(description="Little-endian float32, in base64.")] = None
+    embedding: Annotated[bytes | None, Meta(description="Little-endian float32 in base64.")] = None
     dedup_threshold: Threshold = 0.0
 
 
 class SubmitFile(Params):
-    """Submit each line of a file of JSON lines: all of them, or none."""
+    """Submit each line of a file of JSON lines, all or none."""
 
-    file: Annotated[str, Meta(description="Its absolute path."), permissions.check_absolute]
+    file: Annotated[str, Meta(description="Absolute path of the file."), permissions.check_absolute]
     source: Annotated[Source, validation.check_name] | None = None
     dedup_threshold: Threshold = 0.0
 
@@ -87,15 +87,15 @@ class SubmitFile(Params):
 class SubmitForm(Params):
     """Store a discovery and print its id.
 
-    What the same source submitted under the same id already is a duplicate: exit 1, and nothing is
-    changed.
-    With --dedup-threshold, what resembles a discovery of the same source is not stored: the id of
-    that one is printed, exit 0.
+    A second submission with the same source and source id is a duplicate: exit 1, and nothing
+    changes.
+    With --dedup-threshold, a discovery similar to another one of the same source is not stored: the
+    id of that one is printed, exit 0.
 
-    --from=FILE submits a line at a time, - is stdin, all of them or none; each is answered by a
-    line: the id, and new, deduped or duplicate.
-    On a terminal, stderr shows how far it is.
-    The whole must be done within --timeout, 5s: give some 10,000 lines more.
+    --from=FILE submits one discovery per line, all or none, and prints for each the id and new,
+    deduped or duplicate.
+    On a terminal, stderr shows the progress.
+    The whole file must be done within --timeout (5s): allow more for 10,000 lines or above.
     """
 
     source: Source | None = None
@@ -104,13 +104,16 @@ class SubmitForm(Params):
     summary: Summary | None = None
     url: Url | None = None
     score: Score | None = None
-    metadata: Annotated[str | None, Option("--metadata", "Anything else, or @FILE.", "JSON")] = None
+    metadata: Annotated[
+        str | None, Option("--metadata", "Metadata, as JSON; @FILE reads a file.", "JSON")
+    ] = None
     embedding: Annotated[
-        str | None, Option("--embedding", "Its embedding: little-endian float32.", "@FILE")
+        str | None, Option("--embedding", "Embedding: little-endian float32.", "@FILE")
     ] = None
     dedup_threshold: Threshold = 0.0
     file: Annotated[
-        str | None, Option("--from", "Submit each line of a file of JSON lines.", "FILE")
+        str | None,
+        Option("--from", "Submit every line of a file of JSON lines; - is stdin.", "FILE"),
     ] = None
 
 
@@ -145,7 +148,7 @@ _decoder = msgspec.json.Decoder(Line)
 
 def submit(ctx: Context, p: Submit) -> Submitted:
     if p.dedup_threshold and p.embedding is None:
-        ctx.warnings.append("without an embedding it was compared with nothing")
+        ctx.warnings.append("not checked for similar discoveries, because there is no embedding")
     found = lifecycle.submit(
         ctx.conn,
         _submission(p, p.embedding, p.source),
@@ -230,7 +233,7 @@ def _read(text: bytes, p: SubmitFile) -> Submission:
         raise UnreadableInput(str(exc)) from exc
     source = line.source if line.source is not None else p.source
     if source is None:
-        raise UnreadableInput("it names no source, nor does --source")
+        raise UnreadableInput("no source given, in the line or with --source")
     line.metadata = Raw(payloads.check(bytes(line.metadata)))
     found = _submission(line, _packed(line.embedding), source)
     _check(found)
@@ -243,7 +246,7 @@ def _packed(given: bytes | list[float] | None) -> bytes | None:
     try:
         return struct.pack(f"<{len(given)}f", *given)
     except OverflowError as exc:
-        raise InvalidVector("the embedding holds a number beyond float32") from exc
+        raise InvalidVector("the embedding has a number outside the range of float32") from exc
 
 
 def _submission(given: Submit | Line, embedding: bytes | None, source: str) -> Submission:
@@ -281,7 +284,9 @@ def ask_submit(world: World, f: SubmitForm) -> Ask | Local:
     given = {name: value for name, value in typed.items() if value is not None}
     if f.file is not None:
         for name in given:
-            raise Usage(f"--{name.replace('_', '-')} does not go with --from: each line says it")
+            raise Usage(
+                f"--{name.replace('_', '-')} cannot be combined with --from: each line has it"
+            )
         return _ask_many(world, f.file, f.source, f.dedup_threshold)
     for name in ("source", "source_id", "title"):
         if not getattr(f, name):
@@ -349,7 +354,7 @@ VERBS = [
         "discovery submit",
         SubmitForm,
         ask_submit,
-        summary="Store something that was found.",
+        summary="Store a discovery.",
         examples=[
             'icctl discovery submit --source=arxiv --source-id=2401.1 --title="A paper"',
             """icctl discovery submit --source=exa --source-id="$URL" --title="$TITLE" \\

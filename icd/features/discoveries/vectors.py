@@ -250,16 +250,18 @@ def parse(data: bytes) -> bytes:
     """The same bytes, if they are an embedding."""
     count, rest = divmod(len(data), 4)
     if rest or not count:
-        raise InvalidVector(f"an embedding of {len(data)} bytes is not a whole number of float32")
+        raise InvalidVector(
+            f"an embedding of {len(data)} bytes is not a multiple of 4 bytes (float32)"
+        )
     if count > MAX_DIMENSION:
         raise InvalidVector(
-            f"an embedding of {count} numbers is too long; {MAX_DIMENSION} are allowed"
+            f"an embedding of {count} numbers is too long, at most {MAX_DIMENSION} are allowed"
         )
     numbers = struct.unpack(f"<{count}f", data)
     if not math.isfinite(sum(numbers)):  # float64 holds any sum of them, unless one is not finite
-        raise InvalidVector("the embedding holds a number that is not finite")
+        raise InvalidVector("the embedding has a number that is not finite")
     if not any(numbers):
-        raise InvalidVector("the embedding is zero: it resembles nothing")
+        raise InvalidVector("the embedding is the zero vector")
     return data
 
 
@@ -275,7 +277,7 @@ def check_dimension(conn: sqlite3.Connection, source: str, vector: bytes) -> Non
     known = dimension(conn, source)
     if known is not None and known != len(vector) // 4:
         raise DimensionMismatch(
-            f"the embedding has {len(vector) // 4} numbers, those of source {source!r} have {known}"
+            f"the embedding has {len(vector) // 4} numbers, but source {source!r} has {known}"
         )
 
 

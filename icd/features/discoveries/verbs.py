@@ -39,39 +39,46 @@ Seconds = Annotated[int, Meta(ge=0, le=253_402_300_799)]
 
 
 class Get(Params):
-    """Print a discovery: id, source, title, status, effective score and tier, between tabs.
+    """Print a discovery: id, source, title, status, effective score and tier, separated by tabs.
 
-    --json tells everything about it.
+    --json prints all fields.
     """
 
+    rpc = "Return a discovery."
     id: Id
 
 
 class List(Params):
-    """Print discoveries in the columns of 'discovery status', the highest effective score first."""
+    """Print discoveries in the columns of 'discovery status', highest effective score first."""
 
+    rpc = "List discoveries, highest effective score first."
     source: Annotated[
-        str | None, Option("--source", "Only of this source.", "S", resolve=unless_empty)
+        str | None, Option("--source", "Include only this source.", "S", resolve=unless_empty)
     ] = None
-    status: Annotated[Status | None, Option("--status", "Only with this status.")] = None
-    tier: Annotated[Tier | None, Option("--tier", "Only of this tier.")] = None
+    status: Annotated[Status | None, Option("--status", "Include only this status.")] = None
+    tier: Annotated[Tier | None, Option("--tier", "Include only this tier.")] = None
     limit: Annotated[
         int,
         Meta(ge=1, le=MOST),
         Whole(-INT64, INT64 - 1),
-        Option("--limit", "At most N (default 100).", "N", resolve=_limit),
+        Option("--limit", "Maximum number of results (default 100).", "N", resolve=_limit),
     ] = LIMIT
 
 
 class Decay(Params):
-    """Multiply the scores of old discoveries by 1 - rate, and say how many there were."""
+    """Multiply the scores of old discoveries by 1 - rate, and count them."""
 
-    rate: Annotated[Share, Meta(description="The part that is lost, from 0 to 1.")]
-    min_age_ms: Annotated[Span, Option("--min-age", "Only those older (default 86400 s).", "D")] = (
-        DAY_MS
+    rate: Annotated[Share, Meta(description="Fraction of the score that is lost, from 0 to 1.")]
+    min_age_ms: Annotated[
+        Span, Option("--min-age", "Minimum age of a discovery (default 24h).", "D")
+    ] = DAY_MS
+    every_ms: Annotated[
+        Span,
+        Option("--every", "Minimum time between two decays of a discovery (default 24h).", "D"),
+    ] = DAY_MS
+    min_floor: Annotated[Share, Option("--min-floor", "Lower bound of the total factor.", "F")] = (
+        MIN_FLOOR
     )
-    every_ms: Annotated[Span, Option("--every", "Each at most this often (24h).", "D")] = DAY_MS
-    min_floor: Annotated[Share, Option("--min-floor", "The least factor.", "F")] = MIN_FLOOR
 
 
 class DecayForm(Decay):
@@ -79,61 +86,66 @@ class DecayForm(Decay):
 
     --rate=0.1 and --factor=0.9 are the same: a score of 0.80 becomes 0.72.
     --rate=0.9 leaves a tenth: 0.80 becomes 0.08.
-    If any decayed, a line on stderr says what was done.
+    If any score decayed, a line on stderr shows the calculation.
 
-    A discovery decays at most once in --every, so that two of these at once do what one does.
-    Its factor never falls below --min-floor; a new score starts without decay.
-    What was promoted or dismissed does not decay.
-    A daily job is never on time to the second: it says --every=20h.
+    A discovery decays at most once per --every, so that concurrent calls have the effect of one.
+    Its total factor never falls below --min-floor; a new score starts without decay.
+    Promoted and dismissed discoveries do not decay.
+    For a daily job use --every=20h, which tolerates delays.
     """
 
     rate: float = 0.0  # made of the two that are typed
     lost: Annotated[
-        float | None, SCORE, Option("--rate", "The part that is lost: score x (1 - F).", "F")
+        float | None, SCORE, Option("--rate", "Fraction that is lost: score x (1 - F).", "F")
     ] = None
     left: Annotated[
-        float | None, SCORE, Option("--factor", "The part that is left: score x F.", "F")
+        float | None, SCORE, Option("--factor", "Fraction that remains: score x F.", "F")
     ] = None
 
 
 class Retire(Params):
-    """Dismiss what a source has found since a moment, or list it."""
+    """Dismiss the discoveries of a source since a time, or list them."""
 
-    source: Annotated[str, Option("--source", "Whose discoveries.", "S"), check_name]
-    since: Annotated[Seconds, Option("--since", "Found then or later.", "UNIX")]
-    apply: Annotated[bool, Option("--apply", "Dismiss them.")] = False
+    source: Annotated[str, Option("--source", "Name of the source.", "S"), check_name]
+    since: Annotated[
+        Seconds, Option("--since", "Unix time; discoveries found then or later.", "UNIX")
+    ]
+    apply: Annotated[bool, Option("--apply", "Dismiss the discoveries.")] = False
 
 
 class RetireForm(Retire):
-    """List what a source has found since a moment, or dismiss it with --apply.
+    """List the discoveries of a source since a time; with --apply, dismiss them.
 
-    Without --apply nothing is changed: the candidates are printed like 'discovery list' does.
-    What was promoted or dismissed is no candidate.
+    Without --apply nothing changes: the candidates are printed as by 'discovery list'.
+    Promoted and dismissed discoveries are not candidates.
     """
 
-    dry_run: Annotated[bool, Option("--dry-run", "Only list them: the default.")] = False
+    dry_run: Annotated[
+        bool, Option("--dry-run", "List the discoveries without changing them (default).")
+    ] = False
 
 
 class RollbackForm(Retire):
-    """Print how many discoveries of a source since a moment would be dismissed.
+    """Print how many discoveries of a source since a time would be dismissed.
 
-    Without --apply nothing is changed, and a line on stderr says so; with it they are dismissed.
-    The name that the original has for 'discovery retire', which lists them; the original acts at
-    once.
+    Without --apply nothing changes, and a line on stderr says so; with it, they are dismissed.
+    This is the original's name for 'discovery retire'; the original dismisses at once.
     """
 
-    dry_run: Annotated[bool, Option("--dry-run", "Only count them: the default.")] = False
+    dry_run: Annotated[
+        bool, Option("--dry-run", "Count the discoveries without changing them (default).")
+    ] = False
 
 
 class Prune(Params):
-    """Delete what was dismissed at least this long ago, with its embeddings and feedback.
+    """Delete discoveries dismissed at least this long ago, with their embeddings and feedback.
 
-    A scanner that finds it again may submit it again: keep it as long as that is likely.
-    The log of events keeps what happened.
+    A scanner that finds one again submits it again: keep them as long as that is likely.
+    The event log keeps their history.
     """
 
     older_than_ms: Annotated[
-        Milliseconds, DURATION, Option("--older-than", "Dismissed by then.", "D")
+        Milliseconds, DURATION, Option("--older-than", "Minimum time since the dismissal.", "D")
     ]
 
 
@@ -222,7 +234,7 @@ def _line(found: View) -> str:
 
 def ask_decay(world: World, f: DecayForm) -> Ask:
     if (f.lost is None) == (f.left is None):
-        raise Usage("give either --rate or --factor", hint="--rate=0.1 is --factor=0.9")
+        raise Usage("pass either --rate or --factor", hint="--rate=0.1 is the same as --factor=0.9")
     lost = f.lost if f.lost is not None else _rest(f.left or 0.0)
 
     def show(result: Decayed) -> Output:
@@ -244,7 +256,7 @@ def _rest(part: float) -> float:
 
 def ask_retire(_world: World, f: RetireForm | RollbackForm) -> Ask:
     if f.apply and f.dry_run:
-        raise Usage("give either --apply or --dry-run")
+        raise Usage("pass either --apply or --dry-run")
     return Ask("discovery.retire", narrow(f, Retire))
 
 
@@ -303,7 +315,7 @@ VERBS = [
         DecayForm,
         ask_decay,
         order=("lost", "left", "min_age_ms", "every_ms", "min_floor"),
-        summary="Let old discoveries fade.",
+        summary="Reduce the scores of old discoveries.",
         examples=[
             "icctl discovery decay --rate=0.1 --every=20h",
             "icctl discovery decay --factor=0.9 --every=20h",
@@ -317,7 +329,7 @@ VERBS = [
         ask_retire,
         show=show_retire,
         json=lambda result, _: render.in_order(result),
-        summary="Dismiss what a source found since.",
+        summary="Dismiss the recent finds of a source.",
         examples=[
             'icctl discovery retire --source=exa --since="$(date -d yesterday +%s)"',
             "icctl discovery retire --source=exa --since=1767225600 --apply",
@@ -342,7 +354,7 @@ VERBS = [
         prune,
         writes=Writes(no_rows),
         show=lambda result, _: [f"{result.pruned} pruned"],
-        summary="Forget dismissed discoveries.",
+        summary="Delete dismissed discoveries.",
         examples=["icctl discovery prune --older-than=90d"],
     ),
 ]

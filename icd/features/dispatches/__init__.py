@@ -3,7 +3,7 @@
 A daemon must not start an agent, because an agent needs the directory, environment, limits and
 sandbox of its caller.  A caller must not wait for one, because agents run for hours.  So `dispatch
 spawn` works in the caller's process and leaves a runner behind, a small process that has one agent
-as its child and records how it ended (docs/adr/0012).
+as its child and records how it ended (ADR 12).
 
 The row comes before the process: it is created, then the runner starts the agent, then the start is
 recorded.  A crash at any point leaves a row that tells what happened, and `poll` or the daemon

@@ -54,20 +54,20 @@ class Due(Struct, frozen=True):
 
 
 class AskDue(Params):
-    """Find the active agents of a run that were not started yet."""
+    """Find the active agents of a run that have not been started."""
 
-    run_id: Annotated[str, Argument("RUN", "The run.")]
+    run_id: Annotated[str, Argument("RUN", "Id of the run.")]
 
 
 class AutoSpawn(AskDue):
-    """Start every active agent of a run that was not started yet; each of them once.
+    """Start every active agent of a run that has not been started, each once.
 
-    Prompt, model and sandbox are those of the last dispatch of the agent's name in this run; if
-    there was none, the prompt is the file .ic/prompts/NAME.md of the project.
-    A line on stderr tells of each, and one that cannot be started keeps no other.
+    Prompt, model and sandbox are those of the last dispatch of the agent's name in this run;
+    without one, the prompt is the project's file .ic/prompts/NAME.md.
+    A line on stderr reports each agent; a failure does not stop the others.
 
-    The rows of the database decide what runs, so it must be trusted: one that was made here is;
-    any other is accepted with 'icctl trust'.
+    The rows of the database decide what runs, so it must be trusted: a database created here is;
+    trust any other with 'icctl trust'.
     """
 
 
@@ -131,9 +131,9 @@ def _start(world: World, ask: Caller, run_id: str, due: Due) -> Line | None:
 def _prompt(due: Due) -> str:
     name = due.title
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise SpawnFailed(f"{name!r} is not the name of a prompt")
+        raise SpawnFailed(f"{name!r} is not a valid name for a prompt")
     if not os.path.isfile(due.prompt):
-        raise SpawnFailed(f"it has no prompt: {due.prompt} is not there")
+        raise SpawnFailed(f"it has no prompt: {due.prompt} does not exist")
     return due.prompt
 
 

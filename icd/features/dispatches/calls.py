@@ -33,10 +33,10 @@ def said(text: str) -> Meta:
 
 def _check_directory(path: str) -> None:
     if not path.startswith("/"):
-        raise InvalidName("project_dir is not an absolute path", hint="give it in full")
+        raise InvalidName("project_dir is not an absolute path", hint="pass an absolute path")
 
 
-Id = Annotated[str, Argument("ID", "The dispatch.")]
+Id = Annotated[str, Argument("ID", "Id of the dispatch.")]
 Word = Annotated[str, validation.check_scope]
 Pid = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -45,114 +45,139 @@ Pid = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class Create(Params):
-    """Note that a process is about to be started; nothing runs yet."""
+    """Create a dispatch for a process that is about to start."""
 
-    project_dir: Annotated[str, _check_directory, said("Where it works, as an absolute path.")]
-    agent_type: Annotated[str, validation.check_name, said("A word for lists.")] = "codex"
-    run_id: Annotated[Word | None, said("The run that it belongs to.")] = None
-    scope_id: Annotated[Word | None, said("What it works on: the id or the scope of a run.")] = None
-    parent_id: Annotated[Word | None, said("The dispatch that it comes from.")] = None
-    name: Annotated[Word | None, said("A name for lists.")] = None
-    model: Annotated[Word | None, said("The model that it uses.")] = None
-    sandbox: Annotated[Word | None, said("What it may do.")] = None
-    prompt_file: Annotated[str | None, said("What it is to do, in a file.")] = None
-    prompt_hash: Annotated[str | None, said("The first digits of the prompt's SHA-256.")] = None
-    output_file: Annotated[str | None, said("Where its output goes.")] = None
-    verdict_file: Annotated[str | None, said("Where it leaves its verdict.")] = None
-    timeout_ms: Annotated[Milliseconds | None, said("How long it may take.")] = None
-    runner: Annotated[Process | None, said("The process that is about to start it.")] = None
-    agent_id: Annotated[str | None, said("The agent of the run that is started so.")] = None
-    instead_of: Annotated[str | None, said("The dispatch that this agent has until now.")] = None
+    project_dir: Annotated[str, _check_directory, said("Working directory, as an absolute path.")]
+    agent_type: Annotated[str, validation.check_name, said("Type of the agent.")] = "codex"
+    run_id: Annotated[Word | None, said("Id of the run.")] = None
+    scope_id: Annotated[
+        Word | None,
+        said("Scope, or id of a run; without `run_id`, it selects the active or latest run."),
+    ] = None
+    parent_id: Annotated[Word | None, said("Id of the parent dispatch.")] = None
+    name: Annotated[Word | None, said("Name of the dispatch.")] = None
+    model: Annotated[Word | None, said("Model of the agent.")] = None
+    sandbox: Annotated[Word | None, said("Sandbox of the agent.")] = None
+    prompt_file: Annotated[str | None, said("File with the prompt.")] = None
+    prompt_hash: Annotated[str | None, said("First digits of the prompt's SHA-256.")] = None
+    output_file: Annotated[str | None, said("File for the output.")] = None
+    verdict_file: Annotated[str | None, said("File for the verdict.")] = None
+    timeout_ms: Annotated[Milliseconds | None, said("Time limit.")] = None
+    runner: Annotated[Process | None, said("Process that is about to start the agent.")] = None
+    agent_id: Annotated[str | None, said("Id of the run's agent that is started.")] = None
+    instead_of: Annotated[
+        str | None, said("Id of the agent's current dispatch, which this one replaces.")
+    ] = None
 
 
 class Started(Params):
-    """Record that the process of a dispatch runs."""
+    """Record that the process of a dispatch is running."""
 
     id: Id
-    pid: Annotated[Pid, Option("--pid", "It runs, as this process.", "PID")]
-    pid_start: Annotated[Count, Option("--pid-start", "When that started.", "TICKS")] = 0
+    pid: Annotated[Pid, Option("--pid", "Process id of the agent.", "PID")]
+    pid_start: Annotated[
+        Count,
+        Option(
+            "--pid-start", "Start time of that process, in clock ticks since the boot.", "TICKS"
+        ),
+    ] = 0
     runner_pid: Annotated[
-        Pid | None, Option("--runner-pid", "The process that waits for it.", "PID")
+        Pid | None,
+        Option("--runner-pid", "Process id of the runner, which waits for the agent.", "PID"),
     ] = None
-    runner_start: Annotated[Count, Option("--runner-start", "When that started.", "TICKS")] = 0
-    boot: Annotated[str, Option("--boot", "The boot that these times belong to.", "ID")] = ""
-    pidns: Annotated[str, Option("--pidns", "The namespace that the pids belong to.", "NS")] = ""
+    runner_start: Annotated[
+        Count,
+        Option(
+            "--runner-start", "Start time of that process, in clock ticks since the boot.", "TICKS"
+        ),
+    ] = 0
+    boot: Annotated[str, Option("--boot", "Boot id that the start times belong to.", "ID")] = ""
+    pidns: Annotated[str, Option("--pidns", "PID namespace of the process ids.", "NS")] = ""
 
 
 class Record(Params):
-    """Record how the process of a dispatch ended; the first end counts."""
+    """Record how the process of a dispatch ended; only the first end counts."""
 
-    end: Annotated[End, said("How it ended; counts that are left out stay as they are.")]
+    end: Annotated[End, said("Result of the process; omitted counts keep their values.")]
 
 
 class Cancel(Params):
-    """Cancel a dispatch: it is over from now on, though its process may need a while to end."""
+    """Cancel a dispatch at once; its process may take longer to end."""
 
     id: Id
-    reason: Annotated[str, said("Why, for those who look at it.")] = ""
+    reason: Annotated[str, said("Reason.")] = ""
 
 
 class Get(Params):
-    """Show what is known about a dispatch, one field a line; exit 1 if there is none.
+    """Show a dispatch, one field per line; exit 1 if it is unknown.
 
-    What is not known, or not yet, is left out.
+    Unknown fields are omitted.
     """
 
+    rpc = "Return a dispatch."
     id: Id
 
 
 class List(Params):
-    """List dispatches, the newest first: id, status, type and name, with tabs between them."""
+    """List dispatches, newest first: id, status, type and name, separated by tabs."""
 
-    active: Annotated[bool, Option("--active", "Only those that have not ended.")] = False
-    scope_id: Annotated[
-        str | None, Option("--scope", "Only those that were given this scope.", "S")
-    ] = None
-    run_id: Annotated[str | None, Option("--run", "Only those of this run.", "RUN")] = None
+    rpc = "List dispatches, newest first."
+    active: Annotated[bool, Option("--active", "Include only active dispatches.")] = False
+    scope_id: Annotated[str | None, Option("--scope", "Include only this scope.", "S")] = None
+    run_id: Annotated[str | None, Option("--run", "Include only this run.", "RUN")] = None
     limit: Annotated[
         Annotated[int, Meta(ge=1, le=MOST)] | None,
-        Option("--limit", "At most so many; 1000 unless given.", "N"),
+        Option("--limit", "Maximum number of results (default 1000).", "N"),
     ] = None
 
 
 class Poll(Params):
-    """Look at the process of a dispatch and at what it counts, then show it as status does.
+    """Inspect the process and output of a dispatch, record what changed, and show the dispatch.
 
-    An end that its runner could not record is recorded now; if nobody can tell how the process
-    ended, the dispatch has failed, with exit status -1.
+    If the runner could not record the end, it is recorded now; if the exit status is unknown, the
+    dispatch is set to failed, with exit status -1.
     """
 
     id: Id
     seen: Annotated[
-        Seen | None, said("What the caller saw of its processes and files; else nothing follows.")
+        Seen | None,
+        said(
+            "Observation of its processes and files by the caller; without it, nothing is recorded."
+        ),
     ] = None
 
 
 class Tokens(Params):
-    """Set what a dispatch has used so far; what is not given stays as it is.
+    """Set the token usage of a dispatch; omitted counts keep their values.
 
-    If its run has a budget that is nearly or wholly used up, a line on stderr says so.
+    If the budget of its run is nearly or fully used, a line on stderr warns.
     """
 
+    rpc = (
+        "Set the token usage of a dispatch; omitted counts keep their values.\n"
+        "The result has the budget of its run."
+    )
     id: Id
-    input_tokens: Annotated[Count | None, Option("--in", "Tokens that it was given.", "N")] = None
-    output_tokens: Annotated[Count | None, Option("--out", "Tokens that it made.", "N")] = None
-    cache_hits: Annotated[Count | None, Option("--cache", "Tokens from a cache.", "N")] = None
+    input_tokens: Annotated[Count | None, Option("--in", "Input tokens.", "N")] = None
+    output_tokens: Annotated[Count | None, Option("--out", "Output tokens.", "N")] = None
+    cache_hits: Annotated[Count | None, Option("--cache", "Cached input tokens.", "N")] = None
 
 
 class Prune(Params):
-    """Forget dispatches that have ended; those of an active run stay, its budget counts them."""
+    """Delete ended dispatches, except those of active runs, which count towards the budget."""
 
     older_than_ms: Annotated[
-        Milliseconds, DURATION, Option("--older-than", "Created at least so long ago.")
+        Milliseconds,
+        DURATION,
+        Option("--older-than", "Minimum time since the dispatch was created."),
     ]
 
 
 class Watch(Params):
-    """Follow a dispatch: it is shown at once, and again whenever it has changed."""
+    """Follow a dispatch: send it at once, and again whenever it changes."""
 
     id: Id
-    version: Annotated[Count, said("The version that the watcher has already.")] = 0
+    version: Annotated[Count, said("Version that the watcher already has.")] = 0
 
 
 class Live(Params):

@@ -34,15 +34,17 @@ LOOKS = 2
 
 
 class Kill(Struct, kw_only=True):
-    """Cancel dispatches, and end their agents with everything that these have started.
+    """Cancel dispatches, and kill their agents with all child processes.
 
-    All of it is asked to end (SIGTERM), and killed if it has not after 5 seconds.
-    Prints killed for each; exit 1 if one is unknown, or over already and not passed over.
+    The processes get SIGTERM, and SIGKILL after 5 seconds.
+    Prints killed for each; exit 1 if one is unknown, or has already ended without --if-running.
     """
 
-    ids: Annotated[list[str], Argument("ID...", "The dispatches.", nargs=-1)]
-    if_running: Annotated[bool, Option("--if-running", "Pass over what has ended already.")] = False
-    quiet: Annotated[bool, Option("--quiet", "Print nothing, unless something fails.")] = False
+    ids: Annotated[list[str], Argument("ID...", "Ids of the dispatches.", nargs=-1)]
+    if_running: Annotated[
+        bool, Option("--if-running", "Ignore dispatches that have already ended.")
+    ] = False
+    quiet: Annotated[bool, Option("--quiet", "Print only errors.")] = False
 
 
 class Killed(Result):
@@ -66,7 +68,7 @@ class Target:
             looks = (processes.liveness(process) for _ in range(LOOKS)) if process else ()
             if process and all(found == "unknown" for found in looks):
                 raise AgentUnreachable(
-                    f"process {process.pid} of dispatch {self.id} is out of reach"
+                    f"process {process.pid} of dispatch {self.id} cannot be reached"
                 )
 
     @property
@@ -101,7 +103,7 @@ class Target:
         if agent is None or not _is_known(agent) or processes.liveness(agent) == "dead":
             return
         if not process_tree.terminate(lambda: process_tree.session(agent.pid, agent.start)):
-            raise AgentUnreachable(f"process {agent.pid} of dispatch {self.id} does not end")
+            raise AgentUnreachable(f"process {agent.pid} of dispatch {self.id} did not end")
 
 
 def _is_known(process: Process) -> bool:
@@ -150,7 +152,7 @@ def _cancel(world: World, ask: Caller, dispatch_id: str) -> Target:
     found: Dispatch = ask("dispatch.get", Get(dispatch_id))
     target = Target(dispatch_id, found.runner, found.agent)
     if target.is_alive:
-        refuse_untrusted(world, f"process {found.pid} of dispatch {dispatch_id} is not ended")
+        refuse_untrusted(world, f"process {found.pid} of dispatch {dispatch_id} was not killed")
     if not found.is_over:
         target.check()
         found = ask("dispatch.cancel", Cancel(dispatch_id, reason="killed"))
@@ -167,7 +169,7 @@ VERBS = [
         "dispatch kill",
         Kill,
         ask_kill,
-        summary="End agents with all they started.",
+        summary="Kill agents and their child processes.",
         examples=[
             "icctl dispatch kill k3v9x0qa",
             "icctl dispatch kill k3v9x0qa p4d8s2mm --if-running",

@@ -128,8 +128,8 @@ def _named(world: World, given: str | None) -> str | None:
 def _refuse_script(script: str | None, home: str | None, database: str) -> None:
     if script is None or trust.allows_script(home, database, script):
         return
-    hint = "read it, then accept it with 'icctl trust', or name it with --dispatch-sh"
-    raise Untrusted(f"{script} was not accepted, or has changed since", hint=hint)
+    hint = "read it, then trust it with 'icctl trust', or pass it with --dispatch-sh"
+    raise Untrusted(f"{script} is not trusted, or has changed", hint=hint)
 
 
 def _flags(*given: tuple[str, str | None]) -> list[str]:
@@ -230,7 +230,7 @@ def _hear(report: int) -> dict[str, int]:
                 raise SpawnFailed(facts["error"])
             return dict(facts)
         said += data
-    raise SpawnFailed(f"its runner says nothing for {START_SECONDS:g} s")
+    raise SpawnFailed(f"its runner did not report within {START_SECONDS:g} s")
 
 
 def _root() -> str:

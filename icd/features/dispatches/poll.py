@@ -34,8 +34,8 @@ SPOOL_BYTES = 1024 * 1024
 # A process that may be there can still tell.
 HOPE = ("alive", "unknown")
 
-LOST = "its process is gone, and nobody recorded how it ended"
-NEVER_STARTED = "whoever was about to start it is gone, and nothing was started"
+LOST = "its process is gone; its exit status is unknown"
+NEVER_STARTED = "its runner is gone; nothing was started"
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # those of the original may be anything
 _AGE = "SELECT ? - created_ms FROM dispatches WHERE id = ?"

@@ -41,72 +41,81 @@ HASH_CHARACTERS = 16
 READ_BYTES = 1024 * 1024
 
 OutputFile = Annotated[
-    str | None, Option("--output", "Where its output goes; else a file in $TMPDIR.", "FILE")
+    str | None, Option("--output", "File for the output (default: a new file in $TMPDIR).", "FILE")
 ]
-Script = Annotated[str | None, Option("--dispatch-sh", "The script that runs the agent.", "FILE")]
+Script = Annotated[str | None, Option("--dispatch-sh", "Script that runs the agent.", "FILE")]
 Words = Annotated[
-    tuple[str, ...], Argument("COMMAND", "What to run instead.", nargs=-1, usage="[-- COMMAND...]")
+    tuple[str, ...],
+    Argument("COMMAND", "Command to run instead of an agent.", nargs=-1, usage="[-- COMMAND...]"),
 ]
 
 
 class Spawn(Struct, kw_only=True):
-    """Start an agent that runs on by itself, and print the id of its dispatch.
+    """Start an agent in the background, and print the id of its dispatch.
 
-    It has the directory, environment and limits that you have here, and nothing else of you: it
-    outlives your shell, and no daemon can end it.
-    How it ended is recorded in any case.
+    The agent gets your directory, environment and resource limits, and nothing else: it outlives
+    your shell and the daemon.
+    Its end is always recorded.
 
-    The prompt is given to --dispatch-sh, to $CLAVAIN_DISPATCH_SH, to the nearest
+    The prompt goes to --dispatch-sh, to $CLAVAIN_DISPATCH_SH, to the nearest
     hub/clavain/scripts/dispatch.sh above the project if you accepted that with 'icctl trust', or
-    else to codex, on its standard input.
-    What a script prints goes to a file beside the output, named after it with .log.
-    A COMMAND after -- is run instead: the prompt, if there is one, is its standard input, and what
-    it prints is the output.
+    else to the standard input of codex.
+    The output of a script goes to a file next to the output file, with the suffix .log.
+    A COMMAND after -- runs instead: its standard input is the prompt, if there is one, and its
+    output is the output of the dispatch.
 
-    With --timeout the agent and all that it has started are ended after that time.
-    Exit 2 if it cannot be started; the dispatch then says why.
+    With --timeout, the agent and its child processes are killed after that time.
+    Exit 2 if the agent cannot be started; the dispatch records the reason.
     """
 
-    prompt_file: Annotated[
-        str | None, Option("--prompt-file", "What the agent is to do.", "FILE")
-    ] = None
+    prompt_file: Annotated[str | None, Option("--prompt-file", "File with the prompt.", "FILE")] = (
+        None
+    )
     agent_type: Annotated[
-        str | None, Option("--type", "A word for lists; codex unless given.", "T")
+        str | None, Option("--type", "Type of the agent (default codex).", "T")
     ] = None
     project: Annotated[
-        str, Option("--project", "Where it works; the current directory unless given.", "DIR")
+        str, Option("--project", "Working directory (default: the current directory).", "DIR")
     ] = ""
     output: OutputFile = None
-    name: Annotated[str | None, Option("--name", "A name for lists.", "NAME")] = None
-    model: Annotated[str | None, Option("--model", "The model that it uses.", "MODEL")] = None
+    name: Annotated[str | None, Option("--name", "Name of the dispatch.", "NAME")] = None
+    model: Annotated[str | None, Option("--model", "Model of the agent.", "MODEL")] = None
     sandbox: Annotated[
-        str | None, Option("--sandbox", f"What it may do; {SANDBOX} unless given.", "S")
+        str | None, Option("--sandbox", f"Sandbox of the agent (default {SANDBOX}).", "S")
     ] = None
     scope_id: Annotated[
         str | None,
-        Option("--scope-id", "What it works on; a run of this scope is meant.", "SCOPE"),
+        Option(
+            "--scope-id",
+            "Scope, or run id; without --run, it selects the active or else the latest run.",
+            "SCOPE",
+        ),
     ] = None
-    run_id: Annotated[str | None, Option("--run", "The run that it belongs to.", "RUN")] = None
-    parent_id: Annotated[
-        str | None, Option("--parent-id", "The dispatch that it comes from.", "ID")
-    ] = None
+    run_id: Annotated[str | None, Option("--run", "Id of the run.", "RUN")] = None
+    parent_id: Annotated[str | None, Option("--parent-id", "Id of the parent dispatch.", "ID")] = (
+        None
+    )
     script: Script = None
     command: Words = ()
 
 
 class Retry(Struct, kw_only=True):
-    """Start an agent like that of a dispatch that has ended, and print the id of the new dispatch.
+    """Start the agent of an ended dispatch again, and print the id of the new dispatch.
 
-    It has the same prompt, type, name, model, sandbox, project, scope, run and time limit, and the
-    old dispatch as its parent; its output is a new file.
-    A dispatch that was started with a command of its own needs it again, after --.
-    The database says what runs, and where: one that is not trusted is refused, see 'icctl trust'.
-    Exit 1 if there is no such dispatch, or if it has not ended.
+    The new dispatch has the same prompt, type, name, model, sandbox, project, scope, run and time
+    limit, the old dispatch as its parent, and a new output file.
+    A dispatch that ran a COMMAND needs it again, after --.
+    The database decides what runs and where, so it must be trusted; see 'icctl trust'.
+    Exit 1 if the dispatch is unknown or has not ended.
     """
 
     id: Id
-    model: Annotated[str | None, Option("--model", "Another model.", "MODEL")] = None
-    sandbox: Annotated[str | None, Option("--sandbox", "Another sandbox.", "S")] = None
+    model: Annotated[
+        str | None, Option("--model", "Model, instead of the earlier one.", "MODEL")
+    ] = None
+    sandbox: Annotated[
+        str | None, Option("--sandbox", "Sandbox, instead of the earlier one.", "S")
+    ] = None
     output: OutputFile = None
     script: Script = None
     command: Words = ()
@@ -120,7 +129,7 @@ class Spawned(Result):
 def ask_spawn(world: World, f: Spawn) -> Local:
     own = _own(world, f)
     if not (f.prompt_file or own.argv):
-        raise Usage("--prompt-file is missing", hint="or give a command after --")
+        raise Usage("--prompt-file is missing", hint="or pass a command after --")
     wanted = Create(
         _path(world, f.project),
         agent_type=f.agent_type or ("command" if own.argv else "codex"),
@@ -145,8 +154,8 @@ def ask_retry(world: World, f: Retry) -> Local:
         if not old.is_over:
             raise DispatchRunning(f"dispatch {f.id} has not ended: it is {old.status}")
         if not own.argv and (old.sandbox is None or old.prompt_file is None):
-            sentence = f"dispatch {f.id} was started with a command of its own"
-            raise Usage(sentence, hint="give it again, after --")
+            sentence = f"dispatch {f.id} was started with a command"
+            raise Usage(sentence, hint="pass it again, after --")
         refuse_untrusted(world, f"dispatch {f.id} was not started again")
         return Create(
             old.project_dir,
@@ -177,7 +186,9 @@ def spawn(world: World, ask: Caller, wanted: Create, own: Own) -> Spawned:
     """Decide, start, record.  The paths in `wanted` are as the operating system has them."""
     if world.acts_as is not None:  # it would get root's environment
         uid = world.acts_as
-        raise SpawnFailed(f"root starts no programs for user {uid}", hint="run it as that user")
+        raise SpawnFailed(
+            f"root does not start programs for user {uid}", hint="run the command as that user"
+        )
     output, database = wanted.output_file or _default_output(world), world.database
     row = _row(wanted, output)
     chosen = program(world, wanted, output, own, database)
@@ -201,7 +212,7 @@ def _row(wanted: Create, output: str) -> Create:
     prompt = wanted.prompt_file
     hashed = _hash(prompt) if prompt else None
     if prompt and _is_same(prompt, output):
-        raise Usage("the output would replace the prompt", hint="give another --output")
+        raise Usage("the output would replace the prompt", hint="choose another --output")
     return structs.replace(
         wanted,
         project_dir=text(wanted.project_dir),
@@ -274,14 +285,14 @@ def _own(world: World, f: Spawn | Retry) -> Own:
     words = world.argv
     argv = words[words.index("--") + 1 :] if "--" in words else []
     if list(f.command) != argv:
-        raise Usage(f"unexpected word: {f.command[0]}", hint="a command stands after --")
+        raise Usage(f"unexpected word: {f.command[0]}", hint="put a command after --")
     for flag, value in (
         ("--sandbox", f.sandbox),
         ("--model", f.model),
         ("--dispatch-sh", f.script),
     ):
         if argv and value is not None:
-            raise Usage(f"{flag} does not go with a command")
+            raise Usage(f"{flag} cannot be combined with a command")
     return Own(f.script, argv)
 
 
@@ -294,7 +305,7 @@ VERBS = [
         "dispatch spawn",
         Spawn,
         ask_spawn,
-        summary="Start an agent, and answer its id.",
+        summary="Start an agent and print its dispatch id.",
         examples=[
             "icctl dispatch spawn --prompt-file=fix.md --name=fixer --timeout=30m",
             'icctl dispatch spawn --prompt-file=fix.md --run="$RUN" --json',
@@ -305,7 +316,7 @@ VERBS = [
         "dispatch retry",
         Retry,
         ask_retry,
-        summary="Start an agent once more.",
+        summary="Start an ended dispatch again.",
         examples=[
             "icctl dispatch retry k3v9x0qa",
             "icctl dispatch retry k3v9x0qa --model=gpt-5 --timeout=1h",

@@ -269,7 +269,7 @@ def claim_agent(
     """Give the dispatch to an active agent of a run that has `instead_of` by now; only one can."""
     claim = (dispatch.id, now_ms // 1000, agent_id, instead_of)
     if not conn.execute(_CLAIM_AGENT, claim).rowcount:
-        raise AgentTaken(f"agent {agent_id} is over, or somebody else has just started it")
+        raise AgentTaken(f"agent {agent_id} has ended, or another process has just started it")
 
 
 def start(
@@ -287,7 +287,9 @@ def start(
         raise DispatchOver(f"dispatch {dispatch_id} is already {was.status}")
     if was.status == "running":
         if (was.pid, was.pid_start or 0) != (agent.pid, agent.start):
-            raise DispatchRunning(f"dispatch {dispatch_id} runs already, as process {was.pid}")
+            raise DispatchRunning(
+                f"dispatch {dispatch_id} is already running, as process {was.pid}"
+            )
         return was
     waits = runner or Process(0)
     known = (waits.pid, waits.start, *structs.astuple(agent))

@@ -38,16 +38,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class RecordForm(Started):
-    """Record that the process of a dispatch runs, or how it ended; used by runners.
+    """Record the start or the end of a dispatch's process; used by runners.
 
-    The first end counts; to record another one changes nothing, and exits 0 all the same.
-    Prints the status that the dispatch has then.
-    With --pid, exit 1 says that it was cancelled meanwhile: then end the process.
+    Only the first end counts; recording another one changes nothing, and exits 0.
+    Prints the resulting status.
+    With --pid, exit 1 means that the dispatch was cancelled meanwhile: end the process.
     """
 
-    pid: Annotated[calls.Pid | None, Option("--pid", "It runs, as this process.", "PID")] = None  # type: ignore[assignment]
+    pid: Annotated[calls.Pid | None, Option("--pid", "Process id of the agent.", "PID")] = None  # type: ignore[assignment]
     end: Annotated[
-        str | None, Option("--end", "It has ended as this JSON document says.", "FILE")
+        str | None, Option("--end", "JSON file with the result of the process.", "FILE")
     ] = None
 
 
@@ -98,7 +98,7 @@ def _look(world: World, ask: Caller, found: Dispatch, *, progress: bool) -> Disp
 
 def ask_record(world: World, f: RecordForm) -> Ask:
     if (f.pid is None) == (f.end is None):
-        raise Usage("say either --pid or --end")
+        raise Usage("pass either --pid or --end")
 
     def shown(now: Dispatch) -> Output:
         return render.to_json(now) if world.json else render.text(now.status)
@@ -113,9 +113,9 @@ def _end(world: World, dispatch_id: str, file: str) -> End:
     try:
         found = msgspec.json.decode(world.read_file(file), type=End)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise InvalidPayload(f"{file} does not tell an end: {exc}", hint="") from exc
+        raise InvalidPayload(f"{file} is not a dispatch result: {exc}", hint="") from exc
     if found.id != dispatch_id:
-        raise Usage(f"{file} is about another dispatch")
+        raise Usage(f"{file} belongs to another dispatch")
     return found
 
 
@@ -189,15 +189,15 @@ _METHODS = {Watch: "dispatch.watch", Get: "dispatch.get", Poll: "dispatch.poll"}
 
 
 class Wait(Get):
-    """Block until a dispatch has ended, then show it as status does.
+    """Wait until a dispatch ends, then show it as 'dispatch status' does.
 
-    Exit 0 if it was completed or cancelled, 1 if it failed, ran out of time, or is unknown.
-    With --timeout, exit 1 also when the time is up; without, it waits for as long as it takes.
+    Exit 0 if it was completed or cancelled, 1 if it failed, timed out, or is unknown.
+    With --timeout, exit 1 at the deadline; without it, wait indefinitely.
     """
 
-    poll: Annotated[
-        int | None, SPAN, Option("--poll", "Of no effect: an end is told at once.", "D")
-    ] = None
+    poll: Annotated[int | None, SPAN, Option("--poll", "Ignored; kept for compatibility.", "D")] = (
+        None
+    )
 
 
 class _Place(msgspec.Struct):
@@ -268,7 +268,7 @@ def _waited(world: World, found: Dispatch) -> Output:
     output = render.to_json(found) if world.json else render.text(*show_dispatch(found))
     output.exit = 0 if found.status in FINE else 1
     if not found.is_over:
-        sentence = f"the time is up; dispatch {found.id} is still {found.status}"
+        sentence = f"timed out; dispatch {found.id} is still {found.status}"
         output.stderr = f"{world.program}: dispatch wait: {sentence}\n".encode()
     return output
 
@@ -300,14 +300,14 @@ VERBS = [
         "dispatch poll",
         Poll,
         ask_poll,
-        summary="Look at a dispatch, and show it.",
+        summary="Update a dispatch and show it.",
         examples=["icctl dispatch poll k3v9x0qa", "icctl dispatch poll k3v9x0qa --json"],
     ),
     Command(
         "dispatch wait",
         Wait,
         ask_wait,
-        summary="Block until a dispatch has ended.",
+        summary="Wait until a dispatch ends.",
         examples=[
             "icctl dispatch wait k3v9x0qa",
             "icctl dispatch wait k3v9x0qa --timeout=10m --json",
@@ -321,7 +321,7 @@ VERBS = [
         writes=Writes(no_rows, appends=True),
         show=lambda spent, _p: _warned(render.text(spent.status), spent),
         json=lambda spent, _p: _warned(render.to_json(spent), spent),
-        summary="Say what a dispatch has used.",
+        summary="Set the token usage of a dispatch.",
         examples=["icctl dispatch tokens k3v9x0qa --in=12000 --out=800 --cache=9000"],
     ),
     Verb(
@@ -331,14 +331,14 @@ VERBS = [
         calls.prune,
         writes=Writes(no_rows),
         show=lambda result, _p: [f"{result.pruned} pruned"],
-        summary="Forget dispatches that have ended.",
+        summary="Delete ended dispatches.",
         examples=["icctl dispatch prune --older-than=30d"],
     ),
     Command(
         "dispatch record",
         RecordForm,
         ask_record,
-        summary="Say that a process runs, or ended.",
+        summary="Record the start or end of a process.",
         examples=[
             "icctl dispatch record k3v9x0qa --pid=4242 --runner-pid=4241",
             "icctl dispatch record k3v9x0qa --end=end.json",

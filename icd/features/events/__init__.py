@@ -10,5 +10,5 @@ goes that a durable cursor or a hook has yet to get, unless that is asked for.  
 `wait` are three ways to hear of what is new, each in a file of its own.
 
 A consumer's place moves when it acknowledges, never when events are merely sent to it: an event may
-come twice, and none is missed (docs/adr/0011).
+come twice, and none is missed (ADR 11).
 """

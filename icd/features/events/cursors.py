@@ -255,7 +255,7 @@ def _require_event(conn: sqlite3.Connection, seq: int) -> None:
     """What has not happened yet cannot have been read, and would never be shown."""
     head = events.head(conn)
     if seq > head:
-        raise NoSuchEvent(f"there is no event {seq}; the last one is {head}")
+        raise NoSuchEvent(f"there is no event {seq}; the last event is {head}")
 
 
 # --- cursors of the original ---

@@ -18,25 +18,30 @@ from icd.values.wire import Int64
 class RecordForm(Struct, kw_only=True):
     """Record an event about an agent and print its id."""
 
-    agent: Annotated[str, Option("--agent", "The agent's name.", "A")]
-    type: Annotated[str, Option("--type", "What happened.", "T")]
-    run_id: Annotated[str, Option("--run", "The run that it belongs to.", "RUN")] = ""
-    reason: Annotated[str, Option("--reason", "Why the agent was overridden.", "TEXT")] = ""
-    context: Annotated[str | None, Option("--context", "More about it.", "TEXT")] = None
+    agent: Annotated[str, Option("--agent", "Name of the agent.", "A")]
+    type: Annotated[str, Option("--type", "Type of the event.", "T")]
+    run_id: Annotated[str, Option("--run", "Id of the run.", "RUN")] = ""
+    reason: Annotated[str, Option("--reason", "Reason for the override.", "TEXT")] = ""
+    context: Annotated[str | None, Option("--context", "Context, as text.", "TEXT")] = None
     session: Annotated[
-        str | None, Option("--session", "Whose it is; else $CLAUDE_SESSION_ID.", "SID")
+        str | None, Option("--session", "Session id (default $CLAUDE_SESSION_ID).", "SID")
     ] = None
     project: Annotated[
-        str | None, Option("--project", "Where; else the current directory.", "DIR")
+        str | None,
+        Option("--project", "Project directory (default: the current directory).", "DIR"),
     ] = None
 
 
 class Query(Struct):
-    """Print events about agents in the order in which they happened, one JSON object a line."""
+    """Print events about agents in the order of recording, one JSON object per line."""
 
-    agent: Annotated[str | None, Option("--agent", "Only about this agent.", "A")] = None
-    since: Annotated[Seq, Option("--since", "Only those after this id.", "ID")] = 0
-    limit: Annotated[Int64, Option("--limit", "At most N (default 100).", "N")] = LIMIT
+    agent: Annotated[
+        str | None, Option("--agent", "Include only events about this agent.", "A")
+    ] = None
+    since: Annotated[Seq, Option("--since", "Include only events after this id.", "ID")] = 0
+    limit: Annotated[Int64, Option("--limit", "Maximum number of events (default 100).", "N")] = (
+        LIMIT
+    )
 
 
 class Evidence(Struct, kw_only=True, omit_defaults=True):
@@ -122,7 +127,7 @@ VERBS = [
         "interspect query",
         Query,
         ask_query,
-        summary="Print such events as JSON lines.",
+        summary="Print events about agents.",
         examples=[
             "icctl interspect query --agent=reviewer",
             "icctl interspect query --since=41 --limit=10",

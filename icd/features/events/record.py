@@ -54,7 +54,9 @@ def complete(fact: Fact) -> Fact:
         return fact
     if source.types and fact.type not in source.types:
         known = " or ".join(source.types)
-        raise InvalidPayload(f"an event of {fact.source} is {known}, not {fact.type}", hint="")
+        raise InvalidPayload(
+            f"events of {fact.source} have the type {known}, not {fact.type}", hint=""
+        )
     said = _said(fact, source)
     key = fact.idempotency_key
     if fact.source == "intent":
@@ -102,29 +104,39 @@ def _directory(world: World, given: str | None) -> str:
 
 
 class Record(Params):
-    """Record an event; a key that the source has used already is answered with its first event."""
+    """Record an event; a known idempotency key returns the first event of that key."""
 
-    source: Annotated[str, Option("--source", "Who records, such as review or deploy.", "S")]
-    type: Annotated[str, Option("--type", "What happened.", "T")]
+    source: Annotated[
+        str, Option("--source", "Source of the event, such as review or deploy.", "S")
+    ]
+    type: Annotated[str, Option("--type", "Type of the event.", "T")]
     payload: Annotated[
-        Raw, Option("--payload", "More about it; @FILE reads a file.", "JSON", resolve=_payload)
+        Raw,
+        Meta(description="JSON payload."),
+        Option("--payload", "JSON payload; @FILE reads a file.", "JSON", resolve=_payload),
     ] = field(default_factory=lambda: NOTHING)  # a default could not be described
-    run_id: Annotated[str, Option("--run", "The run that it belongs to.", "RUN")] = ""
-    subject_id: Annotated[str, Option("--subject", "What it is about.", "ID")] = ""
-    from_state: Annotated[str, Option("--from", "How it was before.", "STATE")] = ""
-    to_state: Annotated[str, Option("--to", "How it is now.", "STATE")] = ""
+    run_id: Annotated[str, Option("--run", "Id of the run.", "RUN")] = ""
+    subject_id: Annotated[str, Option("--subject", "Id of the subject.", "ID")] = ""
+    from_state: Annotated[str, Option("--from", "State before the event.", "STATE")] = ""
+    to_state: Annotated[str, Option("--to", "State after the event.", "STATE")] = ""
     reason: Annotated[
-        str, Meta(max_length=payloads.STRING_BYTES), Option("--reason", "Why.", "TEXT")
+        str, Meta(max_length=payloads.STRING_BYTES), Option("--reason", "Reason.", "TEXT")
     ] = ""
     project_dir: Annotated[
         str | None,
-        Option("--project", "Where; else the current directory.", "DIR", resolve=_directory),
+        Meta(description="Project directory."),
+        Option(
+            "--project",
+            "Project directory (default: the current directory).",
+            "DIR",
+            resolve=_directory,
+        ),
     ] = None
     idempotency_key: Annotated[
-        str | None, Option("--idempotency-key", "Record it once, however often asked.", "KEY")
+        str | None, Option("--idempotency-key", "Record the event only once per key.", "KEY")
     ] = None
-    trace_id: Annotated[str | None, Meta(description="The trace that it is part of.")] = None
-    span_id: Annotated[str | None, Meta(description="The span within the trace.")] = None
+    trace_id: Annotated[str | None, Meta(description="Trace id.")] = None
+    span_id: Annotated[str | None, Meta(description="Span id within the trace.")] = None
 
 
 class Recorded(Result):
@@ -166,30 +178,31 @@ def _fact(p: Record) -> Fact:
 
 
 class RecordForm(Record, kw_only=True):
-    """Record an event and print its id; of coordination and intent, ok.
+    """Record an event and print its id; for the sources coordination and intent, print ok.
 
-    Any lower-case word is a source.
-    The payload of some must have certain fields: agency (agency_name, cycle_id, stage, and an
+    A source is any lower-case word.
+    Some sources require fields in the payload: agency (agency_name, cycle_id, stage, and an
     idempotency key), interspect (agent_name), review (finding_id, agents, resolution,
     chosen_severity, impact), coordination (lock_id, owner, pattern, scope) and intent (intent_type,
     bead_id, idempotency_key).
-    An idempotency key that is known prints the id that it got the first time.
+    A known idempotency key records nothing, and prints the id of the first event.
     """
 
     session: Annotated[
-        str | None, Option("--session", "Whose it is; else $CLAUDE_SESSION_ID.", "SID")
+        str | None, Option("--session", "Session id (default $CLAUDE_SESSION_ID).", "SID")
     ] = None
 
 
 class EmitForm(RecordForm, kw_only=True):
-    """Record what became of a finding, and print its id.
+    """Record the outcome of a review finding, and print its id.
 
     The type is disagreement_resolved or execution_defect.
     """
 
-    source: Annotated[Literal["review"], Option("--source", "Only review (the default).")] = (
-        "review"
-    )
+    source: Annotated[
+        Literal["review"],
+        Option("--source", "Source of the event; review is the only one (default)."),
+    ] = "review"
 
 
 def ask_record(_world: World, f: RecordForm) -> Ask:

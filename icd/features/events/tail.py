@@ -2,7 +2,7 @@
 
 A plain tail that follows is a stream: it asks again after the last event that it has seen.
 A consumer acknowledges what it has written out, and only its own process knows when that is.  So a
-reply to a consumer names the command that acknowledges, and that goes on (docs/adr/0011).
+reply to a consumer names the command that acknowledges, and that goes on (ADR 11).
 """
 
 from typing import Annotated, Literal
@@ -29,16 +29,17 @@ UNLIMITED = 1000
 # A follower asks for at least so many once it goes on: a stream pauses between two questions.
 FOLLOWED = 1000
 
-Limit = Annotated[int, Meta(ge=1, le=MOST, description="At most so many events.")]
-Run = Annotated[str, Argument("RUN", "Only events of this run."), check_scope]
+Limit = Annotated[int, Meta(ge=1, le=MOST, description="Maximum number of events.")]
+Run = Annotated[str, Argument("RUN", "Include only events of this run."), check_scope]
 Source = Annotated[
-    str | None, Option("--source", "Only events of this source.", "S"), store.check_source
+    str | None, Option("--source", "Include only events of this source.", "S"), store.check_source
 ]
-Type = Annotated[str | None, Option("--type", "Only events of this type.", "T")]
-Since = Option("--since", "Only events after this one.", "SEQ")
-Acked = Annotated[Seq | None, Option("--acked", "Acknowledge up to SEQ first.", "SEQ")]
+Type = Annotated[str | None, Option("--type", "Include only events of this type.", "T")]
+Since = Option("--since", "Include only events after this sequence number.", "SEQ")
+Acked = Annotated[Seq | None, Option("--acked", "Acknowledge events up to this one first.", "SEQ")]
 After = Annotated[
-    Marks, Meta(description="Of each source of the original, only events after this id.")
+    Marks,
+    Meta(description="Last ids seen, by source, as in the original; only later events are read."),
 ]
 
 _START_OVER = (
@@ -51,23 +52,25 @@ _START_OVER = (
 
 
 class Tail(Params):
-    """Read events in the order in which they happened."""
+    """Read events in the order in which they were recorded."""
 
     run_id: Run = ""
     since: Annotated[Seq, Since] = 0
     limit: Limit = LIMIT
     source: Source = None
     type: Type = None
-    subject_id: Annotated[str | None, Meta(description="Only events about this.")] = None
+    subject_id: Annotated[
+        str | None, Meta(description="Include only events about this subject.")
+    ] = None
     marks: After = Marks()
 
 
 class Consume(Params):
-    """Read the events that a consumer has not acknowledged; with acked, acknowledge some first."""
+    """Read the events that a consumer has not acknowledged; `acked` acknowledges some first."""
 
     consumer: Annotated[
         str,
-        Option("--consumer", "Go on where this consumer was, and remember it.", "C"),
+        Option("--consumer", "Continue from this consumer's cursor, and advance it.", "C"),
         check_name,
     ]
     run_id: Run = ""
@@ -80,33 +83,48 @@ class Consume(Params):
 
 
 class TailForm(Params):
-    """Print events in the order in which they happened, one JSON object a line.
+    """Print events in the order in which they were recorded, one JSON object per line.
 
-    With --consumer it starts where that consumer was, and its cursor moves once the lines have been
-    written.
-    With --ack=manual it does not: the same events are shown until they are acknowledged, by
-    --acked or by 'events cursor ack'.
-    If what comes next was pruned, the exit code is 2 and the message names the oldest event.
+    With --consumer, it starts at the consumer's cursor, and advances the cursor once the lines have
+    been written.
+    With --ack=manual, the cursor stays: the same events are printed again until --acked or
+    'events cursor ack' acknowledges them.
+    If the next event was pruned, exit 2; the message names the oldest event.
     """
 
     run_id: Run = ""
-    every: Annotated[bool, Option("--all", "The events of all runs, and of none.")] = False
+    every: Annotated[
+        bool, Option("--all", "Include the events of all runs, and those without a run.")
+    ] = False
     follow: Annotated[
-        bool, Option("--follow", "Go on, and print events as they happen.", aliases=("-f",))
+        bool,
+        Option("--follow", "Follow the log: print events as they are recorded.", aliases=("-f",)),
     ] = False
     consumer: Annotated[
-        str | None, Option("--consumer", "Go on where this consumer was, and remember it.", "C")
+        str | None,
+        Option("--consumer", "Continue from this consumer's cursor, and advance it.", "C"),
     ] = None
     ack: Annotated[
         Literal["auto", "manual"],
-        Option("--ack", "manual: show the same again until 'events cursor ack' (default auto)."),
+        Option(
+            "--ack",
+            "Acknowledge printed events: auto, or manual by 'events cursor ack' (default auto).",
+        ),
     ] = "auto"
     acked: Acked = None
     since: Annotated[Seq | None, Since] = None
-    since_phase: Annotated[Seq, Option("--since-phase", "Phase events after ID.", "ID")] = 0
-    since_dispatch: Annotated[Seq, Option("--since-dispatch", "The same of dispatches.", "ID")] = 0
-    since_discovery: Annotated[Seq, Option("--since-discovery", "And of discoveries.", "ID")] = 0
-    limit: Annotated[Int64, Option("--limit", "At most N (default 100).", "N")] = LIMIT
+    since_phase: Annotated[
+        Seq, Option("--since-phase", "Include only phase events after ID.", "ID")
+    ] = 0
+    since_dispatch: Annotated[
+        Seq, Option("--since-dispatch", "Include only dispatch events after ID.", "ID")
+    ] = 0
+    since_discovery: Annotated[
+        Seq, Option("--since-discovery", "Include only discovery events after ID.", "ID")
+    ] = 0
+    limit: Annotated[Int64, Option("--limit", "Maximum number of events (default 100).", "N")] = (
+        LIMIT
+    )
     source: Source = None
     type: Type = None
     poll_interval: Annotated[
@@ -128,7 +146,7 @@ class TailForm(Params):
 
 def tail(ctx: Context, p: Tail) -> Batch:
     if p.since:  # zero asks for whatever there is
-        store.require_kept(ctx.conn, p.since, hint="read on from the oldest, with since 0")
+        store.require_kept(ctx.conn, p.since, hint="continue from the oldest event, with since 0")
     return _batch(ctx, p)
 
 
@@ -176,14 +194,14 @@ def limited(limit: int) -> int:
 
 def ask_tail(world: World, f: TailForm) -> Ask:
     if not (f.run_id or f.every):
-        raise Usage("give a run or --all")
+        raise Usage("pass a run or --all")
     f = structs.replace(f, limit=limited(f.limit))
     if f.consumer is not None:
         if (f.follow or f.moves) and not world.continues:
-            raise ClientTooOld("this client cannot tell when it has written what it was sent")
+            raise ClientTooOld("this client cannot confirm that it has written its output")
         return _consume(world, f)
     if f.ack == "manual" or f.acked is not None:
-        raise Usage("--ack and --acked go with --consumer")
+        raise Usage("--ack and --acked require --consumer")
     asked = _from(f, f.since or 0)
     return _follow(asked) if f.follow else Ask("events.tail", asked, _lines, patience=None)
 

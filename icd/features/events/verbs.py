@@ -24,18 +24,26 @@ from icd.values.wire import Milliseconds, Result
 
 
 class Prune(Params):
-    """Delete the oldest events: those that --older-than or --keep lets go of.
+    """Delete the oldest events, by age (--older-than) or number (--keep).
 
-    What a durable cursor has yet to read, or a hook to get, is kept, unless --force is given.
+    Events that a durable cursor has not read, or that a hook has not received, are kept unless
+    --force is given.
     """
 
+    rpc = (
+        "Delete the oldest events, by age (`older_than_ms`) or number (`keep`).\n"
+        "Events that a durable cursor has not read, or that a hook has not received, are kept "
+        "unless `force` is set."
+    )
     older_than_ms: Annotated[
         Milliseconds | None,
         DURATION,
-        Option("--older-than", "What happened at least this long ago."),
+        Option("--older-than", "Minimum age of the events to delete."),
     ] = None
-    keep: Annotated[Seq | None, Option("--keep", "All but the last N.", "N")] = None
-    force: Annotated[bool, Option("--force", "Also what durable cursors have yet to read.")] = False
+    keep: Annotated[Seq | None, Option("--keep", "Number of newest events to keep.", "N")] = None
+    force: Annotated[
+        bool, Option("--force", "Delete even events that durable cursors have not read.")
+    ] = False
 
 
 def prune(ctx: Context, p: Prune) -> Pruned:
@@ -46,13 +54,13 @@ def prune(ctx: Context, p: Prune) -> Pruned:
 
 def ask_prune(world: World, p: Prune) -> Ask:
     if p.older_than_ms is None and p.keep is None:
-        raise Usage("give --older-than or --keep")
+        raise Usage("pass --older-than or --keep")
 
     def show(r: Pruned) -> Output:
         output = render.text(f"{r.pruned} pruned")
         if r.held:
             told = f"{world.program}: events prune: warning: {r.held} more wait for"
-            output.stderr = f"{told} durable cursors or hooks; --force deletes them, too\n".encode()
+            output.stderr = f"{told} durable cursors or hooks; --force deletes them\n".encode()
         return output
 
     return Ask("events.prune", p, render.to_json if world.json else show)
@@ -60,8 +68,8 @@ def ask_prune(world: World, p: Prune) -> Ask:
 
 # --- cursors --------------------------------------------------------------------------------------
 
-Consumer = Annotated[str, Argument("CONSUMER", "Who reads the log."), check_name]
-Run = Annotated[str, Option("--run", "Its cursor for this run.", "RUN"), check_scope]
+Consumer = Annotated[str, Argument("CONSUMER", "Name of the consumer."), check_name]
+Run = Annotated[str, Option("--run", "Use the consumer's cursor for this run.", "RUN"), check_scope]
 
 # What the original calls a cursor's payload, and what is ours.
 _PAYLOAD = (
@@ -78,44 +86,57 @@ _PAYLOAD = (
 
 
 class List(Params):
-    """Print each cursor and where it is: C, or C:RUN, a tab, and JSON.
+    """Print each cursor and its position: C or C:RUN, a tab, and JSON.
 
-    phase, dispatch, interspect and discovery are the last ids of these sources before it; lag is
-    how many events the log has after it; behind says that events after it were pruned.
+    phase, dispatch, interspect and discovery are the last ids of these sources before the cursor;
+    lag is the number of later events; behind means that events after the cursor were pruned.
     """
+
+    rpc = (
+        "List the cursors with their positions.\n"
+        "`phase`, `dispatch`, `interspect` and `discovery` are the last ids of these sources "
+        "before the cursor; `lag` is the number of later events; `behind` means that events "
+        "after the cursor were pruned."
+    )
 
 
 class Get(Params):
-    """Print where a cursor is, as JSON; exit 1 if there is none."""
+    """Print the position of a cursor as JSON; exit 1 if the cursor is absent."""
 
+    rpc = "Return a cursor, or null if it is absent."
     consumer: Consumer
     run_id: Run = ""
 
 
 class Register(Params):
-    """Make a cursor at the oldest event, unless the consumer has one: that stays where it is.
+    """Register a cursor at the oldest event; an existing cursor keeps its position.
 
-    A durable one never expires, and events are not pruned before it has read them.
+    A durable cursor never expires, and events are not pruned before it has read them.
     """
 
     consumer: Consumer
     durable: Annotated[
-        bool, Option("--durable", "Keep it for ever, not for a day without use.")
+        bool, Option("--durable", "Keep the cursor forever; others expire after a day without use.")
     ] = False
 
 
 class Set(Params):
-    """Say that a consumer has read up to SEQ, whether it is further by now or not.
+    """Move a cursor to SEQ, forward or back.
 
-    In the terms of the original it is the last id of each source: then it goes on with the first
-    event that lies after one of them.
+    Instead of SEQ, the last id of each source may be given, as in the original: the consumer then
+    continues with the first event after any of them.
     """
 
+    rpc = (
+        "Move a cursor to `seq`, forward or back.\n"
+        "Instead of `seq`, the last id of each source may be given, as in the original: the "
+        "consumer then continues with the first event after any of them."
+    )
     consumer: Consumer
-    seq: Annotated[Seq | None, Argument("SEQ", "The last event that it has read.")] = None
+    seq: Annotated[Seq | None, Argument("SEQ", "Sequence number of the last event read.")] = None
     run_id: Run = ""
     marks: Annotated[
-        Marks, Meta(description="Instead of seq: the last id of each source of the original.")
+        Marks, Meta(description="Last ids by source, as in the original, instead of seq.")
     ] = Marks()
 
 
@@ -123,29 +144,37 @@ class SetForm(Set):
     __doc__ = Set.__doc__
 
     phase: Annotated[
-        Seq | None, Option("--phase", "Instead of SEQ: the last phase event.", "ID")
+        Seq | None, Option("--phase", "Id of the last phase event read, instead of SEQ.", "ID")
     ] = None
     dispatch: Annotated[
-        Seq | None, Option("--dispatch", "And the last one of a dispatch.", "ID")
+        Seq | None, Option("--dispatch", "Id of the last dispatch event read.", "ID")
     ] = None
-    discovery: Annotated[Seq | None, Option("--discovery", "And of a discovery.", "ID")] = None
+    discovery: Annotated[
+        Seq | None, Option("--discovery", "Id of the last discovery event read.", "ID")
+    ] = None
 
 
 class Ack(Params):
-    """Say that a consumer has dealt with everything up to SEQ; never moves it back."""
+    """Acknowledge all events up to SEQ for a consumer; never moves the cursor back."""
 
+    rpc = "Acknowledge all events up to `seq` for a consumer; never moves the cursor back."
     consumer: Consumer
-    seq: Annotated[Seq, Argument("SEQ", "The last event that it has dealt with.")]
+    seq: Annotated[Seq, Argument("SEQ", "Sequence number of the last event processed.")]
     run_id: Run = ""
 
 
 class Reset(Params):
-    """Forget where a consumer was, in all runs; C:RUN forgets one run.
+    """Delete the cursors of a consumer, for all runs; C:RUN deletes the one for a run.
 
-    It starts again at the oldest event.
+    The consumer starts again at the oldest event.
     Prints reset or not found, and exits 0 either way.
     """
 
+    rpc = (
+        "Delete the cursors of a consumer, for all runs; `consumer:run` deletes the one for a "
+        "run.\n"
+        "The consumer starts again at the oldest event."
+    )
     consumer: Consumer
 
 
@@ -216,7 +245,7 @@ def show_register(place: Place, p: Register) -> list[str]:
 def ask_set(_world: World, f: SetForm) -> Ask:
     given = [mark for mark in (f.phase, f.dispatch, f.discovery) if mark is not None]
     if (f.seq is None) != bool(given):
-        raise Usage("give either SEQ or --phase, --dispatch and --discovery")
+        raise Usage("pass either SEQ or --phase, --dispatch and --discovery")
     marks = Marks(f.phase or 0, f.dispatch or 0, f.discovery or 0)
     return Ask("cursor.set", narrow(f, Set, marks=marks))
 
@@ -241,7 +270,7 @@ VERBS = [
         "events prune",
         Prune,
         ask_prune,
-        summary="Forget the beginning of the log.",
+        summary="Delete the oldest events.",
         examples=["icctl events prune --older-than=90d", "icctl events prune --keep=100000"],
     ),
     Verb(
@@ -263,7 +292,7 @@ VERBS = [
         method="cursor.get",
         writes=_ONCE,
         show=show_get,
-        summary="Show a cursor; exit 1 if there is none.",
+        summary="Show a cursor; exit 1 if it is absent.",
         examples=[
             "icctl events cursor get notifier",
             'icctl events cursor get notifier --run="$RUN"',
@@ -277,7 +306,7 @@ VERBS = [
         method="cursor.register",
         writes=_ONCE,
         show=show_register,
-        summary="Have a cursor.",
+        summary="Register a cursor.",
         examples=[
             "icctl events cursor register notifier",
             "icctl events cursor register index --durable",
@@ -289,7 +318,7 @@ VERBS = [
         SetForm,
         ask_set,
         show=show_nothing,
-        summary="Move a cursor, back or forth.",
+        summary="Move a cursor, forward or back.",
         examples=[
             "icctl events cursor set notifier 41",
             "icctl events cursor set notifier --phase=9 --dispatch=4",
@@ -303,7 +332,7 @@ VERBS = [
         method="cursor.reset",
         writes=Writes(),
         show=show_reset,
-        summary="Forget the cursors of a consumer.",
+        summary="Delete the cursors of a consumer.",
         examples=["icctl events cursor reset notifier"],
     ),
     # Repeated, it changes nothing.

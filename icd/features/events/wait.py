@@ -21,33 +21,40 @@ Show = Callable[[Any], Output | None]
 
 
 class Wait(Struct):
-    """Block until an event is recorded or a row of state is there, and print it.
+    """Wait for an event or a row of state, and print it.
 
-    With --timeout, exit 1 when the time is up; without, it waits for as long as it takes.
-    An event counts from now on; with --since, all events after that sequence number count.
-    A row counts also if it is there already; with --since, if its version is later than that.
-    An event is printed as a line of JSON, a row as its payload (--json: all that is known of it).
+    With --timeout, exit 1 at the deadline; without it, wait indefinitely.
+    New events match; with --since, all events after that sequence number match.
+    An existing row matches; with --since, only a version above that number does.
+    An event is printed as a line of JSON, a row as its payload (--json: with its metadata).
     """
 
     type: Annotated[str | None, Option("--event", "Wait for an event of this type.", "TYPE")] = None
-    source: Annotated[str | None, Option("--source", "Only an event of this source.", "S")] = None
-    run_id: Annotated[str | None, Option("--run", "Only an event of this run.", "RUN")] = None
+    source: Annotated[str | None, Option("--source", "Accept only events of this source.", "S")] = (
+        None
+    )
+    run_id: Annotated[str | None, Option("--run", "Accept only events of this run.", "RUN")] = None
     row: Annotated[
         tuple[str, str] | None,
         Option("--state", "Wait for this row of state.", "KEY SCOPE", nargs=2),
     ] = None
     since: Annotated[
-        Seq | None, Option("--since", "Also what happened after N; see below.", "N")
+        Seq | None,
+        Option(
+            "--since",
+            "Accept events after sequence number N, or a row with a version above N.",
+            "N",
+        ),
     ] = None
 
 
 def ask_wait(world: World, f: Wait) -> Ask:
     ends_at = None if world.timeout_ms is None else time.monotonic() + world.timeout_ms / 1000
     if (f.type is None) == (f.row is None):
-        raise Usage("say what to wait for: either --event TYPE or --state KEY SCOPE")
+        raise Usage("pass either --event TYPE or --state KEY SCOPE")
     if f.row is not None:
         if f.source is not None or f.run_id is not None:
-            raise Usage("--source and --run go with --event")
+            raise Usage("--source and --run require --event")
         return _wait("state.watch", state.Watch(*f.row), _row(world, f.since or 0), ends_at)
     wanted = watch.Watch(f.since, f.run_id or "", f.source, f.type)
     return _wait("events.watch", wanted, _event, ends_at)
@@ -107,7 +114,7 @@ VERBS = [
         "wait",
         Wait,
         ask_wait,
-        summary="Block until something happens.",
+        summary="Wait for an event or a row of state.",
         examples=[
             'icctl wait --event=advance --run="$RUN" --timeout=10m',
             'icctl wait --state ready "$SESSION" --timeout=30s',

@@ -14,23 +14,25 @@ from icd.values.wire import INT64, Result
 # What one look brings; what is more comes with the next.
 EVENTS_AT_ONCE = 100
 
-BEHIND = "go on from an event that is still there, and know that those before it are lost"
+BEHIND = "continue from an event that still exists; those before it are lost"
 
 Seq = Annotated[int, Meta(ge=0, le=INT64 - 1)]
 
 
 class Watch(Params):
-    """Send events as they are recorded, in notifications events.appended, until it is ended."""
+    """Send events as they are recorded, in events.appended notifications, until the stream ends."""
 
     since: Annotated[
         Seq | None,
-        Meta(description="The last event that the watcher has; else only what comes from now on."),
+        Meta(description="Sequence number of the last event seen; default: only new events."),
     ] = None
-    run_id: Annotated[str, Meta(description="Only events of this run."), check_scope] = ""
+    run_id: Annotated[str, Meta(description="Include only events of this run."), check_scope] = ""
     source: Annotated[
-        str | None, Meta(description="Only events of this source."), store.check_source
+        str | None, Meta(description="Include only events of this source."), store.check_source
     ] = None
-    type: Annotated[str | None, Meta(description="Only events of this type."), check_name] = None
+    type: Annotated[
+        str | None, Meta(description="Include only events of this type."), check_name
+    ] = None
 
 
 class Appended(Result):

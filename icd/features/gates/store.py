@@ -211,7 +211,7 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the field {shown(twice)} is there twice")
+        raise ValueError(f"the field {shown(twice)} appears twice")
     return found
 
 
@@ -221,17 +221,17 @@ def _entry(number: int, entry: object) -> Rule:
     except msgspec.ValidationError as exc:
         raise _wrong(number, str(exc)) from exc
     except UnicodeError as exc:  # JSON can spell lone surrogates
-        raise _wrong(number, "holds what is not text") from exc
+        raise _wrong(number, "contains a value that is not text") from exc
     for name in rule.transition:
         _check_name(number, name)
     if not rule.checks:
-        raise _wrong(number, f"{_arrow(rule)} has no checks; leave it out")
+        raise _wrong(number, f"{_arrow(rule)} has no checks; remove it")
     if len(rule.checks) > CHECKS_OF_A_RULE:
         raise _wrong(number, f"{_arrow(rule)} has more than {CHECKS_OF_A_RULE} checks")
     for check in rule.checks:
         _check_check(number, check)
         if rule.checks.count(check) > 1:
-            raise _wrong(number, f"{check.check} is there twice")
+            raise _wrong(number, f"{check.check} appears twice")
     return rule
 
 
@@ -256,7 +256,7 @@ def _refuse_repetition(rules: Sequence[Rule]) -> None:
     seen: set[tuple[str, str]] = set()
     for number, rule in enumerate(rules, start=1):
         if rule.transition in seen:
-            raise _wrong(number, f"{_arrow(rule)} is there twice; put all checks into one entry")
+            raise _wrong(number, f"{_arrow(rule)} appears twice; put all checks into one entry")
         seen.add(rule.transition)
 
 

@@ -23,58 +23,69 @@ Priority = Annotated[int, Whole(-(2**31), 2**31 - 1)]
 
 
 class Check(Params):
-    """Tell whether RUN may go on to its next phase, and what was found; changes nothing.
+    """Check whether RUN may advance to its next phase, and print the evidence; changes nothing.
 
-    The next phase is where an advance would go: over all phases that are skipped, whose gates count
-    nevertheless.
-    Prints the transition, the result (pass, fail or none) and the tier, then a line for each check.
-    Exit 1 if it fails, also where the gate is soft and an advance would go on.
+    The next phase is the one that 'run advance' would enter; the gates of skipped phases on the way
+    are checked too.
+    Prints the transition, the result (pass, fail or none) and the tier, then one line per check.
+    Exit 1 if a check fails, even if the gate is soft and would not block.
     """
 
+    rpc = (
+        "Check whether a run may advance to its next phase; changes nothing.\n"
+        "The next phase is the one that `run.advance` would enter; the gates of skipped phases "
+        "on the way are checked too.\n"
+        "The result is fail if a check fails, even if the gate is soft and would not block."
+    )
     run_id: RunId
     priority: Annotated[
         Priority,
         Option(
             "--priority",
-            "Of the work: up to 1 hard, 2 and 3 soft, from 4 on unchecked (default 3).",
+            "Priority of the work: 0 and 1 hard, 2 and 3 soft, 4 and above unchecked (default 3).",
             "N",
         ),
     ] = store.DEFAULT_PRIORITY
 
 
 class Override(Params):
-    """Take RUN to the very next phase of its chain, whatever its gates say.
+    """Advance RUN to the very next phase of its chain, regardless of its gates.
 
-    Phases that are skipped are not passed over.
-    Records an event of the type override with the reason.
+    Skipped phases count as next phases here.
+    Records an override event with the reason.
     """
 
+    rpc = (
+        "Advance a run to the very next phase of its chain, regardless of its gates.\n"
+        "Skipped phases count as next phases here.\n"
+        "Records an override event with the reason."
+    )
     run_id: RunId
-    reason: Annotated[Reason, Option("--reason", "Why; it is recorded.", "TEXT")]
+    reason: Annotated[
+        Reason, Option("--reason", "Reason for the override, recorded in the event.", "TEXT")
+    ]
 
 
 class Rules(Params):
     """List the rules of the gates of a run."""
 
-    run_id: Annotated[str, Meta(description="The run, by its id.")]
+    run_id: Annotated[str, Meta(description="Id of the run.")]
     phase: Annotated[
-        str | None, Meta(description="Only what is checked before leaving this phase.")
+        str | None, Meta(description="List only the rules for leaving this phase.")
     ] = None
 
 
 class RulesForm(Params):
-    """List the rules of gates: the transition, a tab, and what is checked, a line each.
+    """List the gate rules: the transition, a tab, and the check, one per line.
 
-    Without --run the default ones, for which no database is needed.
-    With --json they are in the shape that 'run create --gates' takes.
+    Without --run, lists the default rules, which need no database.
+    With --json, the rules have the shape that 'run create --gates' accepts.
     """
 
     phase: Annotated[
-        str | None, Option("--phase", "Only what is checked before leaving this phase.", "FROM")
+        str | None, Option("--phase", "List only the rules for leaving this phase.", "FROM")
     ] = None
-    run: Annotated[
-        str | None, Option("--run", "The rules of this run, which may have its own.", "RUN")
-    ] = None
+    run: Annotated[str | None, Option("--run", "List the rules of this run.", "RUN")] = None
 
 
 class Checked(Result, kw_only=True):
@@ -120,7 +131,7 @@ def rules(ctx: Context, p: Rules) -> list[Rule]:
 
 def _check_override(p: Override) -> None:
     if not p.reason.strip():
-        raise Usage("an override needs a reason", hint="say why the gate does not count this time")
+        raise Usage("an override needs a reason", hint="pass the reason with --reason")
 
 
 # --- what is shown --------------------------------------------------------------------------------
@@ -173,7 +184,7 @@ VERBS = [
         show=show_check,
         exit=_fails,
         json=json_check,
-        summary="May a run go on: yes (0) or no (1)?",
+        summary="Check a gate: pass (0) or fail (1).",
         examples=[
             'icctl gate check "$RUN"',
             'icctl gate check "$RUN" --priority=0 || echo "not yet"',
@@ -187,7 +198,7 @@ VERBS = [
         check=_check_override,
         writes=Writes(no_rows, appends=True),
         show=lambda r, _: [f"{r.from_phase} → {r.to_phase} (override: {r.reason})"],
-        summary="Go on though a gate is closed.",
+        summary="Advance a run past its gate.",
         examples=['icctl gate override "$RUN" --reason="reviewed by hand"'],
     ),
     Method("gate.rules", Rules, list[Rule], rules),
@@ -196,7 +207,7 @@ VERBS = [
         RulesForm,
         ask_rules,
         show=show_rules,
-        summary="List what is checked, and where.",
+        summary="List the gate rules.",
         examples=[
             "icctl gate rules",
             "icctl gate rules --phase=review",

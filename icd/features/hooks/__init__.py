@@ -3,7 +3,7 @@
 A project may come from a stranger, so what lies in `.clavain/hooks` is no permission to run it.  To
 trust a hook is to keep a copy of it in the home directory; the copy is what runs, and only while
 the file in the project still holds the same bytes.  No row of a database and no file of a project
-can grant that (docs/adr/0010).
+can grant that (ADR 10).
 
 A hook has a position in the log, like a consumer.  A host takes the next event, notes that its
 delivery starts, runs the program, and notes that it is done; after a crash in between the same

@@ -121,7 +121,7 @@ def opened_directory(path: str) -> Iterator[int]:
     except FileNotFoundError:
         raise
     except OSError as exc:
-        raise Unfit(f"its directory cannot be used: {_why(path, exc)}") from exc
+        raise Unfit(f"its directory is unusable: {_why(path, exc)}") from exc
     try:
         _refuse_others(os.fstat(fd), "its directory ")
         yield fd
@@ -146,9 +146,9 @@ def opened(name: str, directory_fd: int) -> Iterator[int]:
             raise Unfit("it is not a regular file")
         _refuse_others(there, "it ")
         if not there.st_mode & stat.S_IXUSR:
-            raise Unfit("it is not executable; chmod u+x")
+            raise Unfit("it is not executable; run chmod u+x")
         if there.st_size > HOOK_BYTES:
-            raise Unfit(f"it has more than {HOOK_BYTES} bytes")
+            raise Unfit(f"it is larger than {HOOK_BYTES} bytes")
         yield fd
     finally:
         os.close(fd)
@@ -160,7 +160,7 @@ def chunks(fd: int) -> Iterator[bytes]:
     while chunk := os.read(fd, CHUNK_BYTES):
         left -= len(chunk)
         if left < 0:
-            raise Unfit(f"it has more than {HOOK_BYTES} bytes")
+            raise Unfit(f"it is larger than {HOOK_BYTES} bytes")
         yield chunk
 
 
@@ -175,7 +175,7 @@ def _refuse_others(there: os.stat_result, what: str) -> None:
     if there.st_uid != os.geteuid():
         raise Unfit(f"{what}belongs to another user")
     if there.st_mode & OTHERS_WRITE:
-        raise Unfit(f"{what}can be written by others; chmod go-w")
+        raise Unfit(f"{what}is writable by other users; run chmod go-w")
 
 
 def _why(path: str, exc: OSError, directory_fd: int | None = None) -> str:
@@ -244,7 +244,7 @@ class Trust:
             ):
                 sha256 = self._keep(name, fd)
         except FileNotFoundError as exc:
-            raise NoHook(f"there is no {name} in {self.looks.directory}") from exc
+            raise NoHook(f"there is no hook {name} in {self.looks.directory}") from exc
         except Unfit as exc:
             path = os.path.join(self.looks.directory, name)
             raise HookRefused(f"{path} cannot be trusted: {exc}") from exc

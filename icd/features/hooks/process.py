@@ -258,7 +258,7 @@ def _end(process: "subprocess.Popen[bytes]") -> int | None:
 
 def _problem(status: int | None) -> str:
     if status is None:
-        return "does not end, although it was killed"
+        return "did not end after SIGKILL"
     if status < 0:
-        return f"was ended by {_SIGNALS.get(-status, f'signal {-status}')}"
+        return f"was killed by {_SIGNALS.get(-status, f'signal {-status}')}"
     return f"exited with {status}" if status else ""

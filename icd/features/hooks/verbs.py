@@ -38,19 +38,19 @@ Hooks = Annotated[list[str], Meta(description="Names of hooks."), check_names]
 
 
 class Begin(Params):
-    """Have hooks start with the next event."""
+    """Deliver the events recorded from now on to hooks."""
 
     hooks: Hooks
 
 
 class Begun(Result):
-    """`seq`: the last event that they do not get."""
+    """`seq`: the last event that is not delivered."""
 
     seq: int
 
 
 class End(Params):
-    """Forget how far hooks have come: they are owed nothing any more."""
+    """Delete the positions of hooks, and with them all pending deliveries."""
 
     hooks: Hooks
 
@@ -69,7 +69,7 @@ class Step(Params):
     """Note what was delivered, if anything was, and start the next delivery."""
 
     hooks: Hooks
-    done: Annotated[Done | None, Meta(description="What was delivered.")] = None
+    done: Annotated[Done | None, Meta(description="Events that were delivered.")] = None
 
 
 def begin(ctx: Context, p: Begin) -> Begun:
@@ -97,7 +97,11 @@ STEP = Method("hooks.step", Step, Delivery | None, step, writes=Writes(no_rows, 
 
 # --- commands -------------------------------------------------------------------------------------
 
-Name = Annotated[str | None, Choice(NAMES), Argument("NAME", "Only this hook.")]
+Name = Annotated[
+    str | None,
+    Choice(NAMES),
+    Argument("NAME", "Name of the hook (default: all hooks of the project)."),
+]
 
 
 class List(Struct):
@@ -113,11 +117,11 @@ class List(Struct):
 
 
 class Grant(Struct):
-    """Trust the hook NAME, or all hooks of this project, with the content that they have now.
+    """Trust the hook NAME, or all hooks of this project, with their current content.
 
-    Read them first: they run with all that you may do.
-    They get the events that are recorded from now on; a hook that changes does not run until it is
-    trusted again.
+    Read them first: they run with your permissions.
+    They receive the events recorded from now on; a changed hook does not run until it is trusted
+    again.
     Prints each hook with the SHA-256 of its content.
     """
 
@@ -125,9 +129,9 @@ class Grant(Struct):
 
 
 class Revoke(Struct):
-    """Trust the hook NAME, or any hook of this project, no longer; also one that is gone by now.
+    """Stop trusting the hook NAME, or all hooks of this project, even deleted ones.
 
-    Prints the name of each that was trusted; exit 1 if none was.
+    Prints the name of each hook that was trusted; exit 1 if none was.
     """
 
     name: Name = None
@@ -147,7 +151,8 @@ def grant(world: World, f: Grant, ask: Caller) -> Output:
     there = {each.name: trust.state(each) for each in trust.looks.look()}
     chosen = [f.name] if f.name else [name for name in NAMES if name in there]
     if not chosen:
-        raise NoHook(f"there is no hook in {trust.looks.directory}", hint="see docs/hooks.md")
+        hint = f"create an executable file there: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
+        raise NoHook(f"there is no hook in {trust.looks.directory}", hint=hint)
     fresh = [name for name in chosen if there.get(name) not in ("trusted", "refused", None)]
     if fresh:  # before they are trusted, so that no event gets lost in between
         ask("hook.begin", Begin(hooks=fresh))
@@ -170,7 +175,9 @@ def _trust(world: World) -> Trust:
     database = paths.canonical(paths.resolve(world.where))
     project = files.project(database)
     if project is None:
-        raise NoHook(f"{database} has no hooks", hint="only a database in a .clavain directory has")
+        raise NoHook(
+            f"{database} has no hooks", hint="only a database in a .clavain directory has hooks"
+        )
     home = world.env.get("HOME")
     if not home or not home.startswith("/"):
         raise PermissionRefused("trust is recorded in the home directory", hint="set HOME")
@@ -185,21 +192,21 @@ VERBS = [
         "hooks list",
         List,
         lambda world, form: Local(partial(list_, world, form)),
-        summary="List the hooks, and which are trusted.",
+        summary="List the hooks and their trust.",
         examples=["icctl hooks list", "icctl hooks list --json"],
     ),
     Command(
         "hooks trust",
         Grant,
         lambda world, form: Local(partial(grant, world, form)),
-        summary="Have hooks run from now on.",
+        summary="Trust hooks, so that they run.",
         examples=["icctl hooks trust", "icctl hooks trust on-phase-advance"],
     ),
     Command(
         "hooks untrust",
         Revoke,
         lambda world, form: Local(partial(revoke, world, form)),
-        summary="Have hooks run no longer.",
+        summary="Stop trusting hooks.",
         examples=["icctl hooks untrust", "icctl hooks untrust on-event"],
     ),
 ]

@@ -257,7 +257,7 @@ def _held(lease: Lease, *, now_ms: int) -> IcError:
 def _fate(lease: Lease | None, name: str, scope_id: str, owner: str, *, now_ms: int) -> str:
     """What became of a lease that `owner` believes to hold."""
     if lease is None:
-        return f"nobody has ever held {name} {scope_id}"
+        return f"{name} {scope_id} has never been held"
     this = f"{name} {scope_id} (token {lease.token})"
     if lease.is_held(now_ms=now_ms):
         return f"{this} is held by {lease.owner}"

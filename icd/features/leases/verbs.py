@@ -19,10 +19,10 @@ from icd.values.wire import INT64, Result
 
 def _check_ttl(ttl_ms: int) -> None:
     if ttl_ms < 1:
-        raise InvalidTtl("a lease needs a TTL above 0", hint="give the time that work may take")
+        raise InvalidTtl("a lease needs a TTL above 0", hint="pass the time that the work may take")
     if ttl_ms > store.MAX_TTL_MS:
         raise InvalidTtl(
-            "a lease lasts a year at most", hint="take a shorter one and renew it in time"
+            "a lease lasts at most a year", hint="use a shorter TTL and renew the lease"
         )
 
 
@@ -32,22 +32,25 @@ def _who(world: World, owner: str | None) -> str:
         return owner
     session = world.env.get("CLAUDE_SESSION_ID", "")
     if not session:
-        raise Usage("who is to hold it?", hint="give --owner, or set CLAUDE_SESSION_ID")
+        raise Usage("no owner given", hint="pass --owner, or set CLAUDE_SESSION_ID")
     return session.encode("utf-8", "backslashreplace").decode()
 
 
-Name = Annotated[str, Argument("NAME", "What is claimed."), validation.check_name]
-Scope = Annotated[str, Argument("SCOPE", "Which one of them."), validation.check_scope]
+Name = Annotated[str, Argument("NAME", "Name of the lease."), validation.check_name]
+Scope = Annotated[
+    str, Argument("SCOPE", "Scope of the lease, such as an issue."), validation.check_scope
+]
 Owner = Annotated[
     str,
-    Option("--owner", "Who holds it; else $CLAUDE_SESSION_ID.", "O", resolve=_who),
+    Meta(description="Owner of the lease."),
+    Option("--owner", "Owner of the lease (default $CLAUDE_SESSION_ID).", "O", resolve=_who),
     validation.check_owner,
 ]
 Ttl = Annotated[int, SPAN, _check_ttl]
 Token = Annotated[
     int,
     Meta(ge=1, le=INT64 - 1),
-    Option("--token", "Only if this is still the lease's token.", "N"),
+    Option("--token", "Act only if the lease still has this token.", "N"),
 ]
 
 
@@ -55,41 +58,58 @@ Token = Annotated[
 
 
 class Acquire(Params):
-    """Claim work for a time, and print the fencing token of the claim.
+    """Acquire a lease, and print its fencing token.
 
-    Exit 1 if another owner holds it; prints who, for how long, and the token.
-    Its present owner extends it and keeps the token.
-    After its deadline anybody may take it over, with a greater token: renew it before.
+    Exit 1 if another owner holds it; prints the owner, the remaining time and the token.
+    The current owner extends the lease and keeps the token.
+    After the deadline, any caller may take the lease over with a greater token: renew it before.
     """
 
+    rpc = (
+        "Acquire a lease with a fencing token.\n"
+        "If another owner holds it, the error `lease_held` names the owner, the remaining time "
+        "and the token.\n"
+        "The current owner extends the lease and keeps the token.\n"
+        "After the deadline, any caller may take the lease over with a greater token: renew it "
+        "before."
+    )
     name: Name
     scope_id: Scope
     owner: Owner
-    ttl_ms: Annotated[Ttl, Option("--ttl", "Others may take over after this long.")]
+    ttl_ms: Annotated[Ttl, Option("--ttl", "Time until the lease expires.")]
 
 
 class Renew(Params):
-    """Move the deadline of a claim that you hold, and print its token.
+    """Extend a lease that you hold, and print its token.
 
-    A deadline never moves to an earlier moment.
-    Exit 1 if the claim is lost: its deadline has passed, it was released, or another has it.
+    The deadline never moves to an earlier time.
+    Exit 1 if the lease is lost: it expired, was released, or has another owner.
     """
 
+    rpc = (
+        "Extend a lease that you hold.\n"
+        "The deadline never moves to an earlier time.\n"
+        "The error `lease_lost` means that it expired, was released, or has another owner."
+    )
     name: Name
     scope_id: Scope
     owner: Owner
     ttl_ms: Annotated[
-        Ttl | None, Option("--ttl", "From now on; else as long as the last time.")
+        Ttl | None, Option("--ttl", "Time until the lease expires (default: as before).")
     ] = None
     token: Token | None = None
 
 
 class Release(Params):
-    """Give a claim up; prints released, or not held if it has ended.
+    """Release a lease; print released, or not held if it has ended.
 
-    Exit 1 if another owner holds it by now, or if --token is not that of the last claim.
+    Exit 1 if another owner holds it, or if --token is not its latest token.
     """
 
+    rpc = (
+        "Release a lease.\n"
+        "This fails if another owner holds it, or if `token` is not its latest token."
+    )
     name: Name
     scope_id: Scope
     owner: Owner
@@ -99,6 +119,7 @@ class Release(Params):
 class List(Params):
     """Print name, scope, owner, token and the unix time of the deadline, separated by tabs."""
 
+    rpc = "List the held leases."
     name: Name | None = None
     scope_id: Scope | None = None
 
@@ -160,7 +181,7 @@ def _warn(ctx: Context, p: Acquire) -> None:
         )
     if p.owner == "unknown":
         ctx.warnings.append(
-            f"the owner of lease {p.name} is unknown: all sessions without an id hold it together"
+            f"the owner of lease {p.name} is unknown: all sessions without an id share it"
         )
 
 
@@ -188,7 +209,7 @@ VERBS = [
         writes=Writes(no_rows, appends=True),
         show=show_token,
         order=("ttl_ms", "owner"),
-        summary="Claim work; exit 1 if it is taken.",
+        summary="Acquire a lease; exit 1 if it is held.",
         examples=[
             'token=$(icctl lease acquire sprint "$BEAD" --ttl=30m) || exit 0',
             'icctl lease acquire deploy production --ttl=10m --owner="$USER" --json',
@@ -202,7 +223,7 @@ VERBS = [
         writes=Writes(no_rows, appends=True),
         show=show_token,
         order=("ttl_ms", "owner", "token"),
-        summary="Keep a claim; exit 1 if it is lost.",
+        summary="Renew a lease; exit 1 if it is lost.",
         examples=[
             'icctl lease renew sprint "$BEAD" || exit 1',
             'icctl lease renew sprint "$BEAD" --ttl=1h --token="$TOKEN"',
@@ -215,7 +236,7 @@ VERBS = [
         release,
         writes=Writes(no_rows, appends=True),
         show=show_release,
-        summary="Give a claim up.",
+        summary="Release a lease.",
         examples=[
             'icctl lease release sprint "$BEAD"',
             'icctl lease release sprint "$BEAD" --token="$TOKEN"',
@@ -227,7 +248,7 @@ VERBS = [
         list[Lease],
         list_,
         show=show_list,
-        summary="List the claims that are held.",
+        summary="List held leases.",
         examples=["icctl lease list", 'icctl lease list sprint "$BEAD" --json'],
     ),
 ]

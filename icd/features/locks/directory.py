@@ -79,7 +79,7 @@ class Place(Struct, frozen=True):
 def place(env: dict[str, str]) -> Place:
     given = env.get(VARIABLE) or SHARED
     if not given.startswith("/"):
-        raise Usage(f"{VARIABLE} is not an absolute path: {given}", hint="begin it with a slash")
+        raise Usage(f"{VARIABLE} is not an absolute path: {given}", hint="use an absolute path")
     return Place(os.path.normpath(given))
 
 
@@ -92,11 +92,11 @@ def check(path: str) -> bool:
     except OSError as exc:
         raise failed(exc, f"look at {path}") from exc
     if stat.S_ISLNK(found.st_mode):
-        raise SymlinkRefused(f"{path} is a symbolic link", hint="remove it, then try again")
+        raise SymlinkRefused(f"{path} is a symbolic link", hint="remove it and retry")
     if not stat.S_ISDIR(found.st_mode):
         raise PermissionRefused(f"{path} is not a directory", hint="move it away")
     if found.st_uid != os.geteuid():
-        hint = f"set {VARIABLE} to a directory of yours, for all who share the lock"
+        hint = f"set {VARIABLE} to your own directory, for all processes that share the lock"
         raise PermissionRefused(f"{path} belongs to user {found.st_uid}", hint=hint)
     if found.st_mode & 0o022:
         raise PermissionRefused(f"other users can write to {path}", hint=f"run: chmod 700 {path}")
@@ -112,7 +112,7 @@ def check_words(name: str, scope: str) -> None:
         if not word or word == "." or ".." in word or "/" in word or "\\" in word:
             problem = "use a word without slashes and without '..'"
         elif word == WORK and what == "name":
-            problem = "intercore uses this one itself"
+            problem = "this name is reserved"
         else:
             problem = _unprintable(word)
         if problem:
@@ -160,8 +160,8 @@ def flock(path: str, *, seconds: float) -> Iterator[bool]:
             raise failed(exc, f"open {path}") from exc
         try:
             if not _acquire(fd, deadline):
-                hint = f"if it is stopped, let it go on; find it with: fuser {path}"
-                raise Locked(f"another process keeps {path} for itself", hint=hint)
+                hint = f"resume it if it is stopped; find it with: fuser {path}"
+                raise Locked(f"another process keeps {path} locked", hint=hint)
             if _is_still(fd, path):
                 yield True
                 return
@@ -194,7 +194,11 @@ def _is_still(fd: int, path: str) -> bool:
 def failed(exc: OSError, what: str) -> IcError:
     error = from_os(exc, what)
     if isinstance(error, InputOutput):
-        error.hint = f"is the directory above it there? {VARIABLE} says where locks lie"
+        error.hint = (
+            f"check that its parent directory exists; {VARIABLE} sets the directory of locks"
+        )
     if isinstance(error, PermissionRefused):
-        error.hint = f"check its owner and mode, or set {VARIABLE} for all who share the lock"
+        error.hint = (
+            f"check its owner and mode, or set {VARIABLE} for all processes that share the lock"
+        )
     return error

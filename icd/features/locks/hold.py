@@ -35,26 +35,26 @@ NOT_STARTED = 127
 
 
 class Hold(Struct):
-    """Run COMMAND while holding the lock NAME of SCOPE, and give it back however it ends.
+    """Run COMMAND while holding the lock NAME of SCOPE, and release it afterwards.
 
-    Waits for the lock for --timeout, 1s by default, which comes before the --.
-    Signals are passed on.
-    The command itself holds the lock: if this process is killed, it keeps it until it ends.
-    Exit with the command's status; 1, without having run it, if the lock is held all that time:
-    stderr says by whom.
+    Waits for the lock for --timeout, 1s by default, which must precede --.
+    Signals are forwarded.
+    The command itself owns the lock: if this process is killed, the command keeps it until it ends.
+    Exits with the command's status; or with 1, without running it, if the lock is still held:
+    stderr names the owner.
     """
 
     name: Name
     scope: Scope
     command: Annotated[
         tuple[str, ...],
-        Argument("COMMAND", "What to run.", nargs=-1, usage="-- COMMAND [ARGUMENT]..."),
+        Argument("COMMAND", "Command to run.", nargs=-1, usage="-- COMMAND [ARGUMENT]..."),
     ] = ()
 
 
 def ask_hold(world: World, f: Hold) -> Local:
     if not f.command:
-        raise Usage("there is no command", hint="write it after '--'")
+        raise Usage("no command given", hint="put it after --")
     directory.check_words(f.name, f.scope)
 
     def run() -> Output:
@@ -137,7 +137,7 @@ VERBS = [
         "hold",
         Hold,
         ask_hold,
-        summary="Run a command under a lock.",
+        summary="Run a command while holding a lock.",
         examples=[
             "icctl hold deploy web -- ./deploy.sh web",
             "icctl hold build main --timeout=10m -- make -j4",

@@ -55,7 +55,7 @@ _AT_FDCWD = -100
 _LIVENESS = {
     "alive": ", which is alive",
     "dead": ", which is dead",
-    "unknown": "; whether it is alive cannot be told from here",
+    "unknown": "; whether it is alive is unknown",
 }
 
 
@@ -72,7 +72,7 @@ class Lock(Struct, frozen=True):
         """`'n/s' is held by process 12 on host (owner 12:host) for 7 s, and alive`"""
         held = f"lock {self.name}/{self.scope} is held"
         if self.owner is None:
-            return f"{held} for {self.age_s} s by nobody knows whom: it has no readable {OWNER}"
+            return f"{held} by an unknown owner for {self.age_s} s: it has no readable {OWNER}"
         by = f"process {self.owner.pid} on {self.owner.host}"
         named = f"{held} by {by} (owner {self.owner.owner}) for {self.age_s} s"
         return named + _LIVENESS[self.liveness]
@@ -95,7 +95,9 @@ def acquire(place: Place, name: str, scope: str, owner: Owner, *, deadline: floa
             if found is None:
                 tries += is_late
                 if tries > LAST_TRIES:
-                    raise LockHeld(f"lock {name}/{scope} goes from hand to hand", hint="try again")
+                    raise LockHeld(
+                        f"lock {name}/{scope} is under heavy contention", hint="try again"
+                    )
             elif not (_is_stale(found) and _break(place, name, scope)):
                 if is_late:
                     raise LockHeld(str(found), hint=_advice(found))
@@ -306,9 +308,9 @@ def _age(created: float) -> int:
 
 def _advice(found: Lock) -> str:
     if found.owner is None:
-        return "if nobody needs it, remove it with 'icctl lock clean'"
+        return "if it is unused, remove it with 'icctl lock clean'"
     if found.liveness == "dead":
-        return "another process is about to remove it; try again"
+        return "another process is about to remove it; retry"
     if found.liveness == "unknown":
-        return "ask its owner, or give more time with --timeout"
-    return "wait for it, or give more time with --timeout"
+        return "ask its owner, or raise --timeout"
+    return "wait for it, or raise --timeout"

@@ -25,13 +25,13 @@ from icd.values.wire import CENTURY_MS
 # As long as the original tried, whatever it was told.
 PATIENCE_MS = 1000
 
-Name = Annotated[str, Argument("NAME", "What is locked.")]
-Scope = Annotated[str, Argument("SCOPE", "Which one of them.")]
+Name = Annotated[str, Argument("NAME", "Name of the lock.")]
+Scope = Annotated[str, Argument("SCOPE", "Scope of the lock, such as a service.")]
 Age = Annotated[
     int,
     Meta(ge=0, le=CENTURY_MS),
     DURATION,
-    Option("--older-than", "Taken so long ago (default 5s)."),
+    Option("--older-than", "Minimum age of the lock (default 5s)."),
 ]
 
 
@@ -39,55 +39,58 @@ Age = Annotated[
 
 
 class Acquire(Struct):
-    """Take the lock NAME of SCOPE for the calling process, the parent of this command.
+    """Acquire the lock NAME of SCOPE for the calling process, the parent of this command.
 
-    It is held until it is released, or until that process has ended: then whoever asks next gets
-    it.  One that is alive keeps it, however long.
+    The lock is held until it is released or its owner exits; then the next caller gets it.
+    A live owner keeps it indefinitely.
     Waits for --timeout, 1s by default.
-    Exit 1 if it is held all that time: stderr says by whom, for how long, and if it is alive.
+    Exit 1 if the lock is still held: stderr names the owner, the age, and whether it is alive.
     """
 
     name: Name
     scope: Scope
     owner: Annotated[
-        str | None, Option("--owner", "Who is to hold it (default: your process).", "PID:HOST")
+        str | None,
+        Option("--owner", "Owner of the lock (default: the calling process).", "PID:HOST"),
     ] = None
 
 
 class Release(Struct):
-    """Give back the lock NAME of SCOPE, which the calling process holds.
+    """Release the lock NAME of SCOPE, which the calling process holds.
 
-    It may also be the last command of the shell that took it: the shell becomes this process then.
-    Exit 1 if it is free, or another owner holds it: stderr says who.
+    This also works as the last command of a shell that holds the lock and execs this process.
+    Exit 1 if the lock is free or has another owner, whom stderr names.
     """
 
     name: Name
     scope: Scope
     owner: Annotated[
-        str | None, Option("--owner", "Who holds it (default: your process).", "PID:HOST")
+        str | None,
+        Option("--owner", "Owner of the lock (default: the calling process).", "PID:HOST"),
     ] = None
 
 
 class List(Struct):
-    """List the locks that are held: name, scope, owner and age.
+    """List held locks: name, scope, owner and age.
 
-    With --json also the owner's process, and its liveness: alive, dead, or unknown.
+    --json adds the owner's process id and liveness: alive, dead, or unknown.
     """
 
 
 class Stale(Struct):
-    """List the locks whose owners are gone, as list does.
+    """List the locks whose owner is dead or unreadable, in the columns of 'lock list'.
 
-    Their owner is dead, or never told who it is.
+    A lock without a readable owner must be at least 5 seconds old.
     """
 
     older_than: Age = 5000
 
 
 class Clean(Stale):
-    """Remove the locks that stale lists, and print how many.
+    """Remove the locks that 'lock stale' lists, and print how many.
 
-    There is no need to: the next to ask for such a lock gets it.
+    A dead owner's lock need not be removed: the next caller gets it anyway.
+    A lock without a readable owner blocks all callers until it is removed.
     """
 
 
@@ -103,7 +106,7 @@ def acquire(world: World, f: Acquire) -> Local:
         store.acquire(place, f.name, f.scope, owner, deadline=deadline(world))
         output = _told(world, f, "acquired", owner)
         if owners.liveness(owner, owners.here()) == "dead":
-            note = f"no process {owner.pid} runs here: the next who asks gets the lock"
+            note = f"process {owner.pid} is not running here: the next caller gets the lock"
             output.stderr = f"{world.program}: lock acquire: warning: {note}\n".encode()
         return output
 
@@ -165,7 +168,7 @@ def _owner(world: World, given: str | None) -> Owner:
         directory.check_owner(given)
         return owners.named(given, caller, where, now)
     if owners.is_adopted(caller):
-        raise NoOwner("the process that called has ended, and nobody else would release the lock")
+        raise NoOwner("the calling process has ended, and no other process would release the lock")
     return owners.of_process(caller, where, now)
 
 
@@ -232,7 +235,7 @@ VERBS = [
         "lock acquire",
         Acquire,
         acquire,
-        summary="Take a lock, or say who has it.",
+        summary="Acquire a lock; exit 1 if it is held.",
         examples=[
             "icctl lock acquire sprint B-12 || exit 0",
             "icctl lock acquire deploy web --timeout=30s",
@@ -243,7 +246,7 @@ VERBS = [
         "lock release",
         Release,
         release,
-        summary="Give a lock back.",
+        summary="Release a lock.",
         examples=[
             "icctl lock release sprint B-12",
             'icctl lock release deploy web --owner="$PPID:$(hostname)"',
@@ -253,7 +256,7 @@ VERBS = [
         "lock list",
         List,
         list_,
-        summary="List the locks that are held.",
+        summary="List held locks.",
         examples=["icctl lock list", "icctl lock list --json"],
     ),
     Command(

@@ -89,7 +89,7 @@ def create(
         transitions.abandon(
             conn,
             holder.id,
-            reason=f"no sign of life for {silent}; taken over by run {run.id}",
+            reason=f"idle for {silent}; taken over by run {run.id}",
             successor=run.id,
             actor=actor,
             now_ms=now_ms,
@@ -107,7 +107,7 @@ def described(run: Run, *, now_ms: int) -> str:
     age, silent = span(now_ms - run.created_ms), span(now_ms - run.updated_ms)
     return (
         f"run {run.id}, created {age} ago, in phase {run.phase}, "
-        f"last sign of life {silent} ago, {_holder(run)}"
+        f"last activity {silent} ago, {_holder(run)}"
     )
 
 

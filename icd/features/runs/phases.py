@@ -48,7 +48,7 @@ def chain(run: "Run") -> tuple[str, ...]:
     try:
         return _stored(run.phases)
     except InvalidChain as exc:
-        raise UnknownPhase(f"the phases of run {run.id} cannot be read: {exc.message}") from exc
+        raise UnknownPhase(f"the phases of run {run.id} are invalid: {exc.message}") from exc
 
 
 def parse(text: str) -> tuple[str, ...]:

@@ -296,4 +296,4 @@ def _require_one(
 ) -> None:
     compared = {"id": run.id, "status": run.status, "phase": run.phase}
     if not conn.execute(statement, compared | changes).fetchall():
-        raise PhaseRefused(f"run {run.id} has moved on meanwhile")
+        raise PhaseRefused(f"run {run.id} was changed by another call")

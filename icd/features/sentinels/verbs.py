@@ -18,8 +18,8 @@ from icd.values.wire import Result, iso
 
 MANY = 256  # guards in one check_many: a batch must stay short for other callers
 
-Name = Annotated[str, Argument("NAME", "What is throttled."), validation.check_name]
-Scope = Annotated[str, Argument("SCOPE", "For whom, such as a session."), validation.check_scope]
+Name = Annotated[str, Argument("NAME", "Name of the sentinel."), validation.check_name]
+Scope = Annotated[str, Argument("SCOPE", "Scope, such as a session id."), validation.check_scope]
 SECONDS = Seconds(0, store.MAX_INTERVAL_S)
 Interval = Annotated[int, Meta(ge=0, le=store.MAX_INTERVAL_S), SECONDS]
 Age = Annotated[int, Meta(ge=0, le=store.MAX_INTERVAL_S * 1000), DURATION]
@@ -29,21 +29,27 @@ Age = Annotated[int, Meta(ge=0, le=store.MAX_INTERVAL_S * 1000), DURATION]
 
 
 class Check(Params):
-    """Claim a sentinel: prints allowed (exit 0) or throttled (exit 1).
+    """Claim a sentinel; print allowed (exit 0) or throttled (exit 1).
 
-    Of all who ask within an interval, exactly one is allowed.
+    Exactly one caller per interval gets allowed.
     An interval is a number of seconds, or a duration such as 5m, rounded up to seconds.
-    Interval 0 allows one claim per scope, for ever, until it is reset or pruned.
-    A crash after "allowed" blocks the retry: the claim is made, whether the work was done or not.
-    For work that must complete, record started and done in state as well
-    (see docs/examples/started-done.sh).
+    Interval 0 allows one claim per scope, until the claim is reset or pruned.
+    The claim stands even if the caller crashes afterwards: a retry is throttled.
+    For work that must complete, record started and done in state as well.
     """
 
+    rpc = (
+        "Claim a sentinel.\n"
+        "Exactly one caller per interval is allowed.\n"
+        "Interval 0 allows one claim per scope, until the claim is reset or pruned.\n"
+        "The claim stands even if the caller crashes afterwards: a retry is throttled.\n"
+        "For work that must complete, record started and done in state as well."
+    )
     name: Name
     scope_id: Scope
     interval: Annotated[
         Interval,
-        Option("--interval", "Allow one claim per interval; 0 allows one for ever.", "SECONDS"),
+        Option("--interval", "Interval of the rate limit; 0 allows one claim, once.", "SECONDS"),
     ]
 
 
@@ -52,7 +58,9 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     scope_id: Scope
-    interval: Annotated[Interval, Meta(description="Seconds; 0 allows one claim for ever.")]
+    interval: Annotated[
+        Interval, Meta(description="Interval in seconds; 0 allows one claim, once.")
+    ]
 
 
 def _claim_of(text: str) -> Claim:
@@ -64,36 +72,40 @@ def _claim_of(text: str) -> Claim:
 
 
 class CheckMany(Params):
-    """Claim several sentinels in one transaction, one verdict per line.
+    """Claim several sentinels in one transaction, and print one verdict per line.
 
     Prints name, scope and verdict, separated by tabs.
-    Exit 0 if all are allowed, 1 if any is throttled; claims are independent and those granted
-    stand.
+    Exit 0 if all are allowed, 1 if any is throttled; the claims are independent, and those that
+    were allowed stand.
     NAME ends at the first colon, INTERVAL (seconds, or a duration) starts after the last.
     """
 
+    rpc = (
+        "Claim several sentinels in one transaction.\n"
+        "The claims are independent, and those that were allowed stand."
+    )
     guards: Annotated[
         list[Claim],
         Meta(min_length=1, max_length=MANY),
-        Argument("NAME:SCOPE:INTERVAL...", "The claims.", read=_claim_of, nargs=-1),
+        Argument("NAME:SCOPE:INTERVAL...", "Sentinels to claim.", read=_claim_of, nargs=-1),
     ]
 
 
 class Reset(Params):
-    """Forget a claim, so that the next check is allowed."""
+    """Clear a claim, so that the next check is allowed."""
 
     name: Name
     scope_id: Scope
 
 
 class ResetAll(Params):
-    """Forget the claims of a name in all scopes."""
+    """Clear the claims of a name in all scopes."""
 
     name: Name
 
 
 class ResetForm(ResetAll):
-    """Forget a claim, so that the next check is allowed."""
+    """Clear a claim, so that the next check is allowed."""
 
     scope: Scope | None = None
     every: Annotated[bool, Option("--all", "Reset NAME in all scopes.")] = False
@@ -102,17 +114,16 @@ class ResetForm(ResetAll):
 class List(Params):
     """Print name, scope and the unix time of the last claim, separated by tabs."""
 
+    rpc = "List the claims with the time of the last one."
+
 
 class Prune(Params):
-    """Delete old claims, once-only ones included unless --keep-once is given."""
+    """Delete old claims, including once-only claims unless --keep-once is given."""
 
-    older_than_ms: Annotated[Age, Option("--older-than", "Last claimed at least this long ago.")]
-    keep_once: Annotated[
-        bool, Option("--keep-once", "Leave once-only claims (interval 0) alone.")
-    ] = False
-    keep_live: Annotated[bool, Option("--keep-live", "Leave alone claims that still throttle.")] = (
-        False
-    )
+    rpc = "Delete old claims, including once-only claims unless `keep_once` is set."
+    older_than_ms: Annotated[Age, Option("--older-than", "Minimum time since the last claim.")]
+    keep_once: Annotated[bool, Option("--keep-once", "Keep once-only claims (interval 0).")] = False
+    keep_live: Annotated[bool, Option("--keep-live", "Keep claims that still throttle.")] = False
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -250,7 +261,7 @@ def show_checks(found: list[Checked], _p: CheckMany) -> Iterator[str]:
 
 def ask_reset(_world: World, f: ResetForm) -> Ask:
     if f.every == (f.scope is not None):
-        raise Usage("give either a scope or --all")
+        raise Usage("pass either a scope or --all")
     if f.every:
         return Ask("sentinel.reset_all", narrow(f, ResetAll))
     return Ask("sentinel.reset", Reset(f.name, f.scope or ""))
@@ -279,7 +290,7 @@ VERBS = [
         writes=Writes(no_rows, atomic=True, keeps_effects=False),
         show=show_check,
         exit=lambda r: 0 if r.allowed else 1,
-        summary="Claim it: allowed (0) or throttled (1).",
+        summary="Claim one: allowed (0) or throttled (1).",
         examples=[
             'icctl sentinel check stop "$SESSION" --interval=0 || exit 0',
             'icctl sentinel check drift "$SESSION" --interval=300',
@@ -305,7 +316,7 @@ VERBS = [
         ResetForm,
         ask_reset,
         show=show_reset,
-        summary="Forget a claim.",
+        summary="Clear a claim.",
         examples=['icctl sentinel reset stop "$SESSION"', "icctl sentinel reset --all stop"],
     ),
     Verb(
@@ -314,7 +325,7 @@ VERBS = [
         list[store.Sentinel],
         list_,
         show=show_list,
-        summary="List claims and when they were made.",
+        summary="List claims and their times.",
         examples=["icctl sentinel list"],
     ),
     Verb(

@@ -166,7 +166,7 @@ def incr(
     row = get(conn, key, scope_id, now_ms=now_ms)
     value = _integer(row) + by
     if not -INT64 <= value < INT64:
-        raise NotAnInteger(f"{key} {scope_id} would leave the range of 64-bit integers")
+        raise NotAnInteger(f"{key} {scope_id} would exceed the range of 64-bit integers")
     expires_ms = row.expires_ms if row else now_ms + ttl_ms if ttl_ms else None
     return _put(
         conn, key, scope_id, str(value), expires_ms=expires_ms, writer=writer, now_ms=now_ms
@@ -243,8 +243,10 @@ def _require_version(
     actual = row.version if row else 0
     if actual != expected:
         found = f"is at version {actual}" if actual else "does not exist"
-        wanted = f"version {expected}" if expected else "that it does not exist"
-        raise VersionConflict(f"{key} {scope_id} {found}, expected {wanted}")
+        told = f"{found}, expected version {expected}"
+        if not expected:
+            told = f"already exists (version {actual})"
+        raise VersionConflict(f"{key} {scope_id} {told}")
 
 
 def _put(

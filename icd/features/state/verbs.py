@@ -29,16 +29,14 @@ def _refuse_secret(name: str) -> None:
     kind = secrets.looks_like(name)
     if kind is not None:
         raise SecretRefused(
-            f"the key or the scope holds a likely secret ({kind})",
+            f"the key or the scope contains a likely secret ({kind})",
             hint="use the name of the variable that holds it, or a digest of the value",
         )
 
 
-NewKey = Annotated[
-    str, Argument("KEY", "What the document is about."), _refuse_secret, validation.check_key
-]
+NewKey = Annotated[str, Argument("KEY", "Key of the row."), _refuse_secret, validation.check_key]
 NewScope = Annotated[
-    str, Argument("SCOPE", "Whose it is, such as a session's."), _refuse_secret, check_scope
+    str, Argument("SCOPE", "Scope of the row, such as a session id."), _refuse_secret, check_scope
 ]
 Span = Annotated[Milliseconds, SPAN]
 Ttl = Annotated[Span, check_ttl]
@@ -48,11 +46,12 @@ Ttl = Annotated[Span, check_ttl]
 
 
 class Get(Params):
-    """Print the payload exactly as it was stored; exit 1 if there is none.
+    """Print the payload exactly as it was stored; exit 1 if the row is absent.
 
-    --meta prints what is known about the row, one field a line; --json prints both.
+    --meta prints the metadata of the row, one field per line; --json prints both.
     """
 
+    rpc = "Return a row, or null if it is absent."
     key: Key
     scope_id: Scope
 
@@ -60,7 +59,9 @@ class Get(Params):
 class GetForm(Get):
     __doc__ = Get.__doc__
 
-    meta: Annotated[bool, Option("--meta", "Show version, times and writer instead.")] = False
+    meta: Annotated[
+        bool, Option("--meta", "Print version, times and writer instead of the payload.")
+    ] = False
 
 
 class Set(Params):
@@ -68,76 +69,82 @@ class Set(Params):
 
     key: NewKey
     scope_id: NewScope
-    payload: Annotated[Raw, Meta(description="A JSON document, stored as it is written.")]
-    ttl_ms: Annotated[Ttl, Option("--ttl", "Forget the row after this long.")] = 0
+    payload: Annotated[Raw, Meta(description="JSON document, stored byte for byte.")]
+    ttl_ms: Annotated[Ttl, Option("--ttl", "Expire the row after this time.")] = 0
     if_version: Annotated[
-        Version | None, Option("--if-version", "Write only over version N (0: over nothing).", "N")
+        Version | None,
+        Option("--if-version", "Write only if the row is at this version (0: absent).", "N"),
     ] = None
-    debounce_ms: Annotated[Span, Option("--debounce", "Skip an unchanged write this soon.")] = 0
+    debounce_ms: Annotated[
+        Span, Option("--debounce", "Skip a write of an unchanged payload within this time.")
+    ] = 0
 
 
 class SetForm(Set):
     """Store a JSON payload, read from stdin unless @FILE or --value is given.
 
-    A write replaces the row with its TTL and gives it a new version.
-    With --if-version the exit code is 1 when the row is at another version.
-    --debounce skips a write whose payload did not change within the window; it goes with neither
-    --ttl nor --if-version, and without a daemon every write is done.
+    A write replaces the row, its TTL included, and gives it a new version.
+    With --if-version, exit 1 if the row is at another version.
+    --debounce skips a write whose payload has not changed within the window; it cannot be combined
+    with --ttl or --if-version, and has no effect without a daemon.
     """
 
     payload: Raw = Raw()
-    file: Annotated[str | None, Argument("@FILE", "The payload, in a file.")] = None
+    file: Annotated[str | None, Argument("@FILE", "File with the payload.")] = None
     value: Annotated[
-        str | None, Option("--value", "The payload itself, instead of stdin or a file.", "JSON")
+        str | None, Option("--value", "Payload, instead of stdin or a file.", "JSON")
     ] = None
 
 
 class Incr(Params):
-    """Add to a counter atomically and print its new value; it starts at 0.
+    """Add to a counter atomically and print its new value; a counter starts at 0.
 
-    A running counter keeps its expiry, so --ttl makes a counter per window.
+    An existing counter keeps its expiry, so --ttl makes one counter per window.
     """
 
+    rpc = "Add to a counter atomically and return its value; an existing counter keeps its expiry."
     key: NewKey
     scope_id: NewScope
-    by: Annotated[Int64, Option("--by", "Add N instead of 1.", "N")] = 1
-    ttl_ms: Annotated[Ttl, Option("--ttl", "For a counter that starts with this call.")] = 0
+    by: Annotated[Int64, Option("--by", "Number to add (default 1).", "N")] = 1
+    ttl_ms: Annotated[Ttl, Option("--ttl", "Expiry of a counter that this call creates.")] = 0
 
 
 class Touch(Params):
-    """Give a row a new expiry and leave its payload alone; exit 1 if there is no such row.
+    """Change the expiry of a row and keep its payload; exit 1 if the row is absent.
 
-    The row gets a new version, so that watchers and --if-version notice.
+    The row gets a new version, so that watchers and --if-version notice the change.
     """
 
+    rpc = "Change the expiry of a row, which gets a new version; null if the row is absent."
     key: Key
     scope_id: Scope
-    ttl_ms: Annotated[Ttl, Option("--ttl", "Forget the row after this long; 0: never.")]
+    ttl_ms: Annotated[Ttl, Option("--ttl", "Expire the row after this time; 0: never.")]
 
 
 class Delete(Params):
-    """Remove a row."""
+    """Delete a row."""
 
     key: Key
     scope_id: Scope
 
 
 class DeleteAll(Params):
-    """Remove the rows of a key in all scopes."""
+    """Delete the rows of a key in all scopes."""
 
     key: Key
 
 
 class DeleteForm(DeleteAll):
-    """Remove a row; prints whether there was one, and exits 0 either way."""
+    """Delete a row; print deleted or not found, and exit 0 either way."""
 
     scope: Scope | None = None
-    every: Annotated[bool, Option("--all", "Delete the rows of all scopes of KEY.")] = False
+    every: Annotated[bool, Option("--all", "Delete KEY in all scopes.")] = False
 
 
 class List(Params):
-    """Print the scopes of a key, one per line; with --prefix, key and scope."""
+    """Print the scopes of a key, one per line; with --prefix, print key and scope."""
 
+    rpc = "List the rows of a key, or of all keys with a prefix, without their payloads."
     key: Key | None = None
     prefix: Annotated[
         str | None,
@@ -147,7 +154,7 @@ class List(Params):
 
 
 class Prune(Params):
-    """Delete expired rows now; they are invisible already."""
+    """Delete expired rows now; reads ignore them already."""
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -242,13 +249,13 @@ def prune(ctx: Context, _p: Prune) -> Pruned:
 def _check_set(p: Set) -> None:
     """Judge the payload outside the lock: a megabyte takes its time."""
     if p.debounce_ms and (p.ttl_ms or p.if_version is not None):
-        raise InvalidParams("debounce goes with neither ttl nor if-version")
+        raise InvalidParams("debounce cannot be combined with ttl or if-version")
     p.payload = Raw(payloads.check(bytes(p.payload)))
 
 
 def _check_list(p: List) -> None:
     if (p.key is None) == (p.prefix is None):
-        raise InvalidName("give either a key or a prefix", hint="icctl state list KEY")
+        raise InvalidName("pass either a key or a prefix", hint="icctl state list KEY")
 
 
 def _remember(ctx: Context, row: Row) -> None:
@@ -280,19 +287,19 @@ def _meta(row: Document) -> Iterator[str]:
 
 def ask_set(world: World, f: SetForm) -> Ask:
     if f.debounce_ms and (f.ttl_ms or f.if_version is not None):
-        raise Usage("--debounce goes with neither --ttl nor --if-version")
+        raise Usage("--debounce cannot be combined with --ttl or --if-version")
     return Ask("state.set", narrow(f, Set, payload=Raw(_payload(world, f))))
 
 
 def _payload(world: World, f: SetForm) -> bytes:
     if f.file is not None and f.value is not None:
-        raise Usage("give either @FILE or --value")
+        raise Usage("pass either @FILE or --value")
     if f.value is not None:
         return f.value.encode()
     if f.file is None:
         return world.read_stdin()
     if not f.file.startswith("@"):
-        raise Usage(f"unexpected argument {f.file!r}: write @FILE, or --value for inline JSON")
+        raise Usage(f"unexpected argument {f.file!r}: use @FILE, or --value for inline JSON")
     return world.read_file(f.file[1:])
 
 
@@ -306,7 +313,7 @@ def show_value(r: Written, _p: Incr) -> list[str]:
 
 def ask_delete(_world: World, f: DeleteForm) -> Ask:
     if f.every == (f.scope is not None):
-        raise Usage("give either a scope or --all")
+        raise Usage("pass either a scope or --all")
     if f.every:
         return Ask("state.delete_all", narrow(f, DeleteAll))
     return Ask("state.delete", Delete(f.key, f.scope or ""))
@@ -320,7 +327,7 @@ def show_delete(r: Deleted, f: DeleteForm) -> list[str]:
 
 def _either(p: List) -> None:
     if (p.key is None) == (p.prefix is None):
-        raise Usage("give either a key or --prefix")
+        raise Usage("pass either a key or --prefix")
 
 
 def show_list(found: list[Name], p: List) -> Iterator[str]:
@@ -354,7 +361,7 @@ VERBS = [
         GetForm,
         ask_get,
         show=show_get,
-        summary="Print a payload; exit 1 if there is none.",
+        summary="Print a payload; exit 1 if it is absent.",
         examples=[
             'icctl state get dispatch "$SESSION"',
             'icctl state get dispatch "$SESSION" --meta',
@@ -367,7 +374,7 @@ VERBS = [
         DeleteForm,
         ask_delete,
         show=show_delete,
-        summary="Remove a row, or all rows of a key.",
+        summary="Delete a row, or all rows of a key.",
         examples=['icctl state delete dispatch "$SESSION"', "icctl state delete --all dispatch"],
     ),
     Verb(
@@ -377,7 +384,7 @@ VERBS = [
         incr,
         writes=Writes(_row),
         show=show_value,
-        summary="Add to a counter and print it.",
+        summary="Increment a counter and print it.",
         examples=[
             'icctl state incr turns "$SESSION"',
             'icctl state incr tokens "$SESSION" --by=1200 --ttl=1h',
@@ -390,7 +397,7 @@ VERBS = [
         touch,
         writes=Writes(_row),
         show=show_nothing,
-        summary="Give a row a new expiry.",
+        summary="Change the expiry of a row.",
         examples=['icctl state touch dispatch "$SESSION" --ttl=5m'],
     ),
     Verb(

@@ -95,26 +95,32 @@ def _read(conn: sqlite3.Connection, key: str, scopes: list[str], *, now_ms: int)
 
 # --- parameters and results -----------------------------------------------------------------------
 
-Key = Annotated[str, Argument("KEY", "What the document is about."), validation.check_key]
+Key = Annotated[str, Argument("KEY", "Key of the row."), validation.check_key]
 Scope = Annotated[
-    str, Argument("SCOPE", "Whose it is, such as a session's."), validation.check_scope
+    str, Argument("SCOPE", "Scope of the row, such as a session id."), validation.check_scope
 ]
 
 
 class Watch(Params):
-    """Print the payload at once, and again whenever it has changed; goes on until it is stopped.
+    """Print the payload at once, and again whenever it changes, until interrupted.
 
-    An empty line means that there is none.
+    An empty line means that the row is absent.
     Without SCOPE, all rows of KEY are watched, and each line starts with the scope and a tab.
-    A line is what the row is by then: of several changes within a moment only the last is shown.
-    With --json, a line has what is known about the row; version 0 means that there is none.
+    Changes in quick succession are merged: a line shows the latest payload.
+    With --json, a line has the metadata of the row; version 0 means that the row is absent.
     """
 
+    rpc = (
+        "Send the row at once, and again whenever it changes, until the stream ends.\n"
+        "Without a scope, all rows of the key are watched.\n"
+        "Changes in quick succession are merged: a notification has the latest payload.\n"
+        "Version 0 means that the row is absent."
+    )
     key: Key
     scope_id: Scope | None = None
     known: Annotated[
         dict[str, Version],
-        Meta(description="The versions, by scope, that the watcher has already."),
+        Meta(description="Versions that the watcher already has, by scope."),
     ] = field(default_factory=dict)
 
 
@@ -252,15 +258,15 @@ ROWS_AT_ONCE = 64
 class Rows(Params):
     """Read rows of state; None stands for a row that is not there."""
 
-    names: Annotated[list[tuple[str, str]], Meta(description="Each by key and scope.")]
+    names: Annotated[list[tuple[str, str]], Meta(description="Rows, by key and scope.")]
 
 
 class Versions(Params):
     """Read a page of the scopes of a key, with versions, and where the next page begins."""
 
-    key: Annotated[str, Meta(description="Whose rows.")]
-    after: Annotated[str | None, Meta(description="The last scope of the page before.")]
-    since: Annotated[int, Meta(description="Leave out rows that were last written before.")]
+    key: Annotated[str, Meta(description="Key of the rows.")]
+    after: Annotated[str | None, Meta(description="Last scope of the previous page.")]
+    since: Annotated[int, Meta(description="Leave out rows last written before this time.")]
 
 
 def rows(ctx: Context, p: Rows) -> list[Row | None]:

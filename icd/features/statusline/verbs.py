@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from msgspec import structs
+from msgspec import Meta, structs
 
 from icd.app import render
 from icd.app.call import ANYTHING, Answer, Context, Params, Topic
@@ -29,11 +29,12 @@ def _session(world: World, given: str | None) -> str:
 
 
 class Get(Params):
-    """Tell what is known about a session; `session` itself is the caller's."""
+    """Return the status of a session; `session` itself is the caller's."""
 
     session_id: Annotated[
         str,
-        Option("--session", "The session; else $CLAUDE_SESSION_ID.", "SID", resolve=_session),
+        Meta(description="Id of the session to describe."),
+        Option("--session", "Session id (default $CLAUDE_SESSION_ID).", "SID", resolve=_session),
         check_scope,
     ] = ""
     agent: Annotated[
@@ -45,21 +46,18 @@ class Get(Params):
 
 
 class Form(Get):
-    """Print what is known about a session: dispatch, bead, lane, coordination, pressure, budget,
-    and the run that is being worked on.
+    """Print the status of a session: dispatch, bead, lane, coordination, pressure, budget and run.
 
-    What is not known is empty; the exit code is 0 also when nothing is, or there is no database.
+    Unknown fields are empty; the exit code is 0 even if all are, or if there is no database.
     With --format=sh, the line assigns variables named INTERCORE_STATUS_... and is safe to eval.
-    With --watch, a line is printed at once and whenever anything but an age has changed.
+    With --watch, prints a line at once and whenever anything but an age changes.
     """
 
     format: Annotated[
         Literal["text", "sh", "tsv", "json"] | None,
-        Option("--format", "How to print it (default text)."),
+        Option("--format", "Output format (default text)."),
     ] = None
-    watch: Annotated[bool, Option("--watch", "Go on, and print a line whenever it changes.")] = (
-        False
-    )
+    watch: Annotated[bool, Option("--watch", "Follow: print a line whenever it changes.")] = False
 
 
 def get(ctx: Context, p: Get) -> Statusline:
@@ -80,7 +78,7 @@ def _everything(_: Get) -> Topic:
 
 def ask_statusline(world: World, f: Form) -> Ask:
     if world.json and f.format not in {None, "json"}:
-        raise Usage(f"--json goes with no --format={f.format}")
+        raise Usage(f"--json cannot be combined with --format={f.format}")
     show = SHOW["json" if world.json else f.format or "text"]
     cwd = os.path.normpath(os.path.join(world.cwd, f.project)) if f.project else None
     params = narrow(f, Get, cwd=world.cwd)
@@ -203,7 +201,7 @@ VERBS = [
         Form,
         ask_statusline,
         order=("project", "agent", "format", "watch"),
-        summary="Show what is going on in a session.",
+        summary="Show the status of a session.",
         examples=[
             'icctl statusline --session "$SESSION"',
             'eval "$(icctl statusline --session "$SESSION" --format=sh)"',

@@ -33,7 +33,7 @@ MINUTE, RING_SECONDS = 60, 900  # a quarter of an hour is the longest span of a 
 ROWS = 200
 # Room for a path; a person reads no further.
 SENTENCE_CHARACTERS = 300
-MISTAKE = "the call itself is wrong; make it by hand to see why"
+MISTAKE = "usage error; run the command by hand for details"
 # A storm of slow calls is one piece of news; a line is some 300 bytes, so a day of it is 9 MB.
 SLOW_LINES = 20
 WINDOW_SECONDS = 60.0

@@ -7,7 +7,7 @@ session.py is the machine that drives this for one connection, handler.py carrie
 asks.
 
 A session is made of callbacks, without a task of its own: a call then costs the loop one event
-instead of five (docs/adr/0002).  It answers one message at a time, in order, and does not read from
+instead of five (ADR 2).  It answers one message at a time, in order, and does not read from
 a peer that does not read its replies.  What all peers together have yet to read is bounded: beyond
 a limit, those that have not read for the longest time are dropped.
 

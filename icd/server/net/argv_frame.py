@@ -55,7 +55,7 @@ def split(buffer: bytes | bytearray) -> Frame | None:
         if field[:1] in (b"s", b"f"):
             attached += _length(field)
     if attached > limits.MESSAGE_BYTES:
-        raise InvalidRequest(f"attachments of {attached} bytes are too large")
+        raise InvalidRequest(f"attachments too large: {attached} bytes")
     left = len(rest) - attached
     if left < 0:
         return None
@@ -108,7 +108,7 @@ def _set(found: World, letter: bytes, value: bytes) -> None:
     elif letter == b"d":
         found.cwd = os.fsdecode(value)
         if not found.cwd.startswith("/"):
-            raise InvalidRequest("the directory in a keyhole frame must be absolute")
+            raise InvalidRequest("the directory in a frame must be absolute")
 
 
 def reply(answer: Output | Need) -> bytes:
@@ -142,10 +142,10 @@ def _count(buffer: bytes | bytearray) -> int | None:
         raise _other(word)
     if not end:
         if len(buffer) >= HEAD_BYTES:
-            raise InvalidRequest("a keyhole frame starts with 'ic1 N' and NUL")
+            raise InvalidRequest("a frame starts with 'ic1 N' and NUL")
         return None
     if not digits.isdigit() or not 0 < int(digits) <= limits.FIELDS:
-        raise InvalidRequest(f"a keyhole frame has 1 to {limits.FIELDS} fields")
+        raise InvalidRequest(f"a frame has 1 to {limits.FIELDS} fields")
     return int(digits)
 
 
@@ -153,7 +153,7 @@ def _other(word: bytes) -> IcError:
     """Refuse a frame at its first word: how a frame of another kind goes on is unknown."""
     if word[:2] == b"ic" and word[2:].isdigit():
         return no_common_protocol([int(word[2:])])
-    return InvalidRequest("a keyhole frame starts with 'ic1 N' and NUL")
+    return InvalidRequest("a frame starts with 'ic1 N' and NUL")
 
 
 def _length(field: bytes) -> int:
@@ -173,5 +173,5 @@ def _path(value: bytes) -> str:
 
 def _number(digits: bytes) -> int:
     if not digits.isdigit() or len(digits) > 15:
-        raise InvalidRequest("a keyhole frame has a number that is none")
+        raise InvalidRequest("malformed number in frame")
     return int(digits)

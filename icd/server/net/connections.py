@@ -68,7 +68,7 @@ class Connections:
                 session.end_stream()
             await self._until(lambda: all(session.is_quiet for session in self._sessions))
         busy = sum(not session.is_quiet for session in self._sessions)
-        return f"{busy} calls do not come to an end" if busy else ""
+        return f"{busy} calls are still running" if busy else ""
 
     def go_on(self) -> None:
         """Resume accepting requests: the reload was cancelled."""

@@ -129,7 +129,7 @@ class Handler:
         if not isinstance(planned, Ask):
             return self.told(planned)
         if planned.follow is not None:
-            assert frame is not None, "a command that goes on is sent in parts"
+            assert frame is not None, "a following command is sent in parts"
             return await self._follow_command(planned, frame, again=again)
         if isinstance(planned.call.params, daemon.Reload):
             answer = self._reload.outcome() if again else await self._reload.ask(early=early)

@@ -102,8 +102,8 @@ def parameters(request: Request) -> tuple[Method[Any, Any], Params]:
             raise MethodNotFound(f"there is no method {request.method}")
         if method.runs.local:
             raise MethodNotFound(
-                f"{method.name} works on files of the caller",
-                hint="run icctl, which does it in its own process",
+                f"{method.name} works on the caller's files",
+                hint="use icctl, which runs it in its own process",
             )
         known = _methods[method.name] = (method, msgspec.json.Decoder(method.params))
     method, decoder = known
@@ -129,7 +129,7 @@ def success(id_: Id, result: object) -> bytes:
     try:
         return _line(_Success(id_, result))
     except UnicodeEncodeError:
-        return failure(id_, InvalidRequest("the answer names a path that is not valid UTF-8"))
+        return failure(id_, InvalidRequest("the result contains a path that is not valid UTF-8"))
 
 
 def failure(id_: Id, error: IcError) -> bytes:

@@ -215,7 +215,7 @@ def _prepare(handler: Handler, item: Request | IcError, size: int, *, batch: boo
             slot.later = partial(handler.reload, method)
         elif method.stream is not None and method.stream.notifies:
             if batch or slot.silent:
-                raise InvalidRequest("a stream needs a line and an id of its own", hint=ALONE)
+                raise InvalidRequest("a stream needs its own line and id", hint=ALONE)
             slot.later = partial(_watch, handler, method, params, slot.id)
         elif method.run is None:
             slot.settle(handler.ask_daemon(method, params))
@@ -248,7 +248,7 @@ async def _large_call(
 def _call(handler: Handler, method: Method[Any, Any], params: Params) -> Call:
     cwd = _directory(params)
     if not cwd and params.db is None:
-        raise InvalidParams("give db or cwd, to say which database is meant")
+        raise InvalidParams("pass db or cwd to select the database")
     if method.check is not None:
         method.check(params)
     return Call(
@@ -275,7 +275,7 @@ async def _command(
     handler: Handler, params: daemon.Run, size: int, frame: Callable[[Output], bytes] | None
 ) -> Answer:
     if params.cwd is None:
-        raise InvalidParams("cli.run needs cwd, the directory that the command is run in")
+        raise InvalidParams("cli.run needs cwd, the working directory of the command")
     world = World(
         argv=params.argv,
         cwd=_directory(params),
@@ -290,8 +290,8 @@ async def _command(
     planned = await off_the_loop(plan, world, size=size)
     if frame is None and isinstance(planned, Ask) and planned.follow is not None:
         raise InvalidRequest(
-            "a command that goes on needs a line and an id of its own",
-            hint="send it outside a batch, or ask for its typed method again and again",
+            "a following command needs its own line and id",
+            hint="send it outside a batch, or poll its typed method",
         )
     output = await handler.command(planned, frame, early=True)
     if isinstance(output, Need):

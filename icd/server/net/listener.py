@@ -83,7 +83,7 @@ class Listener:
         connection.settimeout(0)
         pid, uid = peer(connection)
         if uid != os.geteuid():
-            self._strangers.warning("refused another user", uid=uid, pid=pid)
+            self._strangers.warning("refused a connection of another user", uid=uid, pid=pid)
             connection.close()
             return
         self._admitted(connection, pid)
@@ -150,7 +150,7 @@ class Acceptor:
                 await anyio.sleep(limits.RELOAD_PAUSE_SECONDS / 10)
             try:
                 if self.claim.is_taken:
-                    self._stop("another daemon is where clients look first")
+                    self._stop("another daemon listens where clients connect first")
                     return
                 if not self.claim.is_held:
                     self._take_place_again()
@@ -168,7 +168,7 @@ class Acceptor:
             self.claim.sock.listen(limits.BACKLOG)
             self._tasks.start_soon(self._retire, self._listener, before)
             self._listen()
-        log.warning("the socket or its lock had vanished", extra={"socket": self.claim.path})
+        log.warning("the socket or its lock was removed", extra={"socket": self.claim.path})
 
     def _complain(self, sentence: str) -> None:
         if self._complaint != sentence:

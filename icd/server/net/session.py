@@ -1,7 +1,7 @@
 """One connection: read a message, have it answered, write the reply, until the peer leaves.
 
 Callbacks instead of a task per connection: a call then costs the loop one event instead of five,
-which decides how many hooks a second one daemon can serve (docs/adr/0002).
+which decides how many hooks a second one daemon can serve (ADR 2).
 
 A session is a small machine.  Events change its mode, whether a message is being answered, and
 whether the peer has to read first; after each of them `_pump` looks at the table of modes and does
@@ -346,7 +346,7 @@ class Session(asyncio.Protocol):
             self._timer = None
 
     def _lose_patience(self) -> None:
-        self._say_goodbye(DeadlineExceeded("the rest of the message did not arrive in time"))
+        self._say_goodbye(DeadlineExceeded("timed out waiting for the rest of the message"))
 
     def _say_goodbye(self, error: IcError) -> None:
         if self._framing.sends_frames:

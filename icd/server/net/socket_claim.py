@@ -117,7 +117,7 @@ def take(sock: socket.socket) -> SocketClaim:
     """
     path = sock.getsockname()
     if not isinstance(path, str) or not path.startswith("/"):
-        raise Misconfigured("the socket that was passed has no path", hint="use ListenStream=/…")
+        raise Misconfigured("the passed socket has no path", hint="use ListenStream=/…")
     sock.settimeout(0)
     until = time.monotonic() + limits.TAKEOVER_SECONDS
     lock = _lock(path, until)
@@ -135,7 +135,7 @@ def take(sock: socket.socket) -> SocketClaim:
 def _refuse_company(places: list[str]) -> None:
     for path in places:
         if _answers(path):
-            raise AlreadyRunning(f"a daemon answers at {path} already")
+            raise AlreadyRunning(f"a daemon already answers at {path}")
 
 
 def _lock(path: str, until: float = 0) -> int:
@@ -150,7 +150,7 @@ def _lock(path: str, until: float = 0) -> int:
             if time.monotonic() > until:
                 pid = _owner(lock)
                 os.close(lock)
-                raise AlreadyRunning(f"icd is running already (pid {pid}) at {path}") from None
+                raise AlreadyRunning(f"icd is already running (pid {pid}) at {path}") from None
             time.sleep(limits.TAKEOVER_PAUSE_SECONDS)
         else:
             os.ftruncate(lock, 0)
@@ -188,7 +188,8 @@ def _private_directory(directory: str) -> None:
     found = os.lstat(directory)
     if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid():
         raise PermissionRefused(
-            f"{directory} is not a directory of our own", hint="remove it, or use another --socket"
+            f"{directory} is not a private directory of this user",
+            hint="remove it, or choose another --socket",
         )
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise PermissionRefused(

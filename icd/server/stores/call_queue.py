@@ -126,7 +126,7 @@ class CallQueue:
         for waiter in self._in_flight:
             if waiter.call.deadline < overdue:
                 waiter.answer(Answer(error=self._overdue(waiter.call)))
-        self.refuse(DeadlineExceeded(f"{self._path} did not get to it in time"), until=overdue)
+        self.refuse(DeadlineExceeded(f"{self._path} did not start the call in time"), until=overdue)
 
     def _overdue(self, call: Call) -> IcError:
         """How a write ended is unknown; a read has changed nothing, however it ended."""

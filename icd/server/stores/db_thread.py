@@ -1,7 +1,7 @@
 """The thread of one database: aiosqlite's connection and thread, one synchronous function per hop.
 
 aiosqlite would hop once per statement; a batch hops once.  `_tx` is a private name of aiosqlite,
-which is why its version is pinned; see docs/adr/0002.
+which is why its version is pinned; see ADR 2.
 
 A thread that hangs, on a mount or on a foreign lock, cannot be ended; but the loop sees it, tells
 the callers that wait for it, and logs once when it hangs and once when it is back.
@@ -116,7 +116,7 @@ class HangDetector:
         if self.hung_since is not None:
             self.hung_since = None
             took = round(time.monotonic() - self._since, 1)
-            log.warning("database is back", extra={"path": self._path, "seconds": took})
+            log.warning("database responds again", extra={"path": self._path, "seconds": took})
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(limits.GRACE_SECONDS, self._tick)

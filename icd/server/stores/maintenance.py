@@ -103,7 +103,7 @@ class Maintenance:
             raise
 
     def _see_to(self, conn: sqlite3.Connection, now_ms: int) -> bool:
-        """Prune and empty the log, after use; whether nothing is left to do."""
+        """Prune and empty the log, after use; whether nothing to do."""
         if self._database.others_wrote():
             self._recent.clear()
             self.used = True

@@ -123,9 +123,9 @@ class Stores:
             self._tasks.start_soon(self.ask, [call])
 
     def obstacle(self) -> str:
-        """The database that does not come to rest, if any."""
+        """The database that is still busy, if any."""
         busy = [p for p, store in self.stores.items() if store.waiting or store.is_working]
-        return f"{busy[0]} does not come to rest" if busy else ""
+        return f"{busy[0]} is still busy" if busy else ""
 
     def hung(self) -> list[str]:
         return [path for path, store in self.stores.items() if store.hung_since is not None]
@@ -174,7 +174,7 @@ class Stores:
     async def _follow(self, calls: list[Call], answers: list[Answer], moves: int) -> list[Answer]:
         """Ask again for those, and only those, that were turned away."""
         if not moves:
-            lost = Answer(error=Overloaded("the database keeps moving"))
+            lost = Answer(error=Overloaded("the database is replaced again and again"))
             return [lost if answer.moved else answer for answer in answers]
         moved = [c for c, a in zip(calls, answers, strict=True) if a.moved]
         for call in moved:

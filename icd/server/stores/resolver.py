@@ -45,11 +45,11 @@ class Resolver:
                 self._leave(where, place, token)
                 raise
             return await asyncio.shield(looking)
-        raise DeadlineExceeded(f"looking for a database in {where.cwd} takes too long")
+        raise DeadlineExceeded(f"finding the database of {where.cwd} takes too long")
 
     def _start(self, where: Where, *, create: bool) -> "asyncio.Future[Found]":
         if self._threads >= limits.LOOKUPS:
-            raise Overloaded("too many databases are being looked for")
+            raise Overloaded("too many database lookups are pending")
         looking = threads.start(partial(_find, where, self._settings, create=create))
         self._threads += 1
         return looking

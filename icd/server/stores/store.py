@@ -116,7 +116,7 @@ class Store:
     def submit(self, calls: list[Call], deliver: Deliver, moved: Moved | None = None) -> None:
         """Queue the calls; `deliver` gets the answers in their order, each after its commit."""
         if len(self._queue.pending) + len(calls) > limits.WAITING_CALLS:
-            error = Overloaded(f"too many calls wait for {self.path}")
+            error = Overloaded(f"too many calls are waiting for {self.path}")
             deliver([Answer(error=error)] * len(calls))
             return
         if not calls[0].background:
@@ -308,9 +308,9 @@ class Store:
     def _tell_of_upkeep(self, exc: Exception) -> None:
         """Log a failure of maintenance: a line about a file, a traceback of our own bugs."""
         if isinstance(exc, IcError) and not isinstance(exc, Internal):
-            log.warning("upkeep failed: %s", exc.message, extra={"path": self.path})
+            log.warning("maintenance failed: %s", exc.message, extra={"path": self.path})
         else:
-            log.error("upkeep failed", exc_info=exc, extra={"path": self.path})
+            log.error("maintenance failed", exc_info=exc, extra={"path": self.path})
 
     async def _close(self, thread: DbThread) -> None:
         self._forget(self)

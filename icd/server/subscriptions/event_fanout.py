@@ -94,7 +94,7 @@ class Feed:
 
     def _fail(self, exc: Exception) -> None:
         """The members can read for themselves."""
-        log.error("events could not be delivered", exc_info=exc)
+        log.error("event delivery failed", exc_info=exc)
         self._send_all_away()
 
     def _take(self, answer: Answer) -> None:

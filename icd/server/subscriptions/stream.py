@@ -114,7 +114,7 @@ class Subscription:
         return Answer(result=Ended(reason))
 
     def too_slow(self) -> Any:
-        return Answer(error=SlowConsumer("the watcher does not read what it asked for"))
+        return Answer(error=SlowConsumer("the watcher does not read"))
 
     async def wait(self) -> None:
         """Wait for news; the first of many is not delayed."""
@@ -271,7 +271,7 @@ class EventStream(TypedStream):
         return Answer(result=Ended(reason, self.position))
 
     def too_slow(self) -> Answer:
-        sentence = f"the watcher does not read; it was sent events up to {self.position}"
+        sentence = f"the watcher does not read; it received events up to {self.position}"
         return Answer(error=SlowConsumer(sentence, seq=self.position))
 
     async def wait(self) -> None:

@@ -80,10 +80,10 @@ class Watcher:
         path = self._store.path
         self._is_behind = not isinstance(exc, IcError) or self._store.database.is_open
         if not isinstance(exc, IcError):
-            log.error("observing failed", exc_info=exc, extra={"path": path})
+            log.error("watching dispatches failed", exc_info=exc, extra={"path": path})
         elif self._is_behind and not exc.retryable:
             why = {"path": path, "why": exc.message}
-            log.warning("dispatches cannot be observed", extra=why)
+            log.warning("dispatches cannot be watched", extra=why)
 
     async def _look(self) -> bool:
         """Whether something is left to be recorded."""
@@ -106,7 +106,7 @@ class Watcher:
         now = await self._ask(POLL, Poll(found.id, seen=seen))
         if now.is_over:
             known = {"path": self._store.path, "dispatch": found.id, "status": now.status}
-            log.info("the runner of a dispatch is gone, and it is over", extra=known)
+            log.info("the runner of a dispatch is gone; recorded its end", extra=known)
             if seen.end is not None:
                 await threads.start(partial(polls.forget, found.id, self._store.path))
         return bool(now.is_over)

@@ -84,7 +84,7 @@ class Hooks:
     async def close(self) -> None:
         """End all hooks; what is not delivered by now is left to the next daemon."""
         if not await self.pause():
-            log.warning("a hook is killed, because the daemon stops")
+            log.warning("killing a hook, because the daemon stops")
             os.eventfd_write(self.stop, 1)
             await self.pause()
 

@@ -111,7 +111,7 @@ class Mirrors:
                 for mirror in self._mirrors:
                     tasks.start_soon(mirror.stop)
         if flushed.cancelled_caught:
-            log.warning("a mirror does not come to an end; leaving without it")
+            log.warning("a mirror is still running; exiting without it")
 
     async def _run(self, mirror: "Mirror") -> None:
         self._mirrors.add(mirror)

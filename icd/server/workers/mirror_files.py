@@ -75,12 +75,12 @@ def root() -> Root | None:
     found = given or os.path.join(os.environ.get("HOME", ""), ".interband")
     if os.path.isabs(found):
         return Root(found, is_named=bool(given))
-    log.warning("nothing is mirrored: no INTERBAND_ROOT or HOME that is an absolute path")
+    log.warning("mirror disabled: neither INTERBAND_ROOT nor HOME is an absolute path")
     return None
 
 
 class Refusal(enum.Enum):
-    UNWANTED = "there is no directory for files"
+    UNWANTED = "there is no directory for mirrored files"
     UNTRUSTED = "the database is not trusted"
 
 

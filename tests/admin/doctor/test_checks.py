@@ -13,7 +13,7 @@ from icd.db.database import GITIGNORE
 
 
 def test_where_a_look_finds_nothing_the_table_says_what_is_fine(scene, database):
-    fine = "the directory and its files are private, and of the right owner"
+    fine = "the directory and its files are private, with the right owner"
 
     (found,) = checks._findings(permissions, scene(uid=os.geteuid()), database.path)
 
@@ -113,8 +113,10 @@ def test_a_gitignore_is_written_but_never_over_another(repair, tmp_path):
 def test_a_socket_is_removed_by_whoever_can_look_at_sockets(repair):
     cleared = []
     sight = Sight(look=lambda _deadline: [], clear=lambda path: cleared.append(path) or "")
-    busy = Sight(look=lambda _deadline: [], clear=lambda _path: "somebody listens there by now")
+    busy = Sight(look=lambda _deadline: [], clear=lambda _path: "another process listens there now")
 
     assert repair("remove socket", "/a", sight=sight) == ("fixed", "removed the socket /a")
     assert cleared == ["/a"]
-    assert repair("remove socket", "/a", sight=busy)[1].endswith("somebody listens there by now")
+    assert repair("remove socket", "/a", sight=busy)[1].endswith(
+        "another process listens there now"
+    )

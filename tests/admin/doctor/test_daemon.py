@@ -60,7 +60,7 @@ def test_an_old_sqlite_is_fine_and_the_reason_is_told():
         ({"mirror": {"failed": 2, "last_error": "no room"}}, "mirror", "note", "no room"),
         ({"hooks": {"failed": 2, "last_error": "exited with 3"}}, "hooks", "note", "exited with 3"),
         ({"databases": [{"path": "/p", "reopened": 1}]}, "replaced", "note", "/p was replaced"),
-        ({"databases": [{"path": "/p", "hung_seconds": 9}]}, "hung", "error", "stuck in /p"),
+        ({"databases": [{"path": "/p", "hung_seconds": 9}]}, "hung", "error", "hangs in /p"),
     ],
 )
 def test_what_a_report_complains_about_is_told(judged, facts, check, severity, part):
@@ -148,7 +148,7 @@ def test_a_daemon_or_none_is_fine(asked, outcome):
     [
         ("too long", "is too long for a socket"),
         ("stranger", "belongs to a daemon of another user"),
-        ("nonsense", "is no icd"),
+        ("nonsense", "is not icd"),
         ("failed", "cannot connect to"),
         ("silent", "does not answer"),
     ],
@@ -181,8 +181,7 @@ def test_a_socket_whose_owner_lives_is_not_stale(asked, stale):
 
     assert severity == "warning"
     assert (
-        message
-        == f"{context.find_process(os.getpid())} is about to listen at {stale}, or about to end"
+        message == f"{context.find_process(os.getpid())} is about to listen at {stale}, or to exit"
     )
 
 

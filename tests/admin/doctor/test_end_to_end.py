@@ -182,7 +182,7 @@ def test_a_healthy_project_is_fine_and_stays_as_it_is(
     assert (done.returncode, done.stderr) == (0, b"")
     assert "warning" not in done.stdout.decode()
     assert "error" not in done.stdout.decode()
-    assert done.stdout.decode().splitlines()[-1].endswith("nothing needs to be done")
+    assert done.stdout.decode().splitlines()[-1].endswith("no action needed")
     assert _everything(place.project) == before
 
 
@@ -242,7 +242,7 @@ def test_without_a_database_the_doctor_says_so_and_looks_at_the_rest(
     assert done.returncode == 1
     assert f"warning: database: no .clavain/intercore.db in {project} or above it" in lines
     assert "  do this: run 'icctl init' in the project's directory to create it" in lines
-    assert any(line.startswith("fine: surroundings: ") for line in lines)
+    assert any(line.startswith("ok: environment: ") for line in lines)
     assert not (project / ".clavain").exists()
 
 
@@ -267,9 +267,7 @@ def test_a_stale_socket_is_removed_on_demand(place: Place, daemon: Daemon) -> No
     fixed = World().icctl(*DOCTOR, "--fix", cwd=place.project, env=world(place))
 
     assert looked.returncode == 1
-    assert said(looked, "socket") == [
-        f"{place.socket} is stale: nobody listens there since a daemon was killed"
-    ]
+    assert said(looked, "socket") == [f"{place.socket} is stale: its daemon was killed"]
     assert fixed.returncode == 0
     assert said(fixed, "socket") == [f"removed the socket {place.socket}"]
     assert not place.socket.exists()
@@ -343,7 +341,7 @@ def test_something_else_at_the_socket_is_named(place: Place, door: Path, reply: 
                 session.close()
 
     done = subprocess.CompletedProcess(command, asked.returncode, out, err)
-    assert said(done, "socket") == [f"what listens at {place.socket} is no icd"]
+    assert said(done, "socket") == [f"the program that listens at {place.socket} is not icd"]
     assert done.returncode == 1
 
 
@@ -376,7 +374,7 @@ def test_what_never_answers_does_not_hang_the_doctor(place: Place) -> None:
         done = World().icctl(*DOCTOR, cwd=place.project, env={**world(place), **env})
 
     assert said(done, "time") == [
-        "looking at the daemon's socket takes too long: its disk or its owner does not answer"
+        "checking the daemon's socket takes too long: its disk or its process does not answer"
     ]
     assert said(done, "integrity") == []
     assert [one["check"] for one in findings(done) if one["check"] == "integrity"]

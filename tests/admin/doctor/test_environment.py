@@ -84,7 +84,7 @@ def test_the_installed_library_is_fine(judged):
     ("variable", "value", "part"),
     [
         ("INTERCORE_LIB_VERSION", "0.1.0", "has loaded lib-intercore.sh 0.1.0"),
-        ("INTERCORE_BIN", "/nonexistent/icctl", "which cannot be run"),
+        ("INTERCORE_BIN", "/nonexistent/icctl", "which cannot be executed"),
     ],
 )
 def test_a_library_that_does_not_fit_is_told(judged, variable, value, part):
@@ -104,7 +104,7 @@ def test_the_slower_client_is_worth_a_note(judged):
     [
         ("missing", "note", "icd.service: not installed, so nothing starts the daemon"),
         ("outdated", "warning", "icd.service: written by another installation or version"),
-        ("foreign", "note", "icd.service: not written by icctl, which leaves it alone"),
+        ("foreign", "note", "icd.service: not written by icctl, which does not change it"),
     ],
 )
 def test_units_that_are_not_ours_are_told(judged, found, severity, message):

@@ -43,7 +43,7 @@ def test_a_directory_that_is_copied_elsewhere_is_told(scene, tmp_path, told, nam
     ((check, severity, message),) = told(filesystem(scene(), str(directory / "intercore.db")))
 
     assert (check, severity) == ("filesystem", "warning")
-    assert message.startswith(f"{directory} is copied to other machines ({name})")
+    assert message.startswith(f"{directory} is synced to other machines ({name})")
 
 
 def test_a_name_that_only_resembles_one_is_fine(scene, tmp_path, told):

@@ -49,7 +49,7 @@ def test_a_worktree_without_a_database_uses_that_of_the_main_checkout(make, tmp_
     subprocess.run([*git, "commit", "-qm", "a", "--allow-empty"], check=True)
     subprocess.run([*git, "worktree", "add", "-q", tree], check=True)
 
-    assert reason(Where(str(tree))).startswith("that of the main checkout")
+    assert reason(Where(str(tree))).startswith("the one of the main checkout")
 
 
 def test_a_database_that_hides_another_of_the_same_project_is_a_warning(make, project, told):
@@ -82,7 +82,7 @@ def test_an_explicit_choice_against_a_nearer_one_is_worth_a_note(make, tmp_path,
 
     _, findings = choose(Where(str(tmp_path / "near"), env_db=far))
 
-    assert told(findings) == [("shadow", "note", f"{near} lies nearer, and is not used here")]
+    assert told(findings) == [("shadow", "note", f"{near} is nearer, but not used here")]
 
 
 def test_an_empty_file_that_is_passed_over_is_told(make, project, told):
@@ -93,7 +93,7 @@ def test_an_empty_file_that_is_passed_over_is_told(make, project, told):
 
     _, findings = choose(Where(str(project / "sub")))
 
-    assert told(findings) == [("shadow", "note", f"{empty} has no tables and is passed over")]
+    assert told(findings) == [("shadow", "note", f"{empty} has no tables and is ignored")]
 
 
 def test_no_database_at_all_is_a_warning_that_says_how_to_get_one(project):
@@ -110,7 +110,7 @@ def test_a_name_of_nothing_is_an_error_that_says_who_gave_it(project, told):
     _, by_flag = choose(Where(str(project), db=missing))
     _, by_variable = choose(Where(str(project), env_db=missing))
 
-    told_of = "names a database that is not there: no database at"
+    told_of = "names a database that does not exist: no database at"
     assert told(by_flag) == [("database", "error", f"--db {told_of} {missing}")]
     assert told(by_variable) == [("database", "error", f"INTERCORE_DB {told_of} {missing}")]
 
@@ -121,6 +121,6 @@ def test_what_is_left_of_a_deleted_database_is_told(make, project):
 
     _, (finding,) = choose(Where(str(project)))
 
-    left = "what lay beside it is left: intercore.db.lock"
+    left = "its companion files are left: intercore.db.lock"
     assert finding.message == f"{path} is gone; {left}"
     assert "icctl restore FILE" in finding.hint

@@ -149,4 +149,4 @@ def test_a_large_database_is_left_to_a_command_with_more_time(judged, closed):
     ((check, severity, message),) = judged()
 
     assert (check, severity) == ("integrity", "note")
-    assert message.endswith("bytes, too many to read them now")
+    assert message.endswith("bytes, too large to read now")

@@ -182,7 +182,7 @@ def test_what_the_dry_run_shows_is_what_is_written(service: Any, systemd: System
     assert [file["text"] for file in announced["files"]] == [
         written(systemd)[name] for name in ("icd.socket", "icd.service")
     ]
-    assert service("install", "--dry-run").stdout == "nothing is left to do\n"
+    assert service("install", "--dry-run").stdout == "nothing to do\n"
 
 
 def test_units_of_another_installation_are_replaced_and_a_running_daemon_restarted_with_now(
@@ -247,7 +247,7 @@ def test_a_daemon_in_the_foreground_is_told_and_left_alone(service: Any, systemd
         assert done.returncode == 2
         assert done.stderr == (
             f"icctl: service install: icd (pid {daemon.pid}) answers at {systemd.socket}, and"
-            " systemd did not start it; stop it, then try again\n"
+            " systemd did not start it; stop it and retry\n"
         )
         assert systemd.calls() == []
         assert not systemd.units.exists()
@@ -292,7 +292,7 @@ def test_a_socket_that_icctl_does_not_ask_is_a_warning(service: Any, systemd: Sy
 
     assert done.returncode == 0
     assert done.stderr == (
-        "icctl: service install: warning: icctl asks at /elsewhere/icd.sock, and systemd listens"
+        "icctl: service install: warning: icctl connects to /elsewhere/icd.sock, systemd listens"
         f" at {systemd.socket}; set INTERCORE_SOCKET\n"
     )
 
@@ -333,7 +333,7 @@ def test_a_second_uninstall_finds_nothing_to_do(service: Any, systemd: Systemd):
 
     done = service("uninstall")
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "nothing is left to do\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "nothing to do\n", "")
     assert systemd.calls() == before
 
 
@@ -417,10 +417,10 @@ def test_status_names_what_is_wrong_although_it_works(service: Any, systemd: Sys
     assert done.returncode == 0
     problems = [line for line in done.stdout.splitlines() if line.startswith("problem: ")]
     assert problems == [
-        f"problem: {file} is of another installation or version; run 'icctl service install'",
-        "problem: systemd has not read icd.socket again; run 'icctl service install'",
-        "problem: systemd has not read icd.service again; run 'icctl service install'",
-        "problem: icd.socket will not be there after the next login; run 'icctl service install'",
+        f"problem: {file} belongs to another installation or version; run 'icctl service install'",
+        "problem: systemd has not reloaded icd.socket; run 'icctl service install'",
+        "problem: systemd has not reloaded icd.service; run 'icctl service install'",
+        "problem: icd.socket is not enabled for the next login; run 'icctl service install'",
     ]
 
 
@@ -523,7 +523,7 @@ def test_an_empty_journal_is_told(service: Any):
 
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == (
-        "icctl: service logs: warning: the journal shows nothing of icd.service\n"
+        "icctl: service logs: warning: the journal has no entries of icd.service\n"
     )
 
 
@@ -600,7 +600,7 @@ def test_a_real_systemd_starts_restarts_and_ends_the_daemon(tmp_path: Path, plac
         "problem: icd.service has failed (exit-code, exit 78); see 'icctl service logs', then run 'icctl service install'",
         "ran systemctl --user reset-failed icd.socket icd.service",
         "ran systemctl --user enable --now icd.socket",
-        "nothing is left to do",
+        "nothing to do",
     ]
 
 
@@ -628,7 +628,7 @@ def test_without_systemd_there_is_a_sentence_and_a_way(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f"icctl: service {verb}: {cause}; run 'icd serve' in the foreground,"
-        " or start it with what you have; see docs/service.md\n"
+        " or under another supervisor\n"
     )
     assert not systemd.units.exists()
 

@@ -41,7 +41,7 @@ def test_a_path_becomes_one_word(path, word):
 
 @pytest.mark.parametrize("odd", ['"', "'", "\\", "\n", "\t", "\x7f", "\udcff"])
 def test_a_path_that_systemd_refuses_is_told_before_systemd_does(odd):
-    with pytest.raises(Misconfigured, match="starts no program"):
+    with pytest.raises(Misconfigured, match="systemd cannot start a program"):
         units.quoted(f"/a{odd}b")
 
 

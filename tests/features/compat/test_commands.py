@@ -114,7 +114,7 @@ def test_of_two_files_for_one_row_the_newer_is_imported(compat, write, folder, d
 
     assert lines[0][1:3] == ["bead", str(place / "s1.json")]
     assert lines[1] == [
-        "skipped", "bead", str(older), "the database has other data, at least as new"
+        "skipped", "bead", str(older), "the database has other data that is as new or newer"
     ]  # fmt: skip
     assert lines[2][0].startswith("1 ")
 
@@ -204,7 +204,7 @@ def test_cleanup_leaves_what_the_database_has_newer_unless_it_is_told_to(compat,
     left = compat("cleanup", "--apply")
     removed = compat("cleanup", "--apply", "--superseded")
 
-    assert left[0][3] == "the database has other data, at least as new"
+    assert left[0][3] == "the database has other data that is as new or newer"
     assert removed[-1] == ["1 removed, 0 left"]
     assert not path.exists()
 
@@ -215,14 +215,14 @@ def test_cleanup_leaves_a_guard_with_content_that_nobody_imported(compat, write)
 
     lines = compat("cleanup", "--apply", "--superseded")
 
-    assert lines[0][3] == "a guard that holds 5 bytes, which were not imported"
+    assert lines[0][3] == "a guard file with 5 bytes of content, which were not imported"
     assert path.exists()
 
 
 def test_cleanup_leaves_a_cache_past_its_time(compat, write):
     write("clavain-discovery-brief-p.cache", "[]")
 
-    assert compat("cleanup", "--apply")[0][3] == "a cache past its time"
+    assert compat("cleanup", "--apply")[0][3] == "an expired cache"
 
 
 def test_cleanup_leaves_what_is_refused(compat, folder):

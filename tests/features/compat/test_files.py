@@ -280,7 +280,7 @@ def test_a_file_that_was_written_again_is_put_back(only, folder, write, left):
     entry = only()
     write(DOCUMENT, b"2", mtime_ms=2000)
 
-    assert remove(entry) == "was written again since it was read"
+    assert remove(entry) == "has changed since it was read"
     assert left() == [DOCUMENT]
     assert (folder / DOCUMENT).read_bytes() == b"2"
     assert (folder / DOCUMENT).stat().st_nlink == 1
@@ -293,7 +293,7 @@ def test_a_file_that_was_replaced_by_one_of_the_same_time_and_size_is_put_back(
     entry = only()
     os.rename(write("new", b"2", mtime_ms=1000), folder / DOCUMENT)
 
-    assert remove(entry) == "was written again since it was read"
+    assert remove(entry) == "has changed since it was read"
     assert (folder / DOCUMENT).read_bytes() == b"2"
     assert left() == [DOCUMENT]
 
@@ -305,7 +305,7 @@ def test_a_guard_directory_that_was_made_anew_is_put_back(only, folder, left):
     (folder / GUARD).rmdir()
     (folder / GUARD).mkdir()
 
-    assert remove(entry) == "was written again since it was read"
+    assert remove(entry) == "has changed since it was read"
     assert left() == [GUARD]
 
 
@@ -335,7 +335,7 @@ def test_a_symbolic_link_that_took_the_files_place_is_put_back(only, folder, wri
     os.unlink(path)
     os.symlink("/etc/passwd", path)
 
-    assert remove(entry) == "was written again since it was read"
+    assert remove(entry) == "has changed since it was read"
     assert os.readlink(path) == b"/etc/passwd"
 
 

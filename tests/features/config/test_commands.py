@@ -128,7 +128,7 @@ def test_check_tells_everything_that_is_wrong_in_both_files_and_the_environment(
     assert output.stderr.decode().splitlines() == [
         f"icctl: config check: {user}:1: durability: Invalid enum value 'soft'",
         f"icctl: config check: {user}:2: colour is not a setting",
-        f"icctl: config check: {ours}:3: mirror.root can be set for all projects only, in ~/.config/intercore/config.toml",
+        f"icctl: config check: {ours}:3: mirror.root can only be set for all projects, in ~/.config/intercore/config.toml",
         "icctl: config check: $INTERCORE_IDLE_SECONDS: Expected `float`, got `str`",
     ]
 

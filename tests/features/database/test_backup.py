@@ -133,7 +133,7 @@ def test_a_file_that_exists_is_left_alone(ic, project):
     output = ic("backup", "mine")
 
     assert (output.exit, output.stdout) == (2, b"")
-    assert b"mine exists already; name a file that does not exist yet\n" in output.stderr
+    assert b"mine already exists; choose a file that does not exist yet\n" in output.stderr
     assert (project / "mine").read_text() == "precious"
 
 
@@ -198,5 +198,5 @@ def test_the_names_that_the_database_uses_itself_are_nobody_elses(ic, stdout, pr
     output = ic(verb, f".clavain/../.clavain/{file.name}")
 
     assert output.exit == 2
-    assert b"is a name that belongs to the database itself" in output.stderr
+    assert b"is a reserved name of the database" in output.stderr
     assert file.exists() == (verb == "restore")

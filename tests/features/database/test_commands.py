@@ -106,7 +106,7 @@ def test_findings_are_lines_and_the_way_out_is_told(ic, conn, database):
         b"the index state_by_expiry is missing\nthe index state_by_scope is missing\n"
     )
     told = output.stderr.decode()
-    assert told.startswith(f"icctl: db check: {database.path} is not sound; ")
+    assert told.startswith(f"icctl: db check: {database.path} is damaged; ")
     assert "icctl restore FILE" in told
 
 
@@ -174,8 +174,8 @@ def test_it_prints_what_was_taken_what_was_left_and_where_the_old_file_is(projec
     done = icctl("init", "--adopt", cwd=project, env=DIRECT)
 
     first, kept, *lines = done.stdout.decode().splitlines()
-    untrusted = b"icctl: init: warning: the database is not trusted, so it starts no programs; "
-    assert (done.returncode, done.stderr) == (0, untrusted + b"accept it with 'icctl trust'\n")
+    untrusted = b"icctl: init: warning: the database is not trusted and may not start programs; "
+    assert (done.returncode, done.stderr) == (0, untrusted + b"trust it with 'icctl trust'\n")
     assert first.startswith("adopted .clavain/intercore.db (schema v12 of the original, now v")
     assert (project / kept.removeprefix("kept ")).exists()
     assert "took 5 rows of state" in lines

@@ -126,12 +126,12 @@ def cut(text):
 @pytest.mark.parametrize(
     "change, told",
     [
-        (lambda _: "", "is cut off after line 0"),
-        (cut, f"is cut off after line {ROWS + 3}"),
+        (lambda _: "", "is truncated after line 0"),
+        (cut, f"is truncated after line {ROWS + 3}"),
         (lambda text: text[:-8], f":{ROWS + 4}: "),
-        (lambda text: text + "{}", f":{ROWS + 5}: something follows the end"),
+        (lambda text: text + "{}", f":{ROWS + 5}: unexpected content after the end"),
         (lambda text: "text\n" + text, ":1: "),
-        (lambda text: text.partition("\n")[2], ":1: the first line is no header"),
+        (lambda text: text.partition("\n")[2], ":1: the first line is not a header"),
         (lambda text: text.replace("intercore-export", "other"), ":1: "),
         (
             lambda text: text.replace(f'"schema":{migrate.LATEST}', '"schema":1000'),

@@ -68,7 +68,7 @@ def test_a_damaged_database_is_refused_and_others_go_on(
     through("state", "set", "k", "s", "--value=1", cwd=other)
     assert through("state", "get", "k", "s", cwd=other) == b"1\n"
 
-    assert b"is not sound" in through("db", "check", cwd=initialized, exit_code=2)
+    assert b"is damaged" in through("db", "check", cwd=initialized, exit_code=2)
     assert b"kept .clavain/intercore.db.damaged-" in through("restore", "mine", cwd=initialized)
 
     assert through("state", "get", "k", "s", cwd=initialized) == b"1\n"

@@ -266,7 +266,7 @@ def test_what_nobody_could_have_stored_is_refused(conn, line, error):
 @pytest.mark.parametrize(
     "line, error, told",
     [
-        (ROW, UnreadableInput, "no header"),
+        (ROW, UnreadableInput, "not a header"),
         (Header("intercore-export", migrate.LATEST + 1, "9.9"), SchemaTooNew, "intercore 9.9"),
         (Header("intercore-export", 1000, "0.1"), UnreadableInput, f"v1000, not v{migrate.LATEST}"),
     ],

@@ -122,7 +122,7 @@ def test_a_threshold_without_an_embedding_is_warned_about(ask):
     answer = ask("discovery.submit", **GIVEN, dedup_threshold=0.9)
 
     assert answer.result.verdict == "new"
-    assert answer.warnings == ["without an embedding it was compared with nothing"]
+    assert answer.warnings == ["not checked for similar discoveries, because there is no embedding"]
 
 
 def test_the_metadata_is_kept_as_it_was_written(result, submitted):
@@ -269,7 +269,7 @@ def test_a_file_can_be_submitted_again(result, file, conn):
         ({"source_id": "2", "title": ""}, "the title is empty"),
         ({"source_id": "2", "title": "t", "score": 7}, "not between 0 and 1"),
         ({"source_id": "2", "title": "t", "embedding": [0, 0]}, "zero"),
-        ({"source_id": "2", "title": "t", "embedding": [1e300, 0]}, "beyond float32"),
+        ({"source_id": "2", "title": "t", "embedding": [1e300, 0]}, "outside the range of float32"),
         ({"source_id": "2", "title": "t", "embedding": [1, 2, 3]}, "3 numbers"),
         ({"source_id": "2", "title": "t", "metadata": "x" * 200_000}, "too long"),
     ],
@@ -289,7 +289,7 @@ def test_a_line_that_is_wrong_is_named_and_nothing_is_submitted(ask, file, conn,
 def test_a_line_without_a_source_needs_one_for_all(ask, file):
     error = ask("discovery.submit_file", file=file({"source_id": "1", "title": "t"})).error
 
-    assert error.message.endswith(":1: it names no source, nor does --source")
+    assert error.message.endswith(":1: no source given, in the line or with --source")
 
 
 def test_a_line_that_is_too_long_is_refused(ask, file):

@@ -79,7 +79,7 @@ def test_an_embedding_is_read_from_a_file_of_the_caller(stdout, ic):
     )  # fmt: skip
 
     assert (again.exit, again.stdout) == (0, f"{name}\n".encode())
-    warning = b"warning: v.f32 is read as a file; write --embedding=@v.f32\n"
+    warning = b"warning: v.f32 is read as a file; use --embedding=@v.f32\n"
     assert again.stderr == b"icctl: discovery submit: " + warning
 
 
@@ -90,7 +90,7 @@ def test_a_promotion_prints_the_bead_that_the_discovery_has(ic, stdout, name):
 
     assert (other.exit, other.stdout) == (1, b"")
     assert other.stderr.startswith(
-        f"icctl: discovery promote: {name} is promoted already, to b-1;".encode()
+        f"icctl: discovery promote: {name} is already promoted, to b-1;".encode()
     )
 
 

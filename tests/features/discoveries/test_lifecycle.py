@@ -145,7 +145,7 @@ def test_another_bead_is_refused_and_the_one_that_has_it_is_named(conn, forced_b
     name = submit(conn, score=0.7)
     promote(conn, name)
 
-    with pytest.raises(DiscoveryRefused, match=f"^{name} is promoted already, to b-1$"):
+    with pytest.raises(DiscoveryRefused, match=f"^{name} is already promoted, to b-1$"):
         promote(conn, name, "b-2", forced_by=forced_by)
     assert discoveries.require(conn, name).bead_id == "b-1"
 

@@ -85,9 +85,7 @@ def test_finding_8_an_update_of_another_version_is_a_no_that_names_both(update, 
     refused = update("--keyword-weights={}", "--if-version=0")
 
     assert (refused.exit, refused.stdout) == (1, b"")
-    assert b"the profile is at version 1, expected that there is none; read it again" in (
-        refused.stderr
-    )
+    assert b"the profile already exists (version 1); re-read it" in (refused.stderr)
     assert 'keyword_weights: {"a": 1}' in stdout("discovery", "profile")
     assert update("--keyword-weights={}", "--if-version=1").exit == 0
 
@@ -95,17 +93,17 @@ def test_finding_8_an_update_of_another_version_is_a_no_that_names_both(update, 
 @pytest.mark.parametrize(
     "words, exit_code, told",
     [
-        ([], 3, b"give --keyword-weights, --source-weights or --topic-vector"),
-        (["--if-version=1"], 3, b"give --keyword-weights"),
+        ([], 3, b"pass --keyword-weights, --source-weights or --topic-vector"),
+        (["--if-version=1"], 3, b"pass --keyword-weights"),
         (["--if-version=x", "--keyword-weights={}"], 3, b"'x' is not an integer"),
-        (["--keyword-weights=null"], 3, b"null is no object of weights; write {} for none"),
+        (["--keyword-weights=null"], 3, b"weights must be a JSON object; use {} for no weights"),
         (["--keyword-weights=x"], 2, b"invalid JSON payload"),
-        (["--keyword-weights=[]"], 2, b"no object of numbers"),
-        (["--source-weights", '{"a": "1"}'], 2, b"no object of numbers"),
+        (["--keyword-weights=[]"], 2, b"not an object of numbers"),
+        (["--source-weights", '{"a": "1"}'], 2, b"not an object of numbers"),
         (["--keyword-weights=@gone"], 2, b"cannot read gone: No such file"),
-        (["--topic-vector=t.f32"], 3, b"write --topic-vector=@FILE"),
-        (["--topic-vector=@empty"], 3, b"empty is empty; write --topic-vector= to forget"),
-        (["--topic-vector=@odd"], 2, b"3 bytes is not a whole number of float32"),
+        (["--topic-vector=t.f32"], 3, b"use --topic-vector=@FILE"),
+        (["--topic-vector=@empty"], 3, b"empty is empty; use --topic-vector= to clear"),
+        (["--topic-vector=@odd"], 2, b"3 bytes is not a multiple of 4 bytes (float32)"),
         (["--topic-vector=@nan"], 2, b"a number that is not finite"),
         (["extra"], 3, b"unexpected"),
     ],

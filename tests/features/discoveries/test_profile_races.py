@@ -50,7 +50,12 @@ def test_finding_8_of_all_who_have_read_the_same_profile_one_changes_it(ic):
         done = at_once(update)
 
         assert sorted(one.returncode for one in done) == [0] + [1] * (PROCESSES - 1)
-        assert all(b"the profile is at version" in one.stderr for one in done if one.returncode)
+        told = (
+            f"the profile is at version {version + 1}, expected version {version}"
+            if version
+            else "the profile already exists (version 1)"
+        )
+        assert all(told.encode() in one.stderr for one in done if one.returncode)
         winners.append(next(n for n, one in enumerate(done) if one.returncode == 0))
 
     found = json.loads(ic(0, "--json").stdout)

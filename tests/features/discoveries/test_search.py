@@ -129,9 +129,9 @@ def test_a_source_of_another_dimension_is_named(several):
     asked = searches.question(several, Search(embedding=EAST), config.DEFAULTS)
 
     assert (asked.sources, asked.others) == (["s", "t"], ["u"])
-    with pytest.raises(DimensionMismatch, match="has 2 numbers, those of source 'u' have 3"):
+    with pytest.raises(DimensionMismatch, match="has 2 numbers, but source 'u' has 3"):
         searches.question(several, Search(embedding=EAST, source="u"), config.DEFAULTS)
-    with pytest.raises(DimensionMismatch, match=r"has 1 numbers, and no source .* but 2, 3"):
+    with pytest.raises(DimensionMismatch, match=r"has dimension 1, but the sources have 2, 3"):
         searches.question(several, Search(embedding=packed(1.0)), config.DEFAULTS)
 
 

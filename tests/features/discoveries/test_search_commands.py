@@ -63,7 +63,7 @@ def test_an_existing_file_is_read_without_the_sign_but_with_a_warning(ic):
     assert output.exit == 0
     assert output.stdout.startswith(b"d1\t")
     assert output.stderr == (
-        b"icctl: discovery search: warning: q is read as a file; write --embedding=@q\n"
+        b"icctl: discovery search: warning: q is read as a file; use --embedding=@q\n"
     )
 
 
@@ -72,7 +72,7 @@ def test_what_is_no_file_is_taken_literally(ic):
     output = ic("discovery", "search", "--embedding=abcde", files={"abcde": "No such file"})
 
     assert output.exit == 2
-    assert b"an embedding of 5 bytes is not a whole number of float32" in output.stderr
+    assert b"an embedding of 5 bytes is not a multiple of 4 bytes (float32)" in output.stderr
 
 
 def test_what_is_too_long_for_a_path_is_never_looked_for(invoke):
@@ -96,7 +96,7 @@ def test_sources_of_another_dimension_are_named_in_a_warning(ic, several):
 
     assert output.exit == 0
     assert output.stderr == (
-        b"icctl: discovery search: warning: not compared, of another dimension: u\n"
+        b"icctl: discovery search: warning: not compared because of another dimension: u\n"
     )
 
 

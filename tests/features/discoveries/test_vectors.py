@@ -40,7 +40,7 @@ def test_anything_else_is_refused_with_the_reason(data, why):
 def test_the_first_embedding_of_a_source_fixes_its_dimension(conn):
     discover(conn, "d1", packed(1.0, 2.0))
 
-    with pytest.raises(DimensionMismatch, match="has 3 numbers, those of source 's' have 2"):
+    with pytest.raises(DimensionMismatch, match="has 3 numbers, but source 's' has 2"):
         vectors.check_dimension(conn, "s", packed(1.0, 2.0, 3.0))
     with pytest.raises(DimensionMismatch):
         vectors.store(conn, "d1", "s", packed(1.0))

@@ -52,7 +52,7 @@ def test_there_may_be_a_thousand_of_them(number, is_fine):
     if is_fine:
         assert len(profiles.parse_weights(profiles.check_weights(text.encode()))) == number
     else:
-        with pytest.raises(InvalidWeights, match="1001 weights are too many"):
+        with pytest.raises(InvalidWeights, match="1001 weights, at most 1000"):
             profiles.check_weights(text.encode())
 
 

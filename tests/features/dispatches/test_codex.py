@@ -88,7 +88,7 @@ def test_a_codex_that_is_killed_is_told(agents, codex):
 
     found = agents.ended(agents.spawn("--prompt-file=fix.md"))
 
-    assert found["error_message"] == "was ended by signal 9 (Killed)"
+    assert found["error_message"] == "was killed by signal 9 (Killed)"
 
 
 def test_last_words_are_bounded_and_cannot_move_the_cursor(agents, codex):

@@ -48,8 +48,8 @@ def family(agents: Agents) -> list[int]:
         ("exit 0", "completed", 0, None),
         ("exit 3", "failed", 3, None),
         ("exit 255", "failed", 255, None),
-        ("kill -9 $$", "failed", 137, "was ended by signal 9 (Killed)"),
-        ("kill -TERM $$", "failed", 143, "was ended by signal 15 (Terminated)"),
+        ("kill -9 $$", "failed", 137, "was killed by signal 9 (Killed)"),
+        ("kill -TERM $$", "failed", 143, "was killed by signal 15 (Terminated)"),
     ],
 )
 def test_the_true_exit_status_is_recorded_without_any_verdict(
@@ -127,7 +127,7 @@ def test_when_its_time_is_up_all_that_it_started_is_ended(agents):
 
     assert [is_gone(pid) for pid in members] == [True] * len(MEMBERS)
     assert (found["status"], found["exit_code"]) == ("timeout", 143)
-    assert found["error_message"] == "took longer than 5 s, and was ended"
+    assert found["error_message"] == "took longer than 5 s, and was killed"
     assert found["timeout_ms"] == 5000
 
 
@@ -309,7 +309,7 @@ def test_an_agent_of_another_namespace_is_out_of_reach_and_stays_what_it_was(age
     done = agents.run("kill", dispatch_id)
 
     assert done.returncode == 2
-    assert b"is out of reach; try it where the agent was started" in done.stderr
+    assert b"cannot be reached; run it where the agent was started" in done.stderr
     assert agents.show(dispatch_id)["status"] == "running"
 
 
@@ -322,7 +322,7 @@ def test_a_runner_that_is_told_to_end_ends_its_agent_and_says_so(agents):
 
     ended = agents.ended(dispatch_id)
     assert (ended["status"], ended["exit_code"]) == ("cancelled", 143)
-    assert ended["error_message"] == "was told to end"
+    assert ended["error_message"] == "was asked to stop"
 
 
 def test_a_hang_up_does_not_concern_a_runner(agents):

@@ -118,7 +118,7 @@ def test_a_command_is_not_remembered_and_has_to_be_given_again(agents):
     again = agents.run("retry", dispatch_id, "--", "true")
 
     assert without.returncode == 3
-    assert b"was started with a command of its own; give it again, after --" in without.stderr
+    assert b"was started with a command; pass it again, after --" in without.stderr
     found = agents.ended(again.stdout.decode().strip())
     assert (found["status"], found["name"], found["agent_type"]) == ("completed", "n", "command")
 
@@ -142,8 +142,8 @@ def test_every_agent_of_a_run_is_started_once(scripted, add, run, sql):
     assert first.stderr.decode().splitlines() == [
         f"[event] auto-spawn: agent one started: {started['a1']}",
         f"[event] auto-spawn: agent two started: {started['a2']}",
-        f"[event] auto-spawn: agent none failed: it has no prompt: {prompts}/none.md is not there",
-        "[event] auto-spawn: agent ../../fix failed: '../../fix' is not the name of a prompt",
+        f"[event] auto-spawn: agent none failed: it has no prompt: {prompts}/none.md does not exist",
+        "[event] auto-spawn: agent ../../fix failed: '../../fix' is not a valid name for a prompt",
     ]
     assert set(started) == {"a1", "a2"}
     assert second.stderr.decode().splitlines() == first.stderr.decode().splitlines()[2:]

@@ -98,7 +98,7 @@ def test_rows_of_a_clone_start_nothing_and_the_command_that_accepts_them_is_told
     assert clone.nothing_started()
     (told,) = done.stderr.decode().splitlines()
     assert told.startswith(f"icctl: auto-spawn: no agent of run {run_id} was started: ")
-    assert f"{clone.database} is not trusted: it was not made here" in told
+    assert f"{clone.database} is not trusted: it was not created here" in told
     assert "'icctl trust'" in told
 
 
@@ -144,7 +144,7 @@ def test_accepted_rows_do_not_accept_a_script_that_changed_since(clone, run_id):
 
     assert clone.nothing_started()
     assert b"auto-spawn: agent fixer failed: " in done.stderr
-    assert b"accept it with 'icctl trust', or name it with --dispatch-sh" in done.stderr
+    assert b"trust it with 'icctl trust', or pass it with --dispatch-sh" in done.stderr
 
 
 @pytest.mark.parametrize("how", ["copied over by rename", "deleted and put back", "another place"])
@@ -203,7 +203,7 @@ def test_a_script_in_a_clone_is_not_run_for_a_prompt_of_the_user(clone):
     assert done.returncode == 2
     assert clone.nothing_started()
     script = clone.project / SCRIPT
-    assert f"icctl: dispatch spawn: {script} was not accepted" in done.stderr.decode()
+    assert f"icctl: dispatch spawn: {script} is not trusted" in done.stderr.decode()
     assert b"'icctl trust'" in done.stderr
 
 

@@ -73,7 +73,7 @@ def test_wait_exits_1_when_its_time_is_up_and_says_so(
     assert time.monotonic() - began >= 1
     assert done.returncode == 1
     assert b"Status:  running\n" in done.stdout
-    told = f"icctl: dispatch wait: the time is up; dispatch {running} is still running\n"
+    told = f"icctl: dispatch wait: timed out; dispatch {running} is still running\n"
     assert done.stderr == told.encode()
 
 
@@ -85,7 +85,7 @@ def test_wait_needs_no_more_than_to_read(
         done = icctl("dispatch", "wait", running, "--timeout=1s", cwd=initialized, env=host)
 
     assert (done.returncode, b"Status:  running\n" in done.stdout) == (1, True)
-    assert b"the time is up" in done.stderr
+    assert b"timed out" in done.stderr
 
 
 def test_wait_sees_an_end_that_nobody_recorded(

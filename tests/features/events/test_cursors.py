@@ -60,7 +60,7 @@ def test_set_moves_it_in_either_direction(conn, log):
 def test_nobody_can_have_read_what_has_not_happened(conn, log, move):
     log("ci")
 
-    with pytest.raises(NoSuchEvent, match="no event 2; the last one is 1"):
+    with pytest.raises(NoSuchEvent, match="no event 2; the last event is 1"):
         move(conn, "c", "", 2, now_ms=NOW)
 
     assert find(conn) is None

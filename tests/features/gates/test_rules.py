@@ -60,11 +60,11 @@ def test_no_rules_at_all_are_rules():
         ("null", "not a JSON array"),
         ("[" * 30_000, "nested too deeply"),
         ("1" * 5000, "not JSON"),
-        ('["\udcff"]', "entry 1: holds what is not text"),
+        ('["\udcff"]', "entry 1: contains a value that is not text"),
         (r'[{"from":"\ud800","to":"b","checks":[]}]', "entry 1: "),
         (r'[{"\ud800":"a"}]', "entry 1: "),
-        (r'[{"\ud800":"a","\ud800":"b"}]', "is there twice"),
-        ('[{"from":"a","from":"b"}]', "the field 'from' is there twice"),
+        (r'[{"\ud800":"a","\ud800":"b"}]', "appears twice"),
+        ('[{"from":"a","from":"b"}]', "the field 'from' appears twice"),
     ],
 )
 def test_what_are_no_rules_is_refused_with_the_reason(text, reason):
@@ -88,8 +88,8 @@ def test_what_are_no_rules_is_refused_with_the_reason(text, reason):
         (rule(AGENTS, start=""), "invalid phase name ''"),
         (rule(AGENTS, to="b\n"), "invalid phase name 'b\\n'"),
         (rule(), "a → b has no checks"),
-        (rule(ARTIFACT, AGENTS, ARTIFACT), "artifact_exists is there twice"),
-        (rule(AGENTS, start="x", to="y"), "x → y is there twice"),
+        (rule(ARTIFACT, AGENTS, ARTIFACT), "artifact_exists appears twice"),
+        (rule(AGENTS, start="x", to="y"), "x → y appears twice"),
     ],
 )
 def test_a_wrong_entry_is_named_with_what_is_wrong(entry, reason):

@@ -43,7 +43,7 @@ def test_the_hooks_are_listed_with_their_states(stdout, env, hook):
     hook("on-phase-advance", mode=0o775)
 
     assert stdout("hooks", "list", env=env) == (
-        "on-phase-advance\trefused\tit can be written by others; chmod go-w\n"
+        "on-phase-advance\trefused\tit is writable by other users; run chmod go-w\n"
         "on-dispatch-change\tuntrusted\n"
         "on-discovery\tchanged\n"
         "on-event\ttrusted\n"
@@ -131,8 +131,8 @@ def test_what_cannot_be_trusted_is_told_with_the_reason(ic, env, hook, project):
         output.stderr
         == (
             f"icctl: hooks trust: {project}/.clavain/hooks/on-event cannot be trusted: "
-            "it is not executable; chmod u+x; "
-            "only a file that nobody but you can change can be trusted\n"
+            "it is not executable; run chmod u+x; "
+            "a trusted file must be writable only by you\n"
         ).encode()
     )
 
@@ -144,10 +144,11 @@ def test_what_is_not_there_is_told(ic, env, project, database):
     where = f"{project}/.clavain/hooks"
     assert (none.exit, not_this.exit) == (1, 1)
     assert none.stderr.decode() == (
-        f"icctl: hooks trust: there is no hook in {where}; see docs/hooks.md\n"
+        f"icctl: hooks trust: there is no hook in {where}; create an executable file there: "
+        "on-phase-advance, on-dispatch-change, on-discovery or on-event\n"
     )
     assert not_this.stderr.decode() == (
-        f"icctl: hooks trust: there is no on-event in {where}; see 'icctl hooks list'\n"
+        f"icctl: hooks trust: there is no hook on-event in {where}; see 'icctl hooks list'\n"
     )
 
 
@@ -175,7 +176,9 @@ def test_a_database_elsewhere_has_no_hooks(ic, env, project, database):
     output = ic("hooks", "list", "--db=other.db", env=env)
 
     assert output.exit == 1
-    assert b"other.db has no hooks; only a database in a .clavain directory has" in output.stderr
+    assert (
+        b"other.db has no hooks; only a database in a .clavain directory has hooks" in output.stderr
+    )
 
 
 @pytest.mark.parametrize("verb", ["list", "trust", "untrust"])

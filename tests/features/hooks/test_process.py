@@ -88,7 +88,7 @@ def test_a_child_that_has_left_the_group_goes_on_and_is_not_waited_for(run, tmp_
 def test_a_hook_that_floods_is_cut_off(run):
     outcome = run("#!/bin/sh\nexec yes\n")
 
-    assert outcome.problem == "was ended by SIGPIPE"
+    assert outcome.problem == "was killed by SIGPIPE"
     assert len(outcome.output) == process.OUTPUT_BYTES
     assert outcome.is_cut
 

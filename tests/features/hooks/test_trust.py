@@ -161,7 +161,7 @@ def test_a_hook_that_others_can_write_to_is_refused(trust, hook, mode):
 
     hook.chmod(mode)
 
-    assert problem(trust) == "it can be written by others; chmod go-w"
+    assert problem(trust) == "it is writable by other users; run chmod go-w"
     assert trust.runnable() == {}
 
 
@@ -170,9 +170,9 @@ def test_a_hook_in_a_directory_that_others_can_write_to_is_refused(trust, hook, 
 
     hooks.chmod(0o775)
 
-    assert problem(trust) == "its directory can be written by others; chmod go-w"
+    assert problem(trust) == "its directory is writable by other users; run chmod go-w"
     assert trust.runnable() == {}
-    with pytest.raises(HookRefused, match="its directory can be written by others"):
+    with pytest.raises(HookRefused, match="its directory is writable by other users"):
         trust.grant("on-event")
 
 
@@ -205,7 +205,7 @@ def test_a_link_in_the_place_of_the_directory_is_refused(trust, hook, hooks, tmp
 
     hooks.symlink_to(tmp_path / "moved")
 
-    assert problem(trust) == "its directory cannot be used: it is a symbolic link"
+    assert problem(trust) == "its directory is unusable: it is a symbolic link"
     assert trust.runnable() == {}
 
 
@@ -218,17 +218,17 @@ def test_a_pipe_in_the_place_of_a_hook_keeps_nobody_waiting(trust, hooks):
 def test_a_file_that_is_not_executable_is_refused(trust, hook):
     hook.chmod(0o644)
 
-    assert problem(trust) == "it is not executable; chmod u+x"
+    assert problem(trust) == "it is not executable; run chmod u+x"
 
 
 def test_a_file_that_is_too_large_is_refused(trust, hook):
     os.truncate(hook, files.HOOK_BYTES + 1)
 
-    assert problem(trust) == f"it has more than {files.HOOK_BYTES} bytes"
+    assert problem(trust) == f"it is larger than {files.HOOK_BYTES} bytes"
 
 
 def test_what_is_not_there_cannot_be_trusted(trust, hooks):
-    with pytest.raises(NoHook, match="there is no on-event in "):
+    with pytest.raises(NoHook, match="there is no hook on-event in "):
         trust.grant("on-event")
 
 

@@ -158,7 +158,7 @@ def test_who_does_not_hold_it_cannot_renew_it(acquire, renew, owner, asked, sent
 
 
 def test_a_lease_that_never_was_cannot_be_renewed(renew):
-    with pytest.raises(LeaseLost, match="nobody has ever held sprint b"):
+    with pytest.raises(LeaseLost, match="sprint b has never been held"):
         renew("alice")
 
 

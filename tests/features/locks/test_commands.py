@@ -73,7 +73,7 @@ def test_a_command_whose_caller_has_ended_takes_no_lock_for_whoever_adopted_it(
         out, err = shell.communicate(timeout=PATIENCE)
 
     assert out == b""
-    assert b"the process that called has ended" in err
+    assert b"the calling process has ended" in err
     assert lock("lock", "list").stdout == b""
 
 
@@ -84,7 +84,7 @@ def test_an_owner_that_is_not_running_is_told_so(lock) -> None:
     done = lock("lock", "acquire", "n", "s", f"--owner={gone.pid}:{HOST}")
 
     assert done.returncode == 0
-    assert b"the next who asks gets the lock" in done.stderr
+    assert b"the next caller gets the lock" in done.stderr
 
 
 def test_a_word_as_owner_is_enough_to_release_whoever_says_it(lock, project, env) -> None:
@@ -122,7 +122,7 @@ def test_a_directory_that_cannot_be_made_says_which_and_who_names_it(lock, proje
     refused = lock("lock", "acquire", "n", "s")
 
     assert refused.returncode == 2
-    assert b"no/such: No such file or directory; is the directory above" in refused.stderr
+    assert b"no/such: No such file or directory; check that its parent" in refused.stderr
     assert b"INTERCORE_LOCK_DIR" in refused.stderr
 
 

@@ -107,7 +107,7 @@ def test_a_dead_holders_lock_is_broken_at_once(place: Place) -> None:
 def test_a_lock_of_another_host_is_never_broken(place: Place) -> None:
     take(place, Owner(1, "elsewhere", "1:elsewhere", 1))
 
-    with pytest.raises(LockHeld, match="cannot be told from here"):
+    with pytest.raises(LockHeld, match="whether it is alive is unknown"):
         take(place)
 
     assert store.clean(place, 0) == 0

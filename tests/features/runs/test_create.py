@@ -84,7 +84,7 @@ def test_whoever_cannot_have_a_scope_is_told_who_has_it_for_how_long_and_if_it_l
 
     assert taken.value.message == (
         f"b is taken by run {run.id}, created 12m ago, in phase brainstorm, "
-        f"last sign of life 12m ago, {told}"
+        f"last activity 12m ago, {told}"
     )
     assert taken.value.exit == 1
 
@@ -133,7 +133,7 @@ def test_a_takeover_is_recorded_with_its_reason_and_the_new_run(conn, create):
 
     (event,) = events.read(conn, limit=10, run_id=old.id)
     assert (event.source, event.type, event.project_dir) == ("phase", "abandon", "/p")
-    assert event.reason == f"no sign of life for 60s; taken over by run {new.id}"
+    assert event.reason == f"idle for 60s; taken over by run {new.id}"
     assert bytes(event.payload) == b'{"taken_over_by":"%s"}' % new.id.encode()
 
 

@@ -143,7 +143,7 @@ def test_no_current_run_is_an_expected_no(database, ic):
         (("nobody",), 1, b"icctl: run snapshot: not found: nobody; "),
         ((), 3, b"either RUN or --current"),
         (("run00001", "--current"), 3, b"either RUN or --current"),
-        (("run00001", "--project=."), 3, b"--project goes with --current"),
+        (("run00001", "--project=."), 3, b"--project requires --current"),
     ],
 )
 def test_what_is_refused_is_refused_with_a_reason(ic, argv, exit_code, told):

@@ -307,7 +307,7 @@ def test_a_run_that_changed_since_it_was_read_is_not_moved(conn, own, change):
     (name, value), *_ = change.items()
     conn.execute(f"UPDATE runs SET {name} = ?", (value,))
 
-    with pytest.raises(PhaseRefused, match="moved on"):
+    with pytest.raises(PhaseRefused, match="changed by another call"):
         transitions.move(conn, own, "c", now_ms=LATER)
 
     assert getattr(runs.require(conn, own.id), name) == value

@@ -471,7 +471,7 @@ def test_without_a_window_every_write_is_done(ask, recent):
 
 @pytest.mark.parametrize("other", [{"ttl_ms": 1000}, {"if_version": 0}])
 def test_a_window_goes_with_neither_ttl_nor_version(call, other):
-    with pytest.raises(InvalidParams, match="debounce goes with neither"):
+    with pytest.raises(InvalidParams, match="debounce cannot be combined"):
         call("state.set", payload="1", debounce_ms=5, **ROW, **other)
 
 

@@ -109,7 +109,7 @@ def test_a_version_conflict_is_an_expected_no(ic):
     output = ic("state", "set", "k", "s", "--value", "2", "--if-version=0")
 
     assert (output.exit, output.stdout) == (1, b"")
-    assert b"k s is at version 1" in output.stderr
+    assert b"k s already exists (version 1)" in output.stderr
 
 
 def test_a_counter_prints_its_value(ic):

@@ -56,7 +56,9 @@ def test_what_it_would_do_is_shown_without_accepting_it(stdout, env, script, run
     shown = stdout("trust", "--dry-run", env=env).splitlines()
 
     prompt = f"{project}/.ic/prompts/fix\\x1b[2Jer.md"
-    untrusted = "untrusted: it was not made here, or by an earlier version of intercore"
+    untrusted = (
+        "untrusted: it was not created here, or was created by an earlier version of intercore"
+    )
     assert shown == [
         f"database\t{database.path}\t{untrusted}",
         f"script\t{script}\tuntrusted, sha256 {SHA256}",
@@ -103,7 +105,7 @@ def test_a_script_that_others_can_change_is_not_accepted_but_the_database_is(
 
     shown = stdout("trust", env=env)
 
-    assert f"script\t{script}\t{script} can be written by others; chmod go-w\n" in shown
+    assert f"script\t{script}\t{script} is writable by other users; run chmod go-w\n" in shown
     assert allowed(env, database)
     assert not trust.allows_script(env["HOME"], database.path, str(script))
 
@@ -114,7 +116,7 @@ def test_a_database_that_others_can_change_cannot_be_accepted(ic, env, database)
     output = ic("trust", env=env)
 
     assert (output.exit, output.stdout) == (2, b"")
-    assert b"can be written by others; chmod go-w; only what nobody but you" in output.stderr
+    assert b"is writable by other users; run chmod go-w; a trusted file must be" in output.stderr
 
 
 def test_a_script_that_is_gone_is_forgotten(stdout, env, database, script):
@@ -137,7 +139,7 @@ def test_all_that_is_trusted_is_listed(stdout, env, database, project):
     as_json = json.loads(stdout("trust", "--list", "--json", env=env))
 
     odd = f"{project}/.clavain/other\\n.db"
-    gone = f"{odd} cannot be looked at: No such file or directory"
+    gone = f"{odd} cannot be inspected: No such file or directory"
     assert shown.splitlines() == [f"{database.path}\ttrusted", f"{odd}\t{gone}"]
     assert [(e["path"], e["scripts"]) for e in as_json] == [(database.path, {}), (str(other), {})]
 

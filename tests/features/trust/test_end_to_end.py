@@ -81,7 +81,7 @@ def test_another_file_under_the_same_name_is_not_trusted(home, path):
     shutil.copy2(path, f"{path}.new")
     os.replace(f"{path}.new", path)
 
-    assert trust.objection(str(home), path) == "it is another file than the one that was trusted"
+    assert trust.objection(str(home), path) == "it is not the file that was trusted"
 
 
 def test_a_file_that_got_the_same_inode_is_not_trusted(home, path):

@@ -246,7 +246,7 @@ def test_a_start_that_failed_is_told_by_the_next_daemon() -> None:
         daemon.close()
 
     assert f"{settings}:1: durability: " in told["sentence"]
-    assert told["sentence"].endswith("; correct the file, then try again")
+    assert told["sentence"].endswith("; correct the file and retry")
     assert told["at_iso"].endswith("Z")
     assert f"! failed to start {told['at_iso']}: {told['sentence']}\n" in shown
 

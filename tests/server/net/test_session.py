@@ -201,7 +201,7 @@ def test_hello_negotiates_the_protocol(daemon: Daemon) -> None:
     assert welcome["unknown_capabilities"] == []
     assert refused["error"]["data"]["name"] == "no_common_protocol"
     assert refused["error"]["message"] == (
-        f"icd {__version__} speaks protocol 1, the client speaks 7"
+        f"icd {__version__} supports protocol 1, the client supports 7"
     )
 
 
@@ -215,8 +215,8 @@ def test_a_client_that_speaks_many_unknown_protocols_gets_a_short_answer(daemon:
     refused = daemon.respond("icd.hello", protocols=list(range(2, 10_000)))
     silent = daemon.respond("icd.hello", protocols=[])
 
-    assert refused["error"]["message"].endswith("the client speaks 2, 3, 4, 5, 6, 7, 8, 9")
-    assert silent["error"]["message"].endswith("the client speaks none")
+    assert refused["error"]["message"].endswith("the client supports 2, 3, 4, 5, 6, 7, 8, 9")
+    assert silent["error"]["message"].endswith("the client supports none")
 
 
 def test_discover_describes_every_method(daemon: Daemon) -> None:
@@ -327,8 +327,8 @@ def test_a_frame_of_another_protocol_is_told_which_one_is_spoken(
     theirs = b"10" if data.startswith(b"ic10") else b"2"
     assert head == b"2 0 %d" % len(text)
     assert text == (
-        b"icctl: icd %b speaks protocol 1, the client speaks %b; upgrade the older of the two;"
-        b" 'icctl service reload' brings the daemon to what is installed\n"
+        b"icctl: icd %b supports protocol 1, the client supports %b; upgrade the older of the two;"
+        b" 'icctl service reload' reloads the daemon with the installed version\n"
         % (__version__.encode(), theirs)
     )
 

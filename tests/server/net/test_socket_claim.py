@@ -34,7 +34,7 @@ def test_a_socket_that_was_unlinked_is_there_again(initialized: Path) -> None:
         assert b'"result"' in before.recv(1000)
         assert stat.S_IMODE(os.stat(daemon.socket).st_mode) == 0o600
         assert daemon.call("icd.status")["socket"] == daemon.socket
-        assert "had vanished" in daemon.log.read_text()
+        assert "was removed" in daemon.log.read_text()
 
 
 def test_a_directory_that_was_removed_is_there_again() -> None:
@@ -53,7 +53,7 @@ def test_a_directory_that_was_removed_is_there_again() -> None:
 
         assert stat.S_IMODE(os.stat(directory).st_mode) == 0o700
         assert second.returncode == 0
-        assert f"running already (pid {daemon.pid})" in second.stderr
+        assert f"already running (pid {daemon.pid})" in second.stderr
 
 
 def test_a_lock_that_was_removed_is_held_again() -> None:
@@ -74,7 +74,7 @@ def test_a_newcomer_that_looks_around_does_not_end_the_daemon() -> None:
         lock.unlink()
         with lock.open("w") as newcomer:
             fcntl.flock(newcomer, fcntl.LOCK_EX)
-            until(lambda: "had vanished" in daemon.log.read_text() or not answers(daemon))
+            until(lambda: "was removed" in daemon.log.read_text() or not answers(daemon))
 
         until(lambda: lock.read_text().strip() == str(daemon.pid))
         assert answers(daemon)

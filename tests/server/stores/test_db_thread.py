@@ -46,7 +46,7 @@ def test_what_hangs_is_mentioned_once_and_once_when_it_is_back(told) -> None:
     anyio.run(scene)
 
     assert checks[0] is None
-    assert told() == ["database hangs", "database is back"]
+    assert told() == ["database hangs", "database responds again"]
 
 
 def test_somebody_is_told_to_look_only_while_the_thread_works(told) -> None:

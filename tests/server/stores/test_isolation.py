@@ -107,10 +107,10 @@ def test_a_database_that_hangs_is_logged_once_and_once_when_it_is_back(
     for _ in range(3):
         refused = reply(ask(daemon, hung, deadline_ms=int(limits.HUNG_SECONDS * 500)))
         assert "error" in refused
-    assert (said(daemon, "database hangs"), said(daemon, "database is back")) == (1, 0)
+    assert (said(daemon, "database hangs"), said(daemon, "database responds again")) == (1, 0)
     mount.release()
 
-    until(lambda: said(daemon, "database is back"))
+    until(lambda: said(daemon, "database responds again"))
     assert said(daemon, "database hangs") == 1
 
 
@@ -200,7 +200,7 @@ def test_a_stopped_holder_of_a_lock_does_not_keep_the_daemon_from_leaving(
             assert daemon.stop() == 0
 
         assert not os.path.exists(daemon.socket)
-        assert said(daemon, "a database does not close; leaving without it") == 1
+        assert said(daemon, "a database does not close; exiting without it") == 1
 
 
 def test_a_reload_waits_for_better_times_and_holds_up_nobody(

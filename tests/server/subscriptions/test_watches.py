@@ -495,7 +495,7 @@ def test_a_tail_that_follows_is_told_that_the_log_went_back(
         assert icctl("restore", str(backup), cwd=served.root, env=DIRECT).returncode == 0
         _, told = follower.communicate(timeout=PATIENCE)
 
-    assert (follower.returncode, b"the log is at 0" in told) == (2, True)
+    assert (follower.returncode, b"the last event is 0" in told) == (2, True)
 
 
 def test_wait_ends_with_what_it_waited_for(

@@ -374,7 +374,7 @@ def test_hooks_that_fork_or_flood_hold_up_nobody(project, daemon, record):
 
     until(lambda: project.seqs() == [1, 2, 3])
     (event,) = failures(daemon, project)
-    assert event["reason"] == "on-dispatch-change was ended by SIGPIPE"
+    assert event["reason"] == "on-dispatch-change was killed by SIGPIPE"
     assert daemon.log.stat().st_size < 100_000
 
 

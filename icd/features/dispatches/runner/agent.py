@@ -228,11 +228,11 @@ class Agent:
 
     def _message(self, why: str, code: int) -> str | None:
         if why == "timeout":
-            return f"took longer than {self._job.timeout_ms / 1000:g} s, and was ended"
+            return f"took longer than {self._job.timeout_ms / 1000:g} s, and was killed"
         if why == "cancelled":
-            return "was told to end"
+            return "was asked to stop"
         if code < 0:
-            return f"was ended by signal {-code} ({signal.strsignal(-code)})"
+            return f"was killed by signal {-code} ({signal.strsignal(-code)})"
         # Why it failed: most programs say so at last.
         said = output_files.last_lines(self._job.log, self._log) if code else ""
         return f"exit status {code}: {said}" if said else None

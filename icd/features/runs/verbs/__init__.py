@@ -15,13 +15,18 @@ from typing import Annotated
 from msgspec import Meta
 
 from icd.app.call import Context
-from icd.app.verb import Argument
+from icd.app.verb import Argument, Option
 from icd.db import paths
 from icd.errors import BadPath
 from icd.values import payloads
 
-RunId = Annotated[str, Argument("RUN", "The run, by its id.")]
+RunId = Annotated[str, Argument("RUN", "Id of the run.")]
 Reason = Annotated[str, Meta(max_length=payloads.STRING_BYTES)]
+Project = Annotated[
+    str | None,
+    Meta(description="Project directory (default: `cwd`, else the project of the database)."),
+    Option("--project", "Project directory (default: the current directory).", "DIR"),
+]
 
 
 def check_project(cwd: str | None, given: str | None) -> None:

@@ -14,36 +14,41 @@ from icd.values.wire import Result
 
 
 class Add(Params):
-    """Note that an agent works on a run, and print the agent's id; exit 1 if there is no such run."""  # noqa: E501
+    """Add an agent to a run and print the agent's id; exit 1 if the run is unknown."""
 
+    rpc = "Add an agent to a run."
     run_id: RunId
     agent_type: Annotated[
-        str, Option("--type", "What it is (default claude).", "T"), validation.check_name
+        str, Option("--type", "Type of the agent (default claude).", "T"), validation.check_name
     ] = "claude"
     name: Annotated[
-        str | None, Option("--name", "What it is called.", "NAME"), validation.check_scope
+        str | None, Option("--name", "Name of the agent.", "NAME"), validation.check_scope
     ] = None
     dispatch_id: Annotated[
         str | None,
-        Option("--dispatch-id", "The dispatch that it runs in.", "ID"),
+        Option("--dispatch-id", "Id of its dispatch.", "ID"),
         validation.check_scope,
     ] = None
 
 
 class List(Params):
-    """Print id, type, status and name of the agents of a run, the oldest first."""
+    """Print id, type, status and name of the agents of a run, oldest first."""
 
+    rpc = "List the agents of a run, oldest first."
     run_id: RunId
 
 
 class Update(Params):
-    """Say how an agent fares; exit 1 if there is no such agent.
+    """Update an agent's status; exit 1 if the agent is unknown.
 
-    The gate between executing and review waits for agents that are active.
+    The gate between executing and review waits for active agents.
     """
 
-    agent_id: Annotated[str, Argument("AGENT", "The agent, by its id.")]
-    status: Annotated[AgentStatus, Option("--status", "How it is now.")]
+    rpc = (
+        "Update an agent's status.\nThe gate between executing and review waits for active agents."
+    )
+    agent_id: Annotated[str, Argument("AGENT", "Id of the agent.")]
+    status: Annotated[AgentStatus, Option("--status", "New status.")]
 
 
 class Added(Result):
@@ -89,7 +94,7 @@ VERBS = [
         method="agent.add",
         writes=Writes(no_rows),
         show=lambda r, _: [r.id],
-        summary="Note that an agent works on a run.",
+        summary="Add an agent to a run.",
         examples=[
             'icctl run agent add "$RUN" --name=reviewer',
             'icctl run agent add "$RUN" --type=codex --name=fixer --dispatch-id="$ID"',
@@ -113,7 +118,7 @@ VERBS = [
         method="agent.update",
         writes=Writes(no_rows),
         show=lambda _r, _p: ["updated"],
-        summary="Say how an agent fares.",
+        summary="Update an agent's status.",
         examples=['icctl run agent update "$AGENT" --status=completed'],
     ),
 ]

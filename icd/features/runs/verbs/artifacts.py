@@ -30,42 +30,48 @@ Digest = Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$", max_length=71)]
 
 
 class Add(Params):
-    """Note what a run has produced, and print the artifact's id; exit 1 if there is no such run.
+    """Add an artifact to a run and print the artifact's id; exit 1 if the run is unknown.
 
-    If you can read the file, the SHA-256 of its content is noted, too.
-    FILE may also be something that is not there, or not a file.
+    If FILE is readable, the SHA-256 of its content is stored as well.
+    FILE need not exist.
     """
 
+    rpc = "Add an artifact to a run.\nIts file need not exist."
     run_id: RunId
     phase: Annotated[
-        str, Option("--phase", "The phase that it belongs to.", "P"), validation.check_name
+        str, Option("--phase", "Phase that the artifact belongs to.", "P"), validation.check_name
     ]
     path: Annotated[
-        str, Option("--path", "Where it is, stored as given.", "FILE"), validation.check_name
+        str, Option("--path", "Path of the file, stored as given.", "FILE"), validation.check_name
     ]
     type: Annotated[
-        str, Option("--type", "What it is (default file).", "T"), validation.check_name
+        str, Option("--type", "Type of the artifact (default file).", "T"), validation.check_name
     ] = "file"
     content_hash: Annotated[
-        Digest | None, Meta(description="sha256: and the digest of its content, in hex.")
+        Digest | None, Meta(description="SHA-256 of the content, as sha256: and hex digits.")
     ] = None
     dispatch_id: Annotated[
-        str | None, Option("--dispatch", "The dispatch that made it.", "ID"), validation.check_scope
+        str | None,
+        Option("--dispatch", "Id of the dispatch that produced it.", "ID"),
+        validation.check_scope,
     ] = None
 
 
 class List(Params):
-    """Print id, phase, type and path of the artifacts of a run, the oldest first."""
+    """Print id, phase, type and path of the artifacts of a run, oldest first."""
 
+    rpc = "List the artifacts of a run, oldest first."
     run_id: RunId
-    phase: Annotated[str | None, Option("--phase", "Only those of this phase.", "P")] = None
+    phase: Annotated[
+        str | None, Option("--phase", "Include only artifacts of this phase.", "P")
+    ] = None
 
 
 class Origins(Params):
-    """List the artifacts of a run with the dispatch that made each, by phase and age."""
+    """List the artifacts of a run with the dispatch that produced each, by phase and age."""
 
-    run_id: Annotated[str, Meta(description="The run, by its id.")]
-    phase: Annotated[str | None, Meta(description="Only those of this phase.")] = None
+    run_id: Annotated[str, Meta(description="Id of the run.")]
+    phase: Annotated[str | None, Meta(description="Include only artifacts of this phase.")] = None
 
 
 class Added(Result):
@@ -164,7 +170,7 @@ VERBS = [
         Add,
         ask_add,
         show=lambda r, _: [r.id],
-        summary="Note what a run has produced.",
+        summary="Add an artifact to a run.",
         examples=[
             'icctl run artifact add "$RUN" --phase=planned --path=docs/plan.md',
             'icctl run artifact add "$RUN" --phase=review --path=notes.md --type=review',

@@ -14,7 +14,7 @@ from icd.features.gates import store as gates
 from icd.features.runs import create as claims
 from icd.features.runs import phases
 from icd.features.runs.store import COMPLEXITY, WARN_PCT
-from icd.features.runs.verbs import check_project, project_of
+from icd.features.runs.verbs import Project, check_project, project_of
 from icd.values import payloads, validation
 from icd.values.wire import INT64, Milliseconds, Result
 
@@ -24,59 +24,67 @@ Complexity = Annotated[int, Meta(ge=1, le=5)]
 
 
 class Create(Params):
-    """Begin a run in the first phase of its chain, and print its id.
+    """Create a run in the first phase of its chain, and print its id.
 
-    A project has at most one active run for each scope.
-    If another run has it, the exit code is 1 and the message names that run, its age and whether
-    whoever created it is still there.
-    --takeover-after abandons it, in the same transaction, if nothing was done for it for that long.
+    A project has at most one active run per scope.
+    If there is one already, exit 1; the message names that run, its age and whether the process
+    that created it is alive.
+    --takeover-after abandons that run in the same transaction if it has been idle for that long.
     """
 
-    goal: Annotated[str, Option("--goal", "What is to be done.", "TEXT")]
-    project: Annotated[
-        str | None, Option("--project", "Where; else the current directory.", "DIR")
-    ] = None
-    complexity: Annotated[Complexity, Option("--complexity", "Kept (default 3).", "1..5")] = (
-        COMPLEXITY
+    rpc = (
+        "Create a run in the first phase of its chain.\n"
+        "A project has at most one active run per scope.\n"
+        "If there is one already, the error `run_taken` names that run, its age and whether the"
+        " process that created it is alive.\n"
+        "`takeover_after_ms` abandons that run in the same transaction if it has been idle for "
+        "that long."
     )
+    goal: Annotated[str, Option("--goal", "Goal of the run.", "TEXT")]
+    project: Project = None
+    complexity: Annotated[
+        Complexity, Option("--complexity", "Complexity, stored with the run (default 3).", "1..5")
+    ] = COMPLEXITY
     scope_id: Annotated[
         str | None,
         Option(
             "--scope-id",
-            "What it is about: a project has one active run for each.",
+            "Scope of the run; a project has at most one active run per scope.",
             "S",
             aliases=("--bead",),
         ),
     ] = None
-    phases: Annotated[list[str] | None, Meta(description="Its own phases, in their order.")] = None
+    phases: Annotated[list[str] | None, Meta(description="Chain of phases, in order.")] = None
     # A default that is no factory could not be described.
-    gates: Annotated[Raw, Meta(description="Its own gate rules, as JSON.")] = field(
+    gates: Annotated[Raw, Meta(description="Gate rules, as JSON.")] = field(
         default_factory=lambda: NOTHING
     )
     token_budget: Annotated[
         Annotated[int, Meta(ge=1, le=INT64 - 1)] | None,
-        Option("--token-budget", "How many tokens it may use.", "N"),
+        Option("--token-budget", "Token budget.", "N"),
     ] = None
     budget_warn_pct: Annotated[
         int,
         Meta(ge=1, le=99),
-        Option("--budget-warn-pct", "Warn at this percentage of them (default 80).", "P"),
+        Option("--budget-warn-pct", "Percentage of the budget at which to warn (default 80).", "P"),
     ] = WARN_PCT
     metadata: Annotated[
-        str | None, Option("--metadata", "Kept with it; @FILE reads a file.", "TEXT")
+        str | None,
+        Meta(description="Text stored with the run."),
+        Option("--metadata", "Text stored with the run; @FILE reads a file.", "TEXT"),
     ] = None
-    actions: Annotated[Raw, Meta(description="A JSON object, kept with it.")] = field(
+    actions: Annotated[Raw, Meta(description="JSON object stored with the run.")] = field(
         default_factory=lambda: NOTHING
     )
     auto_spawn: Annotated[
-        bool | None, Option("--auto-spawn", "Start its agents when it enters executing.")
+        bool | None, Option("--auto-spawn", "Start the run's agents when it enters executing.")
     ] = None
     takeover_after_ms: Annotated[
         Milliseconds | None,
         SPAN,
         Option(
             "--takeover-after",
-            "Abandon the run that has S if it showed no sign of life for so long.",
+            "Abandon the active run of the scope if it has been idle this long.",
         ),
     ] = None
 
@@ -85,19 +93,24 @@ class CreateForm(Create, kw_only=True):
     __doc__ = Create.__doc__
 
     phases: Annotated[
-        str | None, Option("--phases", "Its own phases, as an array; @FILE reads one.", "JSON")
+        str | None,
+        Option("--phases", "Chain of phases, as a JSON array; @FILE reads a file.", "JSON"),
     ] = None  # type: ignore[assignment]
     gates: Annotated[
-        str | None, Option("--gates", "Its own gate rules; @FILE reads a file.", "JSON")
+        str | None, Option("--gates", "Gate rules, as JSON; @FILE reads a file.", "JSON")
     ] = None  # type: ignore[assignment]
     actions: Annotated[
-        str | None, Option("--actions", "An object, kept with it; @FILE reads a file.", "JSON")
+        str | None,
+        Option("--actions", "JSON object stored with the run; @FILE reads a file.", "JSON"),
     ] = None  # type: ignore[assignment]
     session: Annotated[
-        str | None, Option("--session", "Whose it is; else $CLAUDE_SESSION_ID.", "SID")
+        str | None, Option("--session", "Session id (default $CLAUDE_SESSION_ID).", "SID")
     ] = None
     no_auto_spawn: Annotated[
-        bool, Option("--no-auto-spawn", "Do not, whatever the settings say.")
+        bool,
+        Option(
+            "--no-auto-spawn", "Never start agents automatically, overriding the configuration."
+        ),
     ] = False
 
 
@@ -137,7 +150,7 @@ def create(ctx: Context, p: Create) -> Created:
 def _check(p: Create) -> None:
     """Judge it outside the lock."""
     if not p.goal.strip():
-        raise InvalidParams("the goal is empty", hint="say what is to be done, with --goal")
+        raise InvalidParams("the goal is empty", hint="pass --goal")
     if len(p.goal.encode()) > payloads.STRING_BYTES:
         raise PayloadTooLarge(f"the goal is longer than {payloads.STRING_BYTES} bytes")
     check_project(p.cwd, p.project)
@@ -174,7 +187,7 @@ def ask_create(world: World, f: CreateForm) -> Ask:
         raise Usage("--goal is empty")
     chain, gates, actions = (_given(world, each) for each in (f.phases, f.gates, f.actions))
     if f.auto_spawn and f.no_auto_spawn:
-        raise Usage("--auto-spawn and --no-auto-spawn exclude each other")
+        raise Usage("--auto-spawn and --no-auto-spawn are mutually exclusive")
     params = narrow(
         f,
         Create,
@@ -213,7 +226,7 @@ VERBS = [
         ask_create,
         show=lambda r, _: [r.id],
         order=("session", "auto_spawn", "no_auto_spawn", "takeover_after_ms"),
-        summary="Begin a run and print its id.",
+        summary="Create a run and print its id.",
         examples=[
             'icctl run create --goal="fix the parser"',
             'icctl run create --goal="$TITLE" --bead="$BEAD" --takeover-after=60m',

@@ -18,6 +18,7 @@ from icd.features.runs.history import PhaseEvent
 from icd.features.runs.store import Document
 from icd.features.runs.transitions import MAY
 from icd.features.runs.verbs import (
+    Project,
     RunId,
     check_project,
     create,
@@ -40,8 +41,9 @@ STATUSES = tuple(MAY)
 
 
 class Status(Params):
-    """Show a run: its phase, goal and settings; with --json all that is known about it."""
+    """Show the phase, goal and settings of a run; --json shows all fields."""
 
+    rpc = "Return a run."
     run_id: RunId
 
 
@@ -50,68 +52,81 @@ class PhaseForm(Status):
 
 
 class List(Params):
-    """Print id, status, phase and goal of runs, separated by tabs, the newest first.
+    """Print id, status, phase and goal of runs, separated by tabs, newest first.
 
-    Runs of this project: of the directory that owns the database, of the git checkout that the
-    call comes from, and of all directories below them.
-    --all-projects shows every run that the database holds.
+    Lists the runs of this project: of the database's directory, of the caller's git checkout, and
+    of all directories below them.
+    --all-projects lists every run in the database.
     """
 
+    rpc = (
+        "List runs, newest first.\n"
+        "With `here`, list those of the database's directory, of the caller's git checkout, and"
+        " of all directories below them."
+    )
     status: Annotated[
-        str | None, Option("--status", "Only with this status."), Choice(STATUSES)
+        str | None, Option("--status", "Include only this status."), Choice(STATUSES)
     ] = None
-    scope_id: Annotated[str | None, Option("--scope", "Only those about S.", "S")] = None
+    scope_id: Annotated[str | None, Option("--scope", "Include only this scope.", "S")] = None
     project: Annotated[
-        str | None, Option("--project", "Only those of the project of DIR.", "DIR")
+        str | None, Option("--project", "Include only the project of DIR.", "DIR")
     ] = None
     limit: Annotated[
         Annotated[int, Meta(ge=1, le=MOST)] | None,
-        Option("--limit", f"At most N (default {LIMIT}).", "N"),
+        Option("--limit", f"Maximum number of results (default {LIMIT}).", "N"),
     ] = None
     here: Annotated[
-        bool, Meta(description="Only those of the database's project and of the caller's.")
+        bool, Meta(description="Include only the projects of the database and of the caller.")
     ] = False
 
 
 class ListForm(List):
     __doc__ = List.__doc__
 
-    active: Annotated[bool, Option("--active", "Only active ones.")] = False
-    all_projects: Annotated[bool, Option("--all-projects", "Those of all projects.")] = False
+    active: Annotated[bool, Option("--active", "Include only active runs.")] = False
+    all_projects: Annotated[bool, Option("--all-projects", "Include all projects.")] = False
 
 
 class Current(Params):
     """Print the id of the newest active run of a project; exit 1, silently, if there is none.
 
-    A project is the git checkout that DIR lies in, however DIR is written.
+    A project is the git checkout that contains DIR.
     """
 
-    project: Annotated[
-        str | None, Option("--project", "Where; else the current directory.", "DIR")
-    ] = None
+    rpc = (
+        "Return the newest active run of a project, if there is one.\n"
+        "A project is the git checkout that contains the directory."
+    )
+    project: Project = None
     of_session: Annotated[
-        str | None, Option("--session", "Only a run that this session created.", "SID")
+        str | None, Option("--session", "Consider only runs that this session created.", "SID")
     ] = None
 
 
 class Events(Params):
-    """Print what happened to a run: from and to, what, result of the gate, reason; tabs between.
+    """Print the history of a run: from and to, type, gate result and reason, separated by tabs.
 
-    'icctl events tail RUN' has all its events, those of its dispatches, too.
+    'icctl events tail RUN' prints all its events, including those of its dispatches.
     """
 
+    rpc = (
+        "List the history of a run: transitions, gate results and reasons.\n"
+        "`events.tail` has all its events, including those of its dispatches."
+    )
     run_id: RunId
 
 
 class TokensOf(Params):
-    """Print the tokens that the dispatches of a run have used; of an unknown run, zeros."""
+    """Print the token usage of a run's dispatches; zeros for an unknown run."""
 
+    rpc = "Return the token usage of a run's dispatches; zeros for an unknown run."
     run_id: RunId
 
 
 class BudgetOf(Params):
-    """Print how the token budget of a run stands; exit 1 as long as it is used up."""
+    """Print the token budget of a run and its usage; exit 1 if it is used up."""
 
+    rpc = "Return the token budget of a run and its usage."
     run_id: RunId
 
 
@@ -175,7 +190,7 @@ def budget(ctx: Context, p: BudgetOf) -> Budget:
 def _check_list(p: List) -> None:
     check_project(p.cwd, p.project)
     if p.here and p.project is not None:
-        raise InvalidParams("here and project exclude each other", hint="leave one of them out")
+        raise InvalidParams("here and project are mutually exclusive", hint="omit one of them")
     if p.status is not None and p.status not in STATUSES:
         known = ", ".join(STATUSES)
         raise InvalidParams(f"unknown status {validation.shown(p.status)}", hint=known)
@@ -204,9 +219,9 @@ def ask_phase(_world: World, f: PhaseForm) -> Ask:
 
 def ask_list(world: World, f: ListForm) -> Ask:
     if f.active and f.status not in (None, "active"):
-        raise Usage("--active and --status exclude each other")
+        raise Usage("--active and --status are mutually exclusive")
     if f.all_projects and f.project is not None:
-        raise Usage("--all-projects and --project exclude each other")
+        raise Usage("--all-projects and --project are mutually exclusive")
     here = f.project is None and not f.all_projects
     status = "active" if f.active else f.status
     return Ask("run.list", narrow(f, List, status=status, here=here, cwd=world.cwd))
@@ -296,7 +311,7 @@ VERBS = [
         ask_current,
         show=lambda r, _: [r.id] if r.found else [],
         exit=lambda r: 0 if r.found else 1,
-        summary="Print the run under way here.",
+        summary="Print the project's active run.",
         examples=[
             "run=$(icctl run current) || exit 0",
             'icctl run current --session="$CLAUDE_SESSION_ID"',
@@ -308,7 +323,7 @@ VERBS = [
         list[PhaseEvent],
         events,
         show=show_events,
-        summary="Print what happened to a run.",
+        summary="Print the history of a run.",
         examples=['icctl run events "$RUN"'],
     ),
     *transitions.VERBS,
@@ -318,7 +333,7 @@ VERBS = [
         Tokens,
         tokens,
         show=show_tokens,
-        summary="Show how many tokens a run has used.",
+        summary="Show the token usage of a run.",
         examples=['icctl run tokens "$RUN"', 'icctl run tokens "$RUN" --json'],
     ),
     Verb(
@@ -328,7 +343,7 @@ VERBS = [
         budget,
         show=show_budget,
         exit=lambda r: 1 if r.exceeded else 0,
-        summary="Exit 1 if a run's budget is used up.",
+        summary="Show the budget; exit 1 if it is used up.",
         examples=['icctl run budget "$RUN" || exit', 'icctl run budget "$RUN" --json'],
     ),
     *snapshot.VERBS,

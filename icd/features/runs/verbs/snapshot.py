@@ -27,7 +27,7 @@ from icd.features.runs import history, store, transitions
 from icd.features.runs.budget import Budget, Tokens
 from icd.features.runs.history import PhaseEvent
 from icd.features.runs.store import Agent, Artifact, Document, Run
-from icd.features.runs.verbs import project_of
+from icd.features.runs.verbs import Project, project_of
 from icd.values.wire import Result
 
 T = TypeVar("T")
@@ -41,24 +41,31 @@ _LABEL = 12  # columns
 class Take(Params):
     """Print a run with its history, agents, artifacts, dispatches, tokens, budget and gate.
 
-    It is one call and one moment: nothing in it contradicts the rest.
-    With --current, exit 1 if no run of the project is active.
+    Everything is read in one transaction, so that it is consistent.
+    With --current, exit 1 if the project has no active run.
     The text shows the newest ten of each kind; --json shows all.
     """
 
+    rpc = (
+        "Return a run with its history, agents, artifacts, dispatches, tokens, budget and "
+        "gate.\n"
+        "Everything is read in one transaction, so that it is consistent.\n"
+        "Without `run_id`, it is the newest active run of the project, or null if there is "
+        "none."
+    )
     run_id: Annotated[
-        str | None, Argument("RUN", "The run, by its id; else the project's newest active one.")
-    ] = None
-    project: Annotated[
         str | None,
-        Option("--project", "Of this project; else of the current directory.", "DIR"),
+        Argument("RUN", "Id of the run (default: the newest active run of the project)."),
     ] = None
+    project: Project = None
 
 
 class TakeForm(Take):
     __doc__ = Take.__doc__
 
-    current: Annotated[bool, Option("--current", "The newest active run of the project.")] = False
+    current: Annotated[bool, Option("--current", "Use the newest active run of the project.")] = (
+        False
+    )
 
 
 class Gate(Result):
@@ -139,9 +146,9 @@ def _gate(conn: sqlite3.Connection, run: Run) -> Gate | None:
 
 def ask_take(world: World, f: TakeForm) -> Ask:
     if (f.run_id is not None) == f.current:
-        raise Usage("give either RUN or --current")
+        raise Usage("pass either RUN or --current")
     if f.project is not None and not f.current:
-        raise Usage("--project goes with --current")
+        raise Usage("--project requires --current")
 
     def show(found: Snapshot | None) -> Output:
         if found is None:

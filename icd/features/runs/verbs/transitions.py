@@ -21,117 +21,151 @@ from icd.values.wire import INT64, Result
 
 # What is in the way of an advance, and how to go on.
 _ADVICE = {
-    "block": "a hard gate is closed; see 'icctl gate check {0} --priority=0', or go on with "
+    "block": "a hard gate blocks the run; see 'icctl gate check {0} --priority=0', or advance with "
     "'icctl gate override {0} --reason=…'",
-    "pause": "auto_advance is off; go on with --skip-reason, "
+    "pause": "auto_advance is off; advance with --skip-reason, "
     "or 'icctl run set {0} --auto-advance=true'",
 }
 # Each verb changes a run, and records that it did.
 _WRITES = Writes(no_rows, appends=True)
 
-Why = Annotated[Reason, Option("--reason", "Why.", "TEXT")]
+Why = Annotated[Reason, Option("--reason", "Reason.", "TEXT")]
 
 
 # --- parameters -----------------------------------------------------------------------------------
 
 
 class AdvanceRun(Params):
-    """Go to the next phase that is not skipped, and print from where to where.
+    """Advance a run to the next phase that is not skipped, and print the transition.
 
-    Exit 1 if a hard gate blocks it, or if it pauses because auto_advance is off: both are recorded.
-    With --if-phase a run that is in another phase stays there, exit 1, and the answer says who
-    moved it: of several who advance at once, one does.
+    Exit 1 if a hard gate blocks the run, or if it pauses because auto-advance is off; both are
+    recorded.
+    With --if-phase, a run in another phase stays there, exit 1, and the message names who moved it:
+    of several concurrent calls, exactly one advances the run.
     """
 
+    rpc = (
+        "Advance a run to the next phase that is not skipped.\n"
+        "A hard gate blocks the run, and it pauses if auto-advance is off; both are recorded "
+        "and part of the result.\n"
+        "With `if_phase`, a run in another phase stays there, and the result names who moved "
+        "it: of several concurrent calls, exactly one advances the run."
+    )
     run_id: RunId
     priority: Annotated[
         int,
         Meta(ge=-INT64, le=INT64 - 1),
         Option(
             "--priority",
-            f"Up to 1: gates are hard; up to 3: soft; else none (default {DEFAULT_PRIORITY}).",
+            "Priority of the work: 0 and 1 hard, 2 and 3 soft, 4 and above unchecked "
+            f"(default {DEFAULT_PRIORITY}).",
             "N",
         ),
     ] = DEFAULT_PRIORITY
-    disable_gates: Annotated[bool, Option("--disable-gates", "Ask no gate.")] = False
+    disable_gates: Annotated[bool, Option("--disable-gates", "Skip all gates.")] = False
     skip_reason: Annotated[
-        Reason, Option("--skip-reason", "Why to go on though auto is off.", "TEXT")
+        Reason, Option("--skip-reason", "Reason to advance although auto-advance is off.", "TEXT")
     ] = ""
-    if_phase: Annotated[str | None, Option("--if-phase", "Only if it is in this phase.", "P")] = (
+    if_phase: Annotated[str | None, Option("--if-phase", "Advance only from this phase.", "P")] = (
         None
     )
 
 
 class Skip(Params):
-    """Have the run pass over a phase ahead of it; not over its last one.
+    """Skip a later phase of a run, except its last one.
 
-    The gates on the way are asked all the same.
-    A rollback to before that phase forgets it.
+    The gates on the way are still checked.
+    A rollback to an earlier phase undoes the skip.
     """
 
     run_id: RunId
-    phase: Annotated[str, Argument("PHASE", "The phase to pass over.")]
+    phase: Annotated[str, Argument("PHASE", "Phase to skip.")]
     reason: Why
-    actor: Annotated[str | None, Option("--actor", "Who decided it.", "A")] = None
+    actor: Annotated[
+        str | None, Option("--actor", "Name of the person or agent that decided it.", "A")
+    ] = None
 
 
 class Cancel(Params):
-    """End a run that is not wanted any more; exit 1 if it has ended already."""
+    """Cancel a run; exit 1 if it has already ended."""
 
+    rpc = "Cancel a run that has not ended."
     run_id: RunId
 
 
 class Abandon(Params):
-    """End a run that is given up, so that others may begin with its scope."""
+    """Abandon a run, so that a new run may use its scope."""
 
     run_id: RunId
     reason: Why = ""
 
 
 class Set(Params):
-    """Change settings of an active run.
+    """Change the settings of an active run.
 
     Without auto-advance, 'run advance' needs a --skip-reason.
     """
 
+    rpc = (
+        "Change the settings of an active run.\n"
+        "Without auto-advance, `run.advance` needs a `skip_reason`."
+    )
     run_id: RunId
     complexity: Annotated[
-        Complexity | None, Option("--complexity", "Kept for those who ask.", "1..5")
+        Complexity | None,
+        Option("--complexity", "Value stored with the run; it has no effect.", "1..5"),
     ] = None
     auto_advance: Annotated[
-        bool | None, TRUTH, Option("--auto-advance", "Whether 'run advance' goes on.", "BOOL")
+        bool | None,
+        TRUTH,
+        Meta(description="Let `run.advance` work without `skip_reason`."),
+        Option("--auto-advance", "Let 'run advance' work without --skip-reason.", "BOOL"),
     ] = None
     force_full: Annotated[
-        bool | None, TRUTH, Option("--force-full", "Kept for those who ask.", "BOOL")
+        bool | None,
+        TRUTH,
+        Option("--force-full", "Value stored with the run; it has no effect.", "BOOL"),
     ] = None
 
 
 class RollbackTo(Params):
-    """Go back to an earlier phase, and tell as JSON what that took back.
+    """Return to an earlier phase, and print as JSON what was rolled back.
 
-    Artifacts of the phases since are marked, skips of them are forgotten, all active agents of the
-    run have failed, and its dispatches are cancelled.
-    A completed run is active again; any other that has ended is refused, exit 2.
+    Later artifacts are marked as rolled back, later skips are cleared, active agents are set to
+    failed, and dispatches are cancelled.
+    A completed run becomes active again; exit 2 for a run that ended otherwise.
     """
 
+    rpc = (
+        "Return to an earlier phase.\n"
+        "Later artifacts are marked as rolled back, later skips are cleared, active agents are "
+        "set to failed, and dispatches are cancelled.\n"
+        "A completed run becomes active again; a run that ended otherwise is refused."
+    )
     run_id: RunId
-    to_phase: Annotated[str, Option("--to-phase", "The phase to go back to.", "P")]
+    to_phase: Annotated[str, Option("--to-phase", "Phase to return to.", "P")]
     reason: Why = ""
-    dry_run: Annotated[bool, Option("--dry-run", "Only tell what would be rolled back.")] = False
+    dry_run: Annotated[
+        bool,
+        Meta(description="Return what would be rolled back, and change nothing."),
+        Option("--dry-run", "Print what would be rolled back, and change nothing."),
+    ] = False
 
 
 class RollbackForm(RollbackTo):
     __doc__ = RollbackTo.__doc__
 
-    to_phase: Annotated[str | None, Option("--to-phase", "The phase to go back to.", "P")] = None  # type: ignore[assignment]
+    to_phase: Annotated[str | None, Option("--to-phase", "Phase to return to.", "P")] = None  # type: ignore[assignment]
     layer: Annotated[
-        Literal["code"] | None, Option("--layer", "List the files of phases instead.")
+        Literal["code"] | None,
+        Option("--layer", "List the files of phases instead of rolling back."),
     ] = None
     phase: Annotated[
-        str | None, Option("--phase", "With --layer=code: only the files of this phase.", "P")
+        str | None, Option("--phase", "With --layer=code: list only the files of this phase.", "P")
     ] = None
     form: Annotated[
-        Literal["json", "text"], Option("--format", "With --layer=code: how (default json).")
+        Literal["json", "text"],
+        Option("--format", "With --layer=code: output format (default json)."),
     ] = "json"
 
 
@@ -210,13 +244,13 @@ def rollback(ctx: Context, p: RollbackTo) -> Rollback:
 
 def _check_skip(p: Skip) -> None:
     if not p.reason.strip():
-        raise InvalidParams("the reason is empty", hint="say why, with --reason")
+        raise InvalidParams("the reason is empty", hint="pass --reason")
 
 
 def _check_set(p: Set) -> None:
     if p.complexity is None and p.auto_advance is None and p.force_full is None:
         raise InvalidParams(
-            "no settings to update", hint="give --complexity, --auto-advance or --force-full"
+            "no settings to update", hint="pass --complexity, --auto-advance or --force-full"
         )
 
 
@@ -256,9 +290,9 @@ def ask_rollback(world: World, f: RollbackForm) -> Ask:
     if f.layer is not None:
         return artifacts.ask_origins(f.run_id, f.phase, f.form)
     if f.to_phase is None:
-        raise Usage("give --to-phase, or --layer=code")
+        raise Usage("pass --to-phase, or --layer=code")
     if f.phase is not None:
-        raise Usage("--phase goes with --layer=code")
+        raise Usage("--phase requires --layer=code")
 
     def show(done: Rollback) -> Output:
         output = _indented(done)
@@ -296,7 +330,7 @@ VERBS = [
         "run advance",
         AdvanceRun,
         ask_advance,
-        summary="Go to the next phase.",
+        summary="Advance a run to its next phase.",
         examples=[
             'icctl run advance "$RUN"',
             'icctl run advance "$RUN" --if-phase=planned --priority=1',
@@ -312,7 +346,7 @@ VERBS = [
         usage=_said,
         writes=_WRITES,
         show=lambda r, _: [f"skipped: {r.phase}"],
-        summary="Pass over a phase ahead.",
+        summary="Skip a later phase.",
         examples=['icctl run skip "$RUN" polish --reason="nothing to polish" --actor=lead'],
     ),
     Verb(
@@ -322,7 +356,7 @@ VERBS = [
         cancel,
         writes=_WRITES,
         show=lambda r, _: [r.status],
-        summary="End a run: it is not wanted any more.",
+        summary="Cancel a run.",
         examples=['icctl run cancel "$RUN"'],
     ),
     Verb(
@@ -332,7 +366,7 @@ VERBS = [
         abandon,
         writes=_WRITES,
         show=lambda r, _: [r.status],
-        summary="End a run that is given up.",
+        summary="Abandon a run and free its scope.",
         examples=['icctl run abandon "$RUN" --reason="its session crashed"'],
     ),
     Verb(
@@ -343,7 +377,7 @@ VERBS = [
         check=_check_set,
         writes=_WRITES,
         show=lambda r, _: [r.status],
-        summary="Change settings of a run.",
+        summary="Change the settings of a run.",
         examples=['icctl run set "$RUN" --auto-advance=false'],
     ),
     Method("run.rollback", RollbackTo, Rollback, rollback, writes=_WRITES),
@@ -351,7 +385,7 @@ VERBS = [
         "run rollback",
         RollbackForm,
         ask_rollback,
-        summary="Go back to an earlier phase.",
+        summary="Return to an earlier phase.",
         examples=[
             'icctl run rollback "$RUN" --to-phase=planned --dry-run',
             'icctl run rollback "$RUN" --to-phase=planned --reason="wrong plan"',
