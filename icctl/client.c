@@ -518,7 +518,7 @@ static bool look_around(struct call *c, char **argv)
     fflush(c->fields.file);
     c->world = c->fields.size;
     for (; *argv; argv++) c->count++, fprintf(c->fields.file, "a%s%c", *argv, 0);
-    return true;
+    return !fflush(c->fields.file);
 }
 
 /* The arguments of a call that followed another, for the client that takes over. */

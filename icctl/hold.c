@@ -94,11 +94,12 @@ static enum outcome run(struct call *c, char *program, pid_t child, int gate, in
     sigprocmask(SIG_BLOCK, &heard, &before);
     write_all(gate, c->said, c->out); /* it may have been killed while we waited for the lock */
     close(gate);
-    c->exit = attend(child, &heard);
+    int status = attend(child, &heard);
     bool ran = read(failed, &why, 1) <= 0;
     if (ran) give_back(c, program, &before);
     waitpid(child, NULL, 0);
     sigprocmask(SIG_SETMASK, &before, NULL);
+    c->exit = status;
     return ran ? ANSWERED : UNTRIED; /* the Python client tries again, and says why it cannot */
 }
 
