@@ -31,8 +31,10 @@ PART_BYTES, LINE_BYTES, PATH_BYTES = 1 << 28, 64, 107
 # The module `stat` has a price.
 S_IFMT, S_IFDIR, S_IFSOCK, STICKY, OTHERS_WRITE = 0o170000, 0o040000, 0o140000, 0o1000, 0o022
 HANDOVER = b"INTERCORE_HANDOVER"
-ENVIRONMENT = (b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME")
-ENVIRONMENT += (b"INTERCORE_LOCK_DIR",)
+ENVIRONMENT = (
+    *(b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME"),
+    b"INTERCORE_LOCK_DIR",
+)
 Need = tuple[bytes, int, bytes]  # kind, limit, path
 Input = tuple[bytes, bytes, bytes | int]  # kind, path, content or errno
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from icd.features.locks.directory import Place
 from tests.support.lock_crew import KINDS, Crew, check, entered
-from tests.support.processes import DOORS, Daemon, until
+from tests.support.processes import BIN, Daemon, until
 from tests.support.restarts import reload
 from tests.torture.suite import Broken, Run
 
-# Of each kind, in a hundred.
-SHARES = {"command": 40, "hold": 30, "library": 20, "python": 10}
+# Of each kind, in a hundred; those in bash look again and again, and a few of them keep a machine busy.
+SHARES = {"command": 50, "hold": 42, "library": 4, "python": 4}
 BETWEEN_SECONDS = 0.1
 PAUSED_SECONDS = 0.2
 
@@ -36,7 +36,7 @@ def run(run: Run, members: int = 100) -> None:
     with contextlib.closing(run.code.daemon()) as daemon:
         daemon.start()
         env = {
-            "PATH": f"{DOORS / 'native'}:/usr/bin:/bin",
+            "PATH": f"{BIN}:/usr/bin:/bin",
             "PYTHONPATH": str(run.code.root),
             "INTERCORE_SOCKET": daemon.socket,
             "INTERCORE_LOCK_DIR": place.base,
@@ -61,7 +61,7 @@ def _disturb(run: Run, crew: Crew, daemon: Daemon, journal: Path) -> None:
     until(lambda: journal.exists() and len(entered(journal)) > 20)
     while not run.is_over:
         time.sleep(BETWEEN_SECONDS)
-        what = run.rng.choices(("kill", "holder", "stop", "daemon"), (3, 4, 2, 1))[0]
+        what = run.rng.choices(("kill", "holder", "stop", "daemon"), (6, 8, 4, 1))[0]
         if what == "kill":
             crew.kill(run.rng.randrange(len(crew.members)))
         elif what == "holder":

@@ -3,6 +3,10 @@
 A waiter has a bell.  The kernel tells of a lock that disappears and of a holder that ends; both
 only mean "look now", and whoever hears nothing looks again after a while, as a process of its own
 does (`Watch` in icd/features/locks/owners.py).
+
+Who has waited longest is rung for all who wait for the same lock: of a hundred that look, one gets
+it.  When it leaves, with the lock or without, the next one is rung, sees who holds the lock now,
+and hears of that holder's end.
 """
 
 import asyncio
@@ -56,7 +60,7 @@ class LockWaits:
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = -1
-        self._entries: dict[int, dict[bytes, set[Bell]]] = {}
+        self._entries: dict[int, dict[bytes, dict[Bell, None]]] = {}  # in the order they came
         self._holders: dict[tuple[int, int], tuple[int, set[Bell]]] = {}
 
     def begin(self) -> None:
@@ -88,7 +92,7 @@ class LockWaits:
             return True
         self.leave(bell)
         if wanted is not None:
-            self._entries.setdefault(watch, {}).setdefault(wanted[1], set()).add(bell)
+            self._entries.setdefault(watch, {}).setdefault(wanted[1], {})[bell] = None
         bell.watched = wanted
         return wanted is None
 
@@ -98,8 +102,10 @@ class LockWaits:
         watch, entry = bell.watched
         bell.watched = None
         known = self._entries[watch]
-        known[entry].discard(bell)
-        if not known[entry]:
+        del known[entry][bell]
+        if known[entry]:
+            next(iter(known[entry])).ring()
+        else:
             del known[entry]
         if not known:
             del self._entries[watch]
@@ -153,9 +159,9 @@ class LockWaits:
         except BlockingIOError:
             return
         for watch, name in _events(data):
-            known = self._entries.get(watch, {})
-            for bell in known.get(name, ()):
+            for bell in self._entries.get(watch, {}).get(name, {}):
                 bell.ring()
+                break
             if watch == _QUEUE_OVERFLOW:
                 self._ring_all()
 
