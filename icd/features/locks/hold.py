@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import time
+from functools import partial
 from typing import Annotated, NoReturn
 
 from msgspec import Struct
@@ -20,10 +21,10 @@ from msgspec.structs import replace
 from icd.app.invocation import Caller, Grant, Local, Output, Served, World
 from icd.app.verb import Argument, Command
 from icd.errors import CannotRun, IcError, Usage
-from icd.features.locks import directory, owners, reach, store
+from icd.features.locks import directory, owners, store
 from icd.features.locks.directory import Place
 from icd.features.locks.owners import Steps
-from icd.features.locks.verbs import Name, Scope, deadline, request
+from icd.features.locks.verbs import Name, Scope, deadline, fits, request
 
 # What is sent to us is meant for the command.  From a terminal it gets them itself.
 PASSED_ON = {
@@ -82,10 +83,7 @@ def _served(world: World, place: Place, f: Hold) -> Served:
         release = ["lock", "release", f"--owner={owner.owner}", "--", f.name, f.scope]
         return Output(0, grant=Grant([*f.command], release))
 
-    def fits() -> bool:
-        return reach.is_within(place, world.peer, world.pid, child)
-
-    return Served(place.base, fits, steps)
+    return Served(place.base, partial(fits, world, place), steps)
 
 
 def hold(place: Place, name: str, scope: str, command: list[str], *, deadline: float) -> int:

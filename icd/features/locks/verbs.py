@@ -7,6 +7,7 @@ the caller's place, by the same steps on the same directory (docs/adr/0020).
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -170,12 +171,14 @@ def _local(
     undo: Callable[[], Steps[bool]] | None = None,
 ) -> Local:
     """A command that asks no method and concerns no project."""
-
-    def fits() -> bool:
-        return reach.is_within(place, world.peer, world.pid)
-
-    served = Served(place.base, fits, steps, undo)
+    served = Served(place.base, partial(fits, world, place), steps, undo)
     return Local(lambda _ask: owners.run(steps()), is_about_project=False, served=served)
+
+
+def fits(world: World, place: Place) -> bool:
+    """Whether a daemon may act for the caller, and the caller still waits for it."""
+    within = reach.is_within(place, world.peer, world.pid, world.child)
+    return within and time.monotonic() < world.deadline
 
 
 def deadline(world: World) -> float:
