@@ -150,7 +150,7 @@ def on_a_line(word: str) -> str:
 
 
 def flock(path: str, *, seconds: float) -> Steps[int | None]:
-    """Take the flock of a directory: a descriptor, whose end is the flock's; None without one.
+    """Take the flock of a directory: a descriptor for `unlock`; None if there is no directory.
 
     The kernel drops it when its holder is killed.  A holder that is stopped keeps it, so a caller
     says how long it waits; Locked when that time is over.
@@ -171,7 +171,7 @@ def flock(path: str, *, seconds: float) -> Steps[int | None]:
             kept = _is_still(fd, path)
         finally:
             if not kept:
-                os.close(fd)
+                unlock(fd)
         if kept:
             return fd
     return None
@@ -190,6 +190,14 @@ def _acquire(fd: int, deadline: float) -> Steps[bool]:
             pause = min(pause * 2, LAST_PAUSE)
         else:
             return True
+
+
+def unlock(fd: int) -> None:
+    """By name: a child that is about to become another program may have the descriptor, too."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    finally:
+        os.close(fd)
 
 
 def _is_still(fd: int, path: str) -> bool:

@@ -37,7 +37,7 @@ from msgspec import Struct
 
 from icd.errors import Locked, LockHeld, NotHolder
 from icd.features.locks import owners
-from icd.features.locks.directory import WORK, Place, check_words, failed, flock
+from icd.features.locks.directory import WORK, Place, check_words, failed, flock, unlock
 from icd.features.locks.owners import Here, Owner, Pause, Steps
 from icd.values.processes import Liveness, start_of
 
@@ -274,7 +274,7 @@ def _removing(
     try:
         grave = _bury(place, name, scope, judge)
     finally:
-        os.close(fd)
+        unlock(fd)
     if grave:
         _discard(grave)
     return bool(grave)

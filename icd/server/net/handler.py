@@ -160,7 +160,8 @@ class Handler:
         """Do in the caller's place what its own process would do."""
         found = self.told(await self._errands.run(errand, visit))
         if isinstance(found, Output) and found.refused is None:
-            self._about.count(errand.context.replace(" ", "."), self._began)
+            began = self._began + visit.rested  # to wait for a lock is no work
+            self._about.count(errand.context.replace(" ", "."), began)
         return found
 
     async def undo(self, errand: Errand) -> None:

@@ -105,6 +105,7 @@ class Visit:
     def __init__(self) -> None:
         self.bell = Bell()
         self.rests = False  # between two steps: another daemon can begin anew
+        self.rested = 0.0  # seconds; they are not counted as work
         self._is_leaving = False
         self._is_suspended = False
 
@@ -162,11 +163,12 @@ class Errands:
                     continue  # what happened before went unseen
                 told = owners.LOOK_AGAIN_SECONDS if watch >= 0 or not pause.entry else pace
                 pace = min(pace * 2, owners.LAST_PAUSE)
-                visit.rests = True
-                await self._waits.rest(visit.bell, pause, min(pause.until, time.monotonic() + told))
+                visit.rests, since = True, time.monotonic()
+                await self._waits.rest(visit.bell, pause, min(pause.until, since + told))
                 if not await visit.goes_on():
                     return Need("local")
                 visit.rests = False
+                visit.rested += time.monotonic() - since
         except Hung:
             return Need("local")
         finally:
