@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@
 enum { DEFAULT_MS = 5000, MAX_MS = 300000, MARGIN_MS = 500, PART_BYTES = 1 << 28 };
 enum { SHELL_FD = 12 }; /* the highest that /bin/sh needs to start the Python client */
 enum { SEARCH_MS = 10000 }; /* comparing takes longer than a look-up, and no hook waits for it */
+enum { PATIENCE_MS = 1000 }; /* how long a lock is waited for; the daemon answers within the usual time */
 
 struct reply {
     int fd;
@@ -78,7 +80,7 @@ static bool ready(int fd, short events, int64_t deadline)
     for (;;) {
         int64_t left = deadline < 0 ? -1 : deadline - now();
         if (deadline >= 0 && left <= 0) return false;
-        if (poll(&(struct pollfd){fd, events, 0}, 1, (int)left) > 0) return true;
+        if (poll(&(struct pollfd){fd, events, 0}, 1, left < INT_MAX ? (int)left : INT_MAX) > 0) return true;
     }
 }
 
@@ -105,7 +107,7 @@ static const char *next_word(const struct call *c, const char *last)
     return NULL;
 }
 
-/* A number and `ms` or `s`; 0 for every other duration, which the Python client reads. */
+/* A number and `ms`, `s` or `m`; 0 for every other duration, which the Python client reads. */
 static int64_t milliseconds(const char *text)
 {
     unsigned number = 0;
@@ -113,8 +115,8 @@ static int64_t milliseconds(const char *text)
     if (*text < '0' || *text > '9') return 0;
     sscanf(text, "%6ums%n", &number, &end);
     if (!end) sscanf(text, "%6us%n", &number, &end), unit = 1000;
-    int64_t found = end && !text[end] ? (int64_t)number * unit : 0;
-    return found < MAX_MS ? found : MAX_MS;
+    if (!end) sscanf(text, "%6um%n", &number, &end), unit = 60000;
+    return end && !text[end] ? (int64_t)number * unit : 0;
 }
 
 /* The first word that is neither a flag nor the value of one. */
@@ -132,8 +134,10 @@ static const char *verb(const struct call *c)
 static bool begin(struct call *c)
 {
     const char *mode = getenv("INTERCORE_MODE"), *value = NULL, *last = "";
-    bool ours = strcmp(verb(c), "lock") && strcmp(verb(c), "hold"); /* which concern no daemon */
-    int64_t usual = DEFAULT_MS;
+    bool holds = !strcmp(verb(c), "hold"), locks = holds || !strcmp(verb(c), "lock");
+    /* The owner of a lock is our child, or our parent: a helper has neither. */
+    bool ours = holds ? c->child > 0 : !locks || !c->keeps;
+    int64_t usual = locks ? PATIENCE_MS : DEFAULT_MS;
     unsigned char random[12];
     if (getrandom(random, sizeof random, 0) != sizeof random) fail("no random numbers");
     for (size_t i = 0; i < sizeof random; i++) sprintf(c->id + 2 * i, "%02x", random[i]);
@@ -145,9 +149,13 @@ static bool begin(struct call *c)
         if (!strcmp(word, "--timeout") && !(value = word = next_word(c, word))) break;
     }
     c->limit = value ? milliseconds(value) : usual;
-    c->deadline = now() + c->limit;
+    ours = ours && c->limit > 0;
+    if (locks) c->limit += DEFAULT_MS; /* to wait for a lock is not to wait for the daemon */
+    else if (c->limit > MAX_MS) c->limit = MAX_MS;
+    c->began = now();
+    c->deadline = c->began + c->limit;
     if (mode && *mode && strcmp(mode, "auto") && strcmp(mode, "daemon")) return false;
-    return ours && c->limit > 0;
+    return ours;
 }
 
 static void frame(struct call *c, FILE *f)
@@ -155,10 +163,12 @@ static void frame(struct call *c, FILE *f)
     /* The daemon is told to be done a little before we stop listening: its "no" still arrives. */
     int64_t margin = (c->deadline - now()) / 10;
     int64_t deadline = c->deadline - (margin < MARGIN_MS ? margin : MARGIN_MS);
-    fprintf(f, "ic1 %d%ci%s%cn%s%c", c->count + c->inputs + 8, 0, c->id, 0, c->program, 0);
+    int count = c->count + c->inputs + 9 + (c->child > 0);
+    fprintf(f, "ic1 %d%ci%s%cn%s%c", count, 0, c->id, 0, c->program, 0);
     fprintf(f, "v%s%cp%d%ct%lld%c", c->door, 0, (int)c->parent, 0, (long long)deadline, 0);
     fprintf(f, "y%d%d%d%cr%s%c", isatty(0), isatty(1), isatty(2), 0, INTERCORE_VERSION, 0);
-    fprintf(f, "c%d%c", !c->keeps, 0);
+    fprintf(f, "c%d%cb%lld%c", !c->keeps, 0, (long long)c->began, 0);
+    if (c->child > 0) fprintf(f, "h%d%c", (int)c->child, 0);
     append(f, &c->fields);
     append(f, &c->heads);
     append(f, &c->tail);
@@ -344,7 +354,7 @@ static bool is(const char *line, const char *word, size_t *numbers, size_t count
 }
 
 /* The same caller with other arguments, each ended by NUL. */
-static enum outcome follow(struct call *c, const char *words, size_t size)
+enum outcome follow(struct call *c, const char *words, size_t size)
 {
     struct bytes world = {0};
     start(&world);
@@ -381,6 +391,10 @@ static enum outcome read_reply(struct call *c, struct reply *r)
             if (!n[2] || c->said[n[0] + n[1] + n[2] - 1]) return NONSENSE;
             if ((ended = print(c, &gone)) || gone) return c->exit = 0, ended;
             return follow(c, c->said + n[0] + n[1], n[2]);
+        }
+        if (c->child > 0 && is(line, "* ", n, 2)) {
+            if ((ended = hear(c, r, n[0], n[1]))) return ended;
+            return n[0] && n[1] && !c->said[n[0] - 1] && !c->said[n[0] + n[1] - 1] ? GRANTED : NONSENSE;
         }
         more = is(line, "+ ", n + 1, 2);
         if (!more && (!is(line, "", n, 3) || n[0] > 255)) return NONSENSE;
@@ -462,7 +476,7 @@ static int keep_input(struct call *c)
     return fd;
 }
 
-static _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
+_Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
 {
     char path[4096 + 16];
     struct bytes told = {0};
@@ -490,7 +504,8 @@ static _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
 /* Fields for the directory, the environment and the arguments; false without a directory. */
 static bool look_around(struct call *c, char **argv)
 {
-    static const char *names[] = {"INTERCORE_DB", "CLAUDE_SESSION_ID", "IC_TRACE_ID", "IC_SPAN_ID", "HOME"};
+    static const char *names[] = {"INTERCORE_DB", "CLAUDE_SESSION_ID", "IC_TRACE_ID", "IC_SPAN_ID", "HOME",
+                                  "INTERCORE_LOCK_DIR"};
     char *directory = getcwd(NULL, 0);
     if (!directory) return false;
     fprintf(c->fields.file, "d%s%c", directory, 0);
@@ -503,11 +518,11 @@ static bool look_around(struct call *c, char **argv)
     fflush(c->fields.file);
     c->world = c->fields.size;
     for (; *argv; argv++) c->count++, fprintf(c->fields.file, "a%s%c", *argv, 0);
-    return true;
+    return !fflush(c->fields.file);
 }
 
 /* The arguments of a call that followed another, for the client that takes over. */
-static char **arguments(const struct call *c, char *program)
+char **arguments(const struct call *c, char *program)
 {
     static char **argv;
     free(argv);
@@ -534,7 +549,7 @@ int main(int argc, char **argv)
     bool helper = argc > 1 && !strcmp(argv[1], "--helper");
     if (helper && argc == 3 && help(&c, atoi(argv[2]))) return 0;
     bool ours = !helper && !getenv("INTERCORE_HANDOVER") && look_around(&c, argv + (argc > 0));
-    enum outcome ended = ours ? insist(&c) : UNTRIED;
+    enum outcome ended = !ours ? UNTRIED : strcmp(verb(&c), "hold") ? insist(&c) : hold(&c, argv[0]);
     while (ended == FOLLOWED) argv = arguments(&c, argv[0]), ended = insist(&c);
     if (ended != ANSWERED) hand_over(&c, ended, argv);
     return c.exit;

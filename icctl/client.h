@@ -1,4 +1,4 @@
-/* What the client and the helper share: a call, and how it can end. */
+/* What the client, the helper and `hold` share: a call, and how it can end. */
 
 #ifndef CLIENT_H
 #define CLIENT_H
@@ -17,6 +17,7 @@ enum outcome {
     ANSWERED,
     FOLLOWED,         /* all was written, and another call is to follow */
     NEEDED,           /* nothing was done: once more, with the input that was asked for */
+    GRANTED,          /* the child may become the command, and another call is to follow */
     UNTRIED = '-',    /* not for us */
     ABSENT = 'a',     /* no daemon executed it */
     LOST = 'l',       /* the daemon may have executed it, and left */
@@ -37,9 +38,9 @@ struct call {
     const char *program, *door;
     bool keeps; /* a helper's call: the answer and the connection are kept */
     int line;   /* the connection that was kept, or 0 */
-    pid_t parent;
+    pid_t parent, child; /* `child` is to become a command, or 0 */
     char id[25];
-    int64_t limit, deadline;          /* in milliseconds, as all times here */
+    int64_t began, limit, deadline;   /* in milliseconds, as all times here */
     struct bytes fields, heads, tail; /* the caller's; of the input asked for; that input itself */
     int count, inputs;                /* the number of fields of either kind */
     size_t world;                     /* fields before the arguments, in bytes */
@@ -56,7 +57,11 @@ void start(struct bytes *b);
 void stop(struct bytes *b);
 int write_all(int fd, const char *data, size_t size);
 enum outcome insist(struct call *c);
+enum outcome follow(struct call *c, const char *words, size_t size);
+char **arguments(const struct call *c, char *program);
 void describe(const struct call *c, enum outcome why, int fd, FILE *to);
+_Noreturn void hand_over(struct call *c, enum outcome why, char **argv);
+enum outcome hold(struct call *c, char *program);
 bool help(struct call *c, pid_t owner);
 
 #endif

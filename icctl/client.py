@@ -26,11 +26,15 @@ NOT_EXECUTED = (EPIPE, ECONNRESET, ENOTCONN)
 # The reader of our output has left, and did not want it.
 GONE, NOT_SENT = (EPIPE, EBADF), False
 DEFAULT_MS, SEARCH_MS, MAX_MS, MARGIN = 5000, 10_000, 300_000, 0.5  # comparing takes longer
+PATIENCE_MS = 1000  # how long a lock is waited for; the daemon answers within the usual time
 PART_BYTES, LINE_BYTES, PATH_BYTES = 1 << 28, 64, 107
 # The module `stat` has a price.
 S_IFMT, S_IFDIR, S_IFSOCK, STICKY, OTHERS_WRITE = 0o170000, 0o040000, 0o140000, 0o1000, 0o022
 HANDOVER = b"INTERCORE_HANDOVER"
-ENVIRONMENT = (b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME")
+ENVIRONMENT = (
+    *(b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME"),
+    b"INTERCORE_LOCK_DIR",
+)
 Need = tuple[bytes, int, bytes]  # kind, limit, path
 Input = tuple[bytes, bytes, bytes | int]  # kind, path, content or errno
 
@@ -98,7 +102,7 @@ class Request:
         # told to be done a little before we stop listening, so that its "no" still arrives.
         margin = min(MARGIN, (deadline - time.monotonic()) / 10)
         fields = [b"i" + self.id.encode(), b"v" + self.door, *self.fields]
-        fields.append(b"t%d" % ((deadline - margin) * 1000))
+        fields += b"t%d" % ((deadline - margin) * 1000), b"b%d" % (self.began * 1000)
         tail = b""
         if self.inputs:
             from icctl.replies import attach
@@ -141,11 +145,11 @@ def run(request: Request) -> int:
         raise GiveUp("no helper")
     words, flags = typed(request.argv)
     limit = timeout_ms(request.argv) / 1000
-    # Locks do not concern a daemon, and their --timeout is not about one.
-    is_local = words[:1] in (["lock"], ["hold"])
-    if is_local or chosen_mode() == b"direct" or "--no-daemon" in flags:
+    # A command under a lock is a child of this process.
+    is_local = words[:1] == ["hold"] or "--no-daemon" in flags
+    if is_local or chosen_mode(words) == b"direct":
         return request.run_here(limit)
-    return insist(request, limit, request.began + limit, alone=chosen_mode() == b"daemon")
+    return insist(request, limit, request.began + limit, alone=chosen_mode(words) == b"daemon")
 
 
 def typed(argv: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -161,8 +165,11 @@ def typed(argv: list[str]) -> tuple[list[str], dict[str, str]]:
     return words, flags
 
 
-def chosen_mode() -> bytes:
+def chosen_mode(words: list[str]) -> bytes:
+    """Whom to ask; locks need no daemon, whatever was chosen."""
     mode = posix.environ.get(b"INTERCORE_MODE") or b"auto"
+    if words[:1] in (["lock"], ["hold"]):
+        return b"auto" if mode in {b"auto", b"daemon"} else b"direct"
     if mode not in {b"auto", b"daemon", b"direct"}:
         raise GiveUp("mode")
     return mode
@@ -358,13 +365,16 @@ def sockets() -> list[str]:
 def timeout_ms(argv: list[str]) -> int:
     """How long we wait; the command's own parser complains of a --timeout that is none."""
     words, flags = typed(argv)
+    is_lock = words[:1] in (["lock"], ["hold"])
     usual = SEARCH_MS if words[:2] == ["discovery", "search"] else DEFAULT_MS
-    if "--timeout" not in flags:
-        return usual
-    from icd.durations import duration_ms
+    asked = PATIENCE_MS if is_lock else usual
+    if "--timeout" in flags:
+        from icd.durations import duration_ms
 
-    asked = duration_ms(flags["--timeout"]) or 0
-    return min(asked, MAX_MS) if asked > 0 else usual
+        given = duration_ms(flags["--timeout"]) or 0
+        asked = given if given > 0 else asked
+    # To wait for a lock is not to wait for the daemon.
+    return asked + DEFAULT_MS if is_lock else min(asked, MAX_MS)
 
 
 def left(deadline: float, *, sent: bool) -> float:

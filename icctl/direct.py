@@ -223,6 +223,7 @@ def _invocation(request: client.Request, limit: float) -> World:
         host="direct",
         env=dict(os.environ),
         pid=os.getppid(),
+        peer=os.getpid(),
         request_id=request.id,
         sight=_sight,
     )

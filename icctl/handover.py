@@ -20,6 +20,8 @@ import time
 from icctl import client
 
 ENDINGS = {"e": "late", "u": "unknown", "w": "unwritable", "n": "nonsense", "b": "broken"}
+# The native client reads up to six digits of minutes, and a lock may be waited for so long.
+LONGEST_MS = 999_999 * 60_000 + client.DEFAULT_MS
 REASONS = {"-", "a", "l", *ENDINGS}
 
 
@@ -32,7 +34,7 @@ def accept() -> "Handover | None":
         reason, request_id, limit, deadline, fd, door, program = (
             word.decode(encoding, "surrogateescape") for word in words
         )
-        limit_s = min(int(limit), client.MAX_MS) / 1000
+        limit_s = min(int(limit), LONGEST_MS) / 1000
         latest = time.monotonic() + limit_s
         found = Handover(reason, request_id, limit_s, min(int(deadline) / 1000, latest), program)
         found.door = f"{door}, handed over to the python client".encode()
@@ -65,7 +67,7 @@ class Handover:
             return client.run(request)
         request.id = self.id
         request.inputs = self.inputs
-        alone = client.chosen_mode() == b"daemon"
+        alone = client.chosen_mode(client.typed(argv)[0]) == b"daemon"
         unknown = self.reason == "l"
         return client.insist(request, self.limit, self.deadline, alone=alone, unknown=unknown)
 

@@ -7,7 +7,7 @@ environment, directory, terminal, locale or name: everything comes from the call
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Literal, Protocol, cast
 
 import msgspec
@@ -64,7 +64,9 @@ class World(msgspec.Struct):
     is_terminal: bool = False  # whether a person reads what goes to stderr
     host: Literal["daemon", "direct"] = "daemon"
     env: dict[str, str] = {}
-    pid: int | None = None
+    pid: int | None = None  # of the caller, which started the client
+    peer: int | None = None  # of the client, as the kernel tells it
+    child: int | None = None  # of the client, which becomes a command that is to be run
     request_id: str | None = None
     stdin: bytes | None = None
     files: dict[str, bytes | str] = {}
@@ -120,6 +122,13 @@ class Refusal(msgspec.Struct):
     message: str
 
 
+class Grant(msgspec.Struct):
+    """The client may run the command now; `then` is the request that it ends with."""
+
+    command: list[str]
+    then: list[str]
+
+
 class Output(msgspec.Struct):
     """Ready to print."""
 
@@ -136,6 +145,8 @@ class Output(msgspec.Struct):
     borrowed: bool = False
     # The daemon may not do it, and the caller's own process can.
     declined: bool = False
+    # Nothing is printed: the client, which has a child, goes on.
+    grant: Grant | None = None
 
 
 class Skew(msgspec.Struct):
@@ -188,6 +199,19 @@ class Caller(Protocol):
     ) -> Any: ...
 
 
+class Served(msgspec.Struct):
+    """How a daemon does in steps what a command would do in the caller's own process.
+
+    The steps yield what they wait for, which a host that serves them knows.
+    """
+
+    directory: str  # all files are below it: a file system that hangs must not hold up others
+    fits: Callable[[], bool]  # whether the caller could do it, too, and to the same files
+    steps: Callable[[], Generator[Any, None, Output]]
+    # Undoes it, if the caller did not hear that it was done.
+    undo: Callable[[], Generator[Any, None, Any]] | None = None
+
+
 class Local(msgspec.Struct):
     """What a command does that only the caller's own process can do: look at its files."""
 
@@ -196,6 +220,7 @@ class Local(msgspec.Struct):
     has_own_timeout: bool = False
     # False: it concerns the machine, or a program that the caller named.
     is_about_project: bool = True
+    served: Served | None = None
 
 
 # What `--if-database` makes of a missing database; EX_UNAVAILABLE of sysexits.h.
@@ -203,7 +228,7 @@ UNAVAILABLE = 69
 
 
 class Errand(msgspec.Struct):
-    """A Local made ready for the caller's process; every other host declines it."""
+    """A Local made ready for the caller's process; another host declines it, or serves it."""
 
     run: Callable[[Caller], Output]
     prepare: Callable[[str, Params], Call]
@@ -211,6 +236,7 @@ class Errand(msgspec.Struct):
     program: str
     if_database: bool = False
     where: Where | None = None  # None: it is not about a project
+    served: Served | None = None
 
 
 def why_not(number: int) -> str:

@@ -4,7 +4,7 @@ The globals and the path to a command are plain words; its own words are its par
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,6 +46,7 @@ T = TypeVar("T")
 
 # What is longer is a payload, and new each time.
 CACHED_CHARACTERS = 1000
+FAILURE = 2  # exit statuses from here on are not an answer
 
 
 class Parsed(msgspec.Struct):
@@ -276,6 +277,23 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
     return _harmless(output)
 
 
+def step(errand: Errand, steps: Generator[Any, None, Output]) -> Any:
+    """The next step of an errand that is served: what it waits for, or an Output at the end."""
+    return _safely(errand.program, errand.context, _step, errand, steps)
+
+
+def _step(errand: Errand, steps: Generator[Any, None, Output]) -> Any:
+    try:
+        return next(steps)
+    except StopIteration as done:
+        return _harmless(done.value)
+    except IcError as exc:
+        output = _harmless(_told(exc, errand, if_database=errand.if_database))
+        if exc.exit >= FAILURE:
+            output.refused = Refusal(errand.context, type(exc), exc.message)
+        return output
+
+
 def _run_local(errand: Errand, ask: Caller) -> Output:
     try:
         return errand.run(ask)
@@ -385,7 +403,9 @@ def _errand(world: World, local: Local, context: str) -> Errand:
         return _call(later, row, Ask(method, params))
 
     where = world.where if local.is_about_project else None
-    return Errand(local.run, prepare, context, world.program, world.if_database, where)
+    return Errand(
+        local.run, prepare, context, world.program, world.if_database, where, local.served
+    )
 
 
 def _call(world: World, method: Method[Any, Any], ask: Ask) -> Call:

@@ -45,6 +45,12 @@ LOOKUPS_AT_ONCE = 4
 LOOKUPS = 1000
 # Remembered answers to "which database does this directory mean"; each is checked at every use.
 KNOWN_PLACES = 4096
+# Threads for directories of locks: there is one such directory, unless callers name others.
+LANES = 8
+# A thread that is longer at one step of a lock hangs: callers do without it.
+LANE_SECONDS = 1.0
+# A lock that nobody heard of is removed again; a stopped process may keep us from it for 2 s.
+UNDO_TRIES = 5
 # Requests larger than this are parsed and checked in a thread, so that the loop stays responsive.
 LARGE_BYTES = 64 * 1024
 # Between two writes of a mirrored file: readers do not look more often.

@@ -32,6 +32,7 @@ from icd.server.reexec import Handover
 from icd.server.reload import Preflight, Reload
 from icd.server.stores.registry import Stores
 from icd.server.workers import dispatch_watcher
+from icd.server.workers.errands import Errands
 from icd.server.workers.hooks import Hooks, home
 from icd.server.workers.mirror import Mirrors
 from icd.server.workers.mirror_files import root as interband_root
@@ -86,8 +87,16 @@ async def serve(
             stores = Stores(settings, Clock(), background, attach, settings().vectors_max_mib)
             about = About(lambda: claim.path, stores, mirrors, hooks, settings().slow_ms)
             reload = Reload(directory, inherited)
+            errands = Errands()
             async with anyio.create_task_group() as tasks:
-                make = partial(Handler, stores=stores, about=about, reload=reload, tasks=tasks)
+                make = partial(
+                    Handler,
+                    stores=stores,
+                    about=about,
+                    reload=reload,
+                    errands=errands,
+                    tasks=tasks,
+                )
                 connections = Connections(tasks, about, make)
                 life = Lifecycle(
                     claim, tasks, connections=connections, stores=stores, hooks=hooks, reload=reload
@@ -108,6 +117,7 @@ async def serve(
                     await connections.close()
                 tasks.cancel_scope.cancel()
             handover = None if left is None else Handover(left, stores.needed)
+            errands.close()
             await hooks.close()
             await _close(claim, mirrors, stores, hand_over=handover is not None)
             if handover is not None:

@@ -71,7 +71,7 @@ def _tasks(setting: place.Setting, client: list[str]) -> list[Task]:
         Task("read a value", "One row by its key.", ["state", "get", "bench", "s1"],
              "intercore_state_get bench s1", get, {}),
         Task("lock and unlock", "A lock that names its owner and outlives the command, taken and "
-             "given back: two processes of Python, where flock is one system call.", [], "intercore_lock bench s1; intercore_unlock bench s1", {},
+             "given back through the daemon.", [], "intercore_lock bench s1; intercore_unlock bench s1", {},
              lock if shutil.which("flock") else {}),
     ]  # fmt: skip
 

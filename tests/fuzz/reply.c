@@ -1,6 +1,7 @@
 /* Whatever a daemon sends back, the native client neither crashes nor hangs.
 
-   The bytes come through a socket, as they would.  The first one chooses: a helper's call or not. */
+   The bytes come through a socket, as they would.  The first one chooses: a helper's call or not, and
+   one of a client with a child or not. */
 
 #define main client_main
 #include "../../icctl/client.c"
@@ -11,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int ends[2];
-    struct call c = {.program = "icctl", .door = "fuzz", .keeps = size && data[0] & 1};
+    struct call c = {.program = "icctl", .door = "fuzz", .keeps = size && data[0] & 1,
+                     .child = size && data[0] & 2};
     if (!size || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends)) return 0;
     struct reply r = {.fd = ends[0], .deadline = now() + 1000, .sent = true};
     start(&c.fields), start(&c.heads), start(&c.tail);

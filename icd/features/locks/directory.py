@@ -5,13 +5,12 @@ and taken apart.  Every directory on the way belongs to us, is no symbolic link,
 can write to it: a user who could would be able to take any lock away.
 """
 
-import contextlib
 import fcntl
 import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -25,6 +24,7 @@ from icd.errors import (
     Usage,
     from_os,
 )
+from icd.features.locks.owners import Pause, Steps
 from icd.values.processes import start_of
 from icd.values.validation import shown
 
@@ -55,13 +55,8 @@ class Place(Struct, frozen=True):
     def make(self, *names: str) -> None:
         """Make the directories that a new lock needs."""
         for path in (*self._way(), self.work, *map(self.name, names)):
-            try:
-                os.mkdir(path, 0o700)
-            except FileExistsError:
-                pass
-            except OSError as exc:
-                raise failed(exc, f"create {path}") from exc
-            check(path)
+            if not check(path):
+                _make(path)
 
     def check(self) -> bool:
         """Whether there are any locks at all; refuse a place that is not ours."""
@@ -69,8 +64,7 @@ class Place(Struct, frozen=True):
 
     def fresh(self) -> str:
         """A path in the working directory that no other process uses; it tells our own."""
-        pid = os.getpid()
-        return f"{self.work}/{pid}.{start_of(pid)}.{os.urandom(8).hex()}"
+        return f"{self.work}/{_maker(os.getpid())}.{os.urandom(8).hex()}"
 
     def _way(self) -> list[str]:
         return [os.path.dirname(SHARED), SHARED] if self.base == SHARED else [self.base]
@@ -81,6 +75,21 @@ def place(env: dict[str, str]) -> Place:
     if not given.startswith("/"):
         raise Usage(f"{VARIABLE} is not an absolute path: {given}", hint="use an absolute path")
     return Place(os.path.normpath(given))
+
+
+@lru_cache(maxsize=1)
+def _maker(pid: int) -> str:
+    return f"{pid}.{start_of(pid)}"
+
+
+def _make(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as exc:
+        raise failed(exc, f"create {path}") from exc
+    check(path)
 
 
 def check(path: str) -> bool:
@@ -140,48 +149,55 @@ def on_a_line(word: str) -> str:
 # --- flock ----------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def flock(path: str, *, seconds: float) -> Iterator[bool]:
-    """Hold the flock of a directory; False if there is none, Locked when the time is over.
+def flock(path: str, *, seconds: float) -> Steps[int | None]:
+    """Take the flock of a directory: a descriptor for `unlock`; None if there is no directory.
 
     The kernel drops it when its holder is killed.  A holder that is stopped keeps it, so a caller
-    says how long it waits.
+    says how long it waits; Locked when that time is over.
     """
     deadline = time.monotonic() + seconds
-    while True:
-        if not check(path):
-            yield False
-            return
+    while check(path):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             continue
         except OSError as exc:
             raise failed(exc, f"open {path}") from exc
+        kept = False
         try:
-            if not _acquire(fd, deadline):
+            if not (yield from _acquire(fd, deadline)):
                 hint = f"resume it if it is stopped; find it with: fuser {path}"
                 raise Locked(f"another process keeps {path} locked", hint=hint)
-            if _is_still(fd, path):
-                yield True
-                return
+            kept = _is_still(fd, path)
         finally:
-            os.close(fd)
+            if not kept:
+                unlock(fd)
+        if kept:
+            return fd
+    return None
 
 
-def _acquire(fd: int, deadline: float) -> bool:
+def _acquire(fd: int, deadline: float) -> Steps[bool]:
     pause = FIRST_PAUSE
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            now = time.monotonic()
+            if now >= deadline:
                 return False
-            time.sleep(min(pause, left))
+            yield Pause(min(now + pause, deadline))
             pause = min(pause * 2, LAST_PAUSE)
         else:
             return True
+
+
+def unlock(fd: int) -> None:
+    """By name: a child that is about to become another program may have the descriptor, too."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    finally:
+        os.close(fd)
 
 
 def _is_still(fd: int, path: str) -> bool:

@@ -3,22 +3,28 @@
 The lock belongs to the process that becomes the command, from before it does.  So it lives as long
 as the command does, also if we are killed: then the command goes on, and holds its lock until it
 ends; after that the lock's owner is provably dead.
+
+The native client does the same (icctl/hold.c), and asks the daemon for the lock in the name of the
+child that it has made.
 """
 
 import contextlib
 import os
 import signal
 import time
+from functools import partial
 from typing import Annotated, NoReturn
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from icd.app.invocation import Local, Output, World
+from icd.app.invocation import Caller, Grant, Local, Output, Served, World
 from icd.app.verb import Argument, Command
 from icd.errors import CannotRun, IcError, Usage
 from icd.features.locks import directory, owners, store
 from icd.features.locks.directory import Place
-from icd.features.locks.verbs import Name, Scope, deadline, local
+from icd.features.locks.owners import Steps
+from icd.features.locks.verbs import Name, Scope, deadline, fits, request
 
 # What is sent to us is meant for the command.  From a terminal it gets them itself.
 PASSED_ON = {
@@ -56,13 +62,28 @@ def ask_hold(world: World, f: Hold) -> Local:
     if not f.command:
         raise Usage("no command given", hint="put it after --")
     directory.check_words(f.name, f.scope)
+    place = directory.place(world.env)
 
-    def run() -> Output:
-        place = directory.place(world.env)
+    def run(_ask: Caller) -> Output:
         status = hold(place, f.name, f.scope, [*f.command], deadline=deadline(world))
         return Output(status, borrowed=True)
 
-    return local(run)
+    served = _served(world, place, f) if world.child else None
+    return Local(run, is_about_project=False, served=served)
+
+
+def _served(world: World, place: Place, f: Hold) -> Served:
+    """Take the lock for the child of a client, which runs the command and releases it itself."""
+    child = world.child or 0
+
+    def steps() -> Steps[Output]:
+        owner = owners.of_process(child, owners.here(), int(time.time()))
+        asked = replace(owner, request=request(world))
+        yield from store.acquiring(place, f.name, f.scope, asked, deadline=deadline(world))
+        release = ["lock", "release", f"--owner={owner.owner}", "--", f.name, f.scope]
+        return Output(0, grant=Grant([*f.command], release))
+
+    return Served(place.base, partial(fits, world, place), steps)
 
 
 def hold(place: Place, name: str, scope: str, command: list[str], *, deadline: float) -> int:

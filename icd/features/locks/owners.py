@@ -15,7 +15,8 @@ import ctypes
 import os
 import select
 import time
-from typing import Self
+from collections.abc import Generator
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -25,9 +26,15 @@ from icd.values.processes import PID_MAX, Liveness, Process, look, start_of
 # An owner's file is a few hundred bytes; more is not one of ours.
 FILE_BYTES = 8192
 
+T = TypeVar("T")
 
-class Owner(msgspec.Struct, frozen=True):
-    """What owner.json says; the original knows the first four."""
+
+class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What owner.json says; the original knows the first four.
+
+    `request` is the id of the call that took the lock: a call that is repeated, because its answer
+    was lost, knows by it that the lock is its own already.
+    """
 
     pid: int
     host: str
@@ -36,6 +43,7 @@ class Owner(msgspec.Struct, frozen=True):
     start: int = 0  # of the process, in clock ticks since boot
     boot: str = ""
     pidns: str = ""
+    request: str = ""
 
 
 class Here(msgspec.Struct, frozen=True):
@@ -55,21 +63,16 @@ def of_process(pid: int, where: Here, now: int) -> Owner:
     return named(f"{pid}:{where.host}", pid, where, now)
 
 
-def is_adopted(parent: int) -> bool:
-    """Whether the process that started us has ended, and another took us in its place.
+def is_adopted(parent: int, session: int) -> bool:
+    """Whether the process that started a client has ended, and another took that in its place.
 
-    Such a one is no owner: it never ends.  A pid 1 that did start us, such as the shell of a
-    container, shares its session with us.
+    Such a one is no owner: it never ends.  A pid 1 that did start the client, such as the shell of
+    a container, shares the client's session.
     """
     found = procfs.stat(parent)
     if found is None:
         return True
-    if parent != 1 and found.name != "systemd":
-        return False
-    try:
-        return os.getsid(parent) != os.getsid(0)
-    except OSError:
-        return True
+    return (parent == 1 or found.name == "systemd") and found.session != session
 
 
 def named(text: str, caller: int, where: Here, now: int) -> Owner:
@@ -137,6 +140,41 @@ def _is_pid(word: str) -> bool:
 # --- waiting --------------------------------------------------------------------------------------
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """What a call waits for before its next step: until then, or until it is worth a look.
+
+    It is if the entry disappears from the directory, or the holder ends; without an entry there is
+    nothing to be told.
+    """
+
+    until: float  # monotonic
+    directory: str = ""
+    entry: str = ""
+    holder: Owner | None = None  # a process of ours that was alive just now
+
+
+# What takes several steps yields what it waits for in between: a process of its own waits there
+# (`run`), the daemon goes on with other calls.
+Steps = Generator[Pause, None, T]
+
+
+def run(steps: Steps[T]) -> T:
+    """Take all steps, and wait in between in this process."""
+    with contextlib.ExitStack() as stack:
+        watch: Watch | None = None
+        while True:
+            try:
+                pause = next(steps)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            if not pause.entry:
+                time.sleep(max(0.0, pause.until - time.monotonic()))
+                continue
+            if watch is None:
+                watch = stack.enter_context(Watch(pause.directory, pause.entry))
+            watch.wait(pause.holder, pause.until)
+
+
 # What the kernel does not tell, such as a directory that was made anew, is noticed after this time.
 LOOK_AGAIN_SECONDS = 0.5
 # Without inotify: the first look is soon, for holders are mostly quick, and the last adds little to
@@ -144,8 +182,8 @@ LOOK_AGAIN_SECONDS = 0.5
 FIRST_PAUSE, LAST_PAUSE = 0.001, 0.02
 _MOVED_FROM, _DELETE = 0x40, 0x200
 _ONLYDIR, _DONT_FOLLOW = 0x01000000, 0x02000000
-_EVENTS = _MOVED_FROM | _DELETE | _ONLYDIR | _DONT_FOLLOW
-_EVENT_BYTES = 65_536
+EVENTS = _MOVED_FROM | _DELETE | _ONLYDIR | _DONT_FOLLOW
+EVENT_BYTES = 65_536
 
 
 class Watch:
@@ -197,7 +235,7 @@ class Watch:
         assert self._libc is not None
         if self._fd < 0:
             return False
-        return bool(self._libc.inotify_add_watch(self._fd, self._directory, _EVENTS) >= 0)
+        return bool(self._libc.inotify_add_watch(self._fd, self._directory, EVENTS) >= 0)
 
     def _sleep(self, poll: select.poll, deadline: float) -> None:
         while (left := deadline - time.monotonic()) > 0:
@@ -207,7 +245,7 @@ class Watch:
 
     def _read(self) -> bytes:
         try:
-            return os.read(self._fd, _EVENT_BYTES)
+            return os.read(self._fd, EVENT_BYTES)
         except BlockingIOError:
             return b""
 

@@ -29,14 +29,16 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from icd.errors import Locked, LockHeld, NotHolder
 from icd.features.locks import owners
-from icd.features.locks.directory import WORK, Place, check_words, failed, flock
-from icd.features.locks.owners import Here, Owner, Watch
+from icd.features.locks.directory import WORK, Place, check_words, failed, flock, unlock
+from icd.features.locks.owners import Here, Owner, Pause, Steps
 from icd.values.processes import Liveness, start_of
 
 OWNER = "owner.json"
@@ -79,34 +81,52 @@ class Lock(Struct, frozen=True):
 
 
 def acquire(place: Place, name: str, scope: str, owner: Owner, *, deadline: float) -> None:
+    """Take a lock, or raise LockHeld at the deadline, and wait for it in this process."""
+    owners.run(acquiring(place, name, scope, owner, deadline=deadline))
+
+
+def acquiring(place: Place, name: str, scope: str, owner: Owner, *, deadline: float) -> Steps[None]:
     """Take a lock, or raise LockHeld at the deadline; a dead holder's lock is broken.
 
-    The deadline is a moment of the monotonic clock; at least one attempt is made.
+    The deadline is a moment of the monotonic clock; at least one attempt is made.  While it waits
+    it holds nothing: to give up then is to leave.
     """
     check_words(name, scope)
     where = owners.here()
     place.make(name)
     tries = 0
     asked = time.monotonic()
-    with Watch(place.name(name), scope) as watch:
-        while not _publish(place, name, scope, _older(owner, time.monotonic() - asked)):
-            found = look(place, name, scope, where)
-            is_late = time.monotonic() >= deadline
-            if found is None:
-                tries += is_late
-                if tries > LAST_TRIES:
-                    raise LockHeld(
-                        f"lock {name}/{scope} is under heavy contention", hint="try again"
-                    )
-            elif not (_is_stale(found) and _break(place, name, scope)):
-                if is_late:
-                    raise LockHeld(str(found), hint=_advice(found))
-                watch.wait(found.owner if found.liveness == "alive" else None, deadline)
+    while not _publish(place, name, scope, _older(owner, time.monotonic() - asked)):
+        found = look(place, name, scope, where)
+        is_late = time.monotonic() >= deadline
+        if found is None:
+            tries += is_late
+            if tries > LAST_TRIES:
+                told = f"lock {name}/{scope} is under heavy contention"
+                raise LockHeld(told, hint="try again")
+        elif _is_of(found, owner.request):
+            return  # we took it before, and the answer was lost
+        elif not (_is_stale(found) and (yield from _breaking(place, name, scope))):
+            if is_late:
+                raise LockHeld(str(found), hint=_advice(found))
+            holder = found.owner if found.liveness == "alive" else None
+            yield Pause(deadline, place.name(name), scope, holder)
+
+
+def _is_of(lock: Lock, request: str) -> bool:
+    return bool(request) and lock.owner is not None and lock.owner.request == request
 
 
 def release(
     place: Place, name: str, scope: str, owner: Owner, *, seconds: float = FLOCK_SECONDS
 ) -> None:
+    """Give a lock back, and wait for the flock in this process."""
+    owners.run(releasing(place, name, scope, owner, seconds=seconds))
+
+
+def releasing(
+    place: Place, name: str, scope: str, owner: Owner, *, seconds: float = FLOCK_SECONDS
+) -> Steps[None]:
     """Give a lock back, or raise NotHolder; Locked if others keep the flock all that time."""
     check_words(name, scope)
     there = place.check()
@@ -116,11 +136,16 @@ def release(
         seen.append(lock)
         return lock.owner is not None and owners.is_same(lock.owner, owner)
 
-    if there and _remove(place, name, scope, is_ours, seconds):
+    if there and (yield from _removing(place, name, scope, is_ours, seconds)):
         return
     if seen:
         raise NotHolder(str(seen[-1]), hint=f"only its owner can release it, not {owner.owner}")
     raise NotHolder(f"lock {name}/{scope} is not held", hint="see 'icctl lock list'")
+
+
+def taking_back(place: Place, name: str, scope: str, request: str) -> Steps[bool]:
+    """Remove the lock that this one call took: nobody heard that it is held."""
+    return _removing(place, name, scope, lambda found: _is_of(found, request), FLOCK_SECONDS)
 
 
 def every(place: Place) -> list[Lock]:
@@ -142,14 +167,19 @@ def is_forsaken(lock: Lock, older_than_s: float) -> bool:
 
 
 def clean(place: Place, older_than_s: float) -> int:
+    """Remove forsaken locks, and wait for flocks in this process."""
+    return owners.run(cleaning(place, older_than_s))
+
+
+def cleaning(place: Place, older_than_s: float) -> Steps[int]:
     """Remove forsaken locks, and what killed processes left; how many locks."""
     gone = 0
-    for lock in every(place):
-        if is_forsaken(lock, older_than_s):
-            gone += _remove(
-                place, lock.name, lock.scope, lambda found: is_forsaken(found, older_than_s),
-                FLOCK_SECONDS,
-            )  # fmt: skip
+
+    def judge(found: Lock) -> bool:
+        return is_forsaken(found, older_than_s)
+
+    for lock in filter(judge, every(place)):
+        gone += yield from _removing(place, lock.name, lock.scope, judge, FLOCK_SECONDS)
     _tidy(place)
     return gone
 
@@ -180,6 +210,7 @@ def _publish(place: Place, name: str, scope: str, owner: Owner) -> bool:
     if os.path.lexists(place.lock(name, scope)):
         return False  # cheaper than to make one in vain
     draft = place.fresh()
+    moved = False
     try:
         os.mkdir(draft, 0o700)
         fd = os.open(f"{draft}/{OWNER}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -188,11 +219,11 @@ def _publish(place: Place, name: str, scope: str, owner: Owner) -> bool:
         moved = _rename_to_nothing(draft, place.lock(name, scope))
     except FileNotFoundError:
         place.make(name)  # it was tidied up between two calls
-        moved = False
     except OSError as exc:
         raise failed(exc, f"make the lock {place.lock(name, scope)}") from exc
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        if not moved:
+            _discard(draft)
     return moved
 
 
@@ -201,9 +232,14 @@ def _older(owner: Owner, seconds: float) -> Owner:
     return msgspec.structs.replace(owner, created=owner.created + int(seconds))
 
 
+@cache
+def _renameat2() -> Any:
+    """None on an old system."""
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+
+
 def _rename_to_nothing(source: str, target: str) -> bool:
-    libc = ctypes.CDLL(None, use_errno=True)
-    rename = getattr(libc, "renameat2", None)
+    rename = _renameat2()
     if rename is not None:
         words = os.fsencode(source), os.fsencode(target)
         if rename(_AT_FDCWD, words[0], _AT_FDCWD, words[1], _NOREPLACE) == 0:
@@ -222,31 +258,43 @@ def _rename_to_nothing(source: str, target: str) -> bool:
     return True
 
 
-def _break(place: Place, name: str, scope: str) -> bool:
+def _breaking(place: Place, name: str, scope: str) -> Steps[bool]:
     try:
-        return _remove(place, name, scope, _is_stale, BREAKER_SECONDS)
+        return (yield from _removing(place, name, scope, _is_stale, BREAKER_SECONDS))
     except Locked:
         return False  # another process is about to
 
 
-def _remove(
+def _removing(
     place: Place, name: str, scope: str, judge: Callable[[Lock], bool], seconds: float
-) -> bool:
+) -> Steps[bool]:
     """Remove a lock, by rules 2 and 3; whether it was there and was judged to go."""
-    with flock(place.name(name), seconds=seconds) as there:
-        found = look(place, name, scope, owners.here()) if there else None
-        if found is None or not judge(found):
-            return False
-        grave = place.fresh()
-        try:
-            os.makedirs(place.work, 0o700, exist_ok=True)
-            os.rename(place.lock(name, scope), grave)
-        except FileNotFoundError:
-            return False
-        except OSError as exc:
-            raise failed(exc, f"remove the lock {place.lock(name, scope)}") from exc
-    _discard(grave)
-    return True
+    fd = yield from flock(place.name(name), seconds=seconds)
+    if fd is None:
+        return False
+    try:
+        grave = _bury(place, name, scope, judge)
+    finally:
+        unlock(fd)
+    if grave:
+        _discard(grave)
+    return bool(grave)
+
+
+def _bury(place: Place, name: str, scope: str, judge: Callable[[Lock], bool]) -> str:
+    """Where a lock was moved to by the holder of the flock; empty if it stays or is gone."""
+    found = look(place, name, scope, owners.here())
+    if found is None or not judge(found):
+        return ""
+    grave = place.fresh()
+    try:
+        os.makedirs(place.work, 0o700, exist_ok=True)
+        os.rename(place.lock(name, scope), grave)
+    except FileNotFoundError:
+        return ""
+    except OSError as exc:
+        raise failed(exc, f"remove the lock {place.lock(name, scope)}") from exc
+    return grave
 
 
 def _tidy(place: Place) -> None:
@@ -268,11 +316,15 @@ def _has_maker(entry: str) -> bool:
 
 def _discard(path: str) -> None:
     """A lock is a directory; a file in its place, which another program made, goes as well."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
+    if os.path.islink(path) or not os.path.isdir(path):
         with contextlib.suppress(OSError):
             os.unlink(path)
+        return
+    try:  # as most are
+        os.unlink(f"{path}/{OWNER}")
+        os.rmdir(path)
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _read(path: str) -> Owner | None:

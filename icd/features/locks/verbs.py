@@ -1,24 +1,27 @@
 """lock: what only one process may do at a time.
 
-All of it happens in the caller's own process: locks lie in a directory, and need neither a database
-nor a daemon.
+Locks lie in a directory, and need neither a database nor a daemon.  A daemon that is there acts in
+the caller's place, by the same steps on the same directory (docs/adr/0020).
 """
 
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
+from icd import procfs
 from icd.app import render
-from icd.app.invocation import Local, Output, World
+from icd.app.invocation import Local, Output, Served, World
 from icd.app.types import DURATION
 from icd.app.verb import Argument, Command, Option
 from icd.errors import NoOwner
-from icd.features.locks import directory, owners, store
+from icd.features.locks import directory, owners, reach, store
 from icd.features.locks.directory import Place
-from icd.features.locks.owners import Owner
+from icd.features.locks.owners import Owner, Steps
 from icd.features.locks.store import Lock
 from icd.values.wire import CENTURY_MS
 
@@ -99,65 +102,98 @@ class Clean(Stale):
 
 def acquire(world: World, f: Acquire) -> Local:
     directory.check_words(f.name, f.scope)
+    place = directory.place(world.env)
 
-    def run() -> Output:
+    def steps() -> Steps[Output]:
         owner = _owner(world, f.owner)
-        place = directory.place(world.env)
-        store.acquire(place, f.name, f.scope, owner, deadline=deadline(world))
+        asked = replace(owner, request=request(world))
+        yield from store.acquiring(place, f.name, f.scope, asked, deadline=deadline(world))
         output = _told(world, f, "acquired", owner)
         if owners.liveness(owner, owners.here()) == "dead":
             note = f"process {owner.pid} is not running here: the next caller gets the lock"
             output.stderr = f"{world.program}: lock acquire: warning: {note}\n".encode()
         return output
 
-    return local(run)
+    def undo() -> Steps[bool]:
+        return store.taking_back(place, f.name, f.scope, request(world))
+
+    return _local(world, place, steps, undo)
 
 
 def release(world: World, f: Release) -> Local:
     directory.check_words(f.name, f.scope)
+    place = directory.place(world.env)
 
-    def run() -> Output:
+    def steps() -> Steps[Output]:
         seconds = max(0.0, deadline(world) - time.monotonic())
-        place = directory.place(world.env)
-        if f.owner is None and _was_taken_by_us(place, f.name, f.scope):
-            owner = _ourselves()
+        if f.owner is None and _was_taken_by_the_client(world, place, f.name, f.scope):
+            owner = _client(world)
         else:
             owner = _owner(world, f.owner)
-        store.release(place, f.name, f.scope, owner, seconds=seconds)
+        yield from store.releasing(place, f.name, f.scope, owner, seconds=seconds)
         return _told(world, f, "released", owner)
 
-    return local(run)
+    return _local(world, place, steps)
 
 
 def list_(world: World, _f: List) -> Local:
-    return local(lambda: _listed(world, store.every(directory.place(world.env))))
+    place = directory.place(world.env)
+    return _local(world, place, lambda: _at_once(lambda: _listed(world, store.every(place))))
 
 
 def stale(world: World, f: Stale) -> Local:
-    def run() -> Output:
-        found = store.every(directory.place(world.env))
+    place = directory.place(world.env)
+
+    def find() -> Output:
+        found = store.every(place)
         return _listed(world, [e for e in found if store.is_forsaken(e, f.older_than / 1000)])
 
-    return local(run)
+    return _local(world, place, lambda: _at_once(find))
 
 
 def clean(world: World, f: Clean) -> Local:
-    def run() -> Output:
-        gone = store.clean(directory.place(world.env), f.older_than / 1000)
+    place = directory.place(world.env)
+
+    def steps() -> Steps[Output]:
+        gone = yield from store.cleaning(place, f.older_than / 1000)
         return render.to_json({"cleaned": gone}) if world.json else render.text(f"{gone} cleaned")
 
-    return local(run)
+    return _local(world, place, steps)
 
 
-def local(run: Callable[[], Output]) -> Local:
+def _at_once(find: Callable[[], Output]) -> Steps[Output]:
+    """One step; as a generator, it does nothing before it is asked to."""
+    yield from ()
+    return find()
+
+
+def _local(
+    world: World,
+    place: Place,
+    steps: Callable[[], Steps[Output]],
+    undo: Callable[[], Steps[bool]] | None = None,
+) -> Local:
     """A command that asks no method and concerns no project."""
-    return Local(lambda _ask: run(), is_about_project=False)
+    served = Served(place.base, partial(fits, world, place), steps, undo)
+    return Local(lambda _ask: owners.run(steps()), is_about_project=False, served=served)
+
+
+def fits(world: World, place: Place) -> bool:
+    """Whether a daemon may act for the caller, and the caller still waits for it."""
+    within = reach.is_within(place, world.peer, world.pid, world.child)
+    return within and time.monotonic() < world.deadline
 
 
 def deadline(world: World) -> float:
     """When to stop waiting; starting this process took its part of the time."""
     patience_ms = PATIENCE_MS if world.timeout_ms is None else world.timeout_ms
     return (world.began or time.monotonic()) + patience_ms / 1000
+
+
+def request(world: World) -> str:
+    """The id of the call, if it is one that a client makes."""
+    given = world.request_id or ""
+    return given if given.isascii() and given.isalnum() else ""
 
 
 def _owner(world: World, given: str | None) -> Owner:
@@ -167,22 +203,25 @@ def _owner(world: World, given: str | None) -> Owner:
     if given:
         directory.check_owner(given)
         return owners.named(given, caller, where, now)
-    if owners.is_adopted(caller):
+    client = procfs.stat(world.peer or os.getpid())
+    if client is None or owners.is_adopted(caller, client.session):
         raise NoOwner("the calling process has ended, and no other process would release the lock")
     return owners.of_process(caller, where, now)
 
 
-def _was_taken_by_us(place: Place, name: str, scope: str) -> bool:
-    """Whether the lock's owner became this process.
+def _was_taken_by_the_client(world: World, place: Place, name: str, scope: str) -> bool:
+    """Whether the lock's owner became the client.
 
-    A shell starts its last command in its own place: then it is we who hold what it took.
+    A shell starts its last command in its own place: then it is that which holds what it took.
     """
     held = store.look(place, name, scope, owners.here())
-    return held is not None and held.owner is not None and owners.is_same(held.owner, _ourselves())
+    return (
+        held is not None and held.owner is not None and owners.is_same(held.owner, _client(world))
+    )
 
 
-def _ourselves() -> Owner:
-    return owners.of_process(os.getpid(), owners.here(), int(time.time()))
+def _client(world: World) -> Owner:
+    return owners.of_process(world.peer or os.getpid(), owners.here(), int(time.time()))
 
 
 # --- what is shown --------------------------------------------------------------------------------

@@ -3,12 +3,15 @@
 Request   `ic1 N` NUL, then N fields, each a letter and a value and NUL, then attachments:
           i request id · t deadline in milliseconds of CLOCK_MONOTONIC · n program ·
           v which client sends this · r its version · d directory · p parent's pid ·
+          b when it began, in the same clock · h the pid of its child ·
           c whether it knows `&` · y which of 0 1 2 are terminals · e NAME=VALUE · a argument ·
           s LENGTH: (stdin follows) · f LENGTH:PATH (a file follows) · x ERRNO:PATH (unreadable)
 Reply     `EXIT OUT ERR` newline and OUT + ERR raw bytes;
           `+ OUT ERR` newline and bytes: more follows;
           `& OUT ERR LENGTH` newline and bytes, then LENGTH bytes of arguments, each ended by NUL:
           once all is written, send a new request with these;
+          `* LENGTH LENGTH` newline and bytes of arguments, each ended by NUL: let the child become
+          the first of them; once it has ended, send a new request with the second;
           `? stdin LIMIT` or `? file LIMIT LENGTH` newline and PATH: send this and ask again;
           `! local`: run it in your own process.
 
@@ -87,6 +90,8 @@ def world(frame: Frame) -> World:
             found.deadline = min(_number(value) / 1000, now + MAX_DEADLINE_MS / 1000)
         elif letter == b"p":
             found.pid = _number(value)
+        elif letter == b"b":
+            found.began = min(_number(value) / 1000, now)
         else:
             _set(found, letter, value)
     return found
@@ -101,6 +106,8 @@ def _set(found: World, letter: bytes, value: bytes) -> None:
         found.door = value.decode("utf-8", "backslashreplace").replace("-", " ")[:64]
     elif letter == b"r":
         found.client_version = _version(value)
+    elif letter == b"h":
+        found.child = _number(value)
     elif letter == b"c":
         found.continues = value == b"1"
     elif letter == b"y":
@@ -114,8 +121,11 @@ def _set(found: World, letter: bytes, value: bytes) -> None:
 def reply(answer: Output | Need) -> bytes:
     if isinstance(answer, Output) and answer.declined:
         return b"! local\n"
+    if isinstance(answer, Output) and answer.grant is not None:
+        command, then = _words(answer.grant.command), _words(answer.grant.then)
+        return f"* {len(command)} {len(then)}\n".encode() + command + then
     if isinstance(answer, Output) and answer.then:
-        words = b"".join(os.fsencode(word) + b"\0" for word in answer.then)
+        words = _words(answer.then)
         head = f"& {len(answer.stdout)} {len(answer.stderr)} {len(words)}\n"
         return head.encode() + answer.stdout + answer.stderr + words
     if isinstance(answer, Output):
@@ -127,6 +137,10 @@ def reply(answer: Output | Need) -> bytes:
         return f"? stdin {answer.limit}\n".encode()
     path = os.fsencode(answer.path)
     return f"? file {answer.limit} {len(path)}\n".encode() + path
+
+
+def _words(argv: list[str]) -> bytes:
+    return b"".join(os.fsencode(word) + b"\0" for word in argv)
 
 
 def chunk(output: Output) -> bytes:

@@ -39,6 +39,7 @@ from icd.server.subscriptions.stream import (
     follow,
 )
 from icd.server.workers import threads
+from icd.server.workers.errands import Errands, Visit
 from icd.values.processes import Writer
 
 A = TypeVar("A")
@@ -56,7 +57,14 @@ class Handler:
     stream: Stream
 
     def __init__(
-        self, pid: int, stores: Stores, about: About, reload: Reload, tasks: TaskGroup
+        self,
+        pid: int,
+        stores: Stores,
+        about: About,
+        reload: Reload,
+        tasks: TaskGroup,
+        *,
+        errands: Errands,
     ) -> None:
         self.pid = pid
         self.caller: int | None = pid
@@ -66,6 +74,7 @@ class Handler:
         self._stores = stores
         self._about = about
         self._reload = reload
+        self._errands = errands
         self.began = 0.0
         self._name = ""
 
@@ -146,6 +155,17 @@ class Handler:
             name = planned.refused.command.replace(" ", ".")
             self.refuse(name, planned.refused.kind(planned.refused.message))
         return planned
+
+    async def serve(self, errand: Errand, visit: Visit) -> Output | Need:
+        """Do in the caller's place what its own process would do."""
+        found = self.told(await self._errands.run(errand, visit))
+        if isinstance(found, Output) and found.refused is None:
+            began = self.began + visit.rested  # to wait for a lock is no work
+            self._about.count(errand.context.replace(" ", "."), began)
+        return found
+
+    async def undo(self, errand: Errand) -> None:
+        await self._errands.undo(errand)
 
     async def _follow_command(
         self, asked: Ask, frame: Callable[[Output], bytes], *, again: bool

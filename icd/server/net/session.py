@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, cast
 import anyio
 
 from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call
-from icd.app.invocation import Ask, Need, Output, World, line
+from icd.app.invocation import Ask, Errand, Need, Output, World, line
 from icd.app.planner import finish, plan
 from icd.errors import DeadlineExceeded, Guard, IcError
 from icd.features.daemon import verbs as daemon
@@ -40,6 +40,7 @@ from icd.server.net.jsonrpc_batch import Burst
 from icd.server.net.outbox import Outbox, cut_off
 from icd.server.reexec import Connection
 from icd.server.subscriptions.stream import CLOSED, RELOADING, STOPPING, Stream
+from icd.server.workers.errands import Visit
 
 
 class Rules(NamedTuple):
@@ -79,6 +80,8 @@ class Session(asyncio.Protocol):
         self._busy = False  # a message is being answered
         self._reads = True
         self._again = b""  # the frame under way, if another daemon can carry it out as well
+        self._visit: Visit | None = None  # what is done in the caller's place is under way
+        self._promised: Errand | None = None  # it was done, and the peer may not have heard of it
         self._timer: asyncio.TimerHandle | None = None
 
     # --- what the event loop tells us ---
@@ -100,7 +103,7 @@ class Session(asyncio.Protocol):
         """
         self._stream.end(CLOSED)
         self.stop()
-        return True
+        return True  # what was done in its place is still to be told
 
     def pause_writing(self) -> None:
         self._outbox.pause()
@@ -112,12 +115,21 @@ class Session(asyncio.Protocol):
         # Soon, not now: asyncio would end a connection twice that is closed in here.
         asyncio.get_running_loop().call_soon(self._pump)
 
-    def connection_lost(self, _exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         self._mode = Mode.CLOSING
         self._stream.end(CLOSED)
         self._stop_timer()
         self._framing.close()
         self._outbox.close()
+        if self._visit is not None:
+            self._visit.leave()  # and what is under way leaves after it
+        elif self._promised is not None and exc is not None:
+            # A peer that closes with our reply unread resets the connection.
+            self._handler.tasks.start_soon(self._take_back, self._promised)
+        else:
+            self._end()
+
+    def _end(self) -> None:
         self.ended.set()
         self._left(self)
 
@@ -127,6 +139,8 @@ class Session(asyncio.Protocol):
         """Answer what was read completely, then leave."""
         self._mode = Mode.CLOSING
         self._stream.end(STOPPING)
+        if self._visit is not None:
+            self._visit.leave()
         self._pump()
 
     def suspend(self) -> None:
@@ -134,6 +148,8 @@ class Session(asyncio.Protocol):
         self._mode_before, self._mode = self._mode, Mode.SUSPENDED
         self._outbox.wake()
         self._stop_timer()
+        if self._visit is not None:
+            self._visit.suspend()
         self._pump()
 
     def resume(self) -> None:
@@ -142,6 +158,8 @@ class Session(asyncio.Protocol):
             self._mode = self._mode_before
         if self._mode is Mode.OPEN:
             self._stream.reopen()
+        if self._visit is not None:
+            self._visit.resume()
         self._pump()
 
     @property
@@ -152,7 +170,8 @@ class Session(asyncio.Protocol):
     @property
     def is_quiet(self) -> bool:
         """Nothing of ours is under way."""
-        return not self._busy or bool(self._again)
+        is_resting = self._visit is None or self._visit.rests
+        return not self._busy or (bool(self._again) and is_resting)
 
     def end_stream(self) -> None:
         """End the stream, unless the next daemon can go on with it."""
@@ -209,6 +228,7 @@ class Session(asyncio.Protocol):
 
     def _start(self, message: Message) -> None:
         self._busy = True
+        self._promised = None  # a peer that goes on has heard the last reply
         self._handler.begin()
         if isinstance(message, Frame):
             self._start_frame(message)
@@ -257,6 +277,7 @@ class Session(asyncio.Protocol):
         if self._is_again:
             world.deadline = time.monotonic() + DEFAULT_DEADLINE_MS / 1000
         self._handler.caller = world.pid
+        world.peer = self._handler.pid
         if len(frame.raw) > limits.LARGE_BYTES:
             self._handler.tasks.start_soon(self._run_large, world, frame)
         else:
@@ -264,7 +285,11 @@ class Session(asyncio.Protocol):
 
     def _run(self, planned: Planned, frame: Frame) -> None:
         """One call is answered without a task; all that takes longer gets one."""
-        if not isinstance(planned, Ask):
+        if isinstance(planned, Errand) and planned.served is not None:
+            self._again = frame.raw
+            self._visit = Visit()
+            self._handler.tasks.start_soon(self._serve, planned, self._visit)
+        elif not isinstance(planned, Ask):
             self._reply_output(self._handler.told(planned))
         elif planned.follow is not None or isinstance(planned.call.params, daemon.Reload):
             self._again = frame.raw
@@ -286,6 +311,25 @@ class Session(asyncio.Protocol):
         with Guard(self._fail):
             again = self._is_again
             self._reply_output(await self._handler.command(asked, argv_frame.chunk, again=again))
+
+    async def _serve(self, errand: Errand, visit: Visit) -> None:
+        with Guard(self._fail):
+            output = await self._handler.serve(errand, visit)
+            self._visit = None
+            done = isinstance(output, Output) and not output.exit
+            owed = errand if done and errand.served and errand.served.undo else None
+            if not self._transport.is_closing():
+                self._promised = owed
+                self._reply_output(output)
+            elif owed is not None:
+                await self._take_back(owed)
+            else:
+                self._end()
+
+    async def _take_back(self, errand: Errand) -> None:
+        with Guard(self._fail):
+            await self._handler.undo(errand)
+        self._end()
 
     async def _run_large(self, world: World, frame: Frame) -> None:
         with Guard(self._fail):

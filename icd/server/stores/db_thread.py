@@ -45,18 +45,18 @@ class DbThread(aiosqlite.Connection):
 
     async def hop(self, function: Callable[[], T]) -> T:
         """Run the function in the thread.  It runs to its end even if the caller is cancelled."""
-        hop = _Hop(function)
+        hop = Hop(function)
         self._tx.put_nowait((None, hop.run))
         return await hop.result()
 
 
-class _Hop(Generic[T]):
+class Hop(Generic[T]):
     """A function on its way through the thread."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
         self._loop = asyncio.get_running_loop()
-        self._told = self._loop.create_future()
+        self._told: asyncio.Future[None] = self._loop.create_future()
         self._ended = threading.Lock()
         self._ended.acquire()
         self._is_done = False
@@ -78,11 +78,24 @@ class _Hop(Generic[T]):
 
     async def result(self) -> T:
         """Wait for the result, in the loop."""
-        if not self._ended.acquire(timeout=PATIENCE_SECONDS):
-            self._in_loop = True
-            if not self._is_done:
+        if not self.ends_within(PATIENCE_SECONDS):
+            told = self.tell_in_loop()
+            if not told.done():
                 with anyio.CancelScope(shield=True):
-                    await self._told
+                    await told
+        return self.outcome()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait with the loop at rest."""
+        return self._ended.acquire(timeout=seconds)
+
+    def tell_in_loop(self) -> "asyncio.Future[None]":
+        self._in_loop = True
+        if self._is_done:
+            self._tell()
+        return self._told
+
+    def outcome(self) -> T:
         if self._exception is not None:
             raise self._exception
         return self._value  # type: ignore[return-value]

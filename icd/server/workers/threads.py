@@ -32,8 +32,8 @@ def deaf() -> Iterator[None]:
 
 def start(function: Callable[[], T]) -> "asyncio.Future[T]":
     """Run the function in a thread of its own, now; the future belongs to the running loop."""
-    done, run = _errand(function)
-    _start(run)
+    done, work = _errand(function)
+    run(work)
     return done
 
 
@@ -50,11 +50,11 @@ class Worker:
 
     def start(self, function: Callable[[], T]) -> "asyncio.Future[T]":
         """Run the function as soon as the ones before are done."""
-        done, run = _errand(function)
-        self._errands.put(run)
+        done, work = _errand(function)
+        self._errands.put(work)
         if not self._began:
             self._began = True
-            _start(self._work)
+            run(self._work)
         return done
 
     def _work(self) -> None:
@@ -62,10 +62,11 @@ class Worker:
             self._errands.get()()
 
 
-def _start(run: Callable[[], None]) -> None:
+def run(work: Callable[[], None]) -> None:
+    """Begin a thread, which ends with its work."""
     with deaf():
         # `threading` would wait until the thread runs, and the loop with it.
-        _thread.start_new_thread(run, ())
+        _thread.start_new_thread(work, ())
 
 
 def _errand(function: Callable[[], T]) -> tuple["asyncio.Future[T]", Callable[[], None]]:

@@ -11,18 +11,29 @@ import pytest
 
 from icd.app.invocation import Errand
 from icd.features.locks import verbs as locks
-from tests.support.processes import BIN, CLEAN, PATIENCE, icctl, until
+from icd.features.locks.directory import Place
+from tests.support import processes
+from tests.support.processes import BIN, CLEAN, DOORS, PATIENCE, icctl, until
 
 HOST = os.uname().nodename
 
 
-@pytest.fixture
-def env(project: Path) -> dict[str, str]:
-    return {
+@pytest.fixture(params=["direct", "native", "python"])
+def env(
+    request: pytest.FixtureRequest, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """Without a daemon; or with one, through either client."""
+    found = {
         "INTERCORE_LOCK_DIR": str(project / "locks"),
         "INTERCORE_SOCKET": "/nonexistent",
         "HOME": str(project),
     }
+    if request.param != "direct":
+        monkeypatch.setattr(processes, "door", DOORS / request.param)
+        monkeypatch.setitem(CLEAN, "PATH", f"{DOORS / request.param}:/usr/bin:/bin")
+        Place(found["INTERCORE_LOCK_DIR"]).make()  # else the first command is run without it
+        found["INTERCORE_SOCKET"] = request.getfixturevalue("daemon").socket
+    return found
 
 
 @pytest.fixture

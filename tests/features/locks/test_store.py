@@ -185,7 +185,7 @@ def test_a_breaker_that_judged_too_early_leaves_the_fresh_lock_alone(place: Plac
     judged = store.look(place, "n", "s", HERE)
     take(place)  # somebody was faster
 
-    removed = store._break(place, "n", "s")
+    removed = owners.run(store._breaking(place, "n", "s"))
 
     assert judged is not None
     assert judged.liveness == "dead"

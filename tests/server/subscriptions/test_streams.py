@@ -209,7 +209,7 @@ def test_a_peer_that_was_slow_once_is_heard_again_while_its_stream_goes_on() -> 
     async def main() -> tuple[bool, bool]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        session = Session(Handler(1, None, None, None, None), lambda _: None)  # type: ignore[arg-type]
+        session = Session(Handler(1, None, None, None, None, errands=None), lambda _: None)  # type: ignore[arg-type]
         with theirs:
             transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: session, ours
@@ -233,7 +233,7 @@ def test_a_watcher_that_is_dropped_during_a_reload_begins_nothing_new() -> None:
     async def main() -> bytes:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        session = Session(Handler(1, None, None, None, None), lambda _: None)  # type: ignore[arg-type]
+        session = Session(Handler(1, None, None, None, None, errands=None), lambda _: None)  # type: ignore[arg-type]
         with theirs:
             transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: session, ours

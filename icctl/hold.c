@@ -1,0 +1,128 @@
+/* hold: run a command under a lock, natively; icd/features/locks/hold.py is the reference.
+
+   The lock belongs to a child of ours, which becomes the command once the daemon has granted the
+   lock to it.  So it lives as long as the command does, also if we are killed; and if we are killed
+   before, the child reads the end of a pipe, ends, and its lock is a dead process's.
+   We pass on what is sent to us, and give the lock back while the child is a zombie: until it is
+   counted, its number is no other's.  Whatever cannot be done here is left to the Python client. */
+
+#define _GNU_SOURCE
+#include "client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { NOT_STARTED = 127, KILLED = 128 };
+
+extern char **environ;
+
+/* Pass on what a process sent us, until the child has ended; its exit status, as a shell tells it. */
+static int attend(pid_t child, const sigset_t *heard)
+{
+    for (;;) {
+        siginfo_t end = {0}, told;
+        waitid(P_PID, (id_t)child, &end, WEXITED | WNOHANG | WNOWAIT); /* no signal tells of one before */
+        if (end.si_pid) return end.si_code == CLD_EXITED ? end.si_status : KILLED + end.si_status;
+        if (sigwaitinfo(heard, &told) < 0 || told.si_signo == SIGCHLD) continue;
+        if (told.si_code <= 0) kill(child, told.si_signo); /* the kernel tells the whole group of a terminal */
+    }
+}
+
+/* As Python's os.execvp: no shell reads what is no program. */
+static void execute(char **argv)
+{
+    char *path = getenv("PATH"), *place;
+    if (strchr(argv[0], '/')) execve(argv[0], argv, environ);
+    if (strchr(argv[0], '/')) return;
+    path = strdup(path ? path : "/bin:/usr/bin");
+    while (path && (place = strsep(&path, ":"))) {
+        char file[8192];
+        int size = snprintf(file, sizeof file, "%s%s%s", place, *place ? "/" : "", argv[0]);
+        if (size > 0 && (size_t)size < sizeof file) execve(file, argv, environ);
+    }
+}
+
+/* In the child: wait for the command, then be it. */
+static _Noreturn void become(int gate, int failed)
+{
+    char buffer[1 << 12], **argv;
+    size_t count = 0, n = 0;
+    struct bytes words = {0};
+    start(&words);
+    for (ssize_t size; (size = read(gate, buffer, sizeof buffer)) > 0;)
+        fwrite(buffer, 1, (size_t)size, words.file);
+    fflush(words.file);
+    for (size_t i = 0; i < words.size; i++) count += !words.data[i];
+    if (!count || !(argv = calloc(count + 1, sizeof *argv))) _exit(NOT_STARTED);
+    for (char *at = words.data; n < count; at += strlen(at) + 1) argv[n++] = at;
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
+    execute(argv);
+    write_all(failed, "!", 1);
+    _exit(NOT_STARTED);
+}
+
+/* Send the request that the daemon gave us for this; without it, the Python client does it.  The
+   owner is dead, so a failure is no reason to keep the command's exit status from the caller. */
+static void give_back(struct call *c, char *program, const sigset_t *before)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 1; fd < 3; fd++) dup2(null, fd);
+    follow(c, c->said + c->out, c->err);
+    enum outcome ended = insist(c);
+    pid_t other = ended == ANSWERED ? -1 : fork();
+    if (!other) {
+        sigprocmask(SIG_SETMASK, before, NULL);
+        hand_over(c, ended, arguments(c, program));
+    }
+    if (other > 0) waitpid(other, NULL, 0);
+}
+
+/* Run a command under the lock that the daemon has granted to the child. */
+static enum outcome run(struct call *c, char *program, pid_t child, int gate, int failed)
+{
+    static const int passed[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
+    sigset_t heard, before;
+    char why;
+    sigemptyset(&heard);
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) sigaddset(&heard, passed[i]);
+    sigprocmask(SIG_BLOCK, &heard, &before);
+    write_all(gate, c->said, c->out); /* it may have been killed while we waited for the lock */
+    close(gate);
+    int status = attend(child, &heard);
+    bool ran = read(failed, &why, 1) <= 0;
+    if (ran) give_back(c, program, &before);
+    waitpid(child, NULL, 0);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    c->exit = status;
+    return ran ? ANSWERED : UNTRIED; /* the Python client tries again, and says why it cannot */
+}
+
+/* How the call ended; UNTRIED if the Python client is to do all of it. */
+enum outcome hold(struct call *c, char *program)
+{
+    int gate[2], failed[2];
+    signal(SIGCHLD, SIG_DFL); /* else we would not learn how the command ended */
+    if (pipe2(gate, O_CLOEXEC)) return UNTRIED;
+    if (pipe2(failed, O_CLOEXEC)) return close(gate[0]), close(gate[1]), UNTRIED;
+    pid_t child = fork();
+    if (!child) {
+        close(gate[1]);
+        become(gate[0], failed[1]);
+    }
+    close(gate[0]);
+    close(failed[1]);
+    c->child = child;
+    enum outcome ended = child > 0 ? insist(c) : UNTRIED;
+    c->child = 0;
+    if (ended == GRANTED) ended = run(c, program, child, gate[1], failed[0]);
+    else close(gate[1]); /* the child ends by itself */
+    if (child > 0) waitpid(child, NULL, 0);
+    close(failed[0]);
+    return ended;
+}
