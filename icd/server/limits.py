@@ -49,7 +49,7 @@ KNOWN_PLACES = 4096
 LANES = 8
 # A thread that is longer at one step of a lock hangs: callers do without it.
 LANE_SECONDS = 1.0
-# A lock that nobody heard of is removed again; a stopped process may keep us from it for 2 s.
+# A lock that its caller did not hear of is removed; a stopped process may be in the way for 2 s.
 UNDO_TRIES = 5
 # Requests larger than this are parsed and checked in a thread, so that the loop stays responsive.
 LARGE_BYTES = 64 * 1024

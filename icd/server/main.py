@@ -20,7 +20,7 @@ from icd import __version__, config
 from icd.app import registry
 from icd.app.dispatch import Clock
 from icd.errors import AlreadyRunning, Misconfigured
-from icd.server import limits, logs, reexec, systemd, watchdog
+from icd.server import limits, logs, reexec, systemd
 from icd.server.lifecycle import Lifecycle
 from icd.server.logs import Once, log
 from icd.server.metrics.status import About
@@ -105,7 +105,7 @@ async def serve(
                 connections.take_over(inherited.connections)
                 stores.open_again(inherited.databases)
                 life.start(settings().exit_idle_seconds)
-                tasks.start_soon(watchdog.feed, about.summary)
+                tasks.start_soon(systemd.feed, about.summary)
                 _announce(claim.path, inherited)
 
                 # --- serve ---
@@ -174,7 +174,7 @@ def _claim(socket_path: str | None) -> SocketClaim:
 
 def _show_preflight() -> int:
     """Print what the reload of a running daemon asks: that this code starts, and its version."""
-    anyio.run(watchdog.check, backend="asyncio")
+    anyio.run(systemd.check, backend="asyncio")
     said = msgspec.json.encode(Preflight(version=__version__, handover=reexec.FORMAT))
     sys.stdout.write(said.decode())
     return 0

@@ -144,7 +144,7 @@ def releasing(
 
 
 def taking_back(place: Place, name: str, scope: str, request: str) -> Steps[bool]:
-    """Remove the lock that this one call took: nobody heard that it is held."""
+    """Remove the lock that this one call took: its caller did not hear that it is held."""
     return _removing(place, name, scope, lambda found: _is_of(found, request), FLOCK_SECONDS)
 
 

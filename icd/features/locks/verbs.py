@@ -19,7 +19,7 @@ from icd.app.invocation import Local, Output, Served, World
 from icd.app.types import DURATION
 from icd.app.verb import Argument, Command, Option
 from icd.errors import NoOwner
-from icd.features.locks import directory, owners, reach, store
+from icd.features.locks import directory, owners, store
 from icd.features.locks.directory import Place
 from icd.features.locks.owners import Owner, Steps
 from icd.features.locks.store import Lock
@@ -180,7 +180,7 @@ def _local(
 
 def fits(world: World, place: Place) -> bool:
     """Whether a daemon may act for the caller, and the caller still waits for it."""
-    within = reach.is_within(place, world.peer, world.pid, world.child)
+    within = directory.is_within(place, world.peer, world.pid, world.child)
     return within and time.monotonic() < world.deadline
 
 

@@ -7,15 +7,25 @@ steps it waits in the loop, without a thread.
 Promises
     - it is done only where the caller could do it, too (`Served.fits`); else the caller's own
       process does it, and also if the directory's thread hangs, or if we stop meanwhile;
-    - nothing is held between two steps: whoever leaves then, caller or daemon, leaves nothing
+    - nothing is held between two steps: a caller or a daemon that leaves then leaves nothing
       behind, and another daemon can begin anew;
     - what a caller did not hear of is undone.
+
+Waiting takes one inotify for all, and one pidfd for a holder.  A waiter has a bell.  The kernel
+tells of a lock that disappears and of a holder that ends; both only mean "look now", and a waiter
+that hears nothing looks again after a while, as a process of its own does (`Watch` in
+icd/features/locks/owners.py).  Who has waited longest is rung for all who wait for the same lock:
+of a hundred that look, one gets it.  When it leaves, with the lock or without, the next one is
+rung, sees who holds the lock now, and hears of that holder's end.
 """
 
 import asyncio
+import ctypes
+import os
+import struct
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -29,9 +39,12 @@ from icd.server import limits
 from icd.server.logs import log
 from icd.server.stores.db_thread import PATIENCE_SECONDS, Hop
 from icd.server.workers import threads
-from icd.server.workers.lock_waits import Bell, LockWaits
+from icd.values.processes import Process, look
 
 T = TypeVar("T")
+
+_EVENT = struct.Struct("iIII")
+_QUEUE_OVERFLOW = -1  # the descriptor of an event that stands for those that were lost
 
 
 class Hung(Exception):
@@ -99,6 +112,170 @@ class Lane:
             step.run()
 
 
+# --- who waits for what ---
+
+
+class Bell:
+    """Rings until it is cleared, and wakes who waits for it."""
+
+    def __init__(self) -> None:
+        self._rings = False
+        self._waiter: asyncio.Future[None] | None = None
+        self.watched: tuple[int, bytes] | None = None
+
+    def clear(self) -> None:
+        self._rings = False
+
+    def ring(self) -> None:
+        self._rings = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self, until: float | None = None) -> None:
+        """Until it rings, or until then."""
+        if self._rings:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = None if until is None else loop.call_at(until, self.ring)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+
+
+class LockWaits:
+    """Who waits for what; `add` is for the thread of a directory, all else for the loop."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = -1
+        self._entries: dict[int, dict[bytes, dict[Bell, None]]] = {}  # in the order they came
+        self._holders: dict[tuple[int, int], tuple[int, set[Bell]]] = {}
+
+    def begin(self) -> None:
+        """Have a descriptor, from the first call that has to wait."""
+        if self._fd < 0 and hasattr(self._libc, "inotify_init1"):
+            self._fd = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+            if self._fd >= 0:
+                asyncio.get_running_loop().add_reader(self._fd, self._hear)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def add(self, pause: Pause) -> int:
+        """Have the kernel tell of a directory; negative if it does not."""
+        if self._fd < 0 or not pause.entry:
+            return -1
+        found: int = self._libc.inotify_add_watch(
+            self._fd, os.fsencode(pause.directory), owners.EVENTS
+        )
+        return found
+
+    def listen(self, bell: Bell, watch: int, pause: Pause) -> bool:
+        """Ring the bell for the pause; False if it was not listening before, and has to look."""
+        wanted = (watch, os.fsencode(pause.entry)) if watch >= 0 else None
+        if bell.watched == wanted:
+            return True
+        self.leave(bell)
+        if wanted is not None:
+            self._entries.setdefault(watch, {}).setdefault(wanted[1], {})[bell] = None
+        bell.watched = wanted
+        return wanted is None
+
+    def leave(self, bell: Bell) -> None:
+        if bell.watched is None:
+            return
+        watch, entry = bell.watched
+        bell.watched = None
+        known = self._entries[watch]
+        del known[entry][bell]
+        if known[entry]:
+            next(iter(known[entry])).ring()
+        else:
+            del known[entry]
+        if not known:
+            del self._entries[watch]
+            self._libc.inotify_rm_watch(self._fd, watch)
+
+    async def rest(self, bell: Bell, pause: Pause, until: float) -> None:
+        """Wait for the bell, for the end of the holder, or for the time."""
+        holder = Process(pause.holder.pid, pause.holder.start) if pause.holder else None
+        key = self._attend(holder, bell) if holder else None
+        try:
+            await bell.wait(until)
+        finally:
+            if key is not None:
+                self._forget(key, bell)
+
+    # --- holders ---
+
+    def _attend(self, holder: Process, bell: Bell) -> tuple[int, int] | None:
+        key = holder.pid, holder.start
+        if key not in self._holders:
+            try:
+                fd = os.pidfd_open(holder.pid)
+            except (OSError, AttributeError):
+                return None  # the next look will tell
+            self._holders[key] = fd, set()
+            asyncio.get_running_loop().add_reader(fd, self._ended, key)
+        self._holders[key][1].add(bell)
+        if look(holder) != "alive":  # its number may be another's by now
+            bell.ring()
+        return key
+
+    def _ended(self, key: tuple[int, int]) -> None:
+        fd, bells = self._holders[key]
+        asyncio.get_running_loop().remove_reader(fd)  # it stays readable
+        for bell in bells:
+            bell.ring()
+
+    def _forget(self, key: tuple[int, int], bell: Bell) -> None:
+        fd, bells = self._holders[key]
+        bells.discard(bell)
+        if not bells:
+            del self._holders[key]
+            asyncio.get_running_loop().remove_reader(fd)
+            os.close(fd)
+
+    # --- entries ---
+
+    def _hear(self) -> None:
+        try:
+            data = os.read(self._fd, owners.EVENT_BYTES)
+        except BlockingIOError:
+            return
+        for watch, name in _events(data):
+            for bell in self._entries.get(watch, {}).get(name, {}):
+                bell.ring()
+                break
+            if watch == _QUEUE_OVERFLOW:
+                self._ring_all()
+
+    def _ring_all(self) -> None:
+        for known in self._entries.values():
+            for bells in known.values():
+                for bell in bells:
+                    bell.ring()
+
+
+def _events(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + _EVENT.size <= len(data):
+        watch, _mask, _cookie, size = _EVENT.unpack_from(data, at)
+        at += _EVENT.size
+        yield watch, data[at : at + size].rstrip(b"\0")
+        at += size
+
+
+# --- errands ---
+
+
 class Visit:
     """A caller whose errand is under way, as its session sees it."""
 
@@ -123,7 +300,7 @@ class Visit:
         self.bell.ring()
 
     async def goes_on(self) -> bool:
-        """Whether to take the next step, once a reload has failed; not if somebody leaves."""
+        """Whether to take the next step, once a reload has failed; not if one of us leaves."""
         while self._is_suspended and not self._is_leaving:
             self.bell.clear()
             await self.bell.wait()
@@ -175,7 +352,7 @@ class Errands:
             self._waits.leave(visit.bell)
 
     async def undo(self, errand: Errand) -> None:
-        """Nobody heard that it was done."""
+        """Undo what no caller heard of."""
         assert errand.served is not None
         assert errand.served.undo is not None
         for _ in range(limits.UNDO_TRIES):
