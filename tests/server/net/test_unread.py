@@ -199,22 +199,19 @@ def test_when_memory_runs_out_the_other_sessions_are_served(initialized: Path) -
         daemon.close()
 
 
-def test_an_aborted_connection_is_no_longer_watched_by_the_event_loop() -> None:
+@pytest.mark.anyio
+async def test_an_aborted_connection_is_no_longer_watched_by_the_event_loop() -> None:
     """As asyncio leaves it when memory runs out in a write: it waits for room, and has no data."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
+    fd = ours.fileno()
+    loop._add_writer(fd, lambda: None)  # type: ignore[attr-defined]
 
-    async def main() -> list[int]:
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
-        fd = ours.fileno()
-        loop._add_writer(fd, lambda: None)  # type: ignore[attr-defined]
+    cut_off(transport)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
-        cut_off(transport)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-        theirs.close()
-        return [key.fd for key in loop._selector.get_map().values() if key.fd == fd]  # type: ignore[attr-defined]
-
-    assert asyncio.run(main()) == []
+    theirs.close()
+    assert [key.fd for key in loop._selector.get_map().values() if key.fd == fd] == []  # type: ignore[attr-defined]
