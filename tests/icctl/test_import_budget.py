@@ -14,6 +14,8 @@ from tests.support.processes import CLEAN, WHEEL_BIN, Daemon
 # Runs the very file that pip installed, and prints what was loaded when it leaves.
 OBSERVE = """
 import posix, sys
+
+pytestmark = pytest.mark.long
 before, leave = set(sys.modules), posix._exit
 def report(status):
     posix.write(1, repr(sorted(set(sys.modules) - before)).encode())

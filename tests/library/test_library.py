@@ -616,7 +616,8 @@ def test_the_library_is_found_by_the_program(place: Place) -> None:
     )  # fmt: skip
 
     assert done.stdout == b"here\n"
-    assert icctl("lib-path", cwd=place.project).stdout.decode().strip() == str(LIBRARY)
+    shown = icctl("lib-path", cwd=place.project, env=place.env)
+    assert (shown.stdout.decode().strip(), shown.stderr) == (str(LIBRARY), b"")
 
 
 # --- what is passed ---
@@ -810,6 +811,7 @@ def test_failures_that_the_daemon_did_not_see_are_counted_too(place: Place, daem
 # --- under load ---
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_storm_of_stop_hooks_has_one_winner_per_session_while_the_daemon_restarts(
     initialized: Path, bash: str

@@ -575,6 +575,7 @@ icctl service uninstall
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not REAL, reason="no name space of our own to start a systemd in")
 @pytest.mark.parametrize("place", ["plain", ODD])
 def test_a_real_systemd_starts_restarts_and_ends_the_daemon(tmp_path: Path, place: str):

@@ -20,6 +20,8 @@ import pytest
 
 from tests.support.processes import CLEAN, PATIENCE, icctl, until
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 SECONDS = 5.0
 # Every so often somebody is killed: at random, or whoever holds the lock.

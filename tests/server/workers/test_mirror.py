@@ -594,7 +594,7 @@ def test_what_is_ignored_of_a_projects_settings_is_one_line_in_the_log(
 ) -> None:
     settings = initialized / ".clavain" / "intercore.toml"
     settings.write_text(
-        'idle_seconds = 0.05\nclose_idle_seconds = 0.05\nmirror.channels.bead.path = "a/b"\n'
+        'idle_seconds = 0.05\nclose_idle_seconds = 0.15\nmirror.channels.bead.path = "a/b"\n'
     )
 
     for _ in range(3):
