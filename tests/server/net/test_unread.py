@@ -96,6 +96,7 @@ def answered_within(daemon: Daemon, project: Path) -> float:
 def test_what_eight_peers_do_not_read_is_bounded(
     daemon: Daemon, events: Path, request_of: Callable[..., bytes], limit: int
 ) -> None:
+    usual = answered_within(daemon, events)
     with ExitStack() as stack:
         for _ in range(PEERS):
             sock = stack.enter_context(daemon.connect())
@@ -109,8 +110,10 @@ def test_what_eight_peers_do_not_read_is_bounded(
         f"{request_of.__name__} limit={limit}: {most / 1e6:.0f} MB, {soonest:.3f} s, {later:.3f} s"
     )
     assert most < MOST_RSS
-    assert later < 0.1
-    assert limit > 1 or soonest < 0.1  # eight replies of eight megabytes take their time
+    assert later < 0.1 + 10 * usual
+    assert (
+        limit > 1 or soonest < 0.1 + 10 * usual
+    )  # eight replies of eight megabytes take their time
 
 
 @pytest.mark.parametrize("request_of", [array, lines])
