@@ -27,7 +27,7 @@ def test_tests_hold_where_signals_are_ignored_and_stdin_is_closed() -> None:
 
     done = subprocess.run(
         ["bash", "-c", DEAF, "bash", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-         "-k", NAMES, "-m", "not long", *FILES],
+         "--timeout=60", "-k", NAMES, "-m", "not long", *FILES],
         cwd=ROOT, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
