@@ -15,7 +15,7 @@ from icd import config
 from icd.app.dispatch import Clock
 from icd.db.database import Database
 from tests.support import processes
-from tests.support.processes import CLEAN, DOORS, PATIENCE, running
+from tests.support.processes import CLEAN, DOORS, PATIENCE, Daemon, running
 
 pytest_plugins = [
     "tests.support.store_fixtures",
@@ -143,6 +143,22 @@ def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pat
 def daemon():
     with running() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def shared_daemon() -> Iterator[Daemon]:
+    """For tests that only talk to it, each in a project of its own: to start one costs more."""
+    with running() as found:
+        yield found
+        assert found.call("icd.ping"), "it must have survived everything"
+
+
+@pytest.fixture
+def any_daemon(request: pytest.FixtureRequest) -> Daemon:
+    """The test's own, if it asks for one, and else the one that is shared."""
+    name = "daemon" if "daemon" in request.fixturenames else "shared_daemon"
+    found: Daemon = request.getfixturevalue(name)
+    return found
 
 
 @pytest.fixture

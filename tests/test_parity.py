@@ -59,7 +59,7 @@ def served(hostile: Daemon) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_says_the_same_through_either_door_to_the_daemon_without_one_and_by_rpc(
+def test_a_script_says_the_same_through_either_door_to_the_daemon_and_without_one(
     name: str, project: Path, hostile: Daemon, served: dict[str, str]
 ) -> None:
     """What is expected is played once: starting Python for it is most of what this test costs."""

@@ -42,7 +42,9 @@ class Through:
     """A daemon, which is started again if it died."""
 
     def __init__(self) -> None:
-        self.daemon = Daemon()
+        # A look while nobody asks might come upon the moment in which git has removed a file that it
+        # is about to write: the database is gone then, and the daemon lets go of it.
+        self.daemon = Daemon(env={"INTERCORE_IDLE_SECONDS": "60"})
         self.project = Path("/")
 
     def ask(self, method: str, **params: Any) -> Said:

@@ -206,8 +206,11 @@ def bash(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def place(initialized: Path, daemon: Daemon, door: Path, bash: str) -> Place:
-    env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_TIMEOUT": "30s"}  # not 3: others work, too
+def place(initialized: Path, any_daemon: Daemon, door: Path, bash: str) -> Place:
+    env = {
+        "INTERCORE_SOCKET": any_daemon.socket,
+        "INTERCORE_TIMEOUT": "30s",
+    }  # not 3: others work, too
     return Place(initialized, env, bash)
 
 
@@ -220,11 +223,11 @@ def _break(project: Path) -> None:
     "host", ["daemon", "direct", "no database", "no program", "broken", "broken, direct"]
 )
 def test_every_function_answers_as_documented(  # noqa: PLR0917
-    host: str, way: str, project: Path, daemon: Daemon, door: Path, bash: str, tmp_path: Path
+    host: str, way: str, project: Path, any_daemon: Daemon, door: Path, bash: str, tmp_path: Path
 ) -> None:
     legacy = tmp_path / "legacy"
     legacy.mkdir()
-    env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_TIMEOUT": "30s"}
+    env = {"INTERCORE_SOCKET": any_daemon.socket, "INTERCORE_TIMEOUT": "30s"}
     place = Place(project, {**env, "INTERCORE_LEGACY_DIR": str(legacy)}, bash)
     if host in ("direct", "broken, direct"):
         place.env["INTERCORE_SOCKET"] = "/nonexistent"
@@ -664,7 +667,7 @@ def test_a_legacy_guard_with_an_interval_is_due_again_after_it(bare: Place) -> N
     check = "intercore_sentinel_check_or_legacy n s 60 guard; echo $?"
 
     assert bare.say(f"{check}; {check}") == ["0", "1"]
-    assert bare.say(f"touch -d '58 seconds ago' guard; {check}") == ["1"]
+    assert bare.say(f"touch -d '30 seconds ago' guard; {check}") == ["1"]
     assert bare.say(f"touch -d '62 seconds ago' guard; {check}; {check}; ls") == ["0", "1", "guard"]
 
 
@@ -673,7 +676,7 @@ def test_the_interval_of_a_legacy_guard_may_be_a_duration(bare: Place) -> None:
         check = f"intercore_sentinel_check_or_legacy n s {interval} g{number}; echo $?"
 
         assert bare.say(f"{check}; {check}") == ["0", "1"]
-        assert bare.say(f"touch -d '58 seconds ago' g{number}; {check}") == ["1"]
+        assert bare.say(f"touch -d '30 seconds ago' g{number}; {check}") == ["1"]
         assert bare.say(f"touch -d '62 seconds ago' g{number}; {check}") == ["0"]
 
 

@@ -23,10 +23,10 @@ WRITERS = 8
 
 
 @pytest.fixture(params=["daemon", "direct"])
-def host(request: pytest.FixtureRequest, daemon: Daemon, door: Path) -> dict[str, str]:
+def host(request: pytest.FixtureRequest, any_daemon: Daemon, door: Path) -> dict[str, str]:
     if request.param == "direct":
         return DIRECT
-    return {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": daemon.socket}
+    return {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": any_daemon.socket}
 
 
 @pytest.fixture
