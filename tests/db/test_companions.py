@@ -209,6 +209,7 @@ def test_what_was_acknowledged_is_there_or_said_to_be_lost_if_in_use_when(
     conclude(story, tellers, name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -253,6 +254,7 @@ def test_a_daemon_says_that_its_database_is_another_one_though_a_direct_call_cam
     assert not second.error, second
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "next_one"),
     [
@@ -279,6 +281,7 @@ def test_what_a_killed_daemon_acknowledged_is_there_or_said_to_be_lost_when(
     conclude(story, tellers, name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "where"),
     [

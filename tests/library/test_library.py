@@ -218,6 +218,9 @@ def _break(project: Path) -> None:
     (project / ".clavain" / "intercore.db").write_bytes(b"this is no database " * 1000)
 
 
+@pytest.mark.parametrize(
+    "door", [pytest.param("python", marks=pytest.mark.long), "native"], indirect=True
+)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "host", ["daemon", "direct", "no database", "no program", "broken", "broken, direct"]

@@ -330,6 +330,7 @@ def _has(shown: list[str], size: float, writers: "list[subprocess.Popen[bytes]]"
     return len(shown) >= size
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800 if EACH > 1000 else 240)
 @pytest.mark.parametrize("mode", ["daemon", "direct"])
 def test_consumers_see_everything_in_order_while_the_daemon_is_restarted(

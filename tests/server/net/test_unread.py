@@ -91,7 +91,7 @@ def answered_within(daemon: Daemon, project: Path) -> float:
     return min(took() for _ in range(3))
 
 
-@pytest.mark.parametrize("limit", [1, 100])
+@pytest.mark.parametrize("limit", [1, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize("request_of", [array, lines, frames])
 def test_what_eight_peers_do_not_read_is_bounded(
     daemon: Daemon, events: Path, request_of: Callable[..., bytes], limit: int

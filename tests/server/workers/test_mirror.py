@@ -550,6 +550,7 @@ def test_trust_that_is_taken_back_ends_the_mirror_and_leaves_the_files(
     assert band.payload("interphase/bead", "s1") == {"n": 1}
 
 
+@pytest.mark.long
 def test_a_key_with_many_rows_gets_files_for_the_newest(
     put, band: Band, daemon: Daemon, initialized: Path
 ) -> None:
