@@ -11,11 +11,11 @@ import pytest
 from icd import __version__
 from tests.support.processes import CLEAN, WHEEL_BIN, Daemon
 
+pytestmark = pytest.mark.long
+
 # Runs the very file that pip installed, and prints what was loaded when it leaves.
 OBSERVE = """
 import posix, sys
-
-pytestmark = pytest.mark.long
 before, leave = set(sys.modules), posix._exit
 def report(status):
     posix.write(1, repr(sorted(set(sys.modules) - before)).encode())
