@@ -91,11 +91,9 @@ run: $(RUNNABLE)  ## Start the daemon here, in the foreground.
 	@echo '    icctl init && icctl status'
 	@exec $(BIN)/icd serve
 
-test: $(INSTALLED) $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/.made $(DOORS)/fuzz  ## Run every test.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report= || \
-	    { [ $$? -eq 1 ] && echo "What failed beside others is tried once more, alone; if it holds then, mend the test." >&2 && \
-	    $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none; }
-	$(BIN)/python -m coverage report
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+test: $(INSTALLED) $(DOORS)/.made  ## Run the tests, in minutes; what is marked `long` is for make check.
+	$(PYTEST) -m "not long"
 
 stress: $(INSTALLED)  ## The consumers' promise at its full size: 8 writers, 10,000 events each.
 	INTERCORE_STRESS=1 $(BIN)/python -m pytest tests/features/events/test_end_to_end.py -k restarted
@@ -116,7 +114,9 @@ lint: $(INSTALLED)  ## Run the linters and the type checker.
 hooks: $(INSTALLED)  ## Have git run the fast linters before each commit.
 	$(BIN)/pre-commit install
 
-check: lint test  ## Everything that must hold before a change lands.
+check: lint $(INSTALLED) $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/.made $(DOORS)/fuzz  ## Everything that must hold before a change lands: linters, every test, coverage.
+	$(PYTEST) --cov --cov-report=
+	$(BIN)/python -m coverage report
 
 docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are made from the program.
 	$(BIN)/python -m tests.support.secrets_page

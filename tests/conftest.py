@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from icd import config
 from icd.app.dispatch import Clock
 from icd.db.database import Database
 from tests.support import processes
-from tests.support.processes import CLEAN, DOORS, icctl, running
+from tests.support.processes import CLEAN, DOORS, PATIENCE, Daemon, running
 
 pytest_plugins = [
     "tests.support.store_fixtures",
@@ -24,11 +25,28 @@ pytest_plugins = [
 
 NOW_MS = 1_800_000_000_000
 
+# How long an example takes says how busy the machine is, and nothing about us.
+hypothesis.settings.register_profile(
+    "unhurried",
+    hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("unhurried")
+
 
 def pytest_configure() -> None:
-    """A shell starts what runs in the background deaf to SIGINT, and its children inherit it."""
+    """Set what children inherit: nohup, cron and a shell's `&` ignore signals and close stdin."""
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    try:
+        os.fstat(0)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 
 def pytest_collection_finish() -> None:
@@ -71,6 +89,12 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """What the daemon runs on; asynchronous tests are marked with `@pytest.mark.anyio`."""
+    return "asyncio"
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
@@ -90,10 +114,10 @@ def database(project: Path):
     """A migrated database, closed after the test."""
     path = project / ".clavain" / "intercore.db"
     found = Database(str(path), config.DEFAULTS)
-    with found.hold(time.monotonic() + 5, create=True):
+    with found.hold(time.monotonic() + PATIENCE, create=True):
         found.connection(create=True)
     yield found
-    with found.hold(time.monotonic() + 5):
+    with found.hold(time.monotonic() + PATIENCE):
         found.close()
     found.lock.close()
 
@@ -121,8 +145,30 @@ def daemon():
         yield found
 
 
+@pytest.fixture(scope="session")
+def shared_daemon() -> Iterator[Daemon]:
+    """For tests that only talk to it, each in a project of its own: to start one costs more."""
+    with running() as found:
+        yield found
+        assert found.call("icd.ping"), "it must have survived everything"
+
+
+@pytest.fixture
+def any_daemon(request: pytest.FixtureRequest) -> Daemon:
+    """The test's own, if it asks for one, and else the one that is shared."""
+    name = "daemon" if "daemon" in request.fixturenames else "shared_daemon"
+    found: Daemon = request.getfixturevalue(name)
+    return found
+
+
 @pytest.fixture
 def initialized(project: Path) -> Path:
-    """A project with a database."""
-    assert icctl("init", cwd=project, env={"INTERCORE_MODE": "direct"}).returncode == 0
+    """A project with a database, as `icctl init` makes it, without starting a Python for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(project))  # that of commands which run there: see icctl()
+        made = Database(str(project / ".clavain" / "intercore.db"), config.DEFAULTS)
+        with made.hold(time.monotonic() + PATIENCE, create=True):
+            made.connection(create=True)
+            made.close()
+        made.lock.close()
     return project

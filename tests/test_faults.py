@@ -140,11 +140,6 @@ async def test_a_hop_that_takes_its_time_is_waited_for_in_the_loop() -> None:
         await lane.close()
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def test_a_full_disk_fails_only_what_does_not_fit(initialized: Path) -> None:
     """On a real full filesystem: nothing is half-written, and reading goes on."""
     with mounts.small("600k") as small, running() as daemon:

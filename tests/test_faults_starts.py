@@ -15,6 +15,8 @@ import pytest
 
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, until
 
+pytestmark = pytest.mark.long
+
 STARTS = 50
 CYCLES = 200
 WRITERS = 2

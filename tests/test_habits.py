@@ -108,6 +108,19 @@ def test_make_run_installs_no_test_tools() -> None:
     assert planned.rstrip().endswith("icd serve")
 
 
+def test_ci_runs_every_test_once_and_make_test_the_shorter_ones() -> None:
+    def tests_of(target: str) -> list[str]:
+        return [line for line in make("--dry-run", target).splitlines() if "-m pytest" in line]
+
+    (shorter,), (every,) = tests_of("test"), tests_of("check")
+
+    assert read(".ci/run").endswith("\nmake check\n")
+    assert shorter.endswith(' -m "not long"')
+    assert "not long" not in every
+    assert "--cov" in every
+    assert not re.search("--(last-failed|lf|reruns)", read("Makefile"))
+
+
 # --- git and GitHub -------------------------------------------------------------------------
 
 

@@ -160,6 +160,7 @@ def is_wrong(output, errors):
     return is_bug or printable(said) != said or output.exit == 3
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("table", columns())
 def test_no_row_is_a_bug_of_ours_or_commands_a_terminal(table, planted):

@@ -17,7 +17,7 @@ PACKAGES = ROOT / ".venv" / "packages"
 OFFLINE = ["--quiet", "--disable-pip-version-check", "--no-index", f"--find-links={PACKAGES}"]
 HAS_COMPILER = bool(shutil.which("cc") or shutil.which("gcc"))
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

@@ -163,6 +163,7 @@ def stop(session: str, project: Path, env: dict[str, str]) -> tuple[int, str, st
     return ran.returncode, ran.stdout, ran.stderr
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_quickstart_ends_with_a_working_guard(newcomer, project, tmp_path):
     assert shutil.which("icctl", path=newcomer["PATH"]) is None

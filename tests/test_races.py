@@ -14,6 +14,8 @@ from icctl import client
 from tests.support.processes import CLEAN, PATIENCE, WHEEL_BIN, Daemon, icctl
 from tests.support.restarts import Restarts, mode_of
 
+pytestmark = pytest.mark.long
+
 FORK = multiprocessing.get_context("fork")
 PROCESSES, ROUNDS = 100, 50
 MODES = ["daemon", "direct", "mixed", "restarts"]

@@ -190,6 +190,7 @@ def prepare(root: Root, project: Path, verb: str) -> list[str]:
 TRIES = 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["restore", "backup", "adopt", "init"])
 def test_an_owner_who_swaps_files_for_links_gets_nothing_of_roots(
     verb: str, root: Root, project: Path, secret: Path

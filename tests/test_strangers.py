@@ -14,11 +14,11 @@ import pytest
 from tests.support.breakages import STRANGER
 from tests.support.processes import PATIENCE, Daemon, icctl, running
 
-pytestmark = pytest.mark.usefixtures("door")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("door")]
 
 # A call without a daemon takes a tenth of it, one that waits in a full backlog the whole of it.
-DEADLINE = "--timeout=30s"
-AT_ONCE_SECONDS = 15
+DEADLINE = "--timeout=40s"
+AT_ONCE_SECONDS = 30
 
 # Listens as another user at the path, fills the backlog, and stays.
 FULL_BACKLOG = """

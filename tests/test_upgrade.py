@@ -24,6 +24,8 @@ from tests.support import installations
 from tests.support.installations import Installation
 from tests.support.processes import CLEAN, Daemon, icctl, until
 
+pytestmark = pytest.mark.long
+
 OLD, NEW = "0.4.0", "0.99.0"
 DIRECT = {"INTERCORE_MODE": "direct"}
 # Calls that everybody makes before, between and after the changes of the daemon.

@@ -1,9 +1,12 @@
 """What a normal day leaves in the file; the whole of it, and over more days, is in `make bench`."""
 
+import pytest
 from msgspec import structs
 
 from icd import config
 from tests.bench import day
+
+pytestmark = pytest.mark.long
 
 # Sentinels are kept for a week; what is kept for longer only adds to the growth.
 WARM_DAYS, DAYS = 8, 8

@@ -7,6 +7,8 @@ import pytest
 from tests.bench import instructions
 from tests.bench.instructions import COMMITTED, LIMIT, Count, parse
 
+pytestmark = pytest.mark.long
+
 PROFILE = """\
 version: 1
 positions: line

@@ -29,6 +29,7 @@ def assert_kept(said: dict[str, list[str]], name: str) -> None:
             assert any(is_kept(line, new) for new in said[command]), (command, line, said[command])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_without_a_daemon_it_is_upgraded_and_nothing_is_lost(name: str, project: Path) -> None:
     load(name, project)

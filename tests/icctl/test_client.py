@@ -39,14 +39,14 @@ def popen(*arguments: str, cwd: Path, env: dict[str, str], **options) -> "subpro
 
 @pytest.mark.parametrize("mode", ["daemon", "direct"])
 def test_a_hook_finds_all_of_its_stdin_after_a_check(
-    mode: str, initialized: Path, daemon: Daemon
+    mode: str, initialized: Path, any_daemon: Daemon
 ) -> None:
     hook = "icctl sentinel check stop s --interval=0 || exit 9; icctl ping; cat"
     payload = b'{"session_id":"abc"}\n' + b"x" * 200_000
     env = {
         **CLEAN,
         "HOME": str(initialized),
-        "INTERCORE_SOCKET": daemon.socket,
+        "INTERCORE_SOCKET": any_daemon.socket,
         "INTERCORE_MODE": mode,
     }
 
@@ -65,9 +65,9 @@ def test_a_hook_finds_all_of_its_stdin_after_a_check(
 @pytest.mark.parametrize("size", [0, 1, 65_536, 1_048_576])
 @pytest.mark.parametrize("mode", ["daemon", "direct"])
 def test_payloads_of_any_size_arrive_whole(
-    size: int, mode: str, initialized: Path, daemon: Daemon
+    size: int, mode: str, initialized: Path, any_daemon: Daemon
 ) -> None:
-    env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": mode}
+    env = {"INTERCORE_SOCKET": any_daemon.socket, "INTERCORE_MODE": mode}
     strings = [("x" * 100_000)[: size % 100_000 or 100_000]] * max(1, size // 100_001)
     payload = json.dumps(strings).encode()[:1_048_576] if size else b"0"
 
@@ -111,16 +111,16 @@ def test_no_daemon_chooses_the_direct_way(initialized: Path, daemon: Daemon) -> 
     assert "db.health" not in daemon.call("icd.status")["calls"]
 
 
-def test_the_program_is_named_as_it_was_called(initialized: Path, daemon: Daemon) -> None:
-    for env in (DIRECT, through(daemon)):
+def test_the_program_is_named_as_it_was_called(initialized: Path, any_daemon: Daemon) -> None:
+    for env in (DIRECT, through(any_daemon)):
         done = icctl("bogus", cwd=initialized, env=env, program=processes.door / "ic")
 
         assert done.stderr == b"ic: unknown command: bogus\n"
         assert done.stdout.startswith(b"Usage: ic ")
 
 
-def test_a_hint_names_the_program_as_it_was_called(tmp_path: Path, daemon: Daemon) -> None:
-    for env in (DIRECT, through(daemon)):
+def test_a_hint_names_the_program_as_it_was_called(tmp_path: Path, any_daemon: Daemon) -> None:
+    for env in (DIRECT, through(any_daemon)):
         done = icctl("health", cwd=tmp_path, env=env, program=processes.door / "ic")
         usual = icctl("health", cwd=tmp_path, env=env)
 
@@ -129,8 +129,8 @@ def test_a_hint_names_the_program_as_it_was_called(tmp_path: Path, daemon: Daemo
         assert b"; run 'icctl init' in the project's directory" in usual.stderr
 
 
-def test_a_negative_timeout_is_a_usage_error(initialized: Path, daemon: Daemon) -> None:
-    for env in (DIRECT, through(daemon)):
+def test_a_negative_timeout_is_a_usage_error(initialized: Path, any_daemon: Daemon) -> None:
+    for env in (DIRECT, through(any_daemon)):
         done = icctl("health", "--timeout=-5s", cwd=initialized, env=env)
 
         assert (done.returncode, done.stdout) == (3, b"")
@@ -181,19 +181,24 @@ def test_too_few_descriptors_are_named(initialized: Path) -> None:
         )
 
 
-def test_ping_and_status_tell_whether_there_is_a_daemon(initialized: Path, daemon: Daemon) -> None:
+def test_ping_and_status_tell_whether_there_is_a_daemon(
+    initialized: Path, any_daemon: Daemon
+) -> None:
     absent = {"INTERCORE_SOCKET": "/nonexistent/icd.sock"}
 
-    assert icctl("ping", cwd=initialized, env=through(daemon)).stdout == b"pong\n"
+    assert icctl("ping", cwd=initialized, env=through(any_daemon)).stdout == b"pong\n"
     assert (
-        f"pid {daemon.pid}" in icctl("status", cwd=initialized, env=through(daemon)).stdout.decode()
+        f"pid {any_daemon.pid}"
+        in icctl("status", cwd=initialized, env=through(any_daemon)).stdout.decode()
     )
     assert icctl("ping", cwd=initialized, env=absent).returncode == 1
     assert icctl("status", cwd=initialized, env=absent).returncode == 1
 
 
-def test_who_wrote_is_the_process_that_ran_the_client(initialized: Path, daemon: Daemon) -> None:
-    for host in (DIRECT, through(daemon)):
+def test_who_wrote_is_the_process_that_ran_the_client(
+    initialized: Path, any_daemon: Daemon
+) -> None:
+    for host in (DIRECT, through(any_daemon)):
         env = {**host, "CLAUDE_SESSION_ID": "session-1"}
         icctl("state", "set", "k", "s", "--value=1", cwd=initialized, env=env)
 
@@ -202,13 +207,15 @@ def test_who_wrote_is_the_process_that_ran_the_client(initialized: Path, daemon:
         assert (row["writer_pid"], row["writer_session"]) == (os.getpid(), "session-1")
 
 
-def test_a_debounced_write_is_skipped_by_the_daemon_only(initialized: Path, daemon: Daemon) -> None:
+def test_a_debounced_write_is_skipped_by_the_daemon_only(
+    initialized: Path, any_daemon: Daemon
+) -> None:
     def write(value: str, env: dict[str, str], session: str = "a") -> int:
         arguments = ("state", "set", "k", "s", "--value", value, "--debounce=1h", "--json")
         done = icctl(*arguments, cwd=initialized, env={**env, "CLAUDE_SESSION_ID": session})
         return int(json.loads(done.stdout)["version"])
 
-    daemon_env = through(daemon)
+    daemon_env = through(any_daemon)
     first = write("1", daemon_env)
 
     assert write("1", daemon_env) == first
@@ -226,12 +233,12 @@ def test_a_debounced_write_is_skipped_by_the_daemon_only(initialized: Path, daem
 
 @pytest.mark.parametrize("mode", ["daemon", "direct"])
 def test_a_closed_stdout_does_not_change_the_verdict(
-    mode: str, initialized: Path, daemon: Daemon
+    mode: str, initialized: Path, any_daemon: Daemon
 ) -> None:
     env = {
         **CLEAN,
         "HOME": str(initialized),
-        "INTERCORE_SOCKET": daemon.socket,
+        "INTERCORE_SOCKET": any_daemon.socket,
         "INTERCORE_MODE": mode,
     }
     script = "icctl sentinel check a s --interval=0 >&-; echo $?; icctl sentinel check a s --interval=0 >&-; echo $?"
@@ -243,8 +250,8 @@ def test_a_closed_stdout_does_not_change_the_verdict(
     assert done.stdout == b"0\n1\n"
 
 
-def test_a_stdout_that_is_full_is_an_error(initialized: Path, daemon: Daemon) -> None:
-    for env in (DIRECT, through(daemon)):
+def test_a_stdout_that_is_full_is_an_error(initialized: Path, any_daemon: Daemon) -> None:
+    for env in (DIRECT, through(any_daemon)):
         with open("/dev/full", "wb") as full:
             process = popen("help", cwd=initialized, env=env, stdout=full, stderr=subprocess.PIPE)
             _, told = process.communicate(timeout=PATIENCE)
@@ -253,8 +260,8 @@ def test_a_stdout_that_is_full_is_an_error(initialized: Path, daemon: Daemon) ->
         assert b"cannot write to stdout" in told
 
 
-def test_a_reader_that_left_is_no_traceback(initialized: Path, daemon: Daemon) -> None:
-    for env in (DIRECT, through(daemon)):
+def test_a_reader_that_left_is_no_traceback(initialized: Path, any_daemon: Daemon) -> None:
+    for env in (DIRECT, through(any_daemon)):
         reader, writer = os.pipe()
         os.close(reader)
         process = popen("help", cwd=initialized, env=env, stdout=writer, stderr=subprocess.PIPE)
@@ -265,9 +272,9 @@ def test_a_reader_that_left_is_no_traceback(initialized: Path, daemon: Daemon) -
         assert (process.returncode, told) == (0, b"")
 
 
-def test_a_deleted_directory_is_told(tmp_path: Path, daemon: Daemon) -> None:
+def test_a_deleted_directory_is_told(tmp_path: Path, any_daemon: Daemon) -> None:
     script = "mkdir d; cd d; rmdir ../d; icctl health; echo $?"
-    env = {**CLEAN, "HOME": str(tmp_path), **through(daemon)}
+    env = {**CLEAN, "HOME": str(tmp_path), **through(any_daemon)}
 
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, check=True

@@ -11,6 +11,8 @@ import pytest
 from icd import __version__
 from tests.support.processes import CLEAN, WHEEL_BIN, Daemon
 
+pytestmark = pytest.mark.long
+
 # Runs the very file that pip installed, and prints what was loaded when it leaves.
 OBSERVE = """
 import posix, sys

@@ -27,8 +27,8 @@ def place(initialized: Path) -> Path:
 
 
 @pytest.fixture(params=["daemon", "direct"])
-def env(request: pytest.FixtureRequest, daemon: Daemon) -> dict[str, str]:
-    return {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": request.param}
+def env(request: pytest.FixtureRequest, any_daemon: Daemon) -> dict[str, str]:
+    return {"INTERCORE_SOCKET": any_daemon.socket, "INTERCORE_MODE": request.param}
 
 
 def bash(script: str, *, cwd: Path, env: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
@@ -69,9 +69,9 @@ def test_a_pipe_that_nobody_writes_to_is_waited_for_as_long_as_the_call_may_take
     ],
 )
 def test_so_it_is_for_every_command_that_reads_a_file(
-    words: str, place: Path, daemon: Daemon
+    words: str, place: Path, any_daemon: Daemon
 ) -> None:
-    env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
+    env = {"INTERCORE_SOCKET": any_daemon.socket, "INTERCORE_MODE": "daemon"}
 
     done = icctl(*words.split(), "--timeout=3s", cwd=place, env=env)
 

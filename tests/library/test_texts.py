@@ -58,8 +58,8 @@ def bash(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def place(initialized: Path, daemon: Daemon, door: Path, bash: str) -> Place:
-    env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_TIMEOUT": "30s"}
+def place(initialized: Path, any_daemon: Daemon, door: Path, bash: str) -> Place:
+    env = {"INTERCORE_SOCKET": any_daemon.socket, "INTERCORE_TIMEOUT": "30s"}
     return Place(initialized, env, bash)
 
 

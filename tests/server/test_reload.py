@@ -61,6 +61,7 @@ def release(package: Path, version: str) -> None:
     (package / "__init__.py").write_text(f'__version__ = "{version}"\n')
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_thousand_calls_survive_ten_reloads(initialized: Path, door: Path) -> None:
     with running() as daemon:

@@ -279,7 +279,7 @@ def test_a_daemon_with_a_caller_stays() -> None:
 
 def test_a_daemon_with_a_mirrored_row_to_expire_stays_until_it_is_gone(initialized: Path) -> None:
     daemon = Daemon()
-    settings(daemon, "exit_idle_seconds = 0.2\nidle_seconds = 0.05\nclose_idle_seconds = 0.05\n")
+    settings(daemon, "exit_idle_seconds = 0.2\nidle_seconds = 0.05\nclose_idle_seconds = 0.15\n")
     mirrored = daemon.home / ".interband" / "interphase" / "lane" / "s.json"
     mirrors.want(daemon.home)
     mirrors.accept(daemon.home, initialized)

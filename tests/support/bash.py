@@ -3,12 +3,16 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes import CLEAN, PATIENCE
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "lib-intercore.sh"
 OLD_BASH = ROOT / ".venv" / "old-bash"
-BASHES = ["bash", str(OLD_BASH)] if OLD_BASH.exists() else ["bash"]
+# The old one where tests/old-bash.sh could build it: everything again, so it is in the longer matrix.
+OLD = [pytest.param(str(OLD_BASH), marks=pytest.mark.long)] if OLD_BASH.exists() else []
+BASHES = ["bash", *OLD]
 
 
 class Place:

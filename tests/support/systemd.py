@@ -27,7 +27,7 @@ start() {
         </dev/null >"$FAKE/log" 2>&1 &
     export INTERCORE_SOCKET="$XDG_RUNTIME_DIR/intercore/icd.sock"
     echo $! >"$FAKE/pid"
-    until icctl ping >/dev/null; do sleep 0.05; done
+    until icctl ping --timeout=60s >/dev/null; do sleep 0.05; done
 }
 stop() {
     rm -f "$FAKE/listening"
@@ -149,5 +149,5 @@ def _apart(script: str, home: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*command, _REAL + script],
         env={**env, "GROUP": f"icd-test-{os.urandom(6).hex()}"},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip

@@ -9,6 +9,8 @@ from tests.torture.adoptions import Adoptions
 from tests.torture.code import Code, broken
 from tests.torture.suite import SHORT_SEED, Broken
 
+pytestmark = pytest.mark.long
+
 ATTEMPTS = 4
 # A broken one shows in every second or third; on a busy machine more often.
 BROKEN_ATTEMPTS = 40

@@ -9,6 +9,8 @@ from tests.torture import crash, failing
 from tests.torture.code import Code, broken
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
+pytestmark = pytest.mark.long
+
 SECONDS = 6
 COMMIT = '            self._conn.execute("COMMIT")\n'
 DISPATCH = "icd/app/dispatch.py"

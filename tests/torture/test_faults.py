@@ -13,6 +13,7 @@ SECONDS = 8
 NOW = 0.0  # every window is later
 
 
+@pytest.mark.long
 def test_what_was_acknowledged_survives_every_fault(tmp_path: Path) -> None:
     run = Run(tmp_path, SECONDS, SHORT_SEED)
     print(f"seed {run.seed}")
@@ -25,6 +26,7 @@ def test_what_was_acknowledged_survives_every_fault(tmp_path: Path) -> None:
 DAMAGES = tuple(name for name, fault in sorted(faults.FAULTS.items()) if fault.may_lose)
 
 
+@pytest.mark.long
 def test_what_was_acknowledged_survives_damage_to_files_or_is_told(tmp_path: Path) -> None:
     run = Run(tmp_path, SECONDS, SHORT_SEED)
 
@@ -33,6 +35,7 @@ def test_what_was_acknowledged_survives_damage_to_files_or_is_told(tmp_path: Pat
     assert run.figures["acknowledged writes"] > 0
 
 
+@pytest.mark.long
 def test_a_commit_that_failed_and_is_acknowledged_is_noticed(tmp_path: Path) -> None:
     commit = 'answer = self._run(call)\n            self._conn.execute("COMMIT")\n'
     careless = (
@@ -48,6 +51,7 @@ def test_a_commit_that_failed_and_is_acknowledged_is_noticed(tmp_path: Path) -> 
         faults.run(Run(tmp_path, 60, 1, code=code), only=("disk full", "disk failing"))
 
 
+@pytest.mark.long
 def test_companions_that_are_not_compared_are_noticed(tmp_path: Path) -> None:
     compared = "        if not self._is_untouched(companions):\n"
     code = broken(tmp_path, "icd/db/database.py", compared, "        if not companions.path:\n")

@@ -10,6 +10,8 @@ from tests.torture.code import broken
 from tests.torture.mutators import mutated
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
+pytestmark = pytest.mark.long
+
 SECONDS = 6.0
 # What a mutation is given to be found: it takes a second or two.
 PATIENCE_SECONDS = 60

@@ -9,6 +9,8 @@ from tests.torture import intruders
 from tests.torture.code import broken
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
+pytestmark = pytest.mark.long
+
 
 def test_whoever_should_not_get_in_does_not(tmp_path: Path) -> None:
     run = Run(tmp_path, 0, SHORT_SEED)

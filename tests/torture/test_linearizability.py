@@ -9,6 +9,8 @@ from tests.torture.clients import NATIVE
 from tests.torture.code import Change, broken_by
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
+pytestmark = pytest.mark.long
+
 SECONDS = 4
 # A broken promise shows within a round or two; on a machine that does little at once, later.
 BROKEN_SECONDS = 60

@@ -21,6 +21,7 @@ SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 
 
+@pytest.mark.long
 def test_every_noun_is_what_its_model_says_on_every_host(tmp_path: Path) -> None:
     run = Run(tmp_path, SECONDS, SHORT_SEED)
     print(f"again with: make torture SUITES=model SEED={run.seed} SECONDS={SECONDS}")
@@ -128,11 +129,13 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", MUTATIONS)
 def test_a_noun_that_is_broken_on_purpose_is_found(tmp_path: Path, what: str) -> None:
     find(tmp_path, what, "core")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("host", ["direct", "socket"])
 def test_what_is_broken_on_purpose_is_found_on_the_other_hosts_too(
     tmp_path: Path, host: str

@@ -8,6 +8,8 @@ from tests.torture import power
 from tests.torture.code import Code, broken
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
+pytestmark = pytest.mark.long
+
 SYNCHRONOUS = 'conn.execute(f"PRAGMA synchronous = {settings.durability.upper()}")'
 
 

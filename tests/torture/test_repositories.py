@@ -21,6 +21,7 @@ SHARDS = 6  # for as many processors as there may be
 AGAIN = 7  # of so many repositories, one is made twice
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)  # half a minute on a quiet machine
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_nothing_outside_of_a_strangers_repository_comes_to_harm(
@@ -35,6 +36,7 @@ def test_nothing_outside_of_a_strangers_repository_comes_to_harm(
         pytest.skip("only half of it was tried: root alone can work in the directory of another")
 
 
+@pytest.mark.long
 def test_the_catalogue_has_two_hundred_distinct_repositories(tmp_path: Path) -> None:
     names = catalogue.every(SHORT_SEED)
 
@@ -144,6 +146,7 @@ MUTATIONS: dict[str, tuple[list[Change], list[str], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_guard_that_is_taken_away_is_missed(name: str, tmp_path: Path) -> None:
     changes, names, what = MUTATIONS[name]

@@ -11,6 +11,7 @@ from tests.torture.suite import SHORT_SEED, Broken, Run
 SECONDS = 3.5
 
 
+@pytest.mark.long
 def test_a_usual_day_leaves_nothing_behind(tmp_path: Path) -> None:
     run = Run(tmp_path, SECONDS, SHORT_SEED)
     print(f"seed {run.seed}")
@@ -20,6 +21,7 @@ def test_a_usual_day_leaves_nothing_behind(tmp_path: Path) -> None:
     assert run.figures["rounds"] > 1
 
 
+@pytest.mark.long
 def test_a_descriptor_left_behind_by_each_connection_is_noticed(tmp_path: Path) -> None:
     admitted = "        self._admitted(connection, pid)\n"
     leak = f"        os.open(os.devnull, os.O_RDONLY)\n{admitted}"

@@ -66,6 +66,7 @@ MUTATIONS: dict[str, list[Change]] = {
 }
 
 
+@pytest.mark.long
 def test_whoever_follows_sees_everything_in_order(tmp_path: Path) -> None:
     run = Run(tmp_path, SECONDS, SHORT_SEED)
     print(f"seed {run.seed}")
@@ -75,6 +76,7 @@ def test_whoever_follows_sees_everything_in_order(tmp_path: Path) -> None:
     assert run.figures["events"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changes", MUTATIONS.values(), ids=MUTATIONS)
 def test_it_is_noticed_if(changes: list[Change], tmp_path: Path) -> None:
     code = broken_by(tmp_path, *changes)

@@ -149,6 +149,7 @@ def test_the_doctor_names_the_cause_without_a_daemon(name: str, place: Place) ->
     assert done.returncode == (0 if name in HARMLESS else 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name, said in SERVED.items() if said])
 def test_the_doctor_names_the_cause_with_a_daemon(name: str, place: Place, daemon: Daemon) -> None:
     check, part = SERVED[name] or ("", "")

@@ -37,7 +37,7 @@ def systemd(tmp_path: Path):
 @pytest.fixture
 def service(systemd: Systemd, tmp_path: Path):
     def run(*words: str, **env: str) -> "subprocess.CompletedProcess[str]":
-        done = icctl("service", *words, cwd=tmp_path, env={**systemd.env, **env}, timeout=100)
+        done = icctl("service", *words, cwd=tmp_path, env={**systemd.env, **env}, timeout=200)
         return subprocess.CompletedProcess(
             done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
         )
@@ -552,10 +552,10 @@ icctl service install | grep -c ^unchanged
 icctl service status | cut -f 1-3 | sed '$d'
 first=$(pid)
 systemctl --user reload icd.service
-icctl ping
+icctl ping --timeout=60s
 [ "$(pid)" = "$first" ] && echo "reloaded, and still the same process"
 systemctl --user kill --signal=KILL icd.service
-icctl ping
+icctl ping --timeout=60s
 second=$(pid)
 [ "$second" != "$first" ] && echo "killed, and another one started"
 icctl service install --now >/dev/null
@@ -565,7 +565,7 @@ awk '$5 == "/" { print "sandbox: /", substr($6, 1, 2) }' "/proc/$(pid)/mountinfo
 mkdir -p .config/intercore
 echo 'bad = 1' >.config/intercore/config.toml
 systemctl --user stop icd.service 2>/dev/null
-icctl ping || echo "given up: $?"
+icctl ping --timeout=60s || echo "given up: $?"
 icctl service status | grep icd.service.has || true
 rm .config/intercore/config.toml
 icctl service install | grep ^ran
@@ -575,6 +575,7 @@ icctl service uninstall
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not REAL, reason="no name space of our own to start a systemd in")
 @pytest.mark.parametrize("place", ["plain", ODD])
 def test_a_real_systemd_starts_restarts_and_ends_the_daemon(tmp_path: Path, place: str):

@@ -140,7 +140,10 @@ def test_a_guard_with_an_interval_fires_again_when_the_file_would_have(conn):
     assert not is_allowed(conn, 300, now_ms=NOW + 200_001)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=60,
+)
 @given(
     age=st.integers(0, 30 * 86_400_000),
     asked=st.integers(0, 30 * 86_400),

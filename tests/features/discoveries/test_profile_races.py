@@ -16,6 +16,8 @@ from tests.support.discovery_lines import DISCOVERY
 from tests.support.lines import End, Header
 from tests.support.processes import Daemon, icctl, running, until
 
+pytestmark = pytest.mark.long
+
 PROCESSES = 16
 
 

@@ -92,7 +92,9 @@ def test_filters_come_before_ranking(several, filters, names):
 
 
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data())
 def test_all_ways_to_search_agree(scratch, data):

@@ -15,6 +15,8 @@ from tests.features.dispatches.conftest import Agents, is_gone
 from tests.support.dispatched import Sleeper, plant, sleepers
 from tests.support.processes import icctl, until
 
+pytestmark = pytest.mark.long
+
 SCRIPT = "hub/clavain/scripts/dispatch.sh"
 WHAT_RUNS = """
 while [ $# -gt 0 ]; do case $1 in -o) out=$2; shift ;; esac; shift; done

@@ -42,6 +42,7 @@ def reload(daemon: Daemon) -> None:
     until(lambda: daemon.log.read_text().count('"listening"') > before)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_all_agents_end_with_their_status_though_the_daemon_is_killed_restarted_and_reloaded(
     agents, door
@@ -65,6 +66,7 @@ def test_all_agents_end_with_their_status_though_the_daemon_is_killed_restarted_
         until(lambda: os.listdir(agents.project / SPOOL) == [])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_all_agents_end_with_their_status_without_any_daemon(agents):
     started = start_many(agents)

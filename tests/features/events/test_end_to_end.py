@@ -23,10 +23,10 @@ WRITERS = 8
 
 
 @pytest.fixture(params=["daemon", "direct"])
-def host(request: pytest.FixtureRequest, daemon: Daemon, door: Path) -> dict[str, str]:
+def host(request: pytest.FixtureRequest, any_daemon: Daemon, door: Path) -> dict[str, str]:
     if request.param == "direct":
         return DIRECT
-    return {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": daemon.socket}
+    return {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": any_daemon.socket}
 
 
 @pytest.fixture
@@ -330,6 +330,7 @@ def _has(shown: list[str], size: float, writers: "list[subprocess.Popen[bytes]]"
     return len(shown) >= size
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800 if EACH > 1000 else 240)
 @pytest.mark.parametrize("mode", ["daemon", "direct"])
 def test_consumers_see_everything_in_order_while_the_daemon_is_restarted(

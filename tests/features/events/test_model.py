@@ -106,7 +106,9 @@ def register(model, conn, consumer):
 
 
 @settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(operations=st.lists(OPERATIONS, max_size=60))
 def test_nothing_is_lost_nothing_is_reordered_and_cursors_are_where_they_should_be(

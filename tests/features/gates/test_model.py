@@ -60,7 +60,9 @@ def judged(conn, phase, to_phase, priority):
     return gates.evaluate(conn, run, to_phase, priority=priority)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(situations())
 def test_passing_over_phases_is_never_easier_than_going_through_each(scratch, found):
     way, priority = found["way"], found["priority"]
@@ -78,7 +80,9 @@ def test_passing_over_phases_is_never_easier_than_going_through_each(scratch, fo
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(situations())
 def test_a_hard_gate_that_is_closed_now_is_closed_from_further_back(scratch, found):
     way = found["way"]

@@ -16,6 +16,8 @@ from icctl import client
 from tests.support.processes import CLEAN, Daemon, icctl
 from tests.support.restarts import Restarts, mode_of
 
+pytestmark = pytest.mark.long
+
 FORK = multiprocessing.get_context("fork")
 PROCESSES, TIMES = 16, 3
 PAGE = Path(__file__).parents[3] / "docs" / "leases.md"

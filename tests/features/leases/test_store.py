@@ -357,7 +357,9 @@ def play(model, conn, what, scope, owner, *words):
 
 
 @settings(
-    deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=200,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(operations=st.lists(OPERATIONS, max_size=60))
 def test_any_interleaving_does_what_the_model_does(scratch, operations):
@@ -386,7 +388,9 @@ def test_any_interleaving_does_what_the_model_does(scratch, operations):
 
 
 @settings(
-    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=st.lists(st.integers(-10 * TTL, 0), max_size=20), ttl_ms=st.integers(1, TTL))
 def test_a_clock_that_steps_back_neither_ends_nor_shortens_a_lease(scratch, steps, ttl_ms):

@@ -13,13 +13,13 @@ pytestmark = pytest.mark.usefixtures("door")
 
 
 @pytest.fixture(params=["daemon", "direct"])
-def env(request: pytest.FixtureRequest, tmp_path: Path, daemon: Daemon) -> dict[str, str]:
+def env(request: pytest.FixtureRequest, tmp_path: Path, any_daemon: Daemon) -> dict[str, str]:
     return {
         **CLEAN,
         "PATH": f"{processes.door}:/usr/bin:/bin",
         "HOME": str(tmp_path),
         "INTERCORE_LOCK_DIR": str(tmp_path / "locks"),
-        "INTERCORE_SOCKET": daemon.socket if request.param == "daemon" else "/nonexistent/s",
+        "INTERCORE_SOCKET": any_daemon.socket if request.param == "daemon" else "/nonexistent/s",
     }
 
 

@@ -16,6 +16,8 @@ import pytest
 from tests.support.lock_crew import KINDS, Crew, check, entered
 from tests.support.processes import PATIENCE, icctl, until
 
+pytestmark = pytest.mark.long
+
 SECONDS = 5.0
 # Every so often somebody is killed: at random, or whoever holds the lock.
 BETWEEN_KILLS = 0.12

@@ -150,7 +150,10 @@ def test_without_a_budget_there_is_nothing_to_check(conn, use, check):
     assert told(conn) == []
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=60,
+)
 @given(reports=st.lists(st.integers(0, 300), max_size=12), warn_pct=st.integers(1, 99))
 def test_whatever_is_reported_the_level_is_true_and_each_event_comes_once(
     scratch, use, reports, warn_pct

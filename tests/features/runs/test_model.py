@@ -275,7 +275,9 @@ def refused(act, kind):
 
 
 @settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(operations=st.lists(OPERATIONS, min_size=30, max_size=100))
 def test_runs_are_where_the_model_says_and_their_events_tell_how_they_got_there(

@@ -25,6 +25,8 @@ from tests.support.folding import fold
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, running
 from tests.support.restarts import Restarts
 
+pytestmark = pytest.mark.long
+
 FORK = multiprocessing.get_context("fork")
 ROUNDS = 1000
 CREATORS = 50

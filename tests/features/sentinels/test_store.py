@@ -411,7 +411,9 @@ def test_a_prune_that_keeps_what_is_live_changes_no_answer(conn, older_than_ms):
 # --- properties -----------------------------------------------------------------------------
 
 PROPERTY = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 INTERVALS = st.sampled_from([0, 1, 1, 2, 2, 5, 8 * DAY_S])
 CHECKS = st.tuples(st.just("check"), INTERVALS)

@@ -457,7 +457,9 @@ def write(model, conn, what, *words):
 
 
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(OPERATIONS, max_size=50))
 def test_state_behaves_like_a_dictionary_with_a_clock(scratch, operations):
@@ -475,7 +477,9 @@ def test_state_behaves_like_a_dictionary_with_a_clock(scratch, operations):
 
 
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(scope=st.text(st.characters(exclude_categories=["Cs"])), value=st.text())
 def test_any_text_survives_the_database(scratch, scope, value):

@@ -253,7 +253,10 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=60,
+)
 @given(json_values)
 def test_no_payload_makes_it_fail(scratch, value):
     with scratch() as conn:

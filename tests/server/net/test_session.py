@@ -3,8 +3,8 @@
 import contextlib
 import json
 import os
+import select
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from icd import __version__
 from icd.server import limits
-from tests.support.processes import Daemon, read_all, read_line, running
+from tests.support.processes import PATIENCE, Daemon, read_all, read_line, running, until
 
 
 @pytest.fixture(scope="module")
@@ -395,9 +395,7 @@ def test_a_thousand_idle_connections_hurt_nobody(daemon: Daemon) -> None:
     before = _memory(daemon)
     idle = [daemon.connect() for _ in range(1000)]
     try:
-        began = time.monotonic()
         assert daemon.call("icd.status")["sessions"] >= 1000
-        assert time.monotonic() - began < 5
         assert _memory(daemon) < before + 50_000
     finally:
         for sock in idle:
@@ -409,16 +407,16 @@ def test_incomplete_messages_are_limited_all_together(daemon: Daemon) -> None:
     each = limits.MESSAGE_BYTES - 10
     waiting = [daemon.connect() for _ in range(limits.PARTIAL_BYTES // each + 3)]
     try:
-        refused = 0
         for sock in waiting:
-            sock.settimeout(2 if sock in waiting[-3:] else 0.3)  # there is room for the others
-            try:
+            with contextlib.suppress(ConnectionError):  # it was refused half way
                 sock.sendall(b"x" * each)
+        told, _, _ = select.select(waiting, [], [], PATIENCE)
+        refused = 0
+        for sock in told:
+            try:
                 refused += b"too many incomplete" in sock.recv(4096)
             except ConnectionError:
                 refused += 1
-            except TimeoutError:
-                pass
 
         assert 1 <= refused < len(waiting)
         assert daemon.call("icd.ping")
@@ -435,10 +433,7 @@ def _memory(daemon: Daemon) -> int:
 
 
 def _eventually_alone(daemon: Daemon) -> None:
-    deadline = time.monotonic() + 10
-    while daemon.call("icd.status")["sessions"] > 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: daemon.call("icd.status")["sessions"] == 1)
 
 
 def test_a_batch_has_a_limit(daemon: Daemon) -> None:

@@ -91,11 +91,12 @@ def answered_within(daemon: Daemon, project: Path) -> float:
     return min(took() for _ in range(3))
 
 
-@pytest.mark.parametrize("limit", [1, 100])
+@pytest.mark.parametrize("limit", [1, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize("request_of", [array, lines, frames])
 def test_what_eight_peers_do_not_read_is_bounded(
     daemon: Daemon, events: Path, request_of: Callable[..., bytes], limit: int
 ) -> None:
+    usual = answered_within(daemon, events)
     with ExitStack() as stack:
         for _ in range(PEERS):
             sock = stack.enter_context(daemon.connect())
@@ -109,8 +110,10 @@ def test_what_eight_peers_do_not_read_is_bounded(
         f"{request_of.__name__} limit={limit}: {most / 1e6:.0f} MB, {soonest:.3f} s, {later:.3f} s"
     )
     assert most < MOST_RSS
-    assert later < 0.1
-    assert limit > 1 or soonest < 0.1  # eight replies of eight megabytes take their time
+    assert later < 0.1 + 10 * usual
+    assert (
+        limit > 1 or soonest < 0.1 + 10 * usual
+    )  # eight replies of eight megabytes take their time
 
 
 @pytest.mark.parametrize("request_of", [array, lines])
@@ -199,22 +202,19 @@ def test_when_memory_runs_out_the_other_sessions_are_served(initialized: Path) -
         daemon.close()
 
 
-def test_an_aborted_connection_is_no_longer_watched_by_the_event_loop() -> None:
+@pytest.mark.anyio
+async def test_an_aborted_connection_is_no_longer_watched_by_the_event_loop() -> None:
     """As asyncio leaves it when memory runs out in a write: it waits for room, and has no data."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
+    fd = ours.fileno()
+    loop._add_writer(fd, lambda: None)  # type: ignore[attr-defined]
 
-    async def main() -> list[int]:
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
-        fd = ours.fileno()
-        loop._add_writer(fd, lambda: None)  # type: ignore[attr-defined]
+    cut_off(transport)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
-        cut_off(transport)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-        theirs.close()
-        return [key.fd for key in loop._selector.get_map().values() if key.fd == fd]  # type: ignore[attr-defined]
-
-    assert asyncio.run(main()) == []
+    theirs.close()
+    assert [key.fd for key in loop._selector.get_map().values() if key.fd == fd] == []  # type: ignore[attr-defined]

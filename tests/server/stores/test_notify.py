@@ -1,6 +1,5 @@
 """Telling who wants to know that a database changed."""
 
-import anyio
 import pytest
 
 from icd.app import registry
@@ -64,6 +63,7 @@ ELSEWHERE = [(*STATE, "k", "t"), (*STATE, "other"), (*STATE, "other", "s")]
 TOPICS = [EVERY_ROW, KEY, ROW, *ELSEWHERE, EVENTS, ANYTHING]
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("calls", "foreign", "concerned"),
     [
@@ -74,50 +74,45 @@ TOPICS = [EVERY_ROW, KEY, ROW, *ELSEWHERE, EVENTS, ANYTHING]
         ([GET], 1, [EVERY_ROW, KEY, ROW, *ELSEWHERE, EVENTS, ANYTHING]),
     ],
 )
-def test_a_signal_is_set_by_a_change_that_concerns_it_and_by_no_other(calls, foreign, concerned):
-    async def scene():
-        changes = Changes()
-        signals = [Signal(topic) for topic in TOPICS]
-        for signal in signals:
-            changes.add(signal)
-
-        changes.after(calls, foreign)
-
-        assert [signal.topic for signal in signals if signal.is_set] == concerned
-
-    anyio.run(scene)
-
-
-def test_a_signal_stays_set_until_it_is_renewed():
-    async def scene():
-        changes, signal = Changes(), Signal(STATE)
+async def test_a_signal_is_set_by_a_change_that_concerns_it_and_by_no_other(
+    calls, foreign, concerned
+):
+    changes = Changes()
+    signals = [Signal(topic) for topic in TOPICS]
+    for signal in signals:
         changes.add(signal)
-        changes.after([SET], 0)
-        changes.after([GET], 0)
-        assert signal.is_set
 
-        signal.renew()
+    changes.after(calls, foreign)
 
-        assert not signal.is_set
-
-    anyio.run(scene)
+    assert [signal.topic for signal in signals if signal.is_set] == concerned
 
 
-def test_whoever_needs_the_first_signal_is_told_and_forgotten_with_the_last():
-    async def scene():
-        told = []
-        changes = Changes(lambda: told.append(1))
-        signals = [Signal(STATE), Signal(STATE), Signal(EVENTS)]
-        for signal in signals:
-            changes.add(signal)
-        assert (told, changes.is_watched) == ([1], True)
+@pytest.mark.anyio
+async def test_a_signal_stays_set_until_it_is_renewed():
+    changes, signal = Changes(), Signal(STATE)
+    changes.add(signal)
+    changes.after([SET], 0)
+    changes.after([GET], 0)
+    assert signal.is_set
 
-        for signal in signals:
-            changes.remove(signal)
+    signal.renew()
 
-        assert not changes.is_watched
+    assert not signal.is_set
 
-    anyio.run(scene)
+
+@pytest.mark.anyio
+async def test_whoever_needs_the_first_signal_is_told_and_forgotten_with_the_last():
+    told = []
+    changes = Changes(lambda: told.append(1))
+    signals = [Signal(STATE), Signal(STATE), Signal(EVENTS)]
+    for signal in signals:
+        changes.add(signal)
+    assert (told, changes.is_watched) == ([1], True)
+
+    for signal in signals:
+        changes.remove(signal)
+
+    assert not changes.is_watched
 
 
 def test_what_others_wrote_while_nobody_listened_is_not_told_later():

@@ -5,7 +5,6 @@ import json
 import os
 import select
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -249,7 +248,7 @@ def test_a_daemon_that_is_never_asked_for_a_search_does_not_load_numpy(several: 
 
 
 def test_a_search_keeps_no_database_open(daemon: Daemon, several: Path) -> None:
-    hasty = "idle_seconds = 0.05\nclose_idle_seconds = 0.05\n"
+    hasty = "idle_seconds = 0.05\nclose_idle_seconds = 0.15\n"
     (several / ".clavain" / "intercore.toml").write_text(hasty)
     before = search(daemon, several)
 
@@ -315,125 +314,114 @@ def three(tmp_path: Path):
     found.close()
 
 
-def scene(act: Callable[[], Awaitable[Any]]) -> Any:
-    return anyio.run(act)
+@pytest.mark.anyio
+async def test_what_was_searched_longest_ago_makes_room(three: Several) -> None:
+    searches = Searches(three.ask, MEBIBYTE)
+    for number in (0, 1, 0, 2, 0, 1):
+        answer = await searches.answer(three.call(number))
+        assert [match.id for match in answer.result] == ["d003"]
+        assert searches.size <= MEBIBYTE
+
+    assert three.read == [300, 300, 0, 300, 0, 300]  # two of them fit
 
 
-def test_what_was_searched_longest_ago_makes_room(three: Several) -> None:
-    async def act() -> list[int]:
-        searches = Searches(three.ask, MEBIBYTE)
-        for number in (0, 1, 0, 2, 0, 1):
-            answer = await searches.answer(three.call(number))
-            assert [match.id for match in answer.result] == ["d003"]
-            assert searches.size <= MEBIBYTE
-        return three.read
+@pytest.mark.anyio
+async def test_what_does_not_fit_is_not_kept(three: Several) -> None:
+    searches = Searches(three.ask, MEBIBYTE // 8)
+    sizes = []
+    for _ in range(3):
+        answer = await searches.answer(three.call(0))
+        assert [match.id for match in answer.result] == ["d003"]
+        sizes.append(searches.size)
 
-    assert scene(act) == [300, 300, 0, 300, 0, 300]  # two of them fit
-
-
-def test_what_does_not_fit_is_not_kept(three: Several) -> None:
-    async def act() -> list[int]:
-        searches = Searches(three.ask, MEBIBYTE // 8)
-        sizes = []
-        for _ in range(3):
-            answer = await searches.answer(three.call(0))
-            assert [match.id for match in answer.result] == ["d003"]
-            sizes.append(searches.size)
-        return sizes
-
-    assert scene(act) == [0, 0, 0]
+    assert sizes == [0, 0, 0]
 
 
-def test_what_does_not_fit_is_tried_again_when_there_is_less_of_it(three: Several) -> None:
-    async def act() -> int:
-        searches = Searches(three.ask, MEBIBYTE // 8)
-        await searches.answer(three.call(0))
-        with Elsewhere(three.projects[0]) as conn:
-            for i in range(10, 300):
-                delete(conn, f"d{i:03}")
-        for _ in range(2):
-            answer = await searches.answer(three.call(0))
-            assert [match.id for match in answer.result] == ["d003"]
-        return searches.size
+@pytest.mark.anyio
+async def test_what_does_not_fit_is_tried_again_when_there_is_less_of_it(three: Several) -> None:
+    searches = Searches(three.ask, MEBIBYTE // 8)
+    await searches.answer(three.call(0))
+    with Elsewhere(three.projects[0]) as conn:
+        for i in range(10, 300):
+            delete(conn, f"d{i:03}")
+    for _ in range(2):
+        answer = await searches.answer(three.call(0))
+        assert [match.id for match in answer.result] == ["d003"]
 
-    assert 10 * 1024 <= scene(act) <= 20 * 1024
+    assert 10 * 1024 <= searches.size <= 20 * 1024
 
 
-def test_what_does_not_fit_is_read_once_for_each_search_also_after_a_deletion(
+@pytest.mark.anyio
+async def test_what_does_not_fit_is_read_once_for_each_search_also_after_a_deletion(
     three: Several,
 ) -> None:
     with Elsewhere(three.projects[0]) as conn:
         delete(conn, "d299")
 
-    async def act() -> list[int]:
-        searches = Searches(three.ask, MEBIBYTE // 8)
-        rows = []
-        for _ in range(3):
-            before = len(three.read)
-            await searches.answer(three.call(0))
-            rows.append(sum(three.read[before:]))
-        return rows
-
-    assert scene(act)[1:] == [299, 299]
-
-
-def test_the_matrices_of_a_database_that_is_closed_are_dropped(three: Several) -> None:
-    async def act() -> tuple[int, int]:
-        searches = Searches(three.ask, MEBIBYTE)
+    searches = Searches(three.ask, MEBIBYTE // 8)
+    rows = []
+    for _ in range(3):
+        before = len(three.read)
         await searches.answer(three.call(0))
-        before = searches.size
-        searches.forget(next(iter(three.databases)))
-        return before, searches.size
+        rows.append(sum(three.read[before:]))
 
-    before, after = scene(act)
+    assert rows[1:] == [299, 299]
+
+
+@pytest.mark.anyio
+async def test_the_matrices_of_a_database_that_is_closed_are_dropped(three: Several) -> None:
+    searches = Searches(three.ask, MEBIBYTE)
+    await searches.answer(three.call(0))
+    before = searches.size
+
+    searches.forget(next(iter(three.databases)))
 
     assert before >= 300 * 1024
-    assert after == 0
+    assert searches.size == 0
 
 
-def test_rows_that_change_between_ranking_and_showing_are_searched_again(three: Several) -> None:
-    async def act() -> list[str]:
-        meddled: list[str] = []
-
-        async def ask(calls: list[Call]) -> list[Answer]:
-            if calls[0].method.name == "search.fetch" and not meddled:
-                with Elsewhere(three.projects[0]) as conn:
-                    set_status(conn, "d003", "dismissed")
-                meddled.append("d003")
-            return await three.ask(calls)
-
-        answer = await Searches(ask, MEBIBYTE).answer(three.call(0))
-        return [match.id for match in answer.result]
-
-    assert scene(act) in (["d002"], ["d004"])
-
-
-def test_a_database_that_is_reopened_during_a_search_is_searched_from_the_start(
+@pytest.mark.anyio
+async def test_rows_that_change_between_ranking_and_showing_are_searched_again(
     three: Several,
 ) -> None:
-    async def act() -> list[str]:
-        reopened: list[str] = []
+    meddled: list[str] = []
 
-        async def ask(calls: list[Call]) -> list[Answer]:
-            if calls[0].method.name == "search.fetch" and not reopened:
-                database = next(iter(three.databases.values()))
-                with database.hold(time.monotonic() + 5):
-                    database.close()
-                reopened.append("once")
-            return await three.ask(calls)
+    async def ask(calls: list[Call]) -> list[Answer]:
+        if calls[0].method.name == "search.fetch" and not meddled:
+            with Elsewhere(three.projects[0]) as conn:
+                set_status(conn, "d003", "dismissed")
+            meddled.append("d003")
+        return await three.ask(calls)
 
-        await Searches(ask, MEBIBYTE).answer(three.call(0))
-        return three.methods
+    answer = await Searches(ask, MEBIBYTE).answer(three.call(0))
 
-    assert scene(act) == ["search.ask", "search.fetch"] * 2
+    assert [match.id for match in answer.result] in (["d002"], ["d004"])
 
 
-def test_one_search_at_a_time(three: Several) -> None:
-    async def act() -> list[str]:
-        searches = Searches(three.ask, MEBIBYTE)
-        async with anyio.create_task_group() as tasks:
-            for number in (0, 1, 2):
-                tasks.start_soon(searches.answer, three.call(number))
-        return three.methods
+@pytest.mark.anyio
+async def test_a_database_that_is_reopened_during_a_search_is_searched_from_the_start(
+    three: Several,
+) -> None:
+    reopened: list[str] = []
 
-    assert scene(act) == ["search.ask", "search.fetch"] * 3
+    async def ask(calls: list[Call]) -> list[Answer]:
+        if calls[0].method.name == "search.fetch" and not reopened:
+            database = next(iter(three.databases.values()))
+            with database.hold(time.monotonic() + 5):
+                database.close()
+            reopened.append("once")
+        return await three.ask(calls)
+
+    await Searches(ask, MEBIBYTE).answer(three.call(0))
+
+    assert three.methods == ["search.ask", "search.fetch"] * 2
+
+
+@pytest.mark.anyio
+async def test_one_search_at_a_time(three: Several) -> None:
+    searches = Searches(three.ask, MEBIBYTE)
+    async with anyio.create_task_group() as tasks:
+        for number in (0, 1, 2):
+            tasks.start_soon(searches.answer, three.call(number))
+
+    assert three.methods == ["search.ask", "search.fetch"] * 3

@@ -203,89 +203,82 @@ def test_a_watcher_that_does_not_read_holds_up_nobody(
         assert time.monotonic() - began < PATIENCE
 
 
-def test_a_peer_that_was_slow_once_is_heard_again_while_its_stream_goes_on() -> None:
+@pytest.mark.anyio
+async def test_a_peer_that_was_slow_once_is_heard_again_while_its_stream_goes_on() -> None:
     """Else its end would never be noticed, and its stream go on for ever."""
 
-    async def main() -> tuple[bool, bool]:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        session = Session(Handler(1, None, None, None, None, errands=None), lambda _: None)  # type: ignore[arg-type]
-        with theirs:
-            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: session, ours
-            )
-            session._busy = True  # a stream
-            session.pause_writing()
-            paused = transport.is_reading()
-            session.resume_writing()
-            resumed = transport.is_reading()
-            transport.abort()
-            await session.ended.wait()
-        return paused, resumed
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    session = Session(Handler(1, None, None, None, None, errands=None), lambda _: None)  # type: ignore[arg-type]
+    with theirs:
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: session, ours
+        )
+        session._busy = True  # a stream
+        session.pause_writing()
+        paused = transport.is_reading()
+        session.resume_writing()
+        resumed = transport.is_reading()
+        transport.abort()
+        await session.ended.wait()
 
-    assert anyio.run(main) == (False, True)
+    assert (paused, resumed) == (False, True)
 
 
-def test_a_watcher_that_is_dropped_during_a_reload_begins_nothing_new() -> None:
+@pytest.mark.anyio
+async def test_a_watcher_that_is_dropped_during_a_reload_begins_nothing_new() -> None:
     """What it sent meanwhile is the next daemon's: this one would take its reply along."""
     line = b'{"jsonrpc":"2.0","id":2,"method":"icd.ping","params":{}}\n'
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    session = Session(Handler(1, None, None, None, None, errands=None), lambda _: None)  # type: ignore[arg-type]
+    with theirs:
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: session, ours
+        )
+        session._busy = True  # a stream
+        session.data_received(line)
+        session.suspend()
+        session._drop()
+        session._reply(b"")
+        await asyncio.sleep(0.05)
+        left = session._framing.unread
+        transport.abort()
+        await session.ended.wait()
 
-    async def main() -> bytes:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        session = Session(Handler(1, None, None, None, None, errands=None), lambda _: None)  # type: ignore[arg-type]
-        with theirs:
-            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: session, ours
-            )
-            session._busy = True  # a stream
-            session.data_received(line)
-            session.suspend()
-            session._drop()
-            session._reply(b"")
-            await asyncio.sleep(0.05)
-            left = session._framing.unread
-            transport.abort()
-            await session.ended.wait()
-        return left
-
-    assert anyio.run(main) == line
+    assert left == line
 
 
-def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last() -> None:
+@pytest.mark.anyio
+async def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last() -> None:
     """The same with an outbox whose room we decide: a real socket takes a quarter of a megabyte."""
     planned = plan(World(argv=WATCH, cwd="/", deadline=time.monotonic() + 60))
+    written: list[bytes] = []
+    asked = 0
+    changes = Changes()
 
-    async def scene() -> tuple[list[bytes], int]:
-        written: list[bytes] = []
-        asked = 0
-        changes = Changes()
+    async def ask(_calls):
+        nonlocal asked
+        asked += 1
+        return [Answer(result=Statusline(session="s1", lane=Lane(f"{asked}", 0)))]
 
-        async def ask(_calls):
-            nonlocal asked
-            asked += 1
-            return [Answer(result=Statusline(session="s1", lane=Lane(f"{asked}", 0)))]
+    outbox = Outbox(lambda: None)
+    outbox.connect(Wire(written))
+    stream = Stream(outbox)
+    waiter = ChangeWaiter(lambda: changes, STATE)
+    async with anyio.create_task_group() as tasks:
+        command = CommandStream(planned, waiter, stream, chunk)
+        tasks.start_soon(follow, command, stream, ask)
+        await _eventually(lambda: written)
+        outbox.pause()
+        changes.tell()
+        await anyio.sleep(0.5)
+        without_room = (len(written), asked)
+        outbox.resume()
+        await _eventually(lambda: len(written) > 1)
+        stream.end(CLOSED)
 
-        outbox = Outbox(lambda: None)
-        outbox.connect(Wire(written))
-        stream = Stream(outbox)
-        waiter = ChangeWaiter(lambda: changes, STATE)
-        async with anyio.create_task_group() as tasks:
-            command = CommandStream(planned, waiter, stream, chunk)
-            tasks.start_soon(follow, command, stream, ask)
-            await _eventually(lambda: written)
-            outbox.pause()
-            changes.tell()
-            await anyio.sleep(0.5)
-            without_room = (len(written), asked)
-            outbox.resume()
-            await _eventually(lambda: len(written) > 1)
-            stream.end(CLOSED)
-        assert without_room == (1, 1)
-        return written, asked
-
-    written, asked = anyio.run(scene)
-
+    assert without_room == (1, 1)
     assert written[-1] == chunk_of(f"lane {asked}\n")
 
 
@@ -307,19 +300,19 @@ def chunk_of(text: str) -> bytes:
     return f"+ {len(text)} 0\n{text}".encode()
 
 
-def test_after_a_reload_that_was_refused_streams_may_begin_again() -> None:
-    async def scene() -> list[bool]:
-        stream = Stream(Outbox(lambda: None))
-        ended = []
-        stream.end(RELOADING)
-        for _ in range(2):
-            with anyio.move_on_after(0.1) as patience, stream.until_end():
-                await anyio.sleep_forever()
-            ended.append(not patience.cancelled_caught)
-            stream.reopen()
-        return ended
+@pytest.mark.anyio
+async def test_after_a_reload_that_was_refused_streams_may_begin_again() -> None:
+    stream = Stream(Outbox(lambda: None))
+    ended = []
+    stream.end(RELOADING)
 
-    assert anyio.run(scene) == [True, False]
+    for _ in range(2):
+        with anyio.move_on_after(0.1) as patience, stream.until_end():
+            await anyio.sleep_forever()
+        ended.append(not patience.cancelled_caught)
+        stream.reopen()
+
+    assert ended == [True, False]
 
 
 async def _eventually(condition) -> None:

@@ -17,7 +17,7 @@ from tests.support.dispatched import Sleeper, plant, sleepers
 from tests.support.processes import Daemon, icctl, read_line, until
 from tests.support.restarts import reload
 
-HASTY = "idle_seconds = 0.05\nclose_idle_seconds = 0.05\n"
+HASTY = "idle_seconds = 0.05\nclose_idle_seconds = 0.15\n"
 
 
 class Fleet:

@@ -116,6 +116,7 @@ def test_each_source_has_its_hook(project, record):
     assert project.seqs("on-discovery") == [3]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_of_a_thousand_events_each_hook_gets_a_thousand_with_complete_json(project, daemon, record):
     project.hook("on-phase-advance")

@@ -550,6 +550,7 @@ def test_trust_that_is_taken_back_ends_the_mirror_and_leaves_the_files(
     assert band.payload("interphase/bead", "s1") == {"n": 1}
 
 
+@pytest.mark.long
 def test_a_key_with_many_rows_gets_files_for_the_newest(
     put, band: Band, daemon: Daemon, initialized: Path
 ) -> None:
@@ -594,7 +595,7 @@ def test_what_is_ignored_of_a_projects_settings_is_one_line_in_the_log(
 ) -> None:
     settings = initialized / ".clavain" / "intercore.toml"
     settings.write_text(
-        'idle_seconds = 0.05\nclose_idle_seconds = 0.05\nmirror.channels.bead.path = "a/b"\n'
+        'idle_seconds = 0.05\nclose_idle_seconds = 0.15\nmirror.channels.bead.path = "a/b"\n'
     )
 
     for _ in range(3):
