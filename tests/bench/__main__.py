@@ -41,7 +41,7 @@ SUITES: dict[str, tuple[ModuleType, str, str]] = {
     "instructions": (instructions, "Instructions",
         "The hot path of the native client, counted instead of timed: stable on any machine."),
     "statusline": (statusline, "Statusline and mirror", "What is shown all the time."),
-    "locks": (locks, "Locks", "How late a refusal is."),
+    "locks": (locks, "Locks", "What a lock costs, and how late a refusal is."),
     "runs": (runs, "Runs", "Everything about a run in one call, and in five."),
     "throughput": (throughput, "Many calls", "Over the socket, as fast as they can be asked."),
     "push": (push, "Push", "From a commit to those who watch."),
