@@ -50,7 +50,7 @@ SUITES: dict[str, tuple[ModuleType, str, str]] = {
     "search": (search, "Search", "Embeddings compared by the daemon."),
     "submissions": (submissions, "Submissions", "Many discoveries from a file."),
     "databases": (databases, "Many databases", "What each costs while nobody uses it."),
-    "release": (release, "Beside the last release",
+    "release": (release, release.TITLE,
         "Both installed, in turn; a row may be five percent slower, which is less than noise."),
     "day": (days, "Growth of a day",
         ("One person, one project, eight hours, played with a clock of its own; "

@@ -1,15 +1,20 @@
-"""This code beside an earlier release, each installed, in turn: what has become slower?
+"""This code beside the last release, each installed, in turn: what has become slower?
 
-RELEASE names the `bin` directory of an installation of the earlier one; without it there is
-nothing to compare with.  Each has a project and a daemon of its own.
+The release is installed from the archive that the tests keep, with the same Python and the same
+packages as ours; RELEASE names the `bin` directory of another installation.  Each has a project and
+a daemon of its own.  What was found is added to docs/performance/history.csv, a line for each row,
+so that a little more in each change is seen, too.
 """
 
+import compileall
 import contextlib
+import csv
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,9 +22,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from icd import __version__
 from tests.bench import setting as place
-from tests.bench.table import Table
+from tests.bench.table import Row, Table, figure
 
+LAST = "0.4.0"
+TITLE = "Beside the last release"
+RELEASES = place.ROOT / "tests" / "data" / "releases"
+HISTORY = place.ROOT / "docs" / "performance" / "history.csv"
+COLUMNS = ("date", "version", "against", "what", "ratio", "p50 ms")
+# As icctl/build.py has them; warnings of an old code are no news.
+FLAGS = ("-std=c11", "-O2", "-s", "-fPIE", "-fstack-protector-strong", "-U_FORTIFY_SOURCE",
+    "-D_FORTIFY_SOURCE=3", "-static-pie")  # fmt: skip
 RUNS = 150
 STARTS = 15
 BURSTS = 40
@@ -62,13 +76,56 @@ class Side(Struct):
 
 
 def run(table: Table) -> None:
-    release = os.environ.get("RELEASE", "")
-    if not release:
-        table.note("an earlier release", "not compared: RELEASE names no installation")
+    with _installed() as (name, release):
+        with _side(place.BIN) as ours, _side(release) as theirs:
+            for what, (mine, other) in _measured(ours, theirs).items():
+                table.ratio(f"{what} / {name}", mine, other, unit="ms", most=MOST)
+        record(table.rows, HISTORY, time.strftime("%Y-%m-%d", time.gmtime()))
+
+
+def record(rows: list[Row], history: Path, date: str) -> None:
+    """Add what was measured beside a release; a line that is there stays."""
+    is_new = not history.exists()
+    with history.open("a", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        if is_new:
+            lines.writerow(COLUMNS)
+        for row in rows:
+            if row.section == TITLE and row.ratio is not None:
+                ratio, p50 = figure(row.ratio), figure(row.measured.p50)
+                lines.writerow((date, __version__, row.against, row.name, ratio, p50))
+
+
+@contextlib.contextmanager
+def _installed() -> Iterator[tuple[str, Path]]:
+    """The release, by name, and its programs."""
+    given = os.environ.get("RELEASE", "")
+    if given:
+        yield "the release", Path(given)
         return
-    with _side(place.BIN) as ours, _side(Path(release)) as theirs:
-        for what, (mine, other) in _measured(ours, theirs).items():
-            table.ratio(f"{what} / the release", mine, other, unit="ms", most=MOST)
+    with tempfile.TemporaryDirectory(prefix="icrelease-") as directory:
+        yield LAST, install(Path(directory) / "release", LAST)
+
+
+def install(target: Path, version: str) -> Path:
+    """A copy of our own installation, with the release's code in the place of ours."""
+    shutil.copytree(place.BIN.parent, target, symlinks=True)
+    source, programs = target / "source", target / "bin"
+    with tarfile.open(RELEASES / f"{version}.tar.xz") as archive:
+        archive.extractall(source, filter="data")
+    (packages,) = target.glob("lib/python*/site-packages")
+    for package in ("icd", "icctl"):
+        shutil.rmtree(packages / package)
+        shutil.copytree(source / package, packages / package)
+    compileall.compile_dir(packages, quiet=2)
+    shutil.copy(source / "icctl" / "bin" / "icctl-python", programs)
+    service = programs / "icd"
+    service.write_text(service.read_text().replace(str(place.BIN), str(programs)))
+    compiler = shutil.which("cc") or "gcc"
+    about = f'-DINTERCORE_VERSION="{version}"'
+    client = sorted((source / "icctl").glob("*.c"))
+    subprocess.run([compiler, *FLAGS, about, *client, "-o", programs / "icctl"], check=True)
+    return programs
 
 
 @contextlib.contextmanager
