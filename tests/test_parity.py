@@ -137,11 +137,18 @@ def _play(script: list[Step], project: Path, env: dict[str, str], door: str) -> 
         cwd = project / step.cwd
         cwd.mkdir(parents=True, exist_ok=True)
         done = icctl(
-            *step.argv, cwd=cwd, env={**env, **step.env(project)}, stdin=step.stdin,
+            *_patient(step), cwd=cwd, env={**env, **step.env(project)}, stdin=step.stdin,
             program=place / "icctl",
         )  # fmt: skip
         outcomes.append((done.returncode, _stable(done.stdout, step), _stable(done.stderr, step)))
     return outcomes
+
+
+def _patient(step: Step) -> tuple[str | bytes, ...]:
+    """Not 5 seconds: starting Python may take as long while others work."""
+    has_own = step.argv[:1] in {("lock",), ("hold",), ("service",)} or "--timeout" in str(step.argv)
+    is_command = bool(step.argv) and not str(step.argv[0]).startswith("-")
+    return ("--timeout=60s", *step.argv) if is_command and not has_own else step.argv
 
 
 def _start_over(project: Path) -> None:
@@ -173,6 +180,7 @@ def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
         cwd=str(cwd),
         db=planned.call.where.explicit,
         session="of-the-caller",
+        deadline_ms=60_000,
     )
     request = {"jsonrpc": "2.0", "id": 1, "method": planned.call.method.name, "params": params}
     with daemon.connect() as sock:  # byte for byte: a payload is stored as it was written

@@ -130,7 +130,12 @@ def test_a_valid_document_falls_into_statements_that_are_valid_alone(text):
     except ValueError:
         return
 
-    assert {path[0] for path in locate(text)} == values.keys()
+    try:
+        found = locate(text)
+    except Excess:  # valid, and larger than we read
+        return
+
+    assert {path[0] for path in found} == values.keys()
 
 
 @pytest.mark.parametrize(

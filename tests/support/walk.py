@@ -86,7 +86,7 @@ def _call(walk: Walk, path: str, project: str) -> None:
     ask(path, frame(project, "init"))
     for _ in range(WARM_UP):
         ask(path, frame(project, *CHECK))
-    time.sleep(0.2)
+    time.sleep(1)  # what the daemon looks for in a database that was just opened is no part of it
     ask(path, frame(project, *CHECK), walk)
     print(walk.told())
     if len(sys.argv) > 4:
