@@ -69,9 +69,9 @@ def test_a_script_says_the_same_through_either_door_to_the_daemon_and_without_on
 
     for step, one in zip(script, alone, strict=True):
         assert step.exit in (None, one[0]), (step.argv, one)
-    _start_over(project)
+    _start_over(project, served)
     _agree(script, alone, _play(script, project, served, _doors()[-1]))
-    _start_over(project)
+    _start_over(project, served)
     _agree_by_rpc(script, alone, project, hostile, served)
 
 
@@ -88,7 +88,7 @@ def test_a_script_says_the_same_through_the_other_door(
     alone = _play(script, project, ABSENT, "native")
 
     for door in _doors():
-        _start_over(project)
+        _start_over(project, served)
         _agree(script, alone, _play(script, project, served, door))
 
 
@@ -151,7 +151,11 @@ def _patient(step: Step) -> tuple[str | bytes, ...]:
     return ("--timeout=60s", *step.argv) if is_command and not has_own else step.argv
 
 
-def _start_over(project: Path) -> None:
+def _start_over(project: Path, served: dict[str, str]) -> None:
+    """Have the daemon see that the database is gone, or it would say that it was replaced."""
+    shutil.rmtree(project)
+    project.mkdir()
+    icctl("state", "list", "k", cwd=project, env=served)
     shutil.rmtree(project)
     project.mkdir()
     (project / ".git").mkdir()

@@ -139,8 +139,7 @@ class _Batch:
     ) -> None:
         self.answers: dict[int, Answer] = {}  # by the identity of the call
         self._calls = calls
-        # Few, where the calls are many: what depends on the method is asked once for each.
-        self._methods = {call.method for call in calls}
+        self._methods = {call.method for call in calls}  # few, where the calls are many
         self._first = 0.0  # the deadline that comes first
         self._database = database
         self._clock = clock
@@ -199,9 +198,8 @@ class _Batch:
 
     @property
     def _creates(self) -> bool:
-        if not any(method.runs.creates for method in self._methods):
-            return False
-        return any(call.method.runs.creates for call in self._waiting())
+        creators = {method for method in self._methods if method.runs.creates}
+        return bool(creators) and any(call.method in creators for call in self._waiting())
 
     def _answer(self, call: Call, answer: Answer) -> Answer:
         self.answers[id(call)] = answer
@@ -371,7 +369,7 @@ class _Batch:
     def _run(self, call: Call) -> Answer:
         database, clock = self._database, self._clock
         call.ran_at = now = clock.monotonic()
-        ctx = Context(  # in the order of its fields: names would cost a tenth of a look-up
+        ctx = Context(
             self._conn,
             database.path,
             clock.now_ms(),

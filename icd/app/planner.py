@@ -125,7 +125,7 @@ def _read(*argv: str) -> Parsed:
         if words[:1] == ["help"]:
             words, flags.help = words[1:], True
         if not words:
-            parsed.help = _usage
+            parsed.help = _help("usage")
             return parsed
         _find(parsed, flags, words)
     except IcError as exc:
@@ -141,15 +141,15 @@ def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
     elif noun := registry.noun(words):
         parsed.context, words = noun, words[noun.count(" ") + 1 :]
         if flags.help and not words:
-            parsed.help = partial(_noun_help, noun)
+            parsed.help = _help("noun", noun)
             return
         command = _verb(noun, words)
         parsed.context, words = f"{noun} {command.name}", words[1:]
     else:
-        parsed.error, parsed.shows = Usage(f"unknown command: {words[0]}"), _usage
+        parsed.error, parsed.shows = Usage(f"unknown command: {words[0]}"), _help("usage")
         return
     if flags.help:
-        parsed.help = partial(_command_help, parsed.context, command)
+        parsed.help = _help("command", parsed.context, command)
         return
     parsed.command = command
     parsed.typed = command.parse(parsed.context, words)
@@ -157,25 +157,16 @@ def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
         _judge(command.row, parsed.typed)
 
 
-# Help loads click, which few calls need.
+def _help(name: str, *about: Any) -> Callable[[str], bytes]:
+    """One of the help texts, for a program; click is loaded for it, which few calls need."""
 
+    def text(program: str) -> bytes:
+        from icd.app.reference import help as texts
 
-def _usage(program: str) -> bytes:
-    from icd.app.reference import help as texts
+        found: bytes = getattr(texts, name)(program, *about)
+        return found
 
-    return texts.usage(program)
-
-
-def _noun_help(noun: str, program: str) -> bytes:
-    from icd.app.reference import help as texts
-
-    return texts.noun(program, noun)
-
-
-def _command_help(context: str, command: Leaf, program: str) -> bytes:
-    from icd.app.reference import help as texts
-
-    return texts.command(program, context, command)
+    return text
 
 
 def _judge(row: Verb[Any, Any], params: Params) -> None:

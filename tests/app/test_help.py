@@ -205,7 +205,7 @@ def test_every_option_has_a_sentence_that_says_what_it_does_or_takes():
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_help_of_a_command_starts_with_one_sentence_that_says_what_to_do(name):
-    first = EVERY[name].help.strip().split("\n\n")[0]
+    first = EVERY[name].click.help.strip().split("\n\n")[0]
 
     for sentence in (first, EVERY[name].row.summary):
         assert re.fullmatch(r"[A-Z][^\n]*[^.]\.", sentence)

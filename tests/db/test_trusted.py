@@ -177,5 +177,5 @@ def test_init_without_a_usable_home_works_and_says_what_does_not(project, tmp_pa
         done = icctl("init", cwd=project, env=env | {"INTERCORE_SOCKET": daemon.socket})
 
     assert done.returncode == 0
-    assert done.stderr.startswith(b"icctl: init: warning: the database is not trusted, so it ")
+    assert done.stderr.startswith(b"icctl: init: warning: the database is not trusted and may not ")
     assert len(done.stderr.splitlines()) == 1

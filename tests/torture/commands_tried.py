@@ -153,10 +153,10 @@ def _is_usage(planned: Ask | Errand | Need | Output) -> bool:
     return isinstance(planned, Output) and planned.exit == 3
 
 
-def _words(name: str, command: click.Command) -> list[str]:
+def _words(name: str, command: Leaf) -> list[str]:
     found: list[str] = []
     noun = name.partition(" ")[0]
-    for parameter in command.params:
+    for parameter in command.click.params:
         if not parameter.required:
             continue
         field = str(parameter.name)

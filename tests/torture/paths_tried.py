@@ -10,6 +10,7 @@ import os
 import click
 
 from icd.app import registry
+from icd.app.parser import Leaf
 from tests.torture.suite import Broken
 from tests.torture.target import SECRET, Reply, Target, refused, unrevealing
 
@@ -66,10 +67,10 @@ def _turned_away(name: str, what: str, reply: Reply) -> None:
         refused(what, reply)
 
 
-def _words(command: click.Command) -> list[str]:
+def _words(command: Leaf) -> list[str]:
     """Just enough for a command to be understood."""
     found: list[str] = []
-    for parameter in command.params:
+    for parameter in command.click.params:
         if not parameter.required:
             continue
         option = parameter.opts[0]

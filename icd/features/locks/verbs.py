@@ -1,7 +1,7 @@
 """lock: what only one process may do at a time.
 
 Locks lie in a directory, and need neither a database nor a daemon.  A daemon that is there acts in
-the caller's place, by the same steps on the same directory (docs/adr/0020).
+the caller's place, by the same steps on the same directory: see ADR 20.
 """
 
 import os
