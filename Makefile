@@ -93,7 +93,7 @@ run: $(RUNNABLE)  ## Start the daemon here, in the foreground.
 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(INSTALLED) $(DOORS)/.made  ## Run the tests, in minutes; what is marked `long` is for make check.
-	$(PYTEST) -m "not long"
+	$(PYTEST) -m "not long" $(COVERAGE)
 
 stress: $(INSTALLED)  ## The consumers' promise at its full size: 8 writers, 10,000 events each.
 	INTERCORE_STRESS=1 $(BIN)/python -m pytest tests/features/events/test_end_to_end.py -k restarted
@@ -114,8 +114,9 @@ lint: $(INSTALLED)  ## Run the linters and the type checker.
 hooks: $(INSTALLED)  ## Have git run the fast linters before each commit.
 	$(BIN)/pre-commit install
 
-check: lint $(INSTALLED) $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/.made $(DOORS)/fuzz  ## Everything that must hold before a change lands: linters, every test, coverage.
-	$(PYTEST) --cov --cov-report=
+check: COVERAGE := --cov --cov-report=
+check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/fuzz test  ## Everything that must hold before a change lands: linters, every test, coverage.
+	$(PYTEST) -m long $(COVERAGE) --cov-append
 	$(BIN)/python -m coverage report
 
 docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are made from the program.

@@ -112,12 +112,12 @@ def test_ci_runs_every_test_once_and_make_test_the_shorter_ones() -> None:
     def tests_of(target: str) -> list[str]:
         return [line for line in make("--dry-run", target).splitlines() if "-m pytest" in line]
 
-    (shorter,), (every,) = tests_of("test"), tests_of("check")
+    (shorter,), (first, then) = tests_of("test"), tests_of("check")
 
     assert read(".ci/run").endswith("\nmake check\n")
-    assert shorter.endswith(' -m "not long"')
-    assert "not long" not in every
-    assert "--cov" in every
+    assert shorter.rstrip().endswith(' -m "not long"')
+    assert first == f"{shorter.rstrip()} --cov --cov-report="
+    assert " -m long --cov " in then
     assert not re.search("--(last-failed|lf|reruns)", read("Makefile"))
 
 
