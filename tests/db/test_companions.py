@@ -246,11 +246,14 @@ def test_a_daemon_says_that_its_database_is_another_one_though_a_direct_call_cam
     story = begin(tellers, files, (DAEMON,), DAMAGES[name])
 
     story.damage(name, DAMAGES[name].strike)
-    assert not tellers[DIRECT].ask("state.set", key=KEY, scope_id="direct", payload=1).error
+    direct = tellers[DIRECT].ask("state.set", key=KEY, scope_id="direct", payload=1)
     first = story.write(DAEMON, through)
     second = story.write(DAEMON, through)
 
-    assert first.error in TELLING, first
+    # The daemon may have looked by itself before the direct call, which is then told instead.
+    told = [said.error for said in (direct, first) if said.error]
+    assert told, (direct, first)
+    assert set(told) <= set(TELLING), told
     assert not second.error, second
 
 

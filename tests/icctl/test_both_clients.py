@@ -65,9 +65,11 @@ NOT_ASKED = [
 
 @pytest.mark.parametrize("line", ASKED)
 def test_the_daemon_is_asked(line: str, tmp_path: Path, door: Path) -> None:
-    if line.startswith("hold") and door.name == "python":
-        pytest.skip("the Python client runs what is to be held in its own process")
     env = {**through(tmp_path), "INTERCORE_LOCK_DIR": str(tmp_path / "locks")}
+    if line.startswith("hold") and door.name == "python":
+        # Python holds in its own process, in which nothing is native.
+        assert icctl(*line.split(), cwd=tmp_path, env=env).returncode == 0
+        return
     with scripted(tmp_path, b"0 5 0\nasked"):
         assert icctl(*line.split(), cwd=tmp_path, env=env).stdout == b"asked"
 
