@@ -140,7 +140,6 @@ class _Batch:
         self.answers: dict[int, Answer] = {}  # by the identity of the call
         self._calls = calls
         self._methods = {call.method for call in calls}  # few, where the calls are many
-        self._first = 0.0  # the deadline that comes first
         self._database = database
         self._clock = clock
         self._recent = recent
@@ -154,10 +153,9 @@ class _Batch:
             if not deadlines:
                 return
         database = self._database
-        self._first = min(deadlines)
         database.stop_at = max(deadlines) + STATEMENT_GRACE_SECONDS
         try:
-            with database.hold(self._first, create=self._creates):
+            with database.hold(min(deadlines), create=self._creates):
                 self._run_locked(close=close)
         except Locked as exc:
             now = self._clock.monotonic()
@@ -307,8 +305,8 @@ class _Batch:
         answers: dict[int, Answer] = {}
         # A call that fails the others will hear it alone.
         with Guard(lambda _: self._run_each(calls)):
-            writes = any(method.writes is not None for method in self._methods)
-            self._begin(write=writes, deadline=self._first)
+            writes = any(method.writes is not None for method in {c.method for c in calls})
+            self._begin(write=writes, deadline=min([call.deadline for call in calls]))
             stop_at = time.monotonic() + BATCH_SECONDS
             read = 0
             for call in calls:

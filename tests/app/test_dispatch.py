@@ -395,6 +395,18 @@ def test_when_all_are_late_nothing_is_locked(batch, incr, still, other_holder):
     assert [type(answer.error) for answer in answers] == [DeadlineExceeded] * 2
 
 
+def test_a_write_that_is_late_does_not_make_reads_wait_for_another_writer(once, call, stranger):
+    stranger.execute("BEGIN IMMEDIATE")
+    now = time.monotonic()
+    late = call("state.delete", key="k", scope_id="s", deadline=now - 1)
+    reads = [call("state.list", key="k", deadline=now + 0.5 * i) for i in (1, 20)]
+
+    answers = once(late, *reads)
+
+    assert isinstance(answers[0].error, DeadlineExceeded)
+    assert [answer.error for answer in answers[1:]] == [None, None]
+
+
 def works_long(_ctx, _params):
     until = time.monotonic() + dispatch.BATCH_SECONDS * 1.5
     while time.monotonic() < until:

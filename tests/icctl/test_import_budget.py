@@ -94,6 +94,62 @@ def test_the_command_works_from_a_path_with_spaces(
         assert _health(home / "bin" / name, initialized) == (0, b"ok\n")
 
 
+@pytest.mark.parametrize("package", ["click", "msgspec"])
+def test_the_command_works_where_a_library_lies_elsewhere(
+    package: str, initialized: Path, tmp_path: Path, wheel: Path
+) -> None:
+    """As with a system's packages, which only `site` finds; click is wanted by help and mistakes."""
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    install = ["-m", "pip", "--python", home / "bin" / "python", "install", "--quiet", "--no-deps"]
+    subprocess.run([WHEEL_BIN / "python", *install, wheel], check=True, capture_output=True)
+    site = WHEEL_BIN.parent / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
+    target = home / "lib" / site.relative_to(WHEEL_BIN.parent / "lib")
+    for name in ("click", "msgspec"):
+        place = elsewhere if name == package else target
+        shutil.copytree(site / name, place / name)
+    (target / "elsewhere.pth").write_text(f"{elsewhere}\n")
+    env = {**CLEAN, "HOME": str(initialized), "INTERCORE_MODE": "direct"}
+
+    def status(*words: str) -> int:
+        program = home / "bin" / "icctl-python"
+        return subprocess.run(
+            [program, *words], capture_output=True, cwd=initialized, env=env, check=False
+        ).returncode
+
+    assert status("health") == 0
+    assert status("state", "set", "k", "s", "--value", "-5") == 0
+    assert status("state", "--help") == 0
+    assert status("state", "get", "--bogus") == 3
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        "import platform; platform.python_implementation()",
+        "from textwrap import dedent",
+        "from typing_extensions import TypeAliasType",
+    ],
+)
+def test_another_msgspec_may_want_more_of_what_is_left_out(wish: str, tmp_path: Path) -> None:
+    import msgspec
+
+    shutil.copytree(Path(msgspec.__file__).parent, tmp_path / "msgspec")
+    about = tmp_path / "msgspec" / "_utils.py"
+    about.write_text(f"{wish}\n{about.read_text()}")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import icctl.imports, msgspec; "
+        f"assert msgspec.__file__.startswith({str(tmp_path)!r}); "
+        "import platform, textwrap, typing_extensions; "
+        "assert textwrap.dedent and platform.machine(); "
+        "assert msgspec.json.decode(b'1', type=int) == 1"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_command_without_its_python_says_so(tmp_path: Path) -> None:
     program = tmp_path / "icctl"
     shutil.copy(WHEEL_BIN / "icctl-python", program)
