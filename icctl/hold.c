@@ -51,15 +51,19 @@ static void execute(char **argv)
 static _Noreturn void become(int gate, int failed)
 {
     char buffer[1 << 12], **argv;
-    size_t count = 0, n = 0;
+    size_t count = 0, n = 0, whole;
     struct bytes words = {0};
     start(&words);
     for (ssize_t size; (size = read(gate, buffer, sizeof buffer)) > 0;)
         fwrite(buffer, 1, (size_t)size, words.file);
     fflush(words.file);
-    for (size_t i = 0; i < words.size; i++) count += !words.data[i];
+    if (words.size < sizeof whole) _exit(NOT_STARTED);
+    memcpy(&whole, words.data, sizeof whole);
+    if (words.size - sizeof whole != whole) _exit(NOT_STARTED); /* our parent was killed meanwhile */
+    char *first = words.data + sizeof whole;
+    for (size_t i = 0; i < whole; i++) count += !first[i];
     if (!count || !(argv = calloc(count + 1, sizeof *argv))) _exit(NOT_STARTED);
-    for (char *at = words.data; n < count; at += strlen(at) + 1) argv[n++] = at;
+    for (char *at = first; n < count; at += strlen(at) + 1) argv[n++] = at;
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     execute(argv);
@@ -92,7 +96,9 @@ static enum outcome run(struct call *c, char *program, pid_t child, int gate, in
     sigemptyset(&heard);
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) sigaddset(&heard, passed[i]);
     sigprocmask(SIG_BLOCK, &heard, &before);
-    write_all(gate, c->said, c->out); /* it may have been killed while we waited for the lock */
+    size_t whole = c->out; /* so that the child runs all of the command, or nothing */
+    write_all(gate, (const char *)&whole, sizeof whole);
+    write_all(gate, c->said, whole); /* it may have been killed while we waited for the lock */
     close(gate);
     int status = attend(child, &heard);
     bool ran = read(failed, &why, 1) <= 0;

@@ -47,6 +47,17 @@ def stat(pid: int | str) -> Stat | None:
     return Stat(name, fields, int(number))
 
 
+def status(pid: int | str) -> dict[str, str]:
+    """The lines of /proc/PID/status; nothing if there is no such process."""
+    lines = (line.partition(":") for line in _read(f"/proc/{pid}/status").splitlines())
+    return {name: value.strip() for name, _, value in lines}
+
+
+def label(pid: int | str) -> str:
+    """What confines a process by its name (AppArmor, SELinux); empty where nothing does."""
+    return _read(f"/proc/{pid}/attr/current").strip("\0\n")
+
+
 def processes() -> list[Stat]:
     found = [stat(name) for name in _names("/proc") if name.isdigit()]
     return [each for each in found if each is not None]

@@ -35,7 +35,9 @@ WORK = ".work"
 WORD_BYTES = 255  # what a file system takes
 # Between two attempts at a flock; the first is soon, for it is mostly held for microseconds.
 FIRST_PAUSE, LAST_PAUSE = 0.0005, 0.02
-_NAMESPACES = ("pid", "uts")
+_NAMESPACES = ("mnt", "pid", "user", "uts")
+# Of /proc/PID/status: who a process is, and what it may do.
+_FREEDOMS = ("Uid", "Gid", "Groups", "CapEff", "Seccomp", "Seccomp_filters")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -229,11 +231,14 @@ def failed(exc: OSError, what: str) -> IcError:
 # itself could not touch.  A daemon must not lend its reach, so it acts only if the kernel says all
 # of this about the peer:
 #
-#     - it sees the same processes and the same host name as the daemon;
-#     - it sees the same `BASE/.work`, which only a process that may make locks there has made;
+#     - it lives in the daemon's own namespaces and below the same root, so that every path means
+#       the same to both, now and at each later step, whatever links are on the way;
+#     - it can gain privileges (no sandbox of Landlock's), and has the daemon's user, groups,
+#       capabilities, label and filter of system calls;
 #     - who it says has started it is its parent; the child that it names is its own.
 #
-# Whatever cannot be told is a no: then the caller's own process does it, as without a daemon.
+# Then the peer could do itself what it asks for.  Whatever cannot be told is a no: the caller's own
+# process does it, as without a daemon; and so it does where no lock was ever made.
 
 
 def is_within(place: Place, peer: int | None, parent: int | None, child: int | None = None) -> bool:
@@ -243,7 +248,7 @@ def is_within(place: Place, peer: int | None, parent: int | None, child: int | N
     found = procfs.stat(peer)
     if found is None or found.parent != parent:
         return False
-    return _is_parent(peer, child) and _sees_the_same(peer, place.work)
+    return _is_parent(peer, child) and _is_as_free(peer) and os.path.isdir(place.work)
 
 
 def _is_parent(peer: int, child: int | None) -> bool:
@@ -251,12 +256,17 @@ def _is_parent(peer: int, child: int | None) -> bool:
     return child is None or (found is not None and found.parent == peer)
 
 
-def _sees_the_same(peer: int, directory: str) -> bool:
+def _is_as_free(peer: int) -> bool:
+    """Whether nothing confines a process that does not confine us."""
     try:
-        ours, theirs = os.lstat(directory), os.lstat(f"/proc/{peer}/root{directory}")
-        return os.path.samestat(ours, theirs) and all(
-            os.readlink(f"/proc/self/ns/{kind}") == os.readlink(f"/proc/{peer}/ns/{kind}")
-            for kind in _NAMESPACES
-        )
+        if not os.path.samestat(os.stat("/"), os.stat(f"/proc/{peer}/root")):
+            return False
+        spaces = [[os.readlink(f"/proc/{p}/ns/{n}") for n in _NAMESPACES] for p in ("self", peer)]
     except OSError:
         return False
+    ours, theirs = procfs.status("self"), procfs.status(peer)
+    if spaces[0] != spaces[1] or theirs.get("NoNewPrivs") != "0":
+        return False
+    if procfs.label("self") != procfs.label(peer):
+        return False
+    return all(ours.get(name) == theirs.get(name) for name in _FREEDOMS)

@@ -165,6 +165,54 @@ def test_a_caller_that_sees_another_world_does_it_itself(
     assert (store.every(place) == []) == (kind == "--mount")
 
 
+@pytest.mark.parametrize(
+    "confined",
+    [
+        "unshare --mount --propagation private",  # every link on the way could lead elsewhere
+        "setpriv --no-new-privs",  # as sandboxes of Landlock's are
+        "setpriv --groups 12345",
+        "setpriv --bounding-set -all --inh-caps -all",
+    ],
+)
+def test_a_caller_that_is_confined_does_it_itself(
+    daemon: Daemon, env: dict[str, str], tmp_path: Path, place: Place, confined: str
+) -> None:
+    """What it may write the daemon cannot tell, so it lends nothing."""
+    probe = subprocess.run([*confined.split(), "true"], capture_output=True, check=False)
+    if probe.returncode:
+        pytest.skip(f"not allowed here: {probe.stderr!r}")
+
+    done = subprocess.run(
+        [*confined.split(), "sh", "-c", "icctl lock acquire n s && :"], cwd=tmp_path,
+        env={**CLEAN, **env}, capture_output=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done
+    assert "lock.acquire" not in calls(daemon)
+
+
+def test_a_child_whose_parent_is_killed_runs_all_of_a_command_or_nothing(
+    daemon: Daemon, env: dict[str, str], tmp_path: Path, held: Callable[[], None]
+) -> None:
+    """A pipe holds a part of a long command: its end is not the end of the command."""
+    ran = tmp_path / "ran"
+    words = ["x" * 100_000] * 3
+    with waiter(env, tmp_path, "hold", "n", "s", "--timeout=40s", "--", "sh", "-c",
+                f"echo $# > {ran}", "sh", *words) as process:  # fmt: skip
+        until(lambda: waits(daemon))
+        here = Path(f"/proc/{process.pid}")
+        (child,) = map(int, (here / "task" / here.name / "children").read_text().split())
+        os.kill(child, signal.SIGSTOP)
+        held()
+        until(lambda: "pipe" in (here / "wchan").read_text())
+        process.kill()
+        process.wait(PATIENCE)
+        os.kill(child, signal.SIGCONT)
+        until(lambda: not Path(f"/proc/{child}").exists())
+
+    assert not ran.exists()
+
+
 # --- who leaves ---
 
 
