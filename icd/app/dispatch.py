@@ -241,7 +241,6 @@ class _Batch:
         database, reopened = self._database, self._database.reopened
         try:
             self._conn = database.connection(create=self._creates)
-            self._conn.bounds.monotonic = self._clock.monotonic
         except NoDatabase as exc:
             self._turn_away(otherwise=Answer(error=exc))
             return False
@@ -384,7 +383,8 @@ class _Batch:
         # What is written to a file of the caller's is not kept in memory.
         room = math.inf if call.method.runs.local else RESULT_CHARACTERS
         stop_at = call.deadline + STATEMENT_GRACE_SECONDS
-        bounds.begin(min(stop_at, now + BACKGROUND_SECONDS) if call.background else stop_at, room)
+        until = min(stop_at, now + BACKGROUND_SECONDS) if call.background else stop_at
+        bounds.begin(until, room, clock.monotonic)
         try:
             if call.verbose:
                 return self._run_traced(ctx, call)

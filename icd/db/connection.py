@@ -46,12 +46,12 @@ class Bounds:
         self.room: float = math.inf
         self.taken = 0  # characters that were read since `begin`
 
-    def begin(self, stop_at: float, room: float) -> None:
+    def begin(self, stop_at: float, room: float, monotonic: Callable[[], float]) -> None:
         """From here on, until `end`."""
-        self.stop_at, self.room, self.taken = stop_at, room, 0
+        self.monotonic, self.stop_at, self.room, self.taken = monotonic, stop_at, room, 0
 
     def end(self) -> None:
-        self.stop_at = self.room = _NEVER
+        self.monotonic, self.stop_at, self.room = time.monotonic, _NEVER, _NEVER
 
     def is_over(self) -> bool:
         return self.monotonic() >= self.stop_at
