@@ -275,6 +275,9 @@ def test_a_command_that_is_killed_before_its_turn_is_told_as_any_other(lock, pro
         project, env, "icctl", "hold", "n", "s", "--timeout=40s", "--", "touch", "x"
     ) as held:
         children = Path(f"/proc/{held.pid}/task/{held.pid}/children")
+        if env["INTERCORE_SOCKET"] == "/nonexistent":
+            # The native client has a child, too, until it knows that there is no daemon.
+            until(lambda: processes.watches(held.pid))
         until(lambda: children.read_text().strip())
         os.kill(int(children.read_text()), signal.SIGKILL)
         lock("lock", "release", "n", "s", us)
