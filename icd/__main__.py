@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import gc
 import os
 import sys
 
@@ -44,6 +45,7 @@ def serve(
     SIGHUP reloads the installed version without losing a call.
     The exit status is 78 for errors that a restart cannot fix.
     """
+    gc.disable()  # until everything is loaded: there is no garbage in it
     from icd.server import start_failures as startups
     from icd.server.main import main as run
 

@@ -62,6 +62,7 @@ def main(
     # Calls make no cycles; looking for them every 700 objects only costs time.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    gc.enable()
     claim, inherited = reexec.take_over() or (_claim(socket_path), Handover())
     os.chdir("/")
     left: Handover | None = inherited
