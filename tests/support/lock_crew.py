@@ -132,10 +132,20 @@ class Crew:
             return 0
         return int(held.partition('"pid":')[2].partition(",")[0])
 
+    def thin(self) -> None:
+        """Leave one of each kind."""
+        kept = {kind: (kind, process) for kind, process in self.members}
+        self._end([member for member in self.members if member not in kept.values()])
+        self.members = list(kept.values())
+
     def end(self) -> None:
-        for kind, process in self.members:
+        self._end(self.members)
+
+    def _end(self, members: Sequence[tuple[str, subprocess.Popen[bytes]]]) -> None:
+        for kind, process in members:
             if process.poll() is not None:
                 self.gave_up.append((kind, process.returncode))
+            self.killed.add(process.pid)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(PATIENCE)
