@@ -144,7 +144,7 @@ def answer_here(call: Call, home: str | None, owed: Owed) -> Answer:
     """One call, one transaction, and out again."""
     if call.method.run is None:
         return Answer(error=NoDaemon("no daemon is running"))
-    answer = answered(lambda: _run(call, home, owed))
+    answer = answered(lambda call: _run(call, home, owed), call)
     if isinstance(answer.error, Internal):
         _record(answer.error, home)
     if isinstance(answer.error, DiskFull | InputOutput):

@@ -59,20 +59,30 @@ def served(hostile: Daemon) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_says_the_same_through_either_door_to_the_daemon_and_without_one(
+def test_a_script_says_the_same_as_a_command_and_by_rpc(
     name: str, project: Path, hostile: Daemon, served: dict[str, str]
 ) -> None:
-    """What is expected is played once: starting Python for it is most of what this test costs."""
+    script = SCRIPTS[name]
+
+    printed = _play(script, project, served, _doors()[-1])
+
+    for step, one in zip(script, printed, strict=True):
+        assert step.exit in (None, one[0]), (step.argv, one)
+    _start_over(project, served)
+    _agree_by_rpc(script, printed, project, hostile, served)
+
+
+@pytest.mark.long  # for each step, a Python is started
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_says_the_same_to_the_daemon_and_without_one(
+    name: str, project: Path, served: dict[str, str]
+) -> None:
     script = SCRIPTS[name]
 
     alone = _play(script, project, ABSENT, "python")
 
-    for step, one in zip(script, alone, strict=True):
-        assert step.exit in (None, one[0]), (step.argv, one)
     _start_over(project, served)
     _agree(script, alone, _play(script, project, served, _doors()[-1]))
-    _start_over(project, served)
-    _agree_by_rpc(script, alone, project, hostile, served)
 
 
 @pytest.mark.long

@@ -19,8 +19,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from icd.app import idempotency
 from icd.app.call import Answer, Call, Context, Whole
@@ -53,6 +52,9 @@ BACKGROUND_SECONDS = 0.5
 
 if TYPE_CHECKING:
     from icd.app.write_cache import Recent
+
+
+A = TypeVar("A")
 
 
 class Clock:
@@ -116,11 +118,11 @@ def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = No
 
 
 def answered(
-    run: Callable[..., Answer], *given: Any, path: str = "", conn: Connection | None = None
+    run: Callable[[A], Answer], given: A, path: str = "", conn: Connection | None = None
 ) -> Answer:
     """What a function answers; what it raises is an answer, too."""
     try:
-        return run(*given)
+        return run(given)
     except Exception as exc:  # noqa: BLE001 -- the error map
         return Answer(error=failure(exc, path, conn))
 
@@ -169,23 +171,21 @@ class _Batch:
     def _run_locked(self, *, close: bool) -> None:
         database = self._database
         try:
-            ended = answered(partial(self._run_waiting, close=close), path=database.path)
-            if ended.error is not None:
-                self._answer_rest(ended.error)
+            with Guard(self._answer_rest):
+                self._run_waiting(close=close)
         finally:
             # Damage that shows in passing: the next open checks all of it.
             errors = [answer.error for answer in self.answers.values() if answer.error is not None]
             if close or any(isinstance(error, Corrupt) for error in errors):
                 database.close()
 
-    def _run_waiting(self, *, close: bool) -> Answer:
+    def _run_waiting(self, *, close: bool) -> None:
         if self._calls[0].method.runs.whole:
             self._run_whole(self._calls[0])
         elif self._open() and (waiting := self._waiting()):
             self._run_together(waiting) if len(waiting) > 1 else self._run_alone(waiting[0])
         if close and not self._database.is_left_alone():
             self._doubt()
-        return Answer()
 
     # --- who is answered already ---
 
@@ -304,12 +304,15 @@ class _Batch:
         answers: dict[int, Answer] = {}
         # A call that fails the others will hear it alone.
         with Guard(lambda _: self._run_each(calls)):
-            writes = any(method.writes is not None for method in {c.method for c in calls})
-            self._begin(write=writes, deadline=min([call.deadline for call in calls]))
+            is_write = any(method.writes is not None for method in {c.method for c in calls})
+            self._begin(write=is_write, deadline=min([call.deadline for call in calls]))
             stop_at = time.monotonic() + BATCH_SECONDS
             read = 0
             for call in calls:
-                answers[id(call)] = answer = self._in_savepoint(call)
+                writes = call.method.writes
+                is_atomic = writes is None or writes.atomic
+                answer = self._caught(call) if is_atomic else self._in_savepoint(call)
+                answers[id(call)] = answer
                 if not self._conn.in_transaction:
                     self._answer(call, answer)  # it lost the transaction of all
                     self._run_each(calls)
@@ -346,10 +349,8 @@ class _Batch:
                 return
 
     def _in_savepoint(self, call: Call) -> Answer:
-        if call.method.writes is None or call.method.writes.atomic:
-            return self._caught(call, self._run)
         self._conn.execute("SAVEPOINT call")
-        answer = self._caught(call, self._run)
+        answer = self._caught(call)
         if self._conn.in_transaction:
             if answer.error is not None:
                 self._conn.execute("ROLLBACK TO call")
@@ -357,8 +358,8 @@ class _Batch:
             self._conn.execute("RELEASE call")
         return answer
 
-    def _caught(self, call: Call, run: Callable[[Call], Answer]) -> Answer:
-        answer = answered(run, call, path=self._database.path, conn=self._conn)
+    def _caught(self, call: Call, run: Callable[[Call], Answer] | None = None) -> Answer:
+        answer = answered(run or self._run, call, self._database.path, self._conn)
         if answer.error is not None:
             answer.trace = call.trace
         return answer

@@ -60,7 +60,8 @@ class Bounds:
         """The row as it is, unless it is one too many."""
         taken = self.taken + ROW_CHARACTERS
         for value in row:
-            if value.__class__ is str or value.__class__ is bytes:
+            kind = value.__class__
+            if kind is str or kind is bytes:
                 taken += len(value)
         self.taken = taken
         if taken > self.room:

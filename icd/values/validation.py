@@ -34,7 +34,8 @@ def check_key_prefix(prefix: str) -> None:
 
 
 def check_scope(scope_id: str) -> None:
-    _check(scope_id, "scope")
+    if _CONTROL.search(scope_id) or len(scope_id) > NAME_BYTES // 4:  # in bytes, it may be too long
+        _check(scope_id, "scope")
 
 
 def check_name(name: str) -> None:

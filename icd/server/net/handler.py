@@ -114,7 +114,10 @@ class Handler:
 
     def ask_daemon(self, method: Method[Any, Any], params: Params) -> Answer:
         """What the daemon answers itself."""
-        return self._counted(method, answered(lambda: Answer(result=self._about.answer(params))))
+        return self._counted(method, answered(self._ask_daemon, params))
+
+    def _ask_daemon(self, params: Params) -> Answer:
+        return Answer(result=self._about.answer(params))
 
     async def reload(self, method: Method[Any, Any]) -> Answer:
         """Reload; answered when the new code is known to run."""

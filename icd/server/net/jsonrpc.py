@@ -62,7 +62,7 @@ def decode_line(line: bytes) -> Request | IcError | list[Request | IcError]:
     """A line is one request, or a batch of them."""
     if not (line.isascii() or _is_utf8(line)):  # what is kept raw is not looked at by the decoder
         return ParseError("not JSON: it is not valid UTF-8")
-    if line[:1] == b"{" or line.lstrip()[:1] != b"[":
+    if line.startswith(b"{") or line.lstrip()[:1] != b"[":
         return decode(line)
     try:
         items = _items.decode(line)
@@ -127,7 +127,8 @@ def _by_name(method: Method[Any, Any], raw: bytes) -> bytes:
 
 def success(id_: Id, result: object) -> bytes:
     try:
-        return _line(_Success(id_, result))
+        data = _encoder.encode(_Success(id_, result))
+        return data.replace(b"\n", b" ") if b"\n" in data else data  # as `_line`, once per call
     except UnicodeEncodeError:
         return failure(id_, InvalidRequest("the result contains a path that is not valid UTF-8"))
 

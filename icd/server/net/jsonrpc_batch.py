@@ -8,6 +8,7 @@ what is left of the burst is carried out once the peer has read them.
 """
 
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -35,23 +36,27 @@ ALONE = "send it outside a batch, and with an id"
 
 
 class _Slot:
-    """One request's place in the burst.  A notification gets no reply, whatever happens."""
+    """One request's place in the burst.  A notification gets no reply, whatever happens.
 
-    __slots__ = ("call", "id", "is_settled", "later", "ran", "reply", "silent")
+    `text` is its line, unless it is one of an array.
+    """
 
-    def __init__(self, request_id: Id, *, silent: bool) -> None:
+    __slots__ = ("call", "id", "is_begun", "is_settled", "later", "reply", "silent", "text")
+
+    def __init__(self, request_id: Id, *, silent: bool, text: bytes = b"") -> None:
         self.id = request_id
         self.silent = silent
+        self.text = text
         self.call: Call | None = None
         self.later: Callable[[], Awaitable[Call | Answer]] | None = None
         self.reply = b""
         self.is_settled = False
-        self.ran = False  # it may have had an effect
+        self.is_begun = False  # it may have had an effect
 
     def settle(self, answer: Answer) -> None:
         if answer.later:
             return
-        self.ran = self.call is not None or self.later is not None
+        self.is_begun = self.call is not None or self.later is not None
         self.is_settled = True
         self.call = None
         if self.silent:
@@ -61,47 +66,42 @@ class _Slot:
         else:
             self.reply = jsonrpc.failure(self.id, answer.error)
 
+    def take(self, parts: list[bytes]) -> bool:
+        """Add what can be sent now; whether that is the last of the line."""
+        if not self.is_settled:
+            return False
+        if self.reply:
+            parts.append(self.reply)
+            parts.append(b"\n")
+            self.reply = b""
+        return True
 
-class _Line:
-    """The requests of one line, whose replies are sent as they come: one of them, or an array."""
 
-    __slots__ = ("_batch", "_is_open", "_sent", "slots", "text")
+class _Array:
+    """The requests of one line, whose replies are sent as they come."""
 
-    def __init__(self, text: bytes, slots: list[_Slot], *, batch: bool) -> None:
+    def __init__(self, text: bytes, slots: list[_Slot]) -> None:
         self.text = text
-        self.slots = slots
-        self._batch = batch
-        self._sent = 0
-        self._is_open = False  # an array that was begun
+        self._slots = slots
+        self._unsent = deque(slots)
+        self._is_open = False  # something of it was sent
 
     @property
     def is_begun(self) -> bool:
-        return self._sent > 0 or any(slot.ran for slot in self.slots)
+        return self._is_open or any(slot.is_begun for slot in self._slots)
 
-    @property
-    def is_unsent(self) -> bool:
-        return self._sent < len(self.slots)
-
-    def take(self) -> list[bytes]:
-        """What can be sent now, and was not sent yet."""
-        parts: list[bytes] = []
-        for slot in self.slots[self._sent :]:
-            if not slot.is_settled:
-                break
-            self._sent += 1
+    def take(self, parts: list[bytes]) -> bool:
+        while self._unsent and self._unsent[0].is_settled:
+            slot = self._unsent.popleft()
             if slot.reply:
-                parts += self._framed(slot.reply)
-            slot.reply = b""
-        if self._is_open and not self.is_unsent:
-            self._is_open = False
+                parts += b"," if self._is_open else b"[", slot.reply
+                slot.reply = b""
+                self._is_open = True
+        if self._unsent:
+            return False
+        if self._is_open:
             parts.append(b"]\n")
-        return parts
-
-    def _framed(self, reply: bytes) -> tuple[bytes, bytes]:
-        if not self._batch:
-            return reply, b"\n"
-        before, self._is_open = b"," if self._is_open else b"[", True
-        return before, reply
+        return True
 
 
 class Burst:
@@ -109,14 +109,22 @@ class Burst:
 
     def __init__(self, handler: Handler, lines: list[bytes]) -> None:
         self._handler = handler
-        self._lines: list[_Line] = []
+        self._unsent: deque[_Slot | _Array] = deque()
+        self._slots: list[_Slot] = []
+        self._asked: list[_Slot] = []  # whose calls were given out
         for line in lines:
-            decoded = jsonrpc.decode_line(line)
-            items = decoded if isinstance(decoded, list) else [decoded]
-            batch = isinstance(decoded, list)
-            slots = [_prepare(handler, item, len(line), batch=batch) for item in items]
-            self._lines.append(_Line(line, slots, batch=batch))
-        self._slots = [slot for line in self._lines for slot in line.slots]
+            found = jsonrpc.decode_line(line)
+            if isinstance(found, list):
+                self._add_array(line, found)
+            else:
+                slot = _prepare(handler, found, len(line), line)
+                self._slots.append(slot)
+                self._unsent.append(slot)
+
+    def _add_array(self, line: bytes, items: list[Request | IcError]) -> None:
+        slots = [_prepare(self._handler, item, len(line)) for item in items]
+        self._slots += slots
+        self._unsent.append(_Array(line, slots))
 
     @property
     def is_done(self) -> bool:
@@ -130,21 +138,21 @@ class Burst:
     def calls(self) -> list[Call]:
         """What can be carried out together, and next: all up to what takes time."""
         found: list[Call] = []
+        self._asked = []
         for slot in self._slots:
-            if slot.later is not None and not slot.is_settled and slot.call is None:
-                break
             if slot.call is not None:
                 slot.call.may_wait = bool(found)
                 found.append(slot.call)
+                self._asked.append(slot)
+            elif slot.later is not None and not slot.is_settled:
+                break
         return found
 
-    def settle(self, calls: list[Call], answers: list[Answer]) -> bytes:
-        """What can be sent by now, given answers to the calls."""
-        answered = {id(call): answer for call, answer in zip(calls, answers, strict=True)}
-        for slot in self._slots:
-            answer = answered.get(id(slot.call))
-            if answer is not None:
-                slot.settle(answer)
+    def settle(self, answers: list[Answer]) -> bytes:
+        """What can be sent by now, given answers to the calls that were given out."""
+        for slot, answer in zip(self._asked, answers, strict=True):
+            slot.settle(answer)
+        self._asked = []
         return self._ready()
 
     async def run(self, write: Callable[[bytes], None], room: Room) -> None:
@@ -160,7 +168,7 @@ class Burst:
             if calls := self.calls():
                 for call in calls:
                     call.deadline += time.monotonic() - since  # the peer's own time
-                write(self.settle(calls, await self._handler.ask(calls)))
+                write(self.settle(await self._handler.ask(calls)))
             else:
                 await self._catch_up(next(slot for slot in self._slots if not slot.is_settled))
                 write(self._ready())
@@ -181,40 +189,38 @@ class Burst:
 
         A line of which something was carried out, or that comes before such a line, is not left.
         """
-        begun = max((i for i, line in enumerate(self._lines, 1) if line.is_begun), default=0)
-        left = self._lines[begun:]
-        del self._lines[begun:]
-        for slot in (slot for line in self._lines for slot in line.slots):
+        begun = max((i for i, line in enumerate(self._unsent, 1) if line.is_begun), default=0)
+        left = [self._unsent.pop().text for _ in range(len(self._unsent) - begun)]
+        for slot in self._slots:
             if not slot.is_settled:
                 slot.settle(Answer(error=Overloaded("the daemon is being reloaded")))
-        return self._ready(), [line.text for line in left]
+        return self._ready(), left[::-1]
 
     def _ready(self) -> bytes:
         """What can be sent now; no reply overtakes another."""
         parts: list[bytes] = []
-        for line in self._lines:
-            parts += line.take()
-            if line.is_unsent:
-                break
+        while self._unsent and self._unsent[0].take(parts):
+            self._unsent.popleft()
         return b"".join(parts)
 
 
-def _prepare(handler: Handler, item: Request | IcError, size: int, *, batch: bool) -> _Slot:
+def _prepare(handler: Handler, item: Request | IcError, size: int, line: bytes = b"") -> _Slot:
     """A slot with its reply, with the call that will produce it, or with work to be done first."""
     if isinstance(item, IcError):
-        slot = _Slot(None, silent=False)
+        slot = _Slot(None, silent=False, text=line)
         slot.settle(Answer(error=item))
         return slot
-    slot = _Slot(None if item.id is UNSET else item.id, silent=item.id is UNSET)
+    slot = _Slot(None if item.id is UNSET else item.id, silent=item.id is UNSET, text=line)
+    is_alone = bool(line) and not slot.silent
     try:
         method, params = jsonrpc.parameters(item)
         if isinstance(params, daemon.Run):
-            frame = None if batch or slot.silent else partial(jsonrpc.output, slot.id)
+            frame = partial(jsonrpc.output, slot.id) if is_alone else None
             slot.later = partial(_command, handler, params, size, frame)
         elif isinstance(params, daemon.Reload):
             slot.later = partial(handler.reload, method)
         elif method.stream is not None and method.stream.notifies:
-            if batch or slot.silent:
+            if not is_alone:
                 raise InvalidRequest("a stream needs its own line and id", hint=ALONE)
             slot.later = partial(_watch, handler, method, params, slot.id)
         elif method.run is None:
@@ -246,29 +252,33 @@ async def _large_call(
 
 
 def _call(handler: Handler, method: Method[Any, Any], params: Params) -> Call:
-    cwd = _directory(params)
-    if not cwd and params.db is None:
-        raise InvalidParams("pass db or cwd to select the database")
+    cwd = params.cwd or ""
+    if not cwd.startswith("/"):
+        _check_directory(cwd)
+        if params.db is None:
+            raise InvalidParams("pass db or cwd to select the database")
     if method.check is not None:
         method.check(params)
     return Call(
-        method=method,
-        params=params,
-        where=handler.where(cwd, params.db),
-        writer=handler.writer(params.session),
-        deadline=_deadline(handler, params),
+        method,
+        params,
+        handler.where(cwd, params.db),
+        handler.writer(params.session),
+        _deadline(handler, params),
     )
 
 
-def _directory(params: Params) -> str:
-    """The caller's directory; a relative one would be judged in the daemon's."""
-    if params.cwd is not None and not params.cwd.startswith("/"):
-        raise InvalidParams(f"cwd must be an absolute path, not {params.cwd!r}")
-    return params.cwd or ""
+def _check_directory(cwd: str) -> None:
+    """A relative directory would be judged in the daemon's."""
+    if cwd and not cwd.startswith("/"):
+        raise InvalidParams(f"cwd must be an absolute path, not {cwd!r}")
 
 
 def _deadline(handler: Handler, params: Params) -> float:
-    return handler.began + min(max(params.deadline_ms, 0), MAX_DEADLINE_MS) / 1000
+    wanted = params.deadline_ms
+    if not 0 <= wanted <= MAX_DEADLINE_MS:
+        wanted = 0 if wanted < 0 else MAX_DEADLINE_MS
+    return handler.began + wanted / 1000
 
 
 async def _command(
@@ -276,9 +286,10 @@ async def _command(
 ) -> Answer:
     if params.cwd is None:
         raise InvalidParams("cli.run needs cwd, the working directory of the command")
+    _check_directory(params.cwd)
     world = World(
         argv=params.argv,
-        cwd=_directory(params),
+        cwd=params.cwd,
         deadline=_deadline(handler, params),
         program=params.program,
         env=params.env,

@@ -345,7 +345,7 @@ class Session(asyncio.Protocol):
     def _start_burst(self, burst: Burst) -> None:
         calls = [] if burst.takes_time else burst.calls()
         if burst.is_done:
-            self._reply(burst.settle([], []))
+            self._reply(burst.settle([]))
         elif calls:
             self._handler.submit(calls, partial(self._safely, self._burst_answered, burst, calls))
         else:
@@ -353,7 +353,7 @@ class Session(asyncio.Protocol):
 
     def _burst_answered(self, burst: Burst, calls: list[Call], answers: list[Answer]) -> None:
         self._handler.blame(calls, answers)
-        data = burst.settle(calls, answers)
+        data = burst.settle(answers)
         if burst.is_done:
             self._reply(data)
         else:

@@ -29,10 +29,6 @@ from icd.server.subscriptions.event_fanout import Feed
 MOVES = 3  # how often a caller's database may move away while it is being asked
 
 
-def _is_elsewhere(call: Call, first: Call) -> bool:
-    return call.where is not first.where and call.where != first.where
-
-
 class Stores:
     """All open databases of this daemon; `opened` are told of each that is about to be opened.
 
@@ -61,12 +57,12 @@ class Stores:
 
     def ready(self, calls: list[Call]) -> Store | None:
         """The store that serves all the calls, if it is known and open already."""
-        first = calls[0]
+        where = calls[0].where
         for call in calls:
             runs = call.method.runs
-            if runs.creates or runs.apart or _is_elsewhere(call, first):
+            if runs.creates or runs.apart or (call.where is not where and call.where != where):
                 return None
-        return self._open_store(first.where)
+        return self._open_store(where)
 
     async def ask(self, calls: list[Call]) -> list[Answer]:
         """Answers in the order of the calls, wherever each of them is served.
