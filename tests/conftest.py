@@ -128,7 +128,7 @@ def conn(database: Database) -> sqlite3.Connection:
     return database.connection()
 
 
-@pytest.fixture(params=["python", "native"])
+@pytest.fixture(params=[pytest.param("python", marks=pytest.mark.long), "native"])
 def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Both clients in turn, as `icctl` and on the PATH; the native one with the sanitizers in it."""
     found: Path = DOORS / request.param

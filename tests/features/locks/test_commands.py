@@ -18,7 +18,7 @@ from tests.support.processes import BIN, CLEAN, DOORS, PATIENCE, icctl, until
 HOST = os.uname().nodename
 
 
-@pytest.fixture(params=["direct", "native", "python"])
+@pytest.fixture(params=["direct", "native", pytest.param("python", marks=pytest.mark.long)])
 def env(
     request: pytest.FixtureRequest, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, str]:
