@@ -123,8 +123,9 @@ def test_neighbours_of_what_does_not_end_are_served_and_a_reload_is_not_refused(
             replies = [json.loads(line) for line in buffered.splitlines()]
         took = time.monotonic() - began
         reloaded = icctl(
-            "service", "reload", cwd=initialized, env={"INTERCORE_SOCKET": daemon.socket}
-        )
+            "service", "reload", "--timeout=60s",
+            cwd=initialized, env={"INTERCORE_SOCKET": daemon.socket},
+        )  # fmt: skip
 
     by_id = {reply["id"]: reply for reply in replies}
     assert by_id[0]["error"]["data"]["name"] == "deadline_exceeded"

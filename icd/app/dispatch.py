@@ -171,21 +171,23 @@ class _Batch:
     def _run_locked(self, *, close: bool) -> None:
         database = self._database
         try:
-            with Guard(self._answer_rest):
-                self._run_waiting(close=close)
+            ended = answered(self._run_waiting, close, database.path)
+            if ended.error is not None:
+                self._answer_rest(ended.error)
         finally:
             # Damage that shows in passing: the next open checks all of it.
             errors = [answer.error for answer in self.answers.values() if answer.error is not None]
             if close or any(isinstance(error, Corrupt) for error in errors):
                 database.close()
 
-    def _run_waiting(self, *, close: bool) -> None:
+    def _run_waiting(self, close: bool) -> Answer:  # noqa: FBT001 -- given by `answered`
         if self._calls[0].method.runs.whole:
             self._run_whole(self._calls[0])
         elif self._open() and (waiting := self._waiting()):
             self._run_together(waiting) if len(waiting) > 1 else self._run_alone(waiting[0])
         if close and not self._database.is_left_alone():
             self._doubt()
+        return Answer()
 
     # --- who is answered already ---
 

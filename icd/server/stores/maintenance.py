@@ -96,10 +96,15 @@ class Maintenance:
         raise error from error.__cause__
 
     def _connection(self) -> sqlite3.Connection:
+        database, was_open = self._database, self._database.is_open
         try:
-            return self._database.connection()
+            return database.connection()
         except LogLost as exc:
-            self._database.owe(exc)
+            database.owe(exc)
+            raise
+        except NoDatabase:
+            if was_open:  # an older copy may take its place before a caller sees that it is gone
+                database.owe(LogLost(f"{database.path} was removed while it was in use"))
             raise
 
     def _see_to(self, conn: sqlite3.Connection, now_ms: int) -> bool:

@@ -1,5 +1,6 @@
 """Looking after a database that nobody uses: rarely, cheaply, and noticing what counts."""
 
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from msgspec import structs
 from icd.app.write_cache import Recent
 from icd.config import Settings
 from icd.db.database import Database
-from icd.errors import Corrupt, DamagedRow
+from icd.errors import Corrupt, DamagedRow, LogLost
 from icd.features.database.store import COUNTED
 from icd.features.discoveries import lifecycle as dismissals
 from icd.features.state import store as state
@@ -51,6 +52,28 @@ def elsewhere(database: Database, sql: str) -> None:
     with other:
         other.execute(sql)
     other.close()
+
+
+def test_a_database_that_was_gone_during_a_look_is_not_taken_for_what_it_was(
+    kept: Maintenance, conn, database: Database, tmp_path: Path
+) -> None:
+    """An older copy is put in its place before a caller could see that it is gone."""
+    copy = tmp_path / "older.db"
+    conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    shutil.copyfile(database.path, copy)
+    write(conn, "lost")
+    Path(database.path).unlink()
+
+    assert kept.look(close=False) is None
+
+    shutil.copyfile(copy, database.path)
+    told = Database(database.path, database.settings)
+    with told.hold(time.monotonic() + 5), pytest.raises(LogLost):
+        told.connection()
+    with told.hold(time.monotonic() + 5):
+        told.connection()  # once
+        told.close()
+    told.lock.close()
 
 
 def test_a_look_tells_sizes_and_rows(kept: Maintenance, conn, database: Database) -> None:

@@ -56,8 +56,8 @@ class Project:
         lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line) for line in lines]
 
-    def seqs(self, name: str = "on-event") -> list[int]:
-        return [event["seq"] for event in self.had(name)]
+    def seqs(self, name: str = "on-event", *, again: bool = True) -> list[int]:
+        return [event["seq"] for event in self.had(name) if again or "redelivery" not in event]
 
 
 @pytest.fixture
@@ -519,12 +519,13 @@ def test_a_hook_that_outlives_a_restore_skips_nothing_of_the_restored_log(projec
 
     project.run("restore", "earlier.db")
     (project.path / "open").touch()
-    until(lambda: project.seqs() == [1, 2, 3])
-    until(lambda: daemon.call("icd.status")["hooks"]["delivered"] == 3)
+    until(lambda: project.seqs(again=False) == [1, 2, 3])
+    until(lambda: daemon.call("icd.status")["hooks"]["delivered"] >= 3)
     record()
     record()
 
-    until(lambda: project.seqs() == [1, 2, 3, 2, 3])
+    # The backup may be older than the note that the first was delivered: then it comes again.
+    until(lambda: project.seqs(again=False) == [1, 2, 3, 2, 3])
 
 
 def test_hooks_of_several_projects_run_at_once_each_in_its_order(daemon, tmp_path):
