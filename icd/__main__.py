@@ -54,18 +54,16 @@ def serve(
         status = run(socket_path, config_file, flags, preflight=preflight)
     except IcError as exc:
         hint = f"; {exc.hint}" if exc.hint else ""
-        sys.stderr.write(f"icd: {exc.message}{hint}\n")
+        _say(f"icd: {exc.message}{hint}\n")
         incurable = isinstance(exc, Misconfigured | PermissionRefused)
         status = CONFIGURATION if incurable else exc.exit
         if status and not preflight:  # a daemon that runs already is no failure
             startups.note(socket_path, f"{exc.message}{hint}")
     except OSError as exc:
-        sys.stderr.write(f"icd: {_explain(exc)}\n")
+        _say(f"icd: {_explain(exc)}\n")
         status = 2
         startups.note(socket_path, _explain(exc))
-    with contextlib.suppress(OSError):  # a terminal that was closed
-        sys.stdout.flush()
-        sys.stderr.flush()
+    _say("")
     # aiosqlite's threads would keep a daemon that is done alive if a database hangs.
     os._exit(status)
 
@@ -88,6 +86,14 @@ def manual(directory: str) -> None:
             f"icd: cannot write the manual: {exc}; use a directory that you can write to\n"
         )
         sys.exit(2)
+
+
+def _say(text: str) -> None:
+    """Tell who started us, unless the terminal was closed."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def _explain(exc: OSError) -> str:

@@ -171,9 +171,9 @@ class _Batch:
     def _run_locked(self, *, close: bool) -> None:
         database = self._database
         try:
-            ended = answered(self._run_waiting, close, database.path)
-            if ended.error is not None:
-                self._answer_rest(ended.error)
+            error = answered(self._run_waiting, close, database.path).error
+            if error is not None:
+                self._answer_rest(error)
         finally:
             # Damage that shows in passing: the next open checks all of it.
             errors = [answer.error for answer in self.answers.values() if answer.error is not None]
@@ -312,9 +312,8 @@ class _Batch:
             read = 0
             for call in calls:
                 writes = call.method.writes
-                is_atomic = writes is None or writes.atomic
-                answer = self._caught(call) if is_atomic else self._in_savepoint(call)
-                answers[id(call)] = answer
+                run = self._caught if writes is None or writes.atomic else self._in_savepoint
+                answers[id(call)] = answer = run(call)
                 if not self._conn.in_transaction:
                     self._answer(call, answer)  # it lost the transaction of all
                     self._run_each(calls)

@@ -1,5 +1,6 @@
 """The life of the daemon on one screen: own the socket, serve, be told to stop, drain, leave."""
 
+import contextlib
 import gc
 import os
 import pkgutil
@@ -234,8 +235,7 @@ def _greet(path: str) -> None:
     prefix = "" if path in socket_claim.candidates() else f"export INTERCORE_SOCKET={path}\n    "
     if shutil.which("icctl") is None:
         prefix += f'export PATH="{os.path.dirname(sys.executable)}:$PATH"\n    '
-    sys.stderr.write(
-        f"""
+    greeting = f"""
 icd {__version__} serves all your projects at {path}.
 In a second terminal, in a project's directory:
 
@@ -247,4 +247,5 @@ In a second terminal, in a project's directory:
 
 Stop with Ctrl-C.
 """
-    )
+    with contextlib.suppress(OSError):  # the terminal may be closed by now
+        sys.stderr.write(greeting)
