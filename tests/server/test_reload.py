@@ -491,26 +491,6 @@ def test_a_terminal_that_is_closed_stops_its_daemon() -> None:
         daemon.close()
 
 
-def test_a_terminal_that_is_closed_before_the_greeting_is_no_failure() -> None:
-    daemon = Daemon()
-    command = [sys.executable, "-m", "icd", "serve", "--socket", daemon.socket]
-    heard = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as for a daemon under nohup
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(sys.executable, command, daemon.env)
-    signal.signal(signal.SIGHUP, heard)
-    try:
-        os.close(terminal)
-        until(lambda: os.path.exists(daemon.socket) and _connects(daemon))
-        os.kill(pid, signal.SIGTERM)
-
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        daemon.close()
-
-
 def _connects(daemon: Daemon) -> bool:
     with contextlib.suppress(OSError), daemon.connect():
         return True
