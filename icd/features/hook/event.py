@@ -19,7 +19,7 @@ DEPTH = 256  # of brackets; the events of today have five
 HASH_DIGITS = 32
 NOBODY = "none"  # the scope of all events that name no session, or no file
 
-_PLAIN = re.compile(r"(?!.*\.\.)[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_PLAIN = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _FILES = ("file_path", "path", "notebook_path")
 _CURSOR = {"conversation_id", "workspace_roots", "cursor_version"}
 
@@ -101,8 +101,7 @@ def _agent(found: dict[str, Any]) -> str:
     if "timestamp" in found:
         return "gemini"
     transcript = found.get("transcript_path", "")
-    is_rollout = isinstance(transcript, str) and "/rollout-" in transcript
-    if "turn_id" in found or transcript is None or is_rollout:
+    if "turn_id" in found or transcript is None or "/rollout-" in _text(transcript):
         return "codex"
     return "claude" if _text(found.get("hook_event_name")) else ""
 

@@ -5,6 +5,7 @@ is held, and another process passes on all of it.
 """
 
 import os
+import select
 from typing import NoReturn
 
 from icd.features.hook.event import EVENT_BYTES
@@ -42,6 +43,9 @@ def _read(most: int) -> bytes:
     while size < most:
         try:
             part = os.read(0, min(most - size, CHUNK_BYTES))
+        except BlockingIOError:  # the writer takes its time
+            select.select([0], [], [])
+            continue
         except OSError:  # such as a directory: there is no event
             break
         if not part:
