@@ -53,6 +53,8 @@ struct call {
     int exit;
 };
 
+enum { NOT_STARTED = 127 }; /* as a shell tells it */
+
 /* A process that waits, and then is a command, or ends. */
 struct child {
     pid_t pid;
@@ -74,6 +76,9 @@ enum outcome follow(struct call *c, const char *words, size_t size);
 char **arguments(const struct call *c, char *program);
 void describe(const struct call *c, enum outcome why, int fd, FILE *to);
 _Noreturn void hand_over(struct call *c, enum outcome why, char **argv);
+void listen_for(sigset_t *heard, sigset_t *before);
+int execute(char **argv);
+int accompany(pid_t child, const sigset_t *heard);
 bool hatch(struct child *it);
 int let(struct child *it, const char *words, size_t size, sigset_t *before, int *why);
 void give_back(struct call *c, char *program, const sigset_t *before);

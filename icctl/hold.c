@@ -17,12 +17,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { NOT_STARTED = 127, KILLED = 128 };
+enum { KILLED = 128 };
 
 extern char **environ;
 
+/* Keep back what is meant for a child, for who accompanies it; `before` is what was kept back until now. */
+void listen_for(sigset_t *heard, sigset_t *before)
+{
+    static const int passed[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
+    signal(SIGCHLD, SIG_DFL); /* else we would not learn how a child ended */
+    sigemptyset(heard);
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) sigaddset(heard, passed[i]);
+    sigprocmask(SIG_BLOCK, heard, before);
+}
+
 /* Pass on what a process sent us, until the child has ended; its exit status, as a shell tells it. */
-static int attend(pid_t child, const sigset_t *heard)
+int accompany(pid_t child, const sigset_t *heard)
 {
     for (;;) {
         siginfo_t end = {0}, told;
@@ -35,17 +45,18 @@ static int attend(pid_t child, const sigset_t *heard)
 
 /* As Python's os.execvp: no shell reads what is no program.  Why it failed is returned: of several
    reasons, the first that is more than "not there". */
-static int execute(char **argv)
+int execute(char **argv)
 {
-    char *path = getenv("PATH"), *place;
+    const char *path = getenv("PATH");
     int why = ENOENT;
     if (strchr(argv[0], '/')) return execve(argv[0], argv, environ), errno;
-    path = strdup(path ? path : "/bin:/usr/bin");
-    while (path && (place = strsep(&path, ":"))) {
+    for (const char *at = path ? path : "/bin:/usr/bin"; at;) {
         char file[8192];
-        int size = snprintf(file, sizeof file, "%s%s%s", place, *place ? "/" : "", argv[0]);
+        int room = (int)strcspn(at, ":");
+        int size = snprintf(file, sizeof file, "%.*s%s%s", room, at, room ? "/" : "", argv[0]);
         if (size > 0 && (size_t)size < sizeof file) execve(file, argv, environ);
         if (why == ENOENT || why == ENOTDIR) why = errno;
+        at = at[room] ? at + room + 1 : NULL;
     }
     return why;
 }
@@ -78,7 +89,6 @@ static _Noreturn void become(int gate, int failed)
 bool hatch(struct child *it)
 {
     int gate[2], failed[2];
-    signal(SIGCHLD, SIG_DFL); /* else we would not learn how the command ended */
     if (pipe2(gate, O_CLOEXEC)) return false;
     if (pipe2(failed, O_CLOEXEC)) return close(gate[0]), close(gate[1]), false;
     it->pid = fork();
@@ -98,17 +108,14 @@ bool hatch(struct child *it)
    It is a zombie then, and signals are blocked; `before` is what was blocked until now. */
 int let(struct child *it, const char *words, size_t size, sigset_t *before, int *why)
 {
-    static const int passed[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
     sigset_t heard;
     unsigned char told = 0;
-    sigemptyset(&heard);
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) sigaddset(&heard, passed[i]);
-    sigprocmask(SIG_BLOCK, &heard, before);
+    listen_for(&heard, before);
     /* Its size comes first, so that the child runs all of the command, or nothing. */
     write_all(it->gate, (const char *)&size, sizeof size);
     write_all(it->gate, words, size); /* it may have been killed while we waited */
     close(it->gate);
-    int status = attend(it->pid, &heard);
+    int status = accompany(it->pid, &heard);
     *why = read(it->failed, &told, 1) > 0 ? told : 0;
     close(it->failed);
     return status;

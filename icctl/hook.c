@@ -444,21 +444,46 @@ static enum verdict decide(struct job *j)
     return found == YES && (j->w.once || j->w.every) ? claim(j) : found;
 }
 
-/* Be the command's parent until it ends. */
-static void run(struct job *j)
+/* Start the command here and now, and accompany it.  Until then the child uses our memory, so that
+   starting costs no copy of it, and tells us in it why it failed. */
+static int start_now(struct job *j, int *why)
+{
+    static volatile int told;
+    sigset_t heard;
+    listen_for(&heard, &j->before);
+    j->child.pid = vfork();
+    if (!j->child.pid) {
+        signal(SIGPIPE, SIG_DFL);
+        signal(SIGXFSZ, SIG_DFL);
+        sigprocmask(SIG_SETMASK, &j->before, NULL);
+        told = execute(j->w.command);
+        _exit(NOT_STARTED);
+    }
+    if (j->child.pid < 0) told = errno;
+    *why = told;
+    return *why ? 0 : accompany(j->child.pid, &heard);
+}
+
+/* Let the child, which has the lock, be the command. */
+static int let_child(struct job *j, int *why)
 {
     struct bytes words = {0};
-    int why = errno;
-    if (j->child.pid <= 0 && !hatch(&j->child)) fail("cannot start a process");
     start(&words);
     for (char **word = j->w.command; *word; word++) fprintf(words.file, "%s%c", *word, 0);
     fflush(words.file);
-    j->c->exit = let(&j->child, words.data, words.size, &j->before, &why);
+    int status = let(&j->child, words.data, words.size, &j->before, why);
     stop(&words);
-    if (!why) return;
-    j->c->exit = 1;
-    fprintf(stderr, "%s: hook run: cannot run %s: %s; check its spelling and that it is executable\n",
-            j->c->program, j->w.command[0], strerror(why));
+    return status;
+}
+
+/* Be the command's parent until it ends. */
+static void run(struct job *j)
+{
+    int why, status = j->child.pid > 0 ? let_child(j, &why) : start_now(j, &why);
+    j->c->exit = why ? 1 : status;
+    if (why)
+        fprintf(stderr, "%s: hook run: cannot run %s: %s; check its spelling and that it is executable\n",
+                j->c->program, j->w.command[0], strerror(why));
 }
 
 /* Give the lock back, while its owner is a zombie, and then count that. */
