@@ -132,7 +132,7 @@ static void name_command(struct wish *w)
 
 /* --- stdin --- */
 
-/* Write what was read, and then the rest, for who reads it; also what nobody reads any more: an agent
+/* Write what was read, and then the rest, for who reads it; also what is not read any more: an agent
    may wait until all of it was taken. */
 static _Noreturn void pass_on(const char *data, size_t size, int to)
 {
@@ -304,7 +304,7 @@ static bool open_log(char *path, size_t room, int *fd)
     return *fd >= 0;
 }
 
-/* Leave a line in the user's log; where that cannot be, nobody is to be bothered with it. */
+/* Leave a line in the user's log; where that cannot be, there is none to tell. */
 static void note(const char *name, const char *told)
 {
     char path[PATH_MAX], aside[PATH_MAX + 2], line[LINE_BYTES + 2], clock[32];

@@ -30,6 +30,7 @@ from icd.app.invocation import (
     World,
     advice,
     as_the_row_says,
+    exit_status,
     line,
 )
 from icd.app.parser import Leaf
@@ -112,13 +113,14 @@ def _safely(program: str, context: str, function: Callable[..., T], *given: Any)
     except Exception as exc:  # noqa: BLE001 -- the error map
         error = failure(exc)
         bug = None if isinstance(error, DamagedRow) else error
-        return _harmless(Output(_exit(context, error), b"", line(program, context, error), bug=bug))
+        told = line(program, context, error)
+        return _harmless(Output(exit_status(context, error), b"", told, bug=bug))
 
 
 @lru_cache(maxsize=1024)
 def _read(*argv: str) -> Parsed:
     """What the words mean: a function of nothing else."""
-    parsed = Parsed()
+    parsed = Parsed("hook" if argv[:1] == ("hook",) else "")  # for its exit status
     try:
         flags = parsed.flags = strip(argv)
         words = flags.words
@@ -244,7 +246,7 @@ def _refused(program: str, parsed: Parsed) -> Output:
     shown = b"" if parsed.shows is None else parsed.shows(program)
     refused = Refusal(parsed.context or "command", type(error), error.message)
     told = line(program, parsed.context, error)
-    return Output(_exit(parsed.context, error), shown, told, refused=refused)
+    return Output(exit_status(parsed.context, error), shown, told, refused=refused)
 
 
 def finish(asked: Ask, answer: Answer) -> Output:
@@ -361,12 +363,7 @@ def _finish(asked: Ask, answer: Answer) -> Output:
 def _told(error: IcError, asked: Ask | Errand, *, if_database: bool) -> Output:
     if if_database and isinstance(error, NoDatabase):
         return Output(UNAVAILABLE)
-    return Output(_exit(asked.context, error), b"", line(asked.program, asked.context, error))
-
-
-def _exit(context: str, error: IcError) -> int:
-    """To an agent, 2 of its hook means "blocked", which no mistake of anyone's may say."""
-    return min(error.exit, 1) if context.partition(" ")[0] == "hook" else error.exit
+    return Output(exit_status(asked.context, error), b"", line(asked.program, asked.context, error))
 
 
 def _notes(program: str, context: str, answer: Answer) -> bytes:

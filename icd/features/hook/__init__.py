@@ -5,5 +5,5 @@ COMMAND runs (run.py), and runs it with the same stdin.  The native client does 
 (icctl/hook.c), and hands over what is rare.
 
 A failure of ours never blocks an agent, to which exit status 2 means "blocked": it is 0 and a line
-in a log, or 2 where `--fail-closed` asked for it; and a mistake in the command line is 1.
+in a log, or 2 where `--fail-closed` asked for it; and 1 if the command line is wrong.
 """

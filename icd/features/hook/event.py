@@ -1,5 +1,8 @@
 """The event that an agent sends to its hook: JSON on stdin, in one of four dialects.
 
+It is read once, and kept in a memory file, from which the command reads it again.  Of what is too
+long for an event only the beginning is held, and another process passes on all of it.
+
 Nothing in it is trusted.  What is not JSON, is too long, or is of another kind than expected, is
 as if it were not there; what names a scope is plain, or hashed.  icctl/event.c reads the same, and
 a test holds both to it.
@@ -9,15 +12,17 @@ import hashlib
 import json
 import os
 import re
-from typing import Any
+import select
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
 EVENT_BYTES = 8 * 1024 * 1024  # what an agent writes into one file at a time is far smaller
 FIELD_BYTES = 64 * 1024  # so that all of them fit into an environment
 DEPTH = 256  # of brackets; the events of today have five
+CHUNK_BYTES = 1 << 16
 HASH_DIGITS = 32
-NOBODY = "none"  # the scope of all events that name no session, or no file
+NONE = "none"  # the scope of all events that name no session, or no file
 
 _PLAIN = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _FILES = ("file_path", "path", "notebook_path")
@@ -50,7 +55,8 @@ class Event(Struct):
 def read(data: bytes) -> Event | None:
     """The event; None if this is none."""
     try:
-        found = json.loads(data.decode(), parse_constant=_refuse, parse_int=str, parse_float=str)
+        # No number is wanted, and Python refuses to read long ones: any other will do.
+        found = json.loads(data.decode(), parse_constant=_refuse, parse_int=len, parse_float=len)
     except (ValueError, RecursionError):
         return None
     return _event(found) if isinstance(found, dict) and _fits(found, DEPTH) else None
@@ -120,13 +126,13 @@ def hashed(*words: str, digits: int = HASH_DIGITS) -> str:
 
 def session_scope(event: Event) -> str:
     if not event.session:
-        return NOBODY
+        return NONE
     return event.session if is_plain(event.session) else f"s-{hashed(event.session)}"
 
 
 def file_scope(event: Event) -> str:
     path = os.path.join(event.cwd, event.file)
-    return f"f-{hashed(path)}" if event.file else NOBODY
+    return f"f-{hashed(path)}" if event.file else NONE
 
 
 def command_name(command: tuple[str, ...]) -> str:
@@ -134,3 +140,84 @@ def command_name(command: tuple[str, ...]) -> str:
     program = os.fsencode(command[0]).rpartition(b"/")[2].decode("latin-1")
     plain = re.sub(r"[^A-Za-z0-9_-]", "-", program)[:40]
     return f"{plain}-{hashed(*command, digits=8)}"
+
+
+# --- stdin ----------------------------------------------------------------------------------------
+
+
+def take() -> bytes | None:
+    """What is on stdin, which can be read again; None if it is too long to be an event.
+
+    A terminal is not read: no agent sends an event there.
+    """
+    if os.isatty(0):
+        return b""
+    data = _read_stdin(EVENT_BYTES + 1)
+    if len(data) > EVENT_BYTES:
+        _put(_passed_on(data))
+        return None
+    _put(_kept(data))
+    return data
+
+
+def _kept(data: bytes) -> int:
+    try:
+        fd = os.memfd_create("intercore-event")
+    except OSError:  # a kernel may refuse them
+        return _passed_on(data)
+    _write_all(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _read_stdin(most: int) -> bytes:
+    parts, size = [], 0
+    while size < most:
+        try:
+            part = os.read(0, min(most - size, CHUNK_BYTES))
+        except BlockingIOError:  # the writer takes its time
+            select.select([0], [], [])
+            continue
+        except OSError:  # such as a directory: there is no event
+            break
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _passed_on(begun: bytes) -> int:
+    """Where a process of its own writes what was read, and then the rest."""
+    end, start = os.pipe()
+    if os.fork() == 0:
+        os.close(end)
+        _pass_on(begun, start)
+    os.close(start)
+    return end
+
+
+def _pass_on(data: bytes, to: int) -> NoReturn:
+    wanted = True
+    try:
+        for fd in (1, 2):  # a reader of ours waits for their end
+            os.close(fd)
+        while data:  # also what is not wanted: an agent may wait until all of it was read
+            try:
+                if wanted:
+                    _write_all(to, data)
+            except OSError:
+                wanted = False
+            data = os.read(0, CHUNK_BYTES)
+    finally:
+        os._exit(0)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def _put(fd: int) -> None:
+    os.dup2(fd, 0)
+    os.close(fd)

@@ -20,7 +20,6 @@ from icd.db import paths
 from icd.db.paths import Where
 from icd.errors import IcError, LockHeld, UnreadableInput
 from icd.features.hook import event as events
-from icd.features.hook import stdin
 from icd.features.hook.event import Event
 from icd.features.hook.tickets import Tickets, state_home
 from icd.features.locks import directory
@@ -72,7 +71,7 @@ class Hook:
         return Output(child.run(afterwards), borrowed=True)
 
     def _read(self) -> None:
-        data = stdin.take()
+        data = events.take()
         found = Event() if data == b"" else events.read(data) if data else None
         if found is None and self._wish.when and self._wish.fail_closed:
             raise UnreadableInput("the event on stdin is too long, or is not JSON", hint="")
@@ -167,7 +166,7 @@ def _leave(child: Child, afterwards: Callable[[], None]) -> None:
 
 
 def note(world: World, name: str, told: str) -> None:
-    """Leave a line in the user's log; where that cannot be, nobody is to be bothered with it."""
+    """Leave a line in the user's log; where that cannot be, there is none to tell."""
     clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = escaped(f"{clock} hook {name}: {told}")[:LINE_CHARACTERS] + "\n"
     try:

@@ -6,7 +6,7 @@ flock, which the kernel drops when its holder is killed.
 Invariants
     - a ticket's file holds the ticket of the last who came; who still finds the own one there,
       once its time is over, is the last of a burst, and the only one: so all others leave;
-    - whoever is killed meanwhile leaves a ticket, which the next one replaces: it stops no other;
+    - one who is killed meanwhile leaves a ticket, which the next one replaces: it stops no other;
     - a claim never fires earlier than its interval, and a clock that steps back delays the next
       one by at most one interval: the rules of a sentinel, for a user instead of a project.
 """
@@ -43,7 +43,7 @@ class Tickets:
         self._place = f"{state_home(env)}/hook"
 
     def is_last(self, name: str, scope: str, seconds: float) -> bool:
-        """Wait for that long; whether nobody came meanwhile."""
+        """Wait for that long; whether no other came meanwhile."""
         path = f"{self._place}/debounce-{hashed(name, scope)}"
         ticket = os.urandom(16).hex()
         with self._locked(), files.opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:

@@ -50,7 +50,7 @@ class Run(Struct):
     ] = None
     scope: Annotated[
         Literal["session", "project", "user", "file"] | None,
-        Option("--scope", "What is counted by (default: session; for --serial, project)."),
+        Option("--scope", "Scope of the options (default: session; of --serial, project)."),
     ] = None
     serial: Annotated[
         str | None,
@@ -83,7 +83,7 @@ class Context(Struct):
     Where an event has no room for it, the text is for the user.
     """
 
-    text: Annotated[str, Argument("TEXT", "What the model is told.")]
+    text: Annotated[str, Argument("TEXT", "Text for the model.")]
 
 
 class Block(Struct):
@@ -93,7 +93,7 @@ class Block(Struct):
     At the end of a turn the agent goes on instead, with REASON as what is left to do.
     """
 
-    reason: Annotated[str, Argument("REASON", "What the model is told.")]
+    reason: Annotated[str, Argument("REASON", "Reason for the model.")]
 
 
 class Allow(Struct):
@@ -102,7 +102,7 @@ class Allow(Struct):
     Reads the event as 'hook context' does.
     """
 
-    reason: Annotated[str, Argument("REASON", "What the user is told.")] = ""
+    reason: Annotated[str, Argument("REASON", "Reason for the user.")] = ""
 
 
 # --- what is done ---------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def _wish(f: Run) -> Wish:
     if not f.command:
         raise Usage("no command given", hint="put it after --")
     if f.once and f.every is not None:
-        raise Usage("--once and --every exclude each other")
+        raise Usage("--once and --every are given", hint="use one of them")
     if f.skip and f.serial is None:
         raise Usage("--skip needs --serial")
     name = event.command_name(f.command) if f.name is None else f.name
