@@ -3,7 +3,7 @@
 Claude Code and Codex want `hookSpecificOutput` or `decision`, Gemini `decision`, and Cursor
 `permission`, `continue` or `followup_message`, depending on the event.  Where an event has no room
 for an answer, the user is told (`systemMessage`), or, by Cursor, no one.
-docs/agent-hooks.md has the table, with the date on which it was looked up.
+The dialects are those of 2026-11-18.
 """
 
 from typing import Any

@@ -101,7 +101,7 @@ def _text(value: object) -> str:
 
 
 def _agent(found: dict[str, Any]) -> str:
-    """Who sends such events; see docs/agent-hooks.md for the fields of each."""
+    """Who sends such events, by fields that no other agent sends."""
     if not _CURSOR.isdisjoint(found):
         return "cursor"
     if "timestamp" in found:

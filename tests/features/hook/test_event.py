@@ -75,9 +75,11 @@ def test_a_field_is_text_that_an_environment_can_hold(session, read):
 # --- the same, natively -----------------------------------------------------------------------------
 
 WORDS = st.sampled_from(
-    ["session_id", "conversation_id", "cwd", "workspace_roots", "hook_event_name", "tool_name"]
-    + ["tool_input", "file_path", "path", "notebook_path", "stop_hook_active", "transcript_path"]
-    + ["turn_id", "timestamp", "cursor_version", "é", ""]
+    [
+        *("session_id", "conversation_id", "cwd", "workspace_roots", "hook_event_name"),
+        *("tool_name", "tool_input", "file_path", "path", "notebook_path", "stop_hook_active"),
+        *("transcript_path", "turn_id", "timestamp", "cursor_version", "é", ""),
+    ]
 )
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False),
