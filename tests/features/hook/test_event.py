@@ -120,3 +120,19 @@ def test_the_native_client_reads_what_python_reads(data, tmp_path):
 
     told = (event.read(data) or Event()).environment().values()
     assert done.stdout == b"".join(value.encode() + b"\0" for value in told)
+
+
+@pytest.mark.long
+def test_fuzzing_finds_no_event_that_breaks_the_native_client(tmp_path):
+    fuzz = DOORS / "fuzz-event"
+    if not fuzz.exists():
+        pytest.skip("no clang: the fuzz target was not built; install Debian's clang")
+    for number, shape in enumerate(SHAPES):
+        (tmp_path / str(number)).write_text(json.dumps(shape["sent"]))
+
+    done = subprocess.run(
+        [fuzz, "-runs=50000", "-max_len=2048", "-timeout=10", tmp_path],
+        cwd=tmp_path, capture_output=True, timeout=200, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr.decode(errors="replace")[-3000:]
