@@ -30,7 +30,10 @@ SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/_
 .PHONY: help run test stress torture lint check bench fuzz clean docs picture house hooks
 .DEFAULT_GOAL := test
 
-CLIENT := icctl/build.py icctl/bin/icctl-python icctl/client.c icctl/client.h icctl/helper.c icctl/hold.c
+# The native client, beside client.c.
+PARTS := icctl/helper.c icctl/hold.c icctl/hook.c icctl/event.c
+CLIENT := icctl/build.py icctl/bin/icctl-python icctl/client.c icctl/client.h icctl/event.h \
+    $(PARTS)
 
 help:  ## List what can be made.
 	@echo 'usage: make TARGET; without one: $(.DEFAULT_GOAL)'
@@ -71,19 +74,26 @@ $(DOORS)/.made: $(INSTALLED) $(CLIENT)
 	for door in python native; do ln -s ../../bin/icd ../../bin/icctl-python $(DOORS)/$$door; done
 	for name in icctl ic; do ln -s icctl-python $(DOORS)/python/$$name; done
 	if [ -n "$(CC)" ]; then \
-	    $(CC) $(SANITIZE) icctl/client.c icctl/helper.c icctl/hold.c -o $(DOORS)/native/icctl && \
+	    $(CC) $(SANITIZE) icctl/client.c $(PARTS) -o $(DOORS)/native/icctl && \
 	    ln $(DOORS)/native/icctl $(DOORS)/native/ic; fi
 	@touch $@
 
 # Reads what a daemon could send; clang is Debian's `clang`.
 $(DOORS)/fuzz: tests/fuzz/reply.c $(CLIENT) $(DOORS)/.made
 	if [ -n "$(CLANG)" ]; then \
-	    $(CLANG) $(SANITIZE) -fsanitize=fuzzer tests/fuzz/reply.c icctl/helper.c icctl/hold.c -o $@ || \
+	    $(CLANG) $(SANITIZE) -fsanitize=fuzzer tests/fuzz/reply.c $(PARTS) -o $@ || \
 	    echo "clang's fuzzer is not there: install Debian's clang and libclang-rt" >&2; fi
 
-fuzz: $(DOORS)/fuzz  ## Search for a reply that breaks the native client.
-	mkdir -p $(VENV)/corpus
+# Reads what an agent could send.
+$(DOORS)/fuzz-event: tests/fuzz/event.c icctl/event.c icctl/event.h $(DOORS)/.made
+	if [ -n "$(CLANG)" ]; then \
+	    $(CLANG) $(SANITIZE) -fsanitize=fuzzer tests/fuzz/event.c icctl/event.c -o $@ || \
+	    echo "clang's fuzzer is not there: install Debian's clang and libclang-rt" >&2; fi
+
+fuzz: $(DOORS)/fuzz $(DOORS)/fuzz-event  ## Search for a reply, or an event, that breaks the native client.
+	mkdir -p $(VENV)/corpus $(VENV)/corpus-events
 	$(DOORS)/fuzz -close_fd_mask=3 -max_total_time=$(FUZZ_SECONDS) -max_len=4096 $(VENV)/corpus tests/data/replies
+	$(DOORS)/fuzz-event -max_total_time=$(FUZZ_SECONDS) -max_len=4096 $(VENV)/corpus-events tests/data/events
 
 run: $(RUNNABLE)  ## Start the daemon here, in the foreground.
 	@echo 'Starting the daemon; Ctrl-C stops it.  In a second terminal, in a project of yours, type:'
@@ -115,7 +125,7 @@ hooks: $(INSTALLED)  ## Have git run the fast linters before each commit.
 	$(BIN)/pre-commit install
 
 check: COVERAGE := --cov --cov-report=
-check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/fuzz test  ## Everything that must hold before a change lands: linters, every test, coverage.
+check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/fuzz $(DOORS)/fuzz-event test  ## Everything that must hold before a change lands: linters, every test, coverage.
 	$(PYTEST) -m long $(COVERAGE) --cov-append
 	$(BIN)/python -m coverage report
 

@@ -41,10 +41,12 @@ struct reply {
     bool sent, started;
 };
 
+int failure = 2;
+
 _Noreturn void fail(const char *what)
 {
     fprintf(stderr, "icctl: %s: %s; if it stays so, reinstall intercore\n", what, strerror(errno));
-    exit(2);
+    exit(failure);
 }
 
 /* --- bytes and time --- */
@@ -108,7 +110,7 @@ static const char *next_word(const struct call *c, const char *last)
 }
 
 /* A number and `ms`, `s` or `m`; 0 for every other duration, which the Python client reads. */
-static int64_t milliseconds(const char *text)
+int64_t milliseconds(const char *text)
 {
     unsigned number = 0;
     int end = 0, unit = 1;
@@ -182,7 +184,7 @@ static bool is_pipe(int fd)
 
 /* Read what was asked for; a byte too many tells "too large" from "just fits".  The writer of a pipe
    may take as long as it likes; a pipe without a writer is EPIPE, as no read ever is. */
-static int read_all(int fd, size_t left, bool in_vain, FILE *to)
+int read_all(int fd, size_t left, bool in_vain, FILE *to)
 {
     char buffer[1 << 16];
     while (left) {
@@ -462,6 +464,13 @@ void describe(const struct call *c, enum outcome why, int fd, FILE *to)
             (long long)c->deadline, fd, c->door, c->program);
 }
 
+/* A file that has no name, or -1. */
+int open_memory(void)
+{
+    int fd = memfd_create("intercore-input", 8 /* MFD_NOEXEC_SEAL, which newer kernels may ask for */);
+    return fd < 0 ? memfd_create("intercore-input", 0) : fd;
+}
+
 static int keep_input(struct call *c)
 {
     struct bytes b = {0};
@@ -470,8 +479,7 @@ static int keep_input(struct call *c)
     append(b.file, &c->heads);
     append(b.file, &c->tail);
     fflush(b.file);
-    int fd = memfd_create("intercore-input", 8 /* MFD_NOEXEC_SEAL, which newer kernels may ask for */);
-    if (fd < 0) fd = memfd_create("intercore-input", 0);
+    int fd = open_memory();
     if (fd < 0 || write_all(fd, b.data, b.size) || lseek(fd, 0, SEEK_SET)) fail("no memory");
     return fd;
 }
@@ -488,7 +496,7 @@ _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
     int spare = fcntl(2, F_DUPFD_CLOEXEC, SHELL_FD);
     if (spare < 0) { /* the shell would say so in words of its own, or not at all */
         fprintf(stderr, "%s: too few descriptors left to open a file; raise 'ulimit -n'\n", c->program);
-        exit(2);
+        exit(failure);
     }
     close(spare);
     start(&told);
@@ -501,15 +509,12 @@ _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
     fail(path);
 }
 
-/* Fields for the directory, the environment and the arguments; false without a directory. */
-static bool look_around(struct call *c, char **argv)
+/* Fields for a directory and the environment. */
+void surround(struct call *c, const char *directory)
 {
     static const char *names[] = {"INTERCORE_DB", "CLAUDE_SESSION_ID", "IC_TRACE_ID", "IC_SPAN_ID", "HOME",
-                                  "INTERCORE_LOCK_DIR"};
-    char *directory = getcwd(NULL, 0);
-    if (!directory) return false;
+                                  "INTERCORE_LOCK_DIR", "INTERCORE_AGENT", "INTERCORE_EVENT"};
     fprintf(c->fields.file, "d%s%c", directory, 0);
-    free(directory);
     c->count = 1;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = getenv(names[i]);
@@ -517,6 +522,15 @@ static bool look_around(struct call *c, char **argv)
     }
     fflush(c->fields.file);
     c->world = c->fields.size;
+}
+
+/* Fields for the directory, the environment and the arguments; false without a directory. */
+static bool look_around(struct call *c, char **argv)
+{
+    char *directory = getcwd(NULL, 0);
+    if (!directory) return false;
+    surround(c, directory);
+    free(directory);
     for (; *argv; argv++) c->count++, fprintf(c->fields.file, "a%s%c", *argv, 0);
     return !fflush(c->fields.file);
 }
@@ -548,8 +562,14 @@ int main(int argc, char **argv)
     start(&c.fields);
     bool helper = argc > 1 && !strcmp(argv[1], "--helper");
     if (helper && argc == 3 && help(&c, atoi(argv[2]))) return 0;
-    bool ours = !helper && !getenv("INTERCORE_HANDOVER") && look_around(&c, argv + (argc > 0));
-    enum outcome ended = !ours ? UNTRIED : strcmp(verb(&c), "hold") ? insist(&c) : hold(&c, argv[0]);
+    bool handed = helper || getenv("INTERCORE_HANDOVER");
+    bool hooks = !handed && argc > 2 && !strcmp(argv[1], "hook");
+    if (hooks) failure = 1; /* to an agent, 2 means "blocked" */
+    hooks = hooks && (*argv[2] == '-' || !strcmp(argv[2], "run"));
+    bool ours = !handed && !hooks && look_around(&c, argv + (argc > 0));
+    enum outcome ended = hooks ? hook(&c, argv)
+                         : !ours ? UNTRIED
+                         : strcmp(verb(&c), "hold") ? insist(&c) : hold(&c, argv[0]);
     while (ended == FOLLOWED) argv = arguments(&c, argv[0]), ended = insist(&c);
     if (ended != ANSWERED) hand_over(&c, ended, argv);
     return c.exit;

@@ -3,6 +3,7 @@
 #ifndef CLIENT_H
 #define CLIENT_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -52,16 +53,37 @@ struct call {
     int exit;
 };
 
+enum { NOT_STARTED = 127 }; /* as a shell tells it */
+
+/* A process that waits, and then is a command, or ends. */
+struct child {
+    pid_t pid;
+    int gate, failed;
+};
+
+extern int failure; /* the exit status of what fails here */
+
 _Noreturn void fail(const char *what);
 void start(struct bytes *b);
 void stop(struct bytes *b);
 int write_all(int fd, const char *data, size_t size);
+int read_all(int fd, size_t left, bool in_vain, FILE *to);
+int64_t milliseconds(const char *text);
+int open_memory(void);
+void surround(struct call *c, const char *directory);
 enum outcome insist(struct call *c);
 enum outcome follow(struct call *c, const char *words, size_t size);
 char **arguments(const struct call *c, char *program);
 void describe(const struct call *c, enum outcome why, int fd, FILE *to);
 _Noreturn void hand_over(struct call *c, enum outcome why, char **argv);
+void listen_for(sigset_t *heard, sigset_t *before);
+int execute(char **argv);
+int accompany(pid_t child, const sigset_t *heard);
+bool hatch(struct child *it);
+int let(struct child *it, const char *words, size_t size, sigset_t *before, int *why);
+void give_back(struct call *c, char *program, const sigset_t *before);
 enum outcome hold(struct call *c, char *program);
+enum outcome hook(struct call *c, char **argv);
 bool help(struct call *c, pid_t owner);
 
 #endif

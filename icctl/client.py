@@ -33,8 +33,10 @@ S_IFMT, S_IFDIR, S_IFSOCK, STICKY, OTHERS_WRITE = 0o170000, 0o040000, 0o140000, 
 HANDOVER = b"INTERCORE_HANDOVER"
 ENVIRONMENT = (
     *(b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME"),
-    b"INTERCORE_LOCK_DIR",
+    *(b"INTERCORE_LOCK_DIR", b"INTERCORE_AGENT", b"INTERCORE_EVENT"),
 )
+# What an agent's hook may answer; all else below `hook` is a child of this process.
+ANSWERS = (["hook", "context"], ["hook", "block"], ["hook", "allow"])
 Need = tuple[bytes, int, bytes]  # kind, limit, path
 Input = tuple[bytes, bytes, bytes | int]  # kind, path, content or errno
 
@@ -61,9 +63,9 @@ def main(argv: list[str], program: str) -> int:
     except GiveUp as exc:
         from icctl.messages import tell
 
-        return tell(program, argv, *exc.args)
+        return harmless(argv, tell(program, argv, *exc.args))
     except Exception as exc:  # noqa: BLE001 -- never a traceback on a hook author's screen
-        return confess(program, exc)
+        return harmless(argv, confess(program, exc))
 
 
 class Absent(Exception):
@@ -145,8 +147,9 @@ def run(request: Request) -> int:
         raise GiveUp("no helper")
     words, flags = typed(request.argv)
     limit = timeout_ms(request.argv) / 1000
-    # A command under a lock is a child of this process.
-    is_local = words[:1] == ["hold"] or "--no-daemon" in flags
+    # A command under a lock is a child of this process, and so is that of a hook.
+    runs = words[:1] == ["hold"] or (words[:1] == ["hook"] and words[:2] not in ANSWERS)
+    is_local = runs or "--no-daemon" in flags
     if is_local or chosen_mode(words) == b"direct":
         return request.run_here(limit)
     return insist(request, limit, request.began + limit, alone=chosen_mode(words) == b"daemon")
@@ -398,6 +401,11 @@ def write(fd: int, data: bytes) -> int:
 
 def say(text: str) -> None:
     write(2, text.encode(sys.getfilesystemencoding(), "surrogateescape"))
+
+
+def harmless(argv: list[str], status: int) -> int:
+    """An agent takes 2 of its hook for "blocked", so it is never said by accident."""
+    return min(status, 1) if typed(argv)[0][:1] == ["hook"] else status
 
 
 def confess(program: str, exc: Exception) -> int:

@@ -29,13 +29,12 @@ from icd.db import paths, permissions
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overloaded
+from icd.files import append_log
 
 if TYPE_CHECKING:
     from icd.admin.doctor.context import Sight
 
 LOG = ".local/state/intercore/icctl.log"
-# Beyond this the log is put aside, in the place of the one that was put aside before.
-LOG_BYTES = 1024 * 1024
 # SQLite writes the log and its index in steps that are smaller than this.
 STEP_BYTES = 256 * 1024
 FAILURES = (2, 3)
@@ -255,17 +254,3 @@ def _record(error: IcError, home: str | None) -> None:
     error.hint = f"this is a bug in intercore; please report it with the entry in {path}"
     if not append_log(path, told.encode("utf-8", "backslashreplace")):
         error.hint = "this is a bug in intercore, and its log could not be written"
-
-
-def append_log(path: str, entry: bytes) -> bool:
-    """Write to a log of the user's, which is put aside when it is long; False if that fails."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(os.open(path, flags, 0o600), "ab") as log:
-            log.write(entry)
-            if log.tell() > LOG_BYTES:
-                os.replace(path, f"{path}.1")
-    except OSError:
-        return False
-    return True

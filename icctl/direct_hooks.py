@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from icctl.direct import append_log
 from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Params
 from icd.app.verb import Method
 from icd.config import Settings
@@ -18,6 +17,7 @@ from icd.errors import IcError
 from icd.features.hooks import files, verbs
 from icd.features.hooks.files import Trust
 from icd.features.hooks.store import HOOK, Delivery, Done
+from icd.files import append_log
 from icd.values.processes import Writer
 
 LOG = ".local/state/intercore/hooks.log"

@@ -17,12 +17,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { NOT_STARTED = 127, KILLED = 128 };
+enum { KILLED = 128 };
 
 extern char **environ;
 
+/* Keep back what is meant for a child, for who accompanies it; `before` is what was kept back until now. */
+void listen_for(sigset_t *heard, sigset_t *before)
+{
+    static const int passed[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
+    signal(SIGCHLD, SIG_DFL); /* else we would not learn how a child ended */
+    sigemptyset(heard);
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) sigaddset(heard, passed[i]);
+    sigprocmask(SIG_BLOCK, heard, before);
+}
+
 /* Pass on what a process sent us, until the child has ended; its exit status, as a shell tells it. */
-static int attend(pid_t child, const sigset_t *heard)
+int accompany(pid_t child, const sigset_t *heard)
 {
     for (;;) {
         siginfo_t end = {0}, told;
@@ -33,18 +43,22 @@ static int attend(pid_t child, const sigset_t *heard)
     }
 }
 
-/* As Python's os.execvp: no shell reads what is no program. */
-static void execute(char **argv)
+/* As Python's os.execvp: no shell reads what is no program.  Why it failed is returned: of several
+   reasons, the first that is more than "not there". */
+int execute(char **argv)
 {
-    char *path = getenv("PATH"), *place;
-    if (strchr(argv[0], '/')) execve(argv[0], argv, environ);
-    if (strchr(argv[0], '/')) return;
-    path = strdup(path ? path : "/bin:/usr/bin");
-    while (path && (place = strsep(&path, ":"))) {
+    const char *path = getenv("PATH");
+    int why = ENOENT;
+    if (strchr(argv[0], '/')) return execve(argv[0], argv, environ), errno;
+    for (const char *at = path ? path : "/bin:/usr/bin"; at;) {
         char file[8192];
-        int size = snprintf(file, sizeof file, "%s%s%s", place, *place ? "/" : "", argv[0]);
+        int room = (int)strcspn(at, ":");
+        int size = snprintf(file, sizeof file, "%.*s%s%s", room, at, room ? "/" : "", argv[0]);
         if (size > 0 && (size_t)size < sizeof file) execve(file, argv, environ);
+        if (why == ENOENT || why == ENOTDIR) why = errno;
+        at = at[room] ? at + room + 1 : NULL;
     }
+    return why;
 }
 
 /* In the child: wait for the command, then be it. */
@@ -66,14 +80,50 @@ static _Noreturn void become(int gate, int failed)
     for (char *at = first; n < count; at += strlen(at) + 1) argv[n++] = at;
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
-    execute(argv);
-    write_all(failed, "!", 1);
+    char why = (char)execute(argv);
+    write_all(failed, &why, 1);
     _exit(NOT_STARTED);
+}
+
+/* Make the process that waits; false if that cannot be. */
+bool hatch(struct child *it)
+{
+    int gate[2], failed[2];
+    if (pipe2(gate, O_CLOEXEC)) return false;
+    if (pipe2(failed, O_CLOEXEC)) return close(gate[0]), close(gate[1]), false;
+    it->pid = fork();
+    if (!it->pid) {
+        close(gate[1]);
+        become(gate[0], failed[1]);
+    }
+    close(gate[0]);
+    close(failed[1]);
+    it->gate = gate[1];
+    it->failed = failed[0];
+    if (it->pid < 0) close(it->gate), close(it->failed);
+    return it->pid > 0;
+}
+
+/* Let it be the command, until that ends: its exit status, and the errno if it was not started.
+   It is a zombie then, and signals are blocked; `before` is what was blocked until now. */
+int let(struct child *it, const char *words, size_t size, sigset_t *before, int *why)
+{
+    sigset_t heard;
+    unsigned char told = 0;
+    listen_for(&heard, before);
+    /* Its size comes first, so that the child runs all of the command, or nothing. */
+    write_all(it->gate, (const char *)&size, sizeof size);
+    write_all(it->gate, words, size); /* it may have been killed while we waited */
+    close(it->gate);
+    int status = accompany(it->pid, &heard);
+    *why = read(it->failed, &told, 1) > 0 ? told : 0;
+    close(it->failed);
+    return status;
 }
 
 /* Send the request that the daemon gave us for this; without it, the Python client does it.  The
    owner is dead, so a failure is no reason to keep the command's exit status from the caller. */
-static void give_back(struct call *c, char *program, const sigset_t *before)
+void give_back(struct call *c, char *program, const sigset_t *before)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 1; fd < 3; fd++) dup2(null, fd);
@@ -88,47 +138,28 @@ static void give_back(struct call *c, char *program, const sigset_t *before)
 }
 
 /* Run a command under the lock that the daemon has granted to the child. */
-static enum outcome run(struct call *c, char *program, pid_t child, int gate, int failed)
+static enum outcome run(struct call *c, char *program, struct child *it)
 {
-    static const int passed[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
-    sigset_t heard, before;
-    char why;
-    sigemptyset(&heard);
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) sigaddset(&heard, passed[i]);
-    sigprocmask(SIG_BLOCK, &heard, &before);
-    size_t whole = c->out; /* so that the child runs all of the command, or nothing */
-    write_all(gate, (const char *)&whole, sizeof whole);
-    write_all(gate, c->said, whole); /* it may have been killed while we waited for the lock */
-    close(gate);
-    int status = attend(child, &heard);
-    bool ran = read(failed, &why, 1) <= 0;
-    if (ran) give_back(c, program, &before);
-    waitpid(child, NULL, 0);
+    sigset_t before;
+    int why, status = let(it, c->said, c->out, &before, &why);
+    if (!why) give_back(c, program, &before);
+    waitpid(it->pid, NULL, 0);
     sigprocmask(SIG_SETMASK, &before, NULL);
     c->exit = status;
-    return ran ? ANSWERED : UNTRIED; /* the Python client tries again, and says why it cannot */
+    return why ? UNTRIED : ANSWERED; /* the Python client tries again, and says why it cannot */
 }
 
 /* How the call ended; UNTRIED if the Python client is to do all of it. */
 enum outcome hold(struct call *c, char *program)
 {
-    int gate[2], failed[2];
-    signal(SIGCHLD, SIG_DFL); /* else we would not learn how the command ended */
-    if (pipe2(gate, O_CLOEXEC)) return UNTRIED;
-    if (pipe2(failed, O_CLOEXEC)) return close(gate[0]), close(gate[1]), UNTRIED;
-    pid_t child = fork();
-    if (!child) {
-        close(gate[1]);
-        become(gate[0], failed[1]);
-    }
-    close(gate[0]);
-    close(failed[1]);
-    c->child = child;
-    enum outcome ended = child > 0 ? insist(c) : UNTRIED;
+    struct child it;
+    if (!hatch(&it)) return UNTRIED;
+    c->child = it.pid;
+    enum outcome ended = insist(c);
     c->child = 0;
-    if (ended == GRANTED) ended = run(c, program, child, gate[1], failed[0]);
-    else close(gate[1]); /* the child ends by itself */
-    if (child > 0) waitpid(child, NULL, 0);
-    close(failed[0]);
+    if (ended == GRANTED) return run(c, program, &it);
+    close(it.gate); /* the child ends by itself */
+    close(it.failed);
+    waitpid(it.pid, NULL, 0);
     return ended;
 }

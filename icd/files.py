@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 Path = str | bytes
 Identity = tuple[int, int]  # device and inode
 
+# Beyond this a log is put aside, in the place of the one that was put aside before.
+LOG_BYTES = 1024 * 1024
 CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -61,6 +63,19 @@ def replace(path: str, data: bytes, mode: int = 0o600) -> None:
     except BaseException:
         remove(draft)
         raise
+
+
+def append_log(path: str, entry: bytes) -> bool:
+    """Write to a log of the user's, which is put aside when it is long; False if that fails."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(open_(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
+            log.write(entry)
+            if log.tell() > LOG_BYTES:
+                os.replace(path, f"{path}.1")
+    except OSError:
+        return False
+    return True
 
 
 def remove(*paths: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from icctl import direct
+from icd import files
 from icd.db.database import CAREFUL_BYTES
 from tests.support.processes import Daemon, icctl, read_line, running
 from tests.torture.code import broken
@@ -168,12 +169,12 @@ def test_the_log_of_a_client_is_put_aside_when_it_has_grown(
     )
     log = initialized / direct.LOG
     log.parent.mkdir(parents=True)
-    log.write_text("x" * direct.LOG_BYTES)
+    log.write_text("x" * files.LOG_BYTES)
 
     for _ in range(2):
         done = code.icctl("state", "get", "k", "s", cwd=initialized, env=DIRECT)
 
     aside = log.with_name("icctl.log.1")
     assert b"reference" in done.stderr
-    assert aside.stat().st_size > direct.LOG_BYTES
+    assert aside.stat().st_size > files.LOG_BYTES
     assert 0 < log.stat().st_size < 100_000

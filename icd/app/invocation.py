@@ -252,6 +252,11 @@ def advice(program: str, hint: str) -> str:
     return hint if program == "icctl" else _COMMAND.sub(lambda _: f"{program} ", hint)
 
 
+def exit_status(context: str, error: IcError) -> int:
+    """To an agent, 2 of its hook means "blocked", which no mistake of anyone's may say."""
+    return min(error.exit, 1) if context.partition(" ")[0] == "hook" else error.exit
+
+
 def line(program: str, context: str, error: IcError) -> bytes:
     """`icctl: <context>: <message>; <hint>`"""
     parts = [program, context, error.message] if context else [program, error.message]

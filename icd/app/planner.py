@@ -30,6 +30,7 @@ from icd.app.invocation import (
     World,
     advice,
     as_the_row_says,
+    exit_status,
     line,
 )
 from icd.app.parser import Leaf
@@ -112,13 +113,14 @@ def _safely(program: str, context: str, function: Callable[..., T], *given: Any)
     except Exception as exc:  # noqa: BLE001 -- the error map
         error = failure(exc)
         bug = None if isinstance(error, DamagedRow) else error
-        return _harmless(Output(error.exit, b"", line(program, context, error), bug=bug))
+        told = line(program, context, error)
+        return _harmless(Output(exit_status(context, error), b"", told, bug=bug))
 
 
 @lru_cache(maxsize=1024)
 def _read(*argv: str) -> Parsed:
     """What the words mean: a function of nothing else."""
-    parsed = Parsed()
+    parsed = Parsed("hook" if argv[:1] == ("hook",) else "")  # for its exit status
     try:
         flags = parsed.flags = strip(argv)
         words = flags.words
@@ -143,6 +145,8 @@ def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
         if flags.help and not words:
             parsed.help = _help("noun", noun)
             return
+        if noun in registry.UNSAID and words[:1] and words[0].startswith("-"):
+            words = [registry.UNSAID[noun], *words]
         command = _verb(noun, words)
         parsed.context, words = f"{noun} {command.name}", words[1:]
     else:
@@ -241,7 +245,8 @@ def _refused(program: str, parsed: Parsed) -> Output:
     assert error is not None
     shown = b"" if parsed.shows is None else parsed.shows(program)
     refused = Refusal(parsed.context or "command", type(error), error.message)
-    return Output(error.exit, shown, line(program, parsed.context, error), refused=refused)
+    told = line(program, parsed.context, error)
+    return Output(exit_status(parsed.context, error), shown, told, refused=refused)
 
 
 def finish(asked: Ask, answer: Answer) -> Output:
@@ -358,7 +363,7 @@ def _finish(asked: Ask, answer: Answer) -> Output:
 def _told(error: IcError, asked: Ask | Errand, *, if_database: bool) -> Output:
     if if_database and isinstance(error, NoDatabase):
         return Output(UNAVAILABLE)
-    return Output(error.exit, b"", line(asked.program, asked.context, error))
+    return Output(exit_status(asked.context, error), b"", line(asked.program, asked.context, error))
 
 
 def _notes(program: str, context: str, answer: Answer) -> bytes:

@@ -26,11 +26,14 @@ GROUPS = {
     "lease": ("features.leases.verbs", "claims with a deadline and a fencing token"),
     "compat": ("features.compat.verbs", "migration from legacy temporary files"),
     "discovery": ("features.discoveries.verbs", "findings of scanners"),
+    "hook": ("features.hook.verbs", "commands that an agent's hooks run, and answers to it"),
     "hooks": ("features.hooks.verbs", "the project's programs that run after an event"),
     "config": ("features.config", "the settings"),
     "db": ("features.database.verbs", "the database file"),
     "service": ("admin.service.verbs", "the daemon under systemd"),
 }
+# What is meant where options follow a noun instead of a verb.
+UNSAID = {"hook": "run"}
 SINGLES = {
     "init": "features.database.verbs",
     "health": "features.database.verbs",

@@ -16,6 +16,7 @@ from tests.bench import (
     databases,
     days,
     growth,
+    hook,
     instructions,
     launch,
     library,
@@ -35,6 +36,7 @@ from tests.bench.table import Table
 
 SUITES: dict[str, tuple[ModuleType, str, str]] = {
     "launch": (launch, "One call", "A hook starts a program for every call: this is its price."),
+    "hook": (hook, "Hooks of agents", "What an agent pays at each of its events."),
     "peers": (peers, "What one would use instead",
         "The same three tasks, done with what is at hand: a guard, a value, a lock."),
     "library": (library, "The library for bash", "What a whole hook script costs."),

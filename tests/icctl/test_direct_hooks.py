@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from icctl import direct, direct_hooks
+from icctl import direct_hooks
+from icd import files
 from tests.support.processes import Daemon, icctl, until
 
 NOTE = """#!/bin/sh
@@ -111,13 +112,13 @@ def test_what_hooks_say_is_in_a_log_that_does_not_grow_for_ever(run, hook, home,
     log = home / direct_hooks.LOG
     run(*RECORD)
     first = log.read_text()
-    log.write_bytes(b"x" * direct.LOG_BYTES)
+    log.write_bytes(b"x" * files.LOG_BYTES)
 
     run(*RECORD)
     run(*RECORD)
 
     assert first.endswith(f" {initialized}: on-event ran, event 1\nhello\n")
-    assert log.with_name("hooks.log.1").stat().st_size > direct.LOG_BYTES
+    assert log.with_name("hooks.log.1").stat().st_size > files.LOG_BYTES
     assert log.read_text().endswith("on-event ran, event 3\nhello\n")
     assert log.stat().st_size < 200
     assert log.stat().st_mode & 0o777 == 0o600

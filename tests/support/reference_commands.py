@@ -37,6 +37,7 @@ TOPICS = {
     "discovery profile": "ranking.md",
     "discovery rank": "ranking.md",
     "discovery prune": "ranking.md",
+    "hook": "agent-hooks.md",
     "hooks": "hooks.md",
     "trust": "security.md",
     "config": "configuration.md",

@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, NoReturn
 
@@ -88,41 +89,65 @@ def _served(world: World, place: Place, f: Hold) -> Served:
 
 def hold(place: Place, name: str, scope: str, command: list[str], *, deadline: float) -> int:
     """The exit status of the command; 128 and the number of the signal that ended it."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else we would not learn how it ended
-    gate, go = os.pipe()
-    failure, failed = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(go)
-        os.close(failure)
-        _become(command, gate, failed)
-    os.close(gate)
-    os.close(failed)
-    owner = owners.of_process(child, owners.here(), int(time.time()))
+    child = Child(command)
+    give_back = take(place, name, scope, child, deadline=deadline)
+    return child.run(give_back)
+
+
+def take(
+    place: Place, name: str, scope: str, child: "Child", *, deadline: float
+) -> Callable[[], None]:
+    """Take the lock for a child that waits; what gives it back is returned."""
+    owner = owners.of_process(child.pid, owners.here(), int(time.time()))
     try:
         store.acquire(place, name, scope, owner, deadline=deadline)
     except BaseException:
-        os.close(go)  # it ends by itself
-        os.waitpid(child, 0)
+        child.dismiss()
         raise
-    try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGCHLD})
-        with contextlib.suppress(BrokenPipeError):  # it was killed while we waited for the lock
-            os.write(go, b"!")
-        os.close(go)
-        status = _attend(child)
-    finally:
-        _give_back(place, name, scope, owner)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON | {signal.SIGCHLD})
-    reason = os.read(failure, 100)
-    os.close(failure)
-    if reason:
-        raise CannotRun(f"cannot run {command[0]}: {os.strerror(int(reason))}")
-    return status
+    return partial(_give_back, place, name, scope, owner)
+
+
+class Child:
+    """A process that waits, and then is the command, or ends."""
+
+    def __init__(self, command: list[str]) -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else we would not learn how it ended
+        self._command = command
+        gate, self._go = os.pipe()
+        self._failure, failed = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._go)
+            os.close(self._failure)
+            _become(command, gate, failed)
+        os.close(gate)
+        os.close(failed)
+
+    def dismiss(self) -> None:
+        os.close(self._go)  # it ends by itself
+        os.close(self._failure)
+        os.waitpid(self.pid, 0)
+
+    def run(self, afterwards: Callable[[], None]) -> int:
+        """The exit status of the command, once it has ended."""
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGCHLD})
+            with contextlib.suppress(BrokenPipeError):  # it was killed while we waited
+                os.write(self._go, b"!")
+            os.close(self._go)
+            status = _attend(self.pid)
+        finally:
+            afterwards()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON | {signal.SIGCHLD})
+        reason = os.read(self._failure, 100)
+        os.close(self._failure)
+        if reason:
+            raise CannotRun(f"cannot run {self._command[0]}: {os.strerror(int(reason))}")
+        return status
 
 
 def _become(command: list[str], gate: int, failed: int) -> NoReturn:
-    """In the new process: wait until the lock is there, then be the command."""
+    """In the new process: wait until it may, then be the command."""
     try:
         if os.read(gate, 1):
             for number in _IGNORED_HERE:

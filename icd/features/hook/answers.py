@@ -1,0 +1,93 @@
+"""What a hook may answer its agent, in the dialect of that agent.
+
+Claude Code and Codex want `hookSpecificOutput` or `decision`, Gemini `decision`, and Cursor
+`permission`, `continue` or `followup_message`, depending on the event.  Where an event has no room
+for an answer, the user is told (`systemMessage`), or, by Cursor, no one.
+The dialects are those of 2026-11-18.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+Json = dict[str, Any]
+
+
+class Asked(Struct, frozen=True):
+    """Who is answered, and about what; an agent that is not known speaks as Claude Code does."""
+
+    agent: str
+    event: str
+
+
+# Events after which the model reads `additionalContext`.
+_HEARD = {
+    "claude": {
+        *("SessionStart", "Setup", "SubagentStart", "UserPromptSubmit"),
+        *("PreToolUse", "PostToolUse", "PostToolUseFailure"),
+    },
+    "codex": {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"},
+    "gemini": {"SessionStart", "BeforeAgent", "AfterTool"},
+    "cursor": {"sessionStart", "postToolUse"},
+}
+# Events that cannot be blocked: a reason is for the user.
+_UNSTOPPABLE = {
+    *("SessionStart", "SessionEnd", "Setup", "Notification", "SubagentStart"),
+    *("PostCompact", "PreCompress"),
+}
+# Events of Cursor's about something that is to be permitted.
+_PERMITTED = {
+    *("preToolUse", "beforeShellExecution", "beforeMCPExecution"),
+    *("beforeReadFile", "beforeTabFileRead", "subagentStart"),
+}
+
+
+def context(asked: Asked, text: str) -> Json:
+    """Tell the model something."""
+    heard = asked.event in _HEARD.get(asked.agent, _HEARD["claude"])
+    if asked.agent == "cursor":
+        return {"additional_context": text} if heard else {}
+    return _specific(asked, additionalContext=text) if heard else {"systemMessage": text}
+
+
+def block(asked: Asked, reason: str) -> Json:
+    """Stop what is about to happen, and tell the model why."""
+    if asked.agent == "cursor":
+        return _block_cursor(asked.event, reason)
+    if asked.event in _UNSTOPPABLE:
+        return {"systemMessage": reason}
+    if asked.agent == "gemini":
+        return {"decision": "deny", "reason": reason}
+    if asked.event == "PreToolUse":
+        return _specific(asked, permissionDecision="deny", permissionDecisionReason=reason)
+    if asked.event == "PermissionRequest":
+        return _specific(asked, decision={"behavior": "deny", "message": reason})
+    return {"decision": "block", "reason": reason}
+
+
+def allow(asked: Asked, reason: str) -> Json:
+    """Let it happen without asking the user, where that can be said."""
+    if asked.agent == "cursor":
+        permits = asked.event in _PERMITTED
+        lets = {"continue": True} if asked.event == "beforeSubmitPrompt" else {}
+        return {"permission": "allow"} if permits else lets
+    if asked.agent == "gemini":
+        return {} if asked.event in _UNSTOPPABLE else {"decision": "allow"}
+    if asked.event == "PermissionRequest":
+        return _specific(asked, decision={"behavior": "allow"})
+    if asked.event != "PreToolUse" or asked.agent == "codex":  # which refuses "allow" there
+        return {}
+    why = {"permissionDecisionReason": reason} if reason else {}
+    return _specific(asked, permissionDecision="allow", **why)
+
+
+def _block_cursor(event: str, reason: str) -> Json:
+    if event in _PERMITTED:
+        return {"permission": "deny", "user_message": reason, "agent_message": reason}
+    if event == "beforeSubmitPrompt":
+        return {"continue": False, "user_message": reason}
+    return {"followup_message": reason} if event in ("stop", "subagentStop") else {}
+
+
+def _specific(asked: Asked, **fields: object) -> Json:
+    return {"hookSpecificOutput": {"hookEventName": asked.event, **fields}}
