@@ -26,6 +26,7 @@ from icd.app.invocation import (
     Need,
     Needed,
     Output,
+    Question,
     Refusal,
     World,
     advice,
@@ -258,7 +259,7 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
         call = errand.prepare(method, params)
         call.progress = progress
         found = answer(call)
-        notes += _notes(errand.program, errand.context, found)
+        notes += notes_of(errand, found)
         if found.error is not None:
             raise found.error
         return found.result
@@ -268,21 +269,33 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
     return _harmless(output)
 
 
-def step(errand: Errand, steps: Generator[Any, None, Output]) -> Any:
-    """The next step of an errand that is served: what it waits for, or an Output at the end."""
-    return _safely(errand.program, errand.context, _step, errand, steps)
+def step(errand: Errand, steps: Generator[Any, Any, Output], answer: Answer | None = None) -> Any:
+    """The next step of an errand that is served: what it waits for, or an Output at the end.
+
+    A `Question` becomes a Call that is ready for a host; `answer` is what came of it.
+    """
+    return _safely(errand.program, errand.context, _step, errand, steps, answer)
 
 
-def _step(errand: Errand, steps: Generator[Any, None, Output]) -> Any:
+def _step(errand: Errand, steps: Generator[Any, Any, Output], answer: Answer | None) -> Any:
     try:
-        return next(steps)
+        found = _advance(steps, answer)
+        return errand.prepare(found.method, found.params) if isinstance(found, Question) else found
     except StopIteration as done:
         return _harmless(done.value)
     except IcError as exc:
+        if isinstance(exc, OtherOwner):
+            return Output(exc.exit, declined=True)
         output = _harmless(_told(exc, errand, if_database=errand.if_database))
         if exc.exit >= FAILURE:
             output.refused = Refusal(errand.context, type(exc), exc.message)
         return output
+
+
+def _advance(steps: Generator[Any, Any, Output], answer: Answer | None) -> Any:
+    if answer is None:
+        return next(steps)
+    return steps.send(answer.result) if answer.error is None else steps.throw(answer.error)
 
 
 def _run_local(errand: Errand, ask: Caller) -> Output:
@@ -361,6 +374,11 @@ def _told(error: IcError, asked: Ask | Errand, *, if_database: bool) -> Output:
     return Output(error.exit, b"", line(asked.program, asked.context, error))
 
 
+def notes_of(errand: Errand, answer: Answer) -> bytes:
+    """What else is to be told of an answer that an errand waited for."""
+    return _notes(errand.program, errand.context, answer)
+
+
 def _notes(program: str, context: str, answer: Answer) -> bytes:
     told = [advice(program, text) for text in answer.warnings]
     notes = [f"{program}: {context}: warning: {text}\n" for text in told]
@@ -380,12 +398,12 @@ def _errand(world: World, local: Local, context: str) -> Errand:
         timeout_ms, patience = None, DEFAULT_DEADLINE_MS / 1000
 
     def prepare(method: str, params: Params) -> Call:
-        # Reading files was the caller's own time, and this answer is not asked for again.
+        # Reading files was the caller's own time.  What is asked for again says so itself.
         later = msgspec.structs.replace(
             world,
             deadline=time.monotonic() + patience,
             timeout_ms=timeout_ms,
-            request_id=None,
+            request_id=params.request_id,
         )
         row = registry.find(method)
         assert row is not None, f"{method} is not in the table of methods"
