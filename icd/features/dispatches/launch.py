@@ -14,6 +14,7 @@ inherited; of the caller's descriptors nothing is.
 import marshal
 import os
 import select
+import stat
 import sys
 import time
 from contextlib import suppress
@@ -24,11 +25,13 @@ import icd
 from icd import procfs, trust
 from icd.app.invocation import World
 from icd.db.paths import upward
-from icd.errors import SpawnFailed, Untrusted
+from icd.errors import SpawnFailed, UnreadableInput, Untrusted
 from icd.features.dispatches.calls import Create
 from icd.features.dispatches.runner.agent import RECORDED, Job
 from icd.values.processes import Process
 
+HASH_CHARACTERS = 16
+READ_BYTES = 1024 * 1024
 SCRIPT = "hub/clavain/scripts/dispatch.sh"
 # An interpreter starts, and a program; a loaded machine is no failure.
 START_SECONDS = 60.0
@@ -152,6 +155,33 @@ def _refuse_script(script: str | None, home: str | None, database: str) -> None:
 
 def _flags(*given: tuple[str, str | None]) -> list[str]:
     return [word for flag, value in given if value for word in (flag, value)]
+
+
+# --- the prompt -----------------------------------------------------------------------------------
+
+
+def hash_prompt(path: str) -> str:
+    """The first digits of its SHA-256."""
+    import hashlib  # only a spawn with a prompt pays for it
+
+    found = hashlib.sha256()
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise UnreadableInput(f"hash prompt: {path} is not a regular file")
+            while data := file.read(READ_BYTES):
+                found.update(data)
+    except OSError as exc:
+        raise UnreadableInput(f"hash prompt: cannot read {path}: {exc.strerror}") from exc
+    return found.hexdigest()[:HASH_CHARACTERS]
+
+
+def is_same(prompt: str, output: str) -> bool:
+    try:
+        return os.path.samefile(prompt, output)
+    except OSError:
+        return False  # the output is yet to be made
 
 
 # --- the runner -----------------------------------------------------------------------------------

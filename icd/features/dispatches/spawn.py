@@ -14,7 +14,6 @@ Promises
 """
 
 import os
-import stat
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -40,7 +39,6 @@ from icd.errors import (
     DispatchRunning,
     IcError,
     SpawnFailed,
-    UnreadableInput,
     Usage,
 )
 from icd.features.dispatches.calls import Create, Get, Id, Record, Started
@@ -49,6 +47,8 @@ from icd.features.dispatches.launch import (
     Order,
     Own,
     Running,
+    hash_prompt,
+    is_same,
     launch,
     order,
     program,
@@ -64,8 +64,6 @@ T = TypeVar("T")
 Steps = Generator[Question, Any, T]
 
 SANDBOX = "workspace-write"
-HASH_CHARACTERS = 16
-READ_BYTES = 1024 * 1024
 
 OutputFile = Annotated[
     str | None, Option("--output", "File for the output (default: a new file in $TMPDIR).", "FILE")
@@ -341,8 +339,8 @@ def _report(world: World) -> Local:
 def _row(wanted: Create, output: str, starter: int) -> Create:
     """What to note of the dispatch, with paths as they can be stored."""
     prompt = wanted.prompt_file
-    hashed = _hash(prompt) if prompt else None
-    if prompt and _is_same(prompt, output):
+    hashed = hash_prompt(prompt) if prompt else None
+    if prompt and is_same(prompt, output):
         raise Usage("the output would replace the prompt", hint="choose another --output")
     return structs.replace(
         wanted,
@@ -359,30 +357,6 @@ def _default_output(world: World, wanted: Create) -> str:
     """A new file; for a request that is repeated, the same one."""
     place = world.env.get("TMPDIR") or "/tmp"
     return os.path.join(world.cwd, place, f"ic-dispatch-{wanted.request_id or time.time_ns()}.md")
-
-
-def _hash(path: str) -> str:
-    """The first digits of its SHA-256."""
-    import hashlib  # only a spawn with a prompt pays for it
-
-    found = hashlib.sha256()
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, "rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise UnreadableInput(f"hash prompt: {path} is not a regular file")
-            while data := file.read(READ_BYTES):
-                found.update(data)
-    except OSError as exc:
-        raise UnreadableInput(f"hash prompt: cannot read {path}: {exc.strerror}") from exc
-    return found.hexdigest()[:HASH_CHARACTERS]
-
-
-def _is_same(prompt: str, output: str) -> bool:
-    try:
-        return os.path.samefile(prompt, output)
-    except OSError:
-        return False  # the output is yet to be made
 
 
 def _own(world: World, f: Spawn | Retry) -> Own:

@@ -339,7 +339,7 @@ class Errands:
                 fits = answer = None
                 if isinstance(found, Call):
                     (answer,) = await ask([found])
-                    notes += planner.notes_of(errand, answer)
+                    notes += planner.notes(errand, answer)
                     continue
                 if isinstance(found, Output):
                     found.stderr = notes + found.stderr
