@@ -21,7 +21,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Struct, structs
 
-from icd import __version__
+from icd import __version__, procfs
 from icd.app import render
 from icd.app.invocation import (
     Caller,
@@ -224,9 +224,14 @@ def _local(world: World, wanted: Callable[[], Steps[Create]], own: Own) -> Local
 
 
 def _fits(world: World) -> bool:
-    """Whether a daemon sees what the client sees, and the client still waits for it."""
-    is_free = world.peer is not None and reach.is_as_free(world.peer)
-    return is_free and time.monotonic() < world.deadline
+    """Whether a daemon sees what the client sees, and the client still waits for it.
+
+    The peer is the client itself, and no relay: it is the one that is about to start the runner.
+    """
+    found = procfs.stat(world.peer) if world.peer else None
+    if world.peer is None or found is None or found.parent != world.pid:
+        return False
+    return reach.is_as_free(world.peer) and time.monotonic() < world.deadline
 
 
 def _shown(world: World, made: Spawned) -> Output:
