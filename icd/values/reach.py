@@ -21,8 +21,10 @@ _NAMESPACES = ("mnt", "pid", "user", "uts")
 _FREEDOMS = ("Uid", "Gid", "Groups", "CapEff", "Seccomp", "Seccomp_filters")
 
 
-def is_as_free(peer: int) -> bool:
+def is_as_free(peer: int | None) -> bool:
     """Whether nothing confines a process that does not confine us."""
+    if not peer:
+        return False
     try:
         if not os.path.samestat(os.stat("/"), os.stat(f"/proc/{peer}/root")):
             return False
