@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,12 +27,16 @@ static const char RECORDED[] = "r";
 
 extern char **environ;
 
-/* In the child: be the runner, which nothing of ours holds. */
+/* In the child: start the runner, which nothing of ours holds.  It leads no session, so that it can
+   never get a terminal, and the kernel gives it the orphans among all that it starts. */
 static _Noreturn void become(char **argv, int job, int report)
 {
     int null = open("/dev/null", O_RDWR);
     setsid();
-    if (null >= 0 && dup2(job, 0) == 0 && dup2(report, 1) == 1 && dup2(null, 2) == 2) {
+    pid_t runner = fork();
+    if (runner > 0) _exit(0);
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (!runner && null >= 0 && dup2(job, 0) == 0 && dup2(report, 1) == 1 && dup2(null, 2) == 2) {
         signal(SIGPIPE, SIG_DFL);
         signal(SIGXFSZ, SIG_DFL);
         execve(argv[0], argv, environ);

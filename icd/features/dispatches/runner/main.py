@@ -11,7 +11,6 @@ environment and the limits, so neither a daemon nor a shell nor a terminal takes
 Everything is loaded at the start: what is installed may be another version by the time it ends.
 """
 
-import _ctypes
 import marshal
 import os
 
@@ -28,7 +27,6 @@ def main() -> None:
         mask = {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)}
         # A caller that ignores it would have us lose our children.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        adopt_orphans()
         agent = Agent(job, mask)
         agent.start()
     except Exception as exc:  # noqa: BLE001 -- told to the client that waits for it
@@ -42,8 +40,10 @@ def main() -> None:
 
 def detach() -> tuple[int, int]:
     """Become an orphan with two descriptors of our own; everything else is closed."""
-    if os.fork():
-        os._exit(0)
+    if os.getsid(0) == os.getpid():  # else the native client has done so
+        if os.fork():
+            os._exit(0)
+        adopt_orphans()
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             try:
@@ -60,6 +60,8 @@ def detach() -> tuple[int, int]:
 
 def adopt_orphans() -> None:
     """Have the kernel give us the orphans among our descendants."""
+    import _ctypes  # a native client needs no Python for it
+
     libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
     prctl = _ctypes.dlsym(libc, "prctl")
     _ctypes.call_function(prctl, (SUBREAPER, 1, 0, 0, 0))
