@@ -17,7 +17,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = tuple(f"icctl/{name}.c" for name in ("client", "helper", "hold", "hook", "event"))
+SOURCES = tuple(f"icctl/{name}.c" for name in ("client", "helper", "hold", "hook", "event", "spawn"))
 FLAGS = [
     *("-std=c11", "-O2", "-s", "-fPIE"),
     *("-Wall", "-Wextra", "-Werror"),

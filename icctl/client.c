@@ -69,7 +69,7 @@ static void append(FILE *to, struct bytes *b)
     fwrite(b->data, 1, b->size, to);
 }
 
-static int64_t now(void)
+int64_t now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -77,7 +77,7 @@ static int64_t now(void)
 }
 
 /* Whether the descriptor becomes ready before the deadline. */
-static bool ready(int fd, short events, int64_t deadline)
+bool ready(int fd, short events, int64_t deadline)
 {
     for (;;) {
         int64_t left = deadline < 0 ? -1 : deadline - now();
@@ -121,15 +121,27 @@ int64_t milliseconds(const char *text)
     return end && !text[end] ? (int64_t)number * unit : 0;
 }
 
-/* The first word that is neither a flag nor the value of one. */
-static const char *verb(const struct call *c)
+/* The word after `last` that is neither a flag nor the value of one. */
+static const char *plain_word(const struct call *c, const char *last)
 {
-    for (const char *word = next_word(c, NULL); word; word = next_word(c, word)) {
+    for (const char *word = next_word(c, last); word; word = next_word(c, word)) {
         if (*word != '-') return word;
         if (strcmp(word, "--db") && strcmp(word, "--timeout")) continue;
         if (!(word = next_word(c, word))) break;
     }
     return "";
+}
+
+static const char *verb(const struct call *c)
+{
+    return plain_word(c, NULL);
+}
+
+/* Whether a runner is to be started; which of them the daemon may prepare, it says itself. */
+static bool spawns(const struct call *c)
+{
+    const char *noun = verb(c), *what = strcmp(noun, "dispatch") ? "" : plain_word(c, noun);
+    return !strcmp(what, "spawn") || !strcmp(what, "retry");
 }
 
 /* Give a call whose fields are there its id and its time; false if it is not for us. */
@@ -150,7 +162,7 @@ static bool begin(struct call *c)
         if (!strncmp(word, "--timeout=", 10)) value = word + 10;
         if (!strcmp(word, "--timeout") && !(value = word = next_word(c, word))) break;
     }
-    c->limit = value ? milliseconds(value) : usual;
+    c->limit = value && !c->launched ? milliseconds(value) : usual; /* an agent has its own time */
     ours = ours && c->limit > 0;
     if (locks) c->limit += DEFAULT_MS; /* to wait for a lock is not to wait for the daemon */
     else if (c->limit > MAX_MS) c->limit = MAX_MS;
@@ -165,12 +177,13 @@ static void frame(struct call *c, FILE *f)
     /* The daemon is told to be done a little before we stop listening: its "no" still arrives. */
     int64_t margin = (c->deadline - now()) / 10;
     int64_t deadline = c->deadline - (margin < MARGIN_MS ? margin : MARGIN_MS);
-    int count = c->count + c->inputs + 9 + (c->child > 0);
+    int count = c->count + c->inputs + 9 + (c->child > 0) + (c->launched != NULL);
     fprintf(f, "ic1 %d%ci%s%cn%s%c", count, 0, c->id, 0, c->program, 0);
     fprintf(f, "v%s%cp%d%ct%lld%c", c->door, 0, (int)c->parent, 0, (long long)deadline, 0);
     fprintf(f, "y%d%d%d%cr%s%c", isatty(0), isatty(1), isatty(2), 0, INTERCORE_VERSION, 0);
     fprintf(f, "c%d%cb%lld%c", !c->keeps, 0, (long long)c->began, 0);
     if (c->child > 0) fprintf(f, "h%d%c", (int)c->child, 0);
+    if (c->launched) fprintf(f, "l%s%c", c->launched, 0);
     append(f, &c->fields);
     append(f, &c->heads);
     append(f, &c->tail);
@@ -398,6 +411,12 @@ static enum outcome read_reply(struct call *c, struct reply *r)
             if ((ended = hear(c, r, n[0], n[1]))) return ended;
             return n[0] && n[1] && !c->said[n[0] - 1] && !c->said[n[0] + n[1] - 1] ? GRANTED : NONSENSE;
         }
+        if (c->launched && !*c->launched && is(line, "@ ", n, 3)) {
+            if ((ended = hear(c, r, n[0] + n[1], n[2]))) return ended;
+            c->out = n[0], c->err = n[1];
+            write_all(2, c->said + n[0] + n[1], n[2]);
+            return n[0] && !c->said[n[0] - 1] ? ORDERED : NONSENSE;
+        }
         more = is(line, "+ ", n + 1, 2);
         if (!more && (!is(line, "", n, 3) || n[0] > 255)) return NONSENSE;
         if (more && c->keeps) return LOST; /* a stream wants a process of its own */
@@ -432,7 +451,7 @@ static enum outcome ask(struct call *c)
     r.sent = ended == ANSWERED;
     if (ended != LATE) ended = read_reply(c, &r);
     stop(&f);
-    bool keeps = ended == NEEDED || ended == FOLLOWED || (ended == ANSWERED && c->keeps);
+    bool keeps = ended == NEEDED || ended == FOLLOWED || ended == ORDERED || (ended == ANSWERED && c->keeps);
     c->line = keeps ? r.fd : 0;
     if (!c->line) close(r.fd);
     return kept && ended == ABSENT ? ask(c) : ended;
@@ -475,7 +494,9 @@ static int keep_input(struct call *c)
 {
     struct bytes b = {0};
     start(&b);
-    fprintf(b.file, "%d%c", c->inputs, 0);
+    bool reports = c->launched && *c->launched;
+    fprintf(b.file, "%d%c", c->inputs + reports, 0);
+    if (reports) fprintf(b.file, "l%s%c", c->launched, 0);
     append(b.file, &c->heads);
     append(b.file, &c->tail);
     fflush(b.file);
@@ -500,7 +521,8 @@ _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
     }
     close(spare);
     start(&told);
-    describe(c, why, c->inputs ? keep_input(c) : -1, told.file);
+    bool keeps = c->inputs || (c->launched && *c->launched);
+    describe(c, why, keeps ? keep_input(c) : -1, told.file);
     fflush(told.file);
     setenv("INTERCORE_HANDOVER", told.data, 0); /* what a helper said comes first */
     signal(SIGPIPE, SIG_DFL);
@@ -513,7 +535,8 @@ _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
 void surround(struct call *c, const char *directory)
 {
     static const char *names[] = {"INTERCORE_DB", "CLAUDE_SESSION_ID", "IC_TRACE_ID", "IC_SPAN_ID", "HOME",
-                                  "INTERCORE_LOCK_DIR", "INTERCORE_AGENT", "INTERCORE_EVENT"};
+                                  "INTERCORE_LOCK_DIR", "INTERCORE_AGENT", "INTERCORE_EVENT", "TMPDIR",
+                                  "CLAVAIN_DISPATCH_SH"};
     fprintf(c->fields.file, "d%s%c", directory, 0);
     c->count = 1;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -567,9 +590,10 @@ int main(int argc, char **argv)
     if (hooks) failure = 1; /* to an agent, 2 means "blocked" */
     hooks = hooks && (*argv[2] == '-' || !strcmp(argv[2], "run"));
     bool ours = !handed && !hooks && look_around(&c, argv + (argc > 0));
-    enum outcome ended = hooks ? hook(&c, argv)
-                         : !ours ? UNTRIED
-                         : strcmp(verb(&c), "hold") ? insist(&c) : hold(&c, argv[0]);
+    enum outcome ended = UNTRIED;
+    if (hooks) ended = hook(&c, argv);
+    else if (ours && !strcmp(verb(&c), "hold")) ended = hold(&c, argv[0]);
+    else if (ours) ended = spawns(&c) ? spawn(&c) : insist(&c);
     while (ended == FOLLOWED) argv = arguments(&c, argv[0]), ended = insist(&c);
     if (ended != ANSWERED) hand_over(&c, ended, argv);
     return c.exit;

@@ -1,4 +1,4 @@
-/* What the client, the helper and `hold` share: a call, and how it can end. */
+/* What the client, the helper, `hold` and `dispatch spawn` share: a call, and how it can end. */
 
 #ifndef CLIENT_H
 #define CLIENT_H
@@ -19,6 +19,7 @@ enum outcome {
     FOLLOWED,         /* all was written, and another call is to follow */
     NEEDED,           /* nothing was done: once more, with the input that was asked for */
     GRANTED,          /* the child may become the command, and another call is to follow */
+    ORDERED,          /* a runner is to be started, and the call is to be repeated */
     UNTRIED = '-',    /* not for us */
     ABSENT = 'a',     /* no daemon executed it */
     LOST = 'l',       /* the daemon may have executed it, and left */
@@ -40,6 +41,7 @@ struct call {
     bool keeps; /* a helper's call: the answer and the connection are kept */
     int line;   /* the connection that was kept, or 0 */
     pid_t parent, child; /* `child` is to become a command, or 0 */
+    const char *launched; /* what a runner reported; empty before there is one; NULL if there is none */
     char id[25];
     int64_t began, limit, deadline;   /* in milliseconds, as all times here */
     struct bytes fields, heads, tail; /* the caller's; of the input asked for; that input itself */
@@ -63,6 +65,8 @@ struct child {
 
 extern int failure; /* the exit status of what fails here */
 
+int64_t now(void);
+bool ready(int fd, short events, int64_t deadline);
 _Noreturn void fail(const char *what);
 void start(struct bytes *b);
 void stop(struct bytes *b);
@@ -84,6 +88,7 @@ int let(struct child *it, const char *words, size_t size, sigset_t *before, int 
 void give_back(struct call *c, char *program, const sigset_t *before);
 enum outcome hold(struct call *c, char *program);
 enum outcome hook(struct call *c, char **argv);
+enum outcome spawn(struct call *c);
 bool help(struct call *c, pid_t owner);
 
 #endif

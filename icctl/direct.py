@@ -227,7 +227,9 @@ def _invocation(request: client.Request, limit: float) -> World:
         sight=_sight,
     )
     for kind, path, content in request.inputs:
-        if kind == b"s":
+        if kind == b"l":
+            found.launched = os.fsdecode(path)
+        elif kind == b"s":
             found.stdin = content if isinstance(content, bytes) else b""
         elif isinstance(content, bytes):
             found.files[os.fsdecode(path)] = content

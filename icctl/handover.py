@@ -4,6 +4,7 @@ INTERCORE_HANDOVER is private to the programs of one installation:
 `REASON ID LIMIT_MS DEADLINE_MS FD DOOR PROGRAM`.  The id is that of the request, so that what may
 have been executed is not executed again; the deadline is a moment of CLOCK_MONOTONIC.  FD, unless
 it is -1, holds the input that was read already: the number of its fields, these, and the bytes.
+A field `l` tells what the runner of an agent has reported (icctl/spawn.c).
 
 Reasons
     -  nothing was tried
@@ -82,7 +83,9 @@ def read_inputs(fd: int) -> list[client.Input]:
     inputs: list[client.Input] = []
     for field in fields:
         kind, (size, _, path) = field[:1], field[1:].partition(b":")
-        if kind == b"x":
+        if kind == b"l":
+            inputs.append((kind, field[1:], b""))
+        elif kind == b"x":
             inputs.append((b"f", path, int(size)))
         else:
             inputs.append((kind, path, rest[: int(size)]))

@@ -52,7 +52,9 @@ def attach(inputs: list[Input], fields: list[bytes]) -> bytes:
     """Announce inputs in the fields of a frame; what follows the fields is returned."""
     tail: list[bytes] = []
     for kind, path, content in inputs:
-        if isinstance(content, int):
+        if kind == b"l":
+            fields.append(kind + path)
+        elif isinstance(content, int):
             fields.append(b"x%d:%b" % (content, path))
         else:
             fields.append(b"%b%d:%b" % (kind, len(content), path))

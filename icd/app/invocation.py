@@ -8,7 +8,7 @@ import errno
 import os
 import re
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -17,6 +17,8 @@ from icd.db import paths
 from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput, Usage
 from icd.printable import printable
+
+T = TypeVar("T")
 
 # A command that goes on asks again whenever the database has changed, and this often in any case:
 # others may have written to it, a row may have expired, a process may have ended.
@@ -67,6 +69,8 @@ class World(msgspec.Struct):
     pid: int | None = None  # of the caller, which started the client
     peer: int | None = None  # of the client, as the kernel tells it
     child: int | None = None  # of the client, which becomes a command that is to be run
+    launches: bool = False  # whether the client knows `Output.launch`
+    launched: str = ""  # what the client says of a process that it has launched
     request_id: str | None = None
     stdin: bytes | None = None
     files: dict[str, bytes | str] = {}
@@ -129,6 +133,13 @@ class Grant(msgspec.Struct):
     then: list[str]
 
 
+class Launch(msgspec.Struct):
+    """The client starts this program, gives it the job, and asks again with what it reports."""
+
+    argv: list[str]
+    job: bytes
+
+
 class Output(msgspec.Struct):
     """Ready to print."""
 
@@ -147,6 +158,8 @@ class Output(msgspec.Struct):
     declined: bool = False
     # Nothing is printed: the client, which has a child, goes on.
     grant: Grant | None = None
+    # Nothing is printed but stderr: the client starts a process, and goes on.
+    launch: Launch | None = None
 
 
 class Skew(msgspec.Struct):
@@ -199,15 +212,22 @@ class Caller(Protocol):
     ) -> Any: ...
 
 
+class Question(msgspec.Struct):
+    """A call that the steps of a command wait for: its result is sent, its error thrown."""
+
+    method: str
+    params: Params
+
+
 class Served(msgspec.Struct):
     """How a daemon does in steps what a command would do in the caller's own process.
 
-    The steps yield what they wait for, which a host that serves them knows.
+    The steps yield what they wait for: a `Question`, or what a host that serves them knows.
     """
 
     directory: str  # all files are below it: a file system that hangs must not hold up others
     fits: Callable[[], bool]  # whether the caller could do it, too, and to the same files
-    steps: Callable[[], Generator[Any, None, Output]]
+    steps: Callable[[], Generator[Any, Any, Output]]
     # Undoes it, if the caller did not hear that it was done.
     undo: Callable[[], Generator[Any, None, Any]] | None = None
 
@@ -221,6 +241,22 @@ class Local(msgspec.Struct):
     # False: it concerns the machine, or a program that the caller named.
     is_about_project: bool = True
     served: Served | None = None
+
+
+def converse(ask: Caller, steps: "Generator[Question, Any, T]") -> T:
+    """Take all steps in the caller's own process."""
+    try:
+        question = next(steps)
+        while True:
+            try:
+                found = ask(question.method, question.params)
+            except IcError as exc:
+                question = steps.throw(exc)
+            else:
+                question = steps.send(found)
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 # What `--if-database` makes of a missing database; EX_UNAVAILABLE of sysexits.h.

@@ -26,6 +26,7 @@ from icd.app.invocation import (
     Need,
     Needed,
     Output,
+    Question,
     Refusal,
     World,
     advice,
@@ -256,35 +257,38 @@ def finish(asked: Ask, answer: Answer) -> Output:
 
 def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
     """Carry out a command in the caller's own process; `answer` runs a call on the database."""
-    notes = b""
+    told = b""
 
     def ask(method: str, params: Params, /, *, progress: Progress | None = None) -> Any:
-        nonlocal notes
+        nonlocal told
         call = errand.prepare(method, params)
         call.progress = progress
         found = answer(call)
-        notes += _notes(errand.program, errand.context, found)
+        told += notes(errand, found)
         if found.error is not None:
             raise found.error
         return found.result
 
     output = _safely(errand.program, errand.context, _run_local, errand, ask)
-    output.stderr = notes + output.stderr
+    output.stderr = told + output.stderr
     return _harmless(output)
 
 
-def step(errand: Errand, steps: Generator[Any, None, Output]) -> Any:
-    """The next step of an errand that is served: what it waits for, or an Output at the end."""
-    return _safely(errand.program, errand.context, _step, errand, steps)
+def step(errand: Errand, steps: Generator[Any, Any, Output], answer: Answer | None = None) -> Any:
+    """What a served errand waits for next, such as a Call; or an Output at the end."""
+    return _safely(errand.program, errand.context, _step, errand, steps, answer)
 
 
-def _step(errand: Errand, steps: Generator[Any, None, Output]) -> Any:
+def _step(errand: Errand, steps: Generator[Any, Any, Output], answer: Answer | None) -> Any:
     try:
-        return next(steps)
+        refused = answer is not None and answer.error
+        found = steps.throw(refused) if refused else steps.send(answer and answer.result)
+        return errand.prepare(found.method, found.params) if isinstance(found, Question) else found
     except StopIteration as done:
         return _harmless(done.value)
     except IcError as exc:
         output = _harmless(_told(exc, errand, if_database=errand.if_database))
+        output.declined = isinstance(exc, OtherOwner)
         if exc.exit >= FAILURE:
             output.refused = Refusal(errand.context, type(exc), exc.message)
         return output
@@ -352,7 +356,7 @@ def _finish(asked: Ask, answer: Answer) -> Output:
         output = special or _told(answer.error, asked, if_database=asked.call.if_database)
         output.declined = declined
     if answer.warnings or answer.trace:
-        output.stderr = _notes(asked.program, asked.context, answer) + output.stderr
+        output.stderr = notes(asked, answer) + output.stderr
     if asked.skew is not None:
         from icd.app import versions
 
@@ -366,11 +370,12 @@ def _told(error: IcError, asked: Ask | Errand, *, if_database: bool) -> Output:
     return Output(exit_status(asked.context, error), b"", line(asked.program, asked.context, error))
 
 
-def _notes(program: str, context: str, answer: Answer) -> bytes:
-    told = [advice(program, text) for text in answer.warnings]
-    notes = [f"{program}: {context}: warning: {text}\n" for text in told]
-    notes += [f"{program}: {text}\n" for text in answer.trace]
-    return "".join(notes).encode("utf-8", "backslashreplace")
+def notes(asked: Ask | Errand, answer: Answer) -> bytes:
+    """What else there is to tell of an answer."""
+    program = asked.program
+    told = [f"{asked.context}: warning: {advice(program, text)}" for text in answer.warnings]
+    lines = [f"{program}: {text}\n" for text in (*told, *answer.trace)]
+    return "".join(lines).encode("utf-8", "backslashreplace")
 
 
 def _word(given: str | None) -> str | None:
@@ -385,12 +390,12 @@ def _errand(world: World, local: Local, context: str) -> Errand:
         timeout_ms, patience = None, DEFAULT_DEADLINE_MS / 1000
 
     def prepare(method: str, params: Params) -> Call:
-        # Reading files was the caller's own time, and this answer is not asked for again.
+        # Reading files was the caller's own time.  What is asked for again says so itself.
         later = msgspec.structs.replace(
             world,
             deadline=time.monotonic() + patience,
             timeout_ms=timeout_ms,
-            request_id=None,
+            request_id=params.request_id,
         )
         row = registry.find(method)
         assert row is not None, f"{method} is not in the table of methods"

@@ -9,6 +9,7 @@ from tests.bench.table import Table
 RUNS = 150
 CHECK = ["sentinel", "check", "bench", "s1", "--interval=1"]
 
+SPAWNS = 40
 PRUNES = 10
 EXPIRED = 1_000
 
@@ -47,11 +48,13 @@ def run(table: Table) -> None:
                 commands["redis"] = [*redis, "get", "bench"]
             times = place.interleaved(commands, setting, RUNS)
             pruned = _pruned(setting)
+            spawned = _spawned(setting, commands["bare"])
             if place.is_native():
                 times["helped"], times["started"] = _helped(setting)
         direct = place.interleaved({n: commands[n] for n in ("bare", "python")}, setting, RUNS)
     _report_native(table, times)
     _report_python(table, times, direct)
+    _report_spawns(table, spawned)
     table.ratio(
         f"icctl state prune of {EXPIRED:,} expired rows / 100 ms", pruned, 100, unit="ms", most=1,
         meaning="The budget of the PRD.",
@@ -105,6 +108,41 @@ def _report_python(table: Table, times: place.Times, direct: place.Times) -> Non
         "icctl-python sentinel check, direct / python -I -S -c pass",
         direct["python"], direct["bare"], unit="ms", most=8,
         meaning="Without a daemon, the client opens the database itself.",
+    )  # fmt: skip
+
+
+def _spawned(setting: place.Setting, bare: list[str]) -> place.Times:
+    """In turn, each once the runner before it has recorded its end: it would take part in it."""
+    icctl = str(place.BIN / "icctl")
+    output = ["--output", str(setting.root / "spawned.md")]
+    names = ("bare", "spawn", "doctor")
+    times: place.Times = {name: [] for name in names}
+    for _ in range(SPAWNS):
+        times["bare"].append(place.quiet(bare, setting.env, setting.root))
+        times["doctor"].append(place.quiet([icctl, "doctor"], setting.env, setting.root))
+        began = place.time.perf_counter()
+        spawn = [icctl, "dispatch", "spawn", *output, "--", "true"]
+        done = subprocess.run(
+            spawn, env=setting.env, cwd=setting.root, capture_output=True, check=True
+        )
+        times["spawn"].append((place.time.perf_counter() - began) * 1000)
+        place.quiet(
+            [icctl, "dispatch", "wait", done.stdout.decode().strip()], setting.env, setting.root
+        )
+    return times
+
+
+def _report_spawns(table: Table, times: place.Times) -> None:
+    if place.is_native():
+        table.ratio(
+            "icctl dispatch spawn -- true / python -I -S -c pass", times["spawn"], times["bare"],
+            unit="ms", most=4,
+            meaning="Until an agent runs, in its caller's world, and its start is recorded: "
+            "its runner is such an interpreter.",
+        )  # fmt: skip
+    table.ratio(
+        "icctl doctor / python -I -S -c pass", times["doctor"], times["bare"], unit="ms",
+        meaning="It looks at the daemon from outside, so it is a process of its own.",
     )  # fmt: skip
 
 

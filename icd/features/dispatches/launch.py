@@ -14,6 +14,7 @@ inherited; of the caller's descriptors nothing is.
 import marshal
 import os
 import select
+import stat
 import sys
 import time
 from contextlib import suppress
@@ -24,11 +25,13 @@ import icd
 from icd import procfs, trust
 from icd.app.invocation import World
 from icd.db.paths import upward
-from icd.errors import SpawnFailed, Untrusted
+from icd.errors import SpawnFailed, UnreadableInput, Untrusted
 from icd.features.dispatches.calls import Create
 from icd.features.dispatches.runner.agent import RECORDED, Job
 from icd.values.processes import Process
 
+HASH_CHARACTERS = 16
+READ_BYTES = 1024 * 1024
 SCRIPT = "hub/clavain/scripts/dispatch.sh"
 # An interpreter starts, and a program; a loaded machine is no failure.
 START_SECONDS = 60.0
@@ -64,13 +67,31 @@ class Program(Struct, frozen=True):
     is_own: bool = False
 
 
+class Running(Struct, frozen=True):
+    """Which processes run."""
+
+    agent: Process
+    runner: Process
+
+
+def read_report(said: str) -> Running:
+    """What a runner has reported; SpawnFailed says why there is no agent."""
+    word, _, rest = said.partition(" ")
+    if word != "ok":
+        raise SpawnFailed(rest or "its runner died")
+    here = procfs.boot(), procfs.namespace()
+    try:
+        pid, pid_start, runner, runner_start = (int(digits) for digits in rest.split(" "))
+    except ValueError:
+        raise SpawnFailed("its runner makes no sense") from None
+    return Running(Process(pid, pid_start, *here), Process(runner, runner_start, *here))
+
+
 class Launched:
     """A runner that waits to hear that its agent's start is recorded."""
 
-    def __init__(self, control: int, facts: dict[str, int]) -> None:
-        here = procfs.boot(), procfs.namespace()
-        self.agent = Process(facts["pid"], facts["pid-start"], *here)
-        self.runner = Process(facts["runner-pid"], facts["runner-start"], *here)
+    def __init__(self, control: int, running: Running) -> None:
+        self.running = running
         self._control = control
 
     def is_recorded(self) -> None:
@@ -136,28 +157,89 @@ def _flags(*given: tuple[str, str | None]) -> list[str]:
     return [word for flag, value in given if value for word in (flag, value)]
 
 
+# --- the prompt -----------------------------------------------------------------------------------
+
+
+def hash_prompt(path: str) -> str:
+    """The first digits of its SHA-256."""
+    import hashlib  # only a spawn with a prompt pays for it
+
+    found = hashlib.sha256()
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise UnreadableInput(f"hash prompt: {path} is not a regular file")
+            while data := file.read(READ_BYTES):
+                found.update(data)
+    except OSError as exc:
+        raise UnreadableInput(f"hash prompt: cannot read {path}: {exc.strerror}") from exc
+    return found.hexdigest()[:HASH_CHARACTERS]
+
+
+def is_same(prompt: str, output: str) -> bool:
+    try:
+        return os.path.samefile(prompt, output)
+    except OSError:
+        return False  # the output is yet to be made
+
+
 # --- the runner -----------------------------------------------------------------------------------
 
 
-def launch(
-    dispatch_id: str, wanted: Create, program: Program, output: str, database: str
-) -> Launched:
-    """Start a runner with its agent; SpawnFailed says why there is none."""
-    job = _job(dispatch_id, wanted, program, output, database)
+class Order(Struct, frozen=True):
+    """A runner to start: its program, and the job that it is given."""
+
+    argv: list[str]
+    job: bytes
+
+
+def order(
+    dispatch_id: str,
+    wanted: Create,
+    program: Program,
+    output: str,
+    database: str,
+    *,
+    peer: int | None = None,
+) -> Order:
+    """`peer`: the client that is to start it, if that is another process."""
+    job = Job(
+        id=dispatch_id,
+        argv=[os.fsencode(word) for word in program.argv],
+        cwd=os.fsencode(program.cwd),
+        stdin=os.fsencode(program.stdin),
+        log=os.fsencode(program.log),
+        output=os.fsencode(output),
+        database=os.fsencode(database),
+        client=[os.fsencode(word) for word in client(peer)],
+        is_own=program.is_own,
+        is_default=wanted.output_file is None,
+        timeout_ms=wanted.timeout_ms or 0,
+    )
+    # The id is for people who look at their processes, and for the client.
+    argv = [sys.executable, "-I", "-S", "-c", _CODE, _root(), dispatch_id]
+    return Order(argv, marshal.dumps(vars(job)))
+
+
+def launch(order: Order) -> Launched:
+    """Start a runner with its agent, in the world of this process; SpawnFailed says why not."""
     to_runner, control = os.pipe()
     report, from_runner = os.pipe()
+    env = _environment()
     try:
         try:
-            starter = _start(job, to_runner, from_runner)
+            starter = _start(order.argv, env, to_runner, from_runner)
         finally:
             os.close(to_runner)
             os.close(from_runner)
+        given = b"".join(name + b"=" + value + b"\0" for name, value in env.items())
         with suppress(BrokenPipeError), open(control, "wb", closefd=False) as file:
-            marshal.dump(vars(job), file)
-        facts = _hear(report)
+            file.write(b"%d %d\n" % (len(order.job), len(given)) + order.job + given)
+        said = _hear(report)
         with suppress(ChildProcessError):  # a caller that ignores SIGCHLD has none to count
             os.waitpid(starter, 0)
-        return Launched(control, facts)
+        return Launched(control, read_report(said))
     except BaseException as exc:
         os.close(control)
         if isinstance(exc, OSError):
@@ -167,28 +249,15 @@ def launch(
         os.close(report)
 
 
-def _job(dispatch_id: str, wanted: Create, program: Program, output: str, database: str) -> Job:
-    return Job(
-        id=dispatch_id,
-        argv=[os.fsencode(word) for word in program.argv],
-        env=_environment(),
-        cwd=os.fsencode(program.cwd),
-        stdin=os.fsencode(program.stdin),
-        log=os.fsencode(program.log),
-        output=os.fsencode(output),
-        database=os.fsencode(database),
-        client=[os.fsencode(word) for word in client()],
-        is_own=program.is_own,
-        is_default=wanted.output_file is None,
-        timeout_ms=wanted.timeout_ms or 0,
-    )
-
-
-def client() -> list[str]:
-    """How to run the client that is installed with us."""
-    path = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "icctl")
-    if os.access(path, os.X_OK) and os.path.isfile(path):
-        return [path]
+def client(peer: int | None = None) -> list[str]:
+    """How to run the client that is installed with us, or beside the program of the peer."""
+    programs = [os.path.abspath(sys.argv[0])]
+    if peer is not None:
+        with suppress(OSError):
+            programs.insert(0, os.readlink(f"/proc/{peer}/exe"))
+    for path in (os.path.join(os.path.dirname(each), "icctl") for each in programs):
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return [path]
     return [sys.executable, "-E", "-P", "-c", _CLIENT, _root()]
 
 
@@ -201,12 +270,11 @@ def _environment() -> dict[bytes, bytes]:
     return found
 
 
-def _start(job: Job, stdin: int, stdout: int) -> int:
+def _start(argv: list[str], env: dict[bytes, bytes], stdin: int, stdout: int) -> int:
     return os.posix_spawn(
-        sys.executable,
-        # The id is for people who look at their processes.
-        [sys.executable, "-I", "-S", "-c", _CODE, _root(), job.id],
-        job.env,
+        argv[0],
+        argv,
+        env,
         file_actions=[
             (os.POSIX_SPAWN_DUP2, stdin, 0),
             (os.POSIX_SPAWN_DUP2, stdout, 1),
@@ -216,7 +284,7 @@ def _start(job: Job, stdin: int, stdout: int) -> int:
     )
 
 
-def _hear(report: int) -> dict[str, int]:
+def _hear(report: int) -> str:
     """What the runner says before it closes its end."""
     poll = select.poll()
     poll.register(report, select.POLLIN)
@@ -225,10 +293,7 @@ def _hear(report: int) -> dict[str, int]:
     while poll.poll(max(0.0, until - time.monotonic()) * 1000):
         data = os.read(report, 65_536)
         if not data:
-            facts = marshal.loads(said) if said else {"error": "its runner died"}  # noqa: S302
-            if "error" in facts:
-                raise SpawnFailed(facts["error"])
-            return dict(facts)
+            return os.fsdecode(said)
         said += data
     raise SpawnFailed(f"its runner did not report within {START_SECONDS:g} s")
 

@@ -1,44 +1,69 @@
-"""dispatch spawn and retry: in the caller's own process.
+"""dispatch spawn and retry: a daemon may prepare them; the caller's own process starts the agent.
 
 An agent has the caller's directory, environment, limits, sandbox and control group; a daemon has
-others.
+others.  So a daemon starts nothing.  For a client that could see and do the same (`reach`) it makes
+the row, and tells the client which runner to start (`Order`); the client does so, and asks again
+with what the runner has reported, which is then recorded and told.  Without a daemon, and for all
+other clients, one process does the same three steps (ADR 22).
 
 Promises
     - the row is there before the process, and whatever happens in between leaves a row that tells
-      it: it names us as the ones about to start it, and its runner speaks up if we do not;
-    - a caller that is answered has an agent that runs, or a row that says why not.
+      it: it names the process that is about to start it, and its runner speaks up if that does not;
+    - a caller that is answered has an agent that runs, or a row that says why not;
+    - a request that is repeated under its id makes no second row.
 """
 
 import os
-import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Struct, structs
 
+from icd import __version__, procfs
 from icd.app import render
-from icd.app.invocation import Caller, Local, Output, World
+from icd.app.invocation import (
+    Caller,
+    Launch,
+    Local,
+    Output,
+    Question,
+    Served,
+    World,
+    converse,
+)
 from icd.app.verb import Argument, Command, Option
 from icd.errors import (
     DispatchOver,
     DispatchRunning,
     IcError,
     SpawnFailed,
-    UnreadableInput,
     Usage,
 )
 from icd.features.dispatches.calls import Create, Get, Id, Record, Started
 from icd.features.dispatches.kill import Target
-from icd.features.dispatches.launch import Launched, Own, launch, program, refuse_untrusted, text
+from icd.features.dispatches.launch import (
+    Order,
+    Own,
+    Running,
+    hash_prompt,
+    is_same,
+    launch,
+    order,
+    program,
+    read_report,
+    refuse_untrusted,
+    text,
+)
 from icd.features.dispatches.store import Dispatch, End
-from icd.values import processes
+from icd.values import processes, reach
 from icd.values.wire import Result
 
+T = TypeVar("T")
+Steps = Generator[Question, Any, T]
+
 SANDBOX = "workspace-write"
-HASH_CHARACTERS = 16
-READ_BYTES = 1024 * 1024
 
 OutputFile = Annotated[
     str | None, Option("--output", "File for the output (default: a new file in $TMPDIR).", "FILE")
@@ -142,15 +167,16 @@ def ask_spawn(world: World, f: Spawn) -> Local:
         prompt_file=_path(world, f.prompt_file) if f.prompt_file else None,
         output_file=_path(world, f.output) if f.output else None,
         timeout_ms=world.timeout_ms,
+        request_id=world.request_id,
     )
-    return _local(world, lambda _ask: wanted, own)
+    return _local(world, lambda: _given(wanted), own)
 
 
 def ask_retry(world: World, f: Retry) -> Local:
     own = _own(world, f)
 
-    def wanted(ask: Caller) -> Create:
-        old: Dispatch = ask("dispatch.get", Get(f.id))
+    def wanted() -> Steps[Create]:
+        old: Dispatch = yield Question("dispatch.get", Get(f.id))
         if not old.is_over:
             raise DispatchRunning(f"dispatch {f.id} has not ended: it is {old.status}")
         if not own.argv and (old.sandbox is None or old.prompt_file is None):
@@ -169,49 +195,157 @@ def ask_retry(world: World, f: Retry) -> Local:
             prompt_file=old.prompt_file,
             output_file=_path(world, f.output) if f.output else None,
             timeout_ms=world.timeout_ms or old.timeout_ms,
+            request_id=world.request_id,
         )
 
     return _local(world, wanted, own)
 
 
-def _local(world: World, wanted: Callable[[Caller], Create], own: Own) -> Local:
-    def run(ask: Caller) -> Output:
-        made = spawn(world, ask, wanted(ask), own)
-        return render.to_json(made) if world.json else render.text(made.id)
+def _given(wanted: Create) -> Steps[Create]:
+    yield from ()
+    return wanted
 
-    return Local(run, has_own_timeout=True)
+
+def _local(world: World, wanted: Callable[[], Steps[Create]], own: Own) -> Local:
+    if world.launched:
+        return _report(world)
+
+    def run(ask: Caller) -> Output:
+        return _shown(world, spawn(world, ask, converse(ask, wanted()), own))
+
+    def steps() -> Steps[Output]:
+        made = yield from _prepare(world, (yield from wanted()), own, world.peer)
+        return Output(0, launch=Launch(made.order.argv, made.order.job))
+
+    # The runner is loaded from the disk: a daemon of another version may not know its words.
+    is_served = world.launches and world.client_version == __version__
+    served = Served(world.cwd, lambda: _fits(world), steps) if is_served else None
+    return Local(run, has_own_timeout=True, served=served)
+
+
+def _fits(world: World) -> bool:
+    """Whether a daemon sees what the client sees, and the client still waits for it.
+
+    The peer is the client itself, and no relay: it is the one that is about to start the runner.
+    """
+    found = procfs.stat(world.peer) if world.peer else None
+    if world.peer is None or found is None or found.parent != world.pid:
+        return False
+    return reach.is_as_free(world.peer) and time.monotonic() < world.deadline
+
+
+def _shown(world: World, made: Spawned) -> Output:
+    return render.to_json(made) if world.json else render.text(made.id)
+
+
+# --- the three steps ------------------------------------------------------------------------------
+
+
+class Prepared(Struct, frozen=True):
+    id: str
+    order: Order
 
 
 def spawn(world: World, ask: Caller, wanted: Create, own: Own) -> Spawned:
     """Decide, start, record.  The paths in `wanted` are as the operating system has them."""
+    made = converse(ask, _prepare(world, wanted, own))
+    try:
+        launched = launch(made.order)
+    except SpawnFailed as exc:
+        converse(ask, _record_failure(made.id, exc))
+        raise
+    try:
+        if converse(ask, _record_start(made.id, launched.running)):
+            launched.is_recorded()
+    except DispatchOver:
+        _end(made.id, launched.running)
+        raise
+    finally:
+        launched.leave()
+    return Spawned(made.id, launched.running.agent.pid)
+
+
+def _prepare(world: World, wanted: Create, own: Own, peer: int | None = None) -> Steps[Prepared]:
+    """Make the row, and all that is needed to start its runner; `peer`: in another process."""
     if world.acts_as is not None:  # it would get root's environment
         uid = world.acts_as
         raise SpawnFailed(
             f"root does not start programs for user {uid}", hint="run the command as that user"
         )
-    output, database = wanted.output_file or _default_output(world), world.database
-    row = _row(wanted, output)
+    output, database = wanted.output_file or _default_output(world, wanted), world.database
+    row = _row(wanted, output, peer or os.getpid())
     chosen = program(world, wanted, output, own, database)
-    made: Dispatch = ask("dispatch.create", row)
-    try:
-        launched = launch(made.id, wanted, chosen, output, database)
-    except SpawnFailed as exc:
-        end = End(id=made.id, status="failed", error_message=text(exc.message))
-        with suppress(IcError):  # then the next look finds us gone, and nothing started
-            ask("dispatch.record", Record(end))
-        raise
-    try:
-        _record(ask, made.id, launched)
-    finally:
-        launched.leave()
-    return Spawned(made.id, launched.agent.pid)
+    made: Dispatch = yield Question("dispatch.create", row)
+    return Prepared(made.id, order(made.id, wanted, chosen, output, database, peer=peer))
 
 
-def _row(wanted: Create, output: str) -> Create:
+def _record_start(dispatch_id: str, found: Running) -> Steps[bool]:
+    """Whether it is recorded that it runs; what we cannot record, its runner does."""
+    params = Started(
+        dispatch_id,
+        found.agent.pid,
+        pid_start=found.agent.start,
+        runner_pid=found.runner.pid,
+        runner_start=found.runner.start,
+        boot=found.agent.boot,
+        pidns=found.agent.pidns,
+    )
+    try:
+        yield Question("dispatch.started", params)
+    except DispatchOver:
+        over: Dispatch = yield Question("dispatch.get", Get(dispatch_id))
+        if over.status == "cancelled":
+            raise
+        # It was quicker than we are.
+    except IcError:
+        return False
+    return True
+
+
+def _record_failure(dispatch_id: str, why: IcError) -> Steps[None]:
+    end = End(id=dispatch_id, status="failed", error_message=text(why.message))
+    with suppress(IcError):  # then the next look finds us gone, and nothing started
+        yield Question("dispatch.record", Record(end))
+
+
+def _end(dispatch_id: str, found: Running) -> None:
+    """End an agent that was cancelled while it was started."""
+    target = Target(dispatch_id, found.runner, found.agent)
+    target.begin()
+    target.finish()
+
+
+def _report(world: World) -> Local:
+    """The last step, if another process has taken the others: what its runner reported."""
+    dispatch_id, _, said = world.launched.partition(" ")
+
+    def run(ask: Caller) -> Output:
+        try:
+            return converse(ask, steps(is_last=True))
+        except DispatchOver:
+            _end(dispatch_id, read_report(said))
+            raise
+
+    def steps(*, is_last: bool = False) -> Steps[Output]:
+        try:
+            found = read_report(said)
+        except SpawnFailed as exc:
+            yield from _record_failure(dispatch_id, exc)
+            raise
+        is_recorded = yield from _record_start(dispatch_id, found)
+        output = _shown(world, Spawned(dispatch_id, found.agent.pid))
+        output.declined = not (is_recorded or is_last)
+        return output
+
+    served = Served(world.cwd, lambda: True, steps)
+    return Local(run, has_own_timeout=True, served=served)
+
+
+def _row(wanted: Create, output: str, starter: int) -> Create:
     """What to note of the dispatch, with paths as they can be stored."""
     prompt = wanted.prompt_file
-    hashed = _hash(prompt) if prompt else None
-    if prompt and _is_same(prompt, output):
+    hashed = hash_prompt(prompt) if prompt else None
+    if prompt and is_same(prompt, output):
         raise Usage("the output would replace the prompt", hint="choose another --output")
     return structs.replace(
         wanted,
@@ -220,64 +354,14 @@ def _row(wanted: Create, output: str) -> Create:
         prompt_hash=hashed,
         output_file=text(output),
         verdict_file=text(f"{output}.verdict"),
-        runner=processes.identify(os.getpid()),
+        runner=processes.identify(starter),
     )
 
 
-def _default_output(world: World) -> str:
+def _default_output(world: World, wanted: Create) -> str:
+    """A new file; for a request that is repeated, the same one."""
     place = world.env.get("TMPDIR") or "/tmp"
-    return os.path.join(world.cwd, place, f"ic-dispatch-{time.time_ns()}.md")
-
-
-def _record(ask: Caller, dispatch_id: str, launched: Launched) -> None:
-    """Record that it runs; what we cannot record, its runner does."""
-    agent, runner = launched.agent, launched.runner
-    params = Started(
-        dispatch_id,
-        agent.pid,
-        pid_start=agent.start,
-        runner_pid=runner.pid,
-        runner_start=runner.start,
-        boot=agent.boot,
-        pidns=agent.pidns,
-    )
-    try:
-        ask("dispatch.started", params)
-    except DispatchOver:
-        found: Dispatch = ask("dispatch.get", Get(dispatch_id))
-        if found.status == "cancelled":
-            target = Target(dispatch_id, runner, agent)
-            target.begin()
-            target.finish()
-            raise
-        # It was quicker than we are.
-    except IcError:
-        return
-    launched.is_recorded()
-
-
-def _hash(path: str) -> str:
-    """The first digits of its SHA-256."""
-    import hashlib  # only a spawn with a prompt pays for it
-
-    found = hashlib.sha256()
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, "rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise UnreadableInput(f"hash prompt: {path} is not a regular file")
-            while data := file.read(READ_BYTES):
-                found.update(data)
-    except OSError as exc:
-        raise UnreadableInput(f"hash prompt: cannot read {path}: {exc.strerror}") from exc
-    return found.hexdigest()[:HASH_CHARACTERS]
-
-
-def _is_same(prompt: str, output: str) -> bool:
-    try:
-        return os.path.samefile(prompt, output)
-    except OSError:
-        return False  # the output is yet to be made
+    return os.path.join(world.cwd, place, f"ic-dispatch-{wanted.request_id or time.time_ns()}.md")
 
 
 def _own(world: World, f: Spawn | Retry) -> Own:

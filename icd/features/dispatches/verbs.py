@@ -7,14 +7,24 @@ process can.
 
 import re
 import time
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Generator, Iterator
+from typing import Annotated, Any
 
 import msgspec
 
 from icd.app import render
 from icd.app.call import Answer, Look
-from icd.app.invocation import LOOK_AGAIN_SECONDS, Ask, Caller, Local, Output, World
+from icd.app.invocation import (
+    LOOK_AGAIN_SECONDS,
+    Ask,
+    Caller,
+    Local,
+    Output,
+    Question,
+    Served,
+    World,
+    converse,
+)
 from icd.app.types import SPAN
 from icd.app.verb import Command, Option, Verb, Writes, narrow, no_rows
 from icd.errors import IcError, InvalidPayload, Usage
@@ -33,6 +43,7 @@ from icd.features.dispatches.calls import (
     Watch,
 )
 from icd.features.dispatches.store import Dispatch, End
+from icd.values import reach
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -64,7 +75,7 @@ def _list(world: World, ask: Caller, p: List) -> Output:
     """Look at those that have not ended, and list what is known then."""
     found: list[Dispatch] = ask("dispatch.list", p)
     try:
-        seen = [_look(world, ask, each, progress=False) for each in found]
+        seen = [converse(ask, _look(world, each, progress=False)) for each in found]
     except IcError as exc:
         if not exc.retryable:
             raise
@@ -75,22 +86,24 @@ def _list(world: World, ask: Caller, p: List) -> Output:
 
 
 def ask_poll(world: World, p: Poll) -> Local:
-    def run(ask: Caller) -> Output:
-        found = _look(world, ask, ask("dispatch.get", Get(p.id)), progress=True)
+    def steps() -> Generator[Question, Any, Output]:
+        found = yield Question("dispatch.get", Get(p.id))
+        found = yield from _look(world, found, progress=True)
         return render.to_json(found) if world.json else render.text(*show_dispatch(found))
 
-    return Local(run)
+    served = Served(world.cwd, lambda: reach.is_as_free(world.peer), steps)
+    return Local(lambda ask: converse(ask, steps()), served=served)
 
 
-def _look(world: World, ask: Caller, found: Dispatch, *, progress: bool) -> Dispatch:
-    """Look at what has not ended, in the caller's own process, and record what follows."""
+def _look(world: World, found: Dispatch, *, progress: bool) -> Generator[Question, Any, Dispatch]:
+    """Look at what has not ended, as its caller sees it, and record what follows."""
     if found.is_over:
         return found
     database = world.database
     seen = polls.look(found, database, progress=progress)
     if not seen.is_news:
         return found
-    now: Dispatch = ask("dispatch.poll", Poll(found.id, seen=seen))
+    now: Dispatch = yield Question("dispatch.poll", Poll(found.id, seen=seen))
     if now.is_over and seen.end is not None:
         polls.forget(found.id, database)
     return now

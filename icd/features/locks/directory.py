@@ -26,6 +26,7 @@ from icd.errors import (
     from_os,
 )
 from icd.features.locks.owners import Pause, Steps
+from icd.values import reach
 from icd.values.processes import start_of
 from icd.values.validation import shown
 
@@ -35,9 +36,6 @@ WORK = ".work"
 WORD_BYTES = 255  # what a file system takes
 # Between two attempts at a flock; the first is soon, for it is mostly held for microseconds.
 FIRST_PAUSE, LAST_PAUSE = 0.0005, 0.02
-_NAMESPACES = ("mnt", "pid", "user", "uts")
-# Of /proc/PID/status: who a process is, and what it may do.
-_FREEDOMS = ("Uid", "Gid", "Groups", "CapEff", "Seccomp", "Seccomp_filters")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -226,19 +224,9 @@ def failed(exc: OSError, what: str) -> IcError:
 
 # --- callers of a daemon --------------------------------------------------------------------------
 
-# A caller may sit in a sandbox, a container or a chroot: then the same path is another directory,
-# process ids mean others, and the host has another name; or the directory is one that the caller
-# itself could not touch.  A daemon must not lend its reach, so it acts only if the kernel says all
-# of this about the peer:
-#
-#     - it lives in the daemon's own namespaces and below the same root, so that every path means
-#       the same to both, now and at each later step, whatever links are on the way;
-#     - it can gain privileges (no sandbox of Landlock's), and has the daemon's user, groups,
-#       capabilities, label and filter of system calls;
-#     - who it says has started it is its parent; the child that it names is its own.
-#
-# Then the peer could do itself what it asks for.  Whatever cannot be told is a no: the caller's own
-# process does it, as without a daemon; and so it does where no lock was ever made.
+# A daemon acts only for a peer that could do the same itself (`icd/values/reach.py`), and only if
+# who the peer says has started it is its parent, and the child that it names is its own.  Where no
+# lock was ever made, the caller's own process makes the first one.
 
 
 def is_within(place: Place, peer: int | None, parent: int | None, child: int | None = None) -> bool:
@@ -248,25 +236,9 @@ def is_within(place: Place, peer: int | None, parent: int | None, child: int | N
     found = procfs.stat(peer)
     if found is None or found.parent != parent:
         return False
-    return _is_parent(peer, child) and _is_as_free(peer) and os.path.isdir(place.work)
+    return _is_parent(peer, child) and reach.is_as_free(peer) and os.path.isdir(place.work)
 
 
 def _is_parent(peer: int, child: int | None) -> bool:
     found = procfs.stat(child) if child else None
     return child is None or (found is not None and found.parent == peer)
-
-
-def _is_as_free(peer: int) -> bool:
-    """Whether nothing confines a process that does not confine us."""
-    try:
-        if not os.path.samestat(os.stat("/"), os.stat(f"/proc/{peer}/root")):
-            return False
-        spaces = [[os.readlink(f"/proc/{p}/ns/{n}") for n in _NAMESPACES] for p in ("self", peer)]
-    except OSError:
-        return False
-    ours, theirs = procfs.status("self"), procfs.status(peer)
-    if spaces[0] != spaces[1] or theirs.get("NoNewPrivs") != "0":
-        return False
-    if procfs.label("self") != procfs.label(peer):
-        return False
-    return all(ours.get(name) == theirs.get(name) for name in _FREEDOMS)

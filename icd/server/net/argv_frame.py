@@ -4,6 +4,7 @@ Request   `ic1 N` NUL, then N fields, each a letter and a value and NUL, then at
           i request id · t deadline in milliseconds of CLOCK_MONOTONIC · n program ·
           v which client sends this · r its version · d directory · p parent's pid ·
           b when it began, in the same clock · h the pid of its child ·
+          l that it knows `@`, and what a program that it has launched reports ·
           c whether it knows `&` · y which of 0 1 2 are terminals · e NAME=VALUE · a argument ·
           s LENGTH: (stdin follows) · f LENGTH:PATH (a file follows) · x ERRNO:PATH (unreadable)
 Reply     `EXIT OUT ERR` newline and OUT + ERR raw bytes;
@@ -12,6 +13,9 @@ Reply     `EXIT OUT ERR` newline and OUT + ERR raw bytes;
           once all is written, send a new request with these;
           `* LENGTH LENGTH` newline and bytes of arguments, each ended by NUL: let the child become
           the first of them; once it has ended, send a new request with the second;
+          `@ LENGTH LENGTH ERR` newline and bytes of arguments, each ended by NUL, of a job, and for
+          stderr: launch the program of these arguments, give it the job, and send the request again
+          with the last argument and the report, a space between them;
           `? stdin LIMIT` or `? file LIMIT LENGTH` newline and PATH: send this and ask again;
           `! local`: run it in your own process.
 
@@ -108,6 +112,8 @@ def _set(found: World, letter: bytes, value: bytes) -> None:
         found.client_version = _version(value)
     elif letter == b"h":
         found.child = _number(value)
+    elif letter == b"l":
+        found.launches, found.launched = True, os.fsdecode(value)
     elif letter == b"c":
         found.continues = value == b"1"
     elif letter == b"y":
@@ -124,6 +130,10 @@ def reply(answer: Output | Need) -> bytes:
     if isinstance(answer, Output) and answer.grant is not None:
         command, then = _words(answer.grant.command), _words(answer.grant.then)
         return f"* {len(command)} {len(then)}\n".encode() + command + then
+    if isinstance(answer, Output) and answer.launch is not None:
+        words, job = _words(answer.launch.argv), answer.launch.job
+        head = f"@ {len(words)} {len(job)} {len(answer.stderr)}\n"
+        return head.encode() + words + job + answer.stderr
     if isinstance(answer, Output) and answer.then:
         words = _words(answer.then)
         head = f"& {len(answer.stdout)} {len(answer.stderr)} {len(words)}\n"

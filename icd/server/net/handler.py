@@ -161,7 +161,7 @@ class Handler:
 
     async def serve(self, errand: Errand, visit: Visit) -> Output | Need:
         """Do in the caller's place what its own process would do."""
-        found = self.told(await self._errands.run(errand, visit))
+        found = self.told(await self._errands.run(errand, visit, self.ask))
         if isinstance(found, Output) and found.refused is None:
             began = self.began + visit.rested  # to wait for a lock is no work
             self._about.count(errand.context.replace(" ", "."), began)

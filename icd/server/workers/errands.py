@@ -1,4 +1,4 @@
-"""Commands that touch files outside of any database, done in the caller's place: locks.
+"""Commands that touch files outside of any database, done in the caller's place.
 
 A command takes steps (`Served`), and each step is taken in the thread of the directory that it
 touches: a file system that hangs holds up neither the loop nor other directories.  Between two
@@ -25,12 +25,13 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from icd.app import planner
+from icd.app.call import Answer, Call
 from icd.app.invocation import Errand, Need, Output
 from icd.errors import IcError, Locked
 from icd.features.locks import owners
@@ -42,6 +43,8 @@ from icd.server.workers import threads
 from icd.values.processes import Process, look
 
 T = TypeVar("T")
+# Has calls on databases answered.
+Ask = Callable[[list[Call]], Awaitable[list[Answer]]]
 
 _EVENT = struct.Struct("iIII")
 _QUEUE_OVERFLOW = -1  # the descriptor of an event that stands for those that were lost
@@ -319,22 +322,29 @@ class Errands:
         for lane in self._lanes.values():
             lane.close()
 
-    async def run(self, errand: Errand, visit: Visit) -> Output | Need:
+    async def run(self, errand: Errand, visit: Visit, ask: Ask) -> Output | Need:
         """Carry out an errand; or leave it to the caller, with nothing done."""
         assert errand.served is not None
-        lane = self._lane(errand.served.directory)
-        if lane is None:
-            return Need("local")
         steps = errand.served.steps()
         fits: Callable[[], bool] | None = errand.served.fits
         pace = owners.FIRST_PAUSE
+        answer, notes = None, b""
         try:
             while True:
                 visit.bell.clear()
-                found = await lane.do(partial(self._step, fits, errand, steps))
+                lane = self._lane(errand.served.directory)
+                if lane is None:
+                    return Need("local")
+                found = await lane.do(partial(self._step, fits, errand, steps, answer))
+                fits = answer = None
+                if isinstance(found, Call):
+                    (answer,) = await ask([found])
+                    notes += planner.notes(errand, answer)
+                    continue
+                if isinstance(found, Output):
+                    found.stderr = notes + found.stderr
                 if isinstance(found, Output | Need):
                     return found
-                fits = None
                 pause, watch = found
                 if pause.entry and not self._waits.listen(visit.bell, watch, pause):
                     continue  # what happened before went unseen
@@ -365,13 +375,17 @@ class Errands:
             return
 
     def _step(
-        self, fits: Callable[[], bool] | None, errand: Errand, steps: Generator[Any, None, Output]
-    ) -> Output | Need | tuple[Pause, int]:
+        self,
+        fits: Callable[[], bool] | None,
+        errand: Errand,
+        steps: Generator[Any, Any, Output],
+        answer: Answer | None,
+    ) -> Output | Need | Call | tuple[Pause, int]:
         """In the thread of the directory."""
         if fits is not None and not fits():
             return Need("local")
-        found = planner.step(errand, steps)
-        return found if isinstance(found, Output) else (found, self._waits.add(found))
+        found = planner.step(errand, steps, answer)
+        return (found, self._waits.add(found)) if isinstance(found, Pause) else found
 
     def _lane(self, directory: str) -> Lane | None:
         """The thread of a directory; None if it hangs, or if there are too many of them."""

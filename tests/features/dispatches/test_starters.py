@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from icd.features.dispatches.calls import Create
-from icd.features.dispatches.launch import Launched, Program, launch
+from icd.features.dispatches.launch import Launched, Program, launch, order
 from tests.features.dispatches.conftest import Agents, is_gone
 from tests.support import processes
 from tests.support.processes import Daemon, running, until
@@ -23,9 +23,15 @@ def test_an_agent_whose_starter_was_killed_is_recorded_by_its_runner(agents, as_
 
         until(lambda: agents.show(row)["status"] == "running")
         found = agents.show(row)
-        assert (found["pid"], found["pid_start"]) == (launched.agent.pid, launched.agent.start)
-        assert found["runner_pid"] == launched.runner.pid
-        assert (found["boot"], found["pidns"]) == (launched.agent.boot, launched.agent.pidns)
+        assert (found["pid"], found["pid_start"]) == (
+            launched.running.agent.pid,
+            launched.running.agent.start,
+        )
+        assert found["runner_pid"] == launched.running.runner.pid
+        assert (found["boot"], found["pidns"]) == (
+            launched.running.agent.boot,
+            launched.running.agent.pidns,
+        )
         (agents.project / "go").touch()
         assert agents.ended(row)["exit_code"] == 7
 
@@ -45,7 +51,7 @@ def test_a_start_and_an_end_are_recorded_once_that_is_possible_again(
         assert agents.show(row)["status"] == "spawned"
         client.repair()
         until(lambda: agents.show(row)["status"] == "running")
-        assert not is_gone(launched.agent.pid)
+        assert not is_gone(launched.running.agent.pid)
 
         client.fail(code)
         (agents.project / "go").touch()
@@ -65,7 +71,7 @@ def test_an_agent_that_was_cancelled_while_it_was_started_is_ended(agents, as_cl
         launched = job()
         launched.leave()
 
-        until(lambda: is_gone(launched.agent.pid) and is_gone(launched.runner.pid))
+        until(lambda: is_gone(launched.running.agent.pid) and is_gone(launched.running.runner.pid))
         assert agents.show(row)["status"] == "cancelled"
 
 
@@ -123,6 +129,6 @@ def _job(agents: Agents, daemon: Daemon, argv: list[str]):
     database = str(agents.project / ".clavain" / "intercore.db")
 
     def job() -> Launched:
-        return launch(row, Create(project, output_file=output), program, output, database)
+        return launch(order(row, Create(project, output_file=output), program, output, database))
 
     return job, row
