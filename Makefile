@@ -30,7 +30,7 @@ SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/_
 .PHONY: help run test stress torture lint check bench fuzz clean docs picture house hooks
 .DEFAULT_GOAL := test
 
-CLIENT := icctl/build.py icctl/bin/icctl-python icctl/client.c icctl/client.h icctl/helper.c icctl/hold.c
+CLIENT := icctl/build.py icctl/bin/icctl-python icctl/client.c icctl/client.h icctl/ensure.c icctl/helper.c icctl/hold.c
 
 help:  ## List what can be made.
 	@echo 'usage: make TARGET; without one: $(.DEFAULT_GOAL)'
@@ -71,14 +71,14 @@ $(DOORS)/.made: $(INSTALLED) $(CLIENT)
 	for door in python native; do ln -s ../../bin/icd ../../bin/icctl-python $(DOORS)/$$door; done
 	for name in icctl ic; do ln -s icctl-python $(DOORS)/python/$$name; done
 	if [ -n "$(CC)" ]; then \
-	    $(CC) $(SANITIZE) icctl/client.c icctl/helper.c icctl/hold.c -o $(DOORS)/native/icctl && \
+	    $(CC) $(SANITIZE) icctl/client.c icctl/ensure.c icctl/helper.c icctl/hold.c -o $(DOORS)/native/icctl && \
 	    ln $(DOORS)/native/icctl $(DOORS)/native/ic; fi
 	@touch $@
 
 # Reads what a daemon could send; clang is Debian's `clang`.
 $(DOORS)/fuzz: tests/fuzz/reply.c $(CLIENT) $(DOORS)/.made
 	if [ -n "$(CLANG)" ]; then \
-	    $(CLANG) $(SANITIZE) -fsanitize=fuzzer tests/fuzz/reply.c icctl/helper.c icctl/hold.c -o $@ || \
+	    $(CLANG) $(SANITIZE) -fsanitize=fuzzer tests/fuzz/reply.c icctl/ensure.c icctl/helper.c icctl/hold.c -o $@ || \
 	    echo "clang's fuzzer is not there: install Debian's clang and libclang-rt" >&2; fi
 
 fuzz: $(DOORS)/fuzz  ## Search for a reply that breaks the native client.

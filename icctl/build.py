@@ -17,7 +17,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = ("icctl/client.c", "icctl/helper.c", "icctl/hold.c")
+SOURCES = ("icctl/client.c", "icctl/ensure.c", "icctl/helper.c", "icctl/hold.c")
 FLAGS = [
     *("-std=c11", "-O2", "-s", "-fPIE"),
     *("-Wall", "-Wextra", "-Werror"),

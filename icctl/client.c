@@ -67,7 +67,7 @@ static void append(FILE *to, struct bytes *b)
     fwrite(b->data, 1, b->size, to);
 }
 
-static int64_t now(void)
+int64_t now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -75,7 +75,7 @@ static int64_t now(void)
 }
 
 /* Whether the descriptor becomes ready before the deadline. */
-static bool ready(int fd, short events, int64_t deadline)
+bool ready(int fd, short events, int64_t deadline)
 {
     for (;;) {
         int64_t left = deadline < 0 ? -1 : deadline - now();
@@ -261,7 +261,8 @@ static bool is_absent(int failed)
     return failed == -ENOENT || failed == -ECONNREFUSED || failed == -ENOTDIR;
 }
 
-static int dial(const struct call *c)
+/* A connection, or the errno, negative; -EAGAIN: it was full until the call's deadline. */
+int dial(const struct call *c)
 {
     struct sockaddr_un to[2] = {{.sun_family = AF_UNIX}, {.sun_family = AF_UNIX}};
     const char *given = getenv("INTERCORE_SOCKET");
@@ -476,15 +477,21 @@ static int keep_input(struct call *c)
     return fd;
 }
 
+/* The path of a program of our own installation. */
+void beside(char *path, size_t room, const char *program)
+{
+    ssize_t size = readlink("/proc/self/exe", path, room);
+    if (size <= 0) size = snprintf(path, room, "%s", (const char *)getauxval(AT_EXECFN));
+    char *name = size > 0 && (size_t)size < room ? memrchr(path, '/', (size_t)size) : NULL;
+    if (!name || (size_t)(++name - path) + strlen(program) >= room) fail("cannot find my own directory");
+    strcpy(name, program);
+}
+
 _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
 {
-    char path[4096 + 16];
+    char path[PATH_MAX];
     struct bytes told = {0};
-    ssize_t size = readlink("/proc/self/exe", path, 4096);
-    if (size <= 0) size = snprintf(path, 4096, "%s", (const char *)getauxval(AT_EXECFN));
-    char *name = size > 0 && size < 4096 ? memrchr(path, '/', (size_t)size) : NULL;
-    if (!name) fail("cannot find my own directory");
-    strcpy(name + 1, "icctl-python");
+    beside(path, sizeof path, "icctl-python");
     int spare = fcntl(2, F_DUPFD_CLOEXEC, SHELL_FD);
     if (spare < 0) { /* the shell would say so in words of its own, or not at all */
         fprintf(stderr, "%s: too few descriptors left to open a file; raise 'ulimit -n'\n", c->program);
@@ -548,6 +555,7 @@ int main(int argc, char **argv)
     start(&c.fields);
     bool helper = argc > 1 && !strcmp(argv[1], "--helper");
     if (helper && argc == 3 && help(&c, atoi(argv[2]))) return 0;
+    if (argc == 3 && !strcmp(argv[1], "service") && !strcmp(argv[2], "ensure")) return ensure(&c);
     bool ours = !helper && !getenv("INTERCORE_HANDOVER") && look_around(&c, argv + (argc > 0));
     enum outcome ended = !ours ? UNTRIED : strcmp(verb(&c), "hold") ? insist(&c) : hold(&c, argv[0]);
     while (ended == FOLLOWED) argv = arguments(&c, argv[0]), ended = insist(&c);

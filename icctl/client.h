@@ -1,4 +1,4 @@
-/* What the client, the helper and `hold` share: a call, and how it can end. */
+/* What the client, the helper, `hold` and `service ensure` share: a call, and how it can end. */
 
 #ifndef CLIENT_H
 #define CLIENT_H
@@ -55,6 +55,10 @@ struct call {
 _Noreturn void fail(const char *what);
 void start(struct bytes *b);
 void stop(struct bytes *b);
+int64_t now(void);
+bool ready(int fd, short events, int64_t deadline);
+int dial(const struct call *c);
+void beside(char *path, size_t room, const char *program);
 int write_all(int fd, const char *data, size_t size);
 enum outcome insist(struct call *c);
 enum outcome follow(struct call *c, const char *words, size_t size);
@@ -63,5 +67,6 @@ void describe(const struct call *c, enum outcome why, int fd, FILE *to);
 _Noreturn void hand_over(struct call *c, enum outcome why, char **argv);
 enum outcome hold(struct call *c, char *program);
 bool help(struct call *c, pid_t owner);
+int ensure(const struct call *c);
 
 #endif

@@ -143,6 +143,10 @@ def world() -> list[bytes]:
 def run(request: Request) -> int:
     if request.argv[:1] == ["--helper"]:
         raise GiveUp("no helper")
+    if request.argv == ["service", "ensure"]:
+        from icd.admin.service.detach import ensure
+
+        return ensure(is_there, request.program)
     words, flags = typed(request.argv)
     limit = timeout_ms(request.argv) / 1000
     # A command under a lock is a child of this process.
@@ -327,6 +331,20 @@ def connect_once(deadline: float, program: str) -> socket:
 
         ignore(path, program)
     raise Absent
+
+
+def is_there() -> bool:
+    """Whether a daemon listens, without a word about what is ignored."""
+    for path in sockets():
+        try:
+            if is_ours(path) and (sock := dial(path, time.monotonic() + MARGIN)):
+                sock.close()
+                return True
+        except BlockingIOError:  # the backlog is full: the daemon is alive, and busy
+            return True
+        except OSError:
+            continue
+    return False
 
 
 def is_ours(path: str) -> bool:

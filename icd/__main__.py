@@ -32,13 +32,25 @@ def main() -> None:
 @click.option(
     "--idle-seconds", metavar="N", help="Prune and checkpoint a database after this idle time."
 )
+@click.option("--exit-idle", is_flag=True, help="Exit after exit_idle_seconds without work.")
+@click.option(
+    "--log-to-file",
+    is_flag=True,
+    help="Log to intercore/icd.log below $XDG_STATE_HOME; stderr hears why a start failed.",
+)
 @click.option(
     "--preflight",
     is_flag=True,
     help="Check that the daemon can start, then exit; used by a reload.",
 )
 def serve(
-    socket_path: str | None, config_file: str | None, *, preflight: bool, **flags: str | None
+    socket_path: str | None,
+    config_file: str | None,
+    *,
+    exit_idle: bool,
+    log_to_file: bool,
+    preflight: bool,
+    **flags: str | None,
 ) -> None:
     """Serve in the foreground until SIGTERM or Ctrl-C; logs go to stderr.
 
@@ -47,20 +59,27 @@ def serve(
     """
     gc.disable()  # until everything is loaded: there is no garbage in it
     from icd.server import start_failures as startups
+    from icd.server.logs import Starter
     from icd.server.main import main as run
 
     _fill_standard_descriptors()
+    starter = Starter()
     try:
-        status = run(socket_path, config_file, flags, preflight=preflight)
+        if log_to_file and not preflight:
+            starter.replace_by_file(os.environ)
+        status = run(
+            socket_path, config_file, flags,
+            starter=starter, exit_idle=exit_idle, preflight=preflight,
+        )  # fmt: skip
     except IcError as exc:
         hint = f"; {exc.hint}" if exc.hint else ""
-        sys.stderr.write(f"icd: {exc.message}{hint}\n")
         incurable = isinstance(exc, Misconfigured | PermissionRefused)
         status = CONFIGURATION if incurable else exc.exit
+        starter.tell(f"icd: {exc.message}{hint}\n", is_failure=bool(status))
         if status and not preflight:  # a daemon that runs already is no failure
             startups.note(socket_path, f"{exc.message}{hint}")
     except OSError as exc:
-        sys.stderr.write(f"icd: {_explain(exc)}\n")
+        starter.tell(f"icd: {_explain(exc)}\n")
         status = 2
         startups.note(socket_path, _explain(exc))
     with contextlib.suppress(OSError):  # a terminal that was closed

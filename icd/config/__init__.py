@@ -145,6 +145,7 @@ DEFAULTS = Settings()
 
 USER_FILE = ".config/intercore/config.toml"
 PROJECT_FILE = "intercore.toml"
+LOG_FILE = "intercore/icd.log"
 
 # What the environment can set, too; `icd serve` has a flag for each.
 VARIABLES = {"durability": "INTERCORE_DURABILITY", "idle_seconds": "INTERCORE_IDLE_SECONDS"}
@@ -224,6 +225,13 @@ def from_flags(flags: Mapping[str, str | None]) -> Given:
 
 def user_file(home: str | None) -> str | None:
     return os.path.join(home, USER_FILE) if home else None
+
+
+def log_file(env: Mapping[str, str]) -> str | None:
+    """Where a daemon in the background logs to; a relative path counts as unset, as XDG has it."""
+    state, home = env.get("XDG_STATE_HOME", ""), env.get("HOME", "")
+    places = [state, os.path.join(home, ".local/state") if home else ""]
+    return next((os.path.join(p, LOG_FILE) for p in places if p.startswith("/")), None)
 
 
 def project_file(database: str) -> str:
