@@ -143,6 +143,8 @@ static bool begin(struct call *c)
     for (size_t i = 0; i < sizeof random; i++) sprintf(c->id + 2 * i, "%02x", random[i]);
     for (const char *word = next_word(c, NULL); word; word = next_word(c, word)) {
         if (!strcmp(word, "--no-daemon")) ours = false;
+        /* They are about a daemon that may hang. */
+        if (!strcmp(last, "service") && (!strcmp(word, "start") || !strcmp(word, "stop"))) ours = false;
         if (!strcmp(last, "discovery") && !strcmp(word, "search")) usual = SEARCH_MS;
         last = word;
         if (!strncmp(word, "--timeout=", 10)) value = word + 10;

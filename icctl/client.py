@@ -149,8 +149,9 @@ def run(request: Request) -> int:
         return ensure(is_there, request.program)
     words, flags = typed(request.argv)
     limit = timeout_ms(request.argv) / 1000
-    # A command under a lock is a child of this process.
-    is_local = words[:1] == ["hold"] or "--no-daemon" in flags
+    # A command under a lock is a child of this process; a daemon that is to stop may hang.
+    is_local = words[:1] == ["hold"] or words[:2] in (["service", "start"], ["service", "stop"])
+    is_local = is_local or "--no-daemon" in flags
     if is_local or chosen_mode(words) == b"direct":
         return request.run_here(limit)
     return insist(request, limit, request.began + limit, alone=chosen_mode(words) == b"daemon")

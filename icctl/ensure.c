@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 750, INPUT_MS = 100, INPUT_BYTES = 1 << 20, LINE_BYTES = 1 << 12 };
+enum { LIMIT_MS = 600, INPUT_MS = 100, INPUT_BYTES = 1 << 20, LINE_BYTES = 1 << 12 };
 
 extern char **environ;
 

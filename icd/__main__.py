@@ -60,13 +60,14 @@ def serve(
     gc.disable()  # until everything is loaded: there is no garbage in it
     from icd.server import start_failures as startups
     from icd.server.logs import Starter
-    from icd.server.main import main as run
 
     _fill_standard_descriptors()
     starter = Starter()
     try:
         if log_to_file and not preflight:
             starter.replace_by_file(os.environ)
+        from icd.server.main import main as run  # its failures are logged, too
+
         status = run(
             socket_path, config_file, flags,
             starter=starter, exit_idle=exit_idle, preflight=preflight,

@@ -68,9 +68,10 @@ class Starter:
 
     def tell(self, sentence: str, *, is_failure: bool = True) -> None:
         """Say why we end; a starter wants to hear only of a failure."""
-        sys.stderr.write(sentence)
+        with contextlib.suppress(OSError):  # it did not wait for us, or the disk is full
+            sys.stderr.write(sentence)
         if self._fd >= 0 and is_failure:
-            with contextlib.suppress(OSError):  # it did not wait for us
+            with contextlib.suppress(OSError):
                 os.write(self._fd, sentence.encode("utf-8", "backslashreplace"))
 
     def release(self) -> None:

@@ -1,8 +1,8 @@
 """A daemon without systemd: start one in the background, and stop the one that runs.
 
 Which daemon is meant, its socket says: the process that listens there and its owner lock beside it
-name the same pid, or it is not stopped.  So it is never a number out of a project, and never
-systemd itself, which listens for a daemon that it starts.
+name the same pid, or it is not stopped.  So it is never a number out of a project.  One that
+systemd runs is left to systemctl: systemd would go on listening, and start it for the next call.
 """
 
 import os
@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from icd import config, files
 from icd.admin.doctor.context import Seen
-from icd.admin.service import detach
+from icd.admin.service import detach, systemd
 from icd.app import render
 from icd.app.invocation import Output, World
-from icd.errors import ServiceFailed
+from icd.errors import NoSystemd, ServiceFailed
 
 # A cold start on a busy machine.
 START_SECONDS = 20.0
@@ -64,10 +64,11 @@ def stop(world: World) -> Output:
     if seen is None or seen.pid is None:
         return render.to_json(Stopped(None)) if world.json else render.text("no daemon is running")
     if _owner(seen.path) != seen.pid:
-        raise ServiceFailed(
-            f"icd did not make the socket {seen.path}: systemd listens there",
-            hint="stop it with: systemctl --user stop icd.socket icd.service",
-        )
+        told = f"process {seen.pid} listens at {seen.path}, and does not hold the lock of a daemon"
+        raise ServiceFailed(told, hint="see 'icctl doctor'")
+    if _is_of_systemd(world, seen.pid):
+        hint = f"stop it with: systemctl --user stop {systemd.SOCKET} {systemd.SERVICE}"
+        raise ServiceFailed(f"systemd runs icd (pid {seen.pid})", hint=hint)
     _end(seen.pid)
     if world.json:
         return render.to_json(Stopped(seen.pid))
@@ -115,6 +116,13 @@ def _owner(socket: str) -> int | None:
             return int(os.read(fd, PID_BYTES))
     except (OSError, ValueError):
         return None
+
+
+def _is_of_systemd(world: World, pid: int) -> bool:
+    try:
+        return systemd.states(world.env, systemd.SOCKET, systemd.SERVICE)[1].pid == pid
+    except (NoSystemd, ServiceFailed):
+        return False
 
 
 # --- its start and its end ------------------------------------------------------------------------

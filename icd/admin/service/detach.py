@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LIMIT_SECONDS, INPUT_SECONDS = 0.75, 0.1
+LIMIT_SECONDS, INPUT_SECONDS = 0.6, 0.1
 INPUT_BYTES, READ_BYTES, LINE_BYTES = 1 << 20, 1 << 16, 1 << 12
 # What the daemon reads, and what it passes on to programs that it starts.
 KEPT = frozenset(
