@@ -110,7 +110,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     close_idle_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=31_536_000)] = 600.0
     # Of the backups that intercore names itself, so many are kept beside a database.
     backups_kept: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
-    # A daemon that systemd started for a caller leaves after so long without work; 0: never.
+    # A daemon in the background, of systemd or not, leaves after so long without work; 0: never.
     exit_idle_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_622_400)] = 3600.0
     # A call that takes longer gets a line in the daemon's log; of the daemon, not of a project.
     slow_ms: Annotated[int, msgspec.Meta(ge=1, le=86_400_000)] = 250

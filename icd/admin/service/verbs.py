@@ -1,4 +1,4 @@
-"""service: the daemon as a service of the user's systemd.
+"""service: the daemon as a service of the user's systemd, or in the background without one.
 
 All but the reload happens in the caller's own process: units, manager and journal are the caller's.
 """
@@ -41,7 +41,7 @@ class Install(Struct):
 
     systemd then listens on the socket, and starts the daemon on the first call.
     Installing again changes nothing.
-    Without systemd, run 'icd serve' in the foreground.
+    Without systemd, run 'icctl service start'.
     """
 
     dry_run: Annotated[

@@ -628,8 +628,8 @@ def test_without_systemd_there_is_a_sentence_and_a_way(
     }[lacks]
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"icctl: service {verb}: {cause}; run 'icd serve' in the foreground,"
-        " or under another supervisor\n"
+        f"icctl: service {verb}: {cause}; run 'icctl service start',"
+        " or 'icd serve' under another supervisor\n"
     )
     assert not systemd.units.exists()
 
