@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "client.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -96,7 +97,10 @@ static void close_others(void)
 #ifdef SYS_close_range
     if (!syscall(SYS_close_range, 3, ~0U, 0)) return;
 #endif
-    for (long fd = 3, most = sysconf(_SC_OPEN_MAX); fd < most; fd++) close((int)fd);
+    DIR *open_ones = opendir("/proc/self/fd");
+    for (struct dirent *each; open_ones && (each = readdir(open_ones));)
+        if (atoi(each->d_name) > 2 && atoi(each->d_name) != dirfd(open_ones)) close(atoi(each->d_name));
+    if (open_ones) closedir(open_ones);
 }
 
 /* The daemon has another directory. */

@@ -224,7 +224,8 @@ NoSystemd = _error(-32050, "no_systemd", FAILED,
 # A unit file was not written by icctl.
 ForeignUnit = _error(-32051, "foreign_unit", FAILED, "move it away, or overwrite it with --force")
 # A daemon that systemd did not start is running.
-ForegroundDaemon = _error(-32052, "foreground_daemon", FAILED, "stop it and retry")
+ForegroundDaemon = _error(-32052, "foreground_daemon", FAILED,
+    "stop it with 'icctl service stop' and retry")
 # systemd, or a call through its socket, failed.
 ServiceFailed = _error(-32053, "service_failed", FAILED,
     "see 'icctl service status' and 'icctl service logs'")

@@ -24,7 +24,7 @@ START_SECONDS = 20.0
 # icd drains for 5 s, waits 6 s for hooks and 2 s for mirrored files; the rest is a slow disk.
 STOP_SECONDS = 20.0
 # A daemon that is there answers within milliseconds.
-LOOK_SECONDS, PAUSE_SECONDS = 5.0, 0.05
+LOOK_SECONDS = 5.0
 PID_BYTES = 32
 
 
@@ -48,14 +48,13 @@ def start(world: World) -> Output:
     if found is not None:
         return _told(world, found, started=False)
     deadline = time.monotonic() + START_SECONDS
-    try:
-        said = _hear(detach.start(), deadline)
-    except OSError as exc:
-        raise ServiceFailed(f"no process can be started: {exc.strerror}", hint="retry") from exc
-    found = None if said else _awaited(world, deadline)
-    if found is None:
-        why = detach.last_line(said) or f"it does not answer after {START_SECONDS:.0f} seconds"
-        raise ServiceFailed(f"icd does not start: {why}", hint=_see_log(world))
+    while found is None:
+        said = _attempt(deadline)
+        if not said and time.monotonic() > deadline:
+            said = f"it does not answer after {START_SECONDS:.0f} seconds"
+        if said:
+            raise ServiceFailed(f"icd does not start: {said}", hint=_see_log(world))
+        found = _daemon(world)
     return _told(world, found, started=True)
 
 
@@ -102,13 +101,6 @@ def _daemon(world: World) -> Seen | None:
     return found
 
 
-def _awaited(world: World, deadline: float) -> Seen | None:
-    """A daemon that another caller starts at the same moment may need longer than ours."""
-    while (found := _daemon(world)) is None and time.monotonic() < deadline:
-        time.sleep(PAUSE_SECONDS)
-    return found
-
-
 def _owner(socket: str) -> int | None:
     """The pid in the owner lock of a socket; its directory is ours, or it had been ignored."""
     try:
@@ -126,6 +118,18 @@ def _is_of_systemd(world: World, pid: int) -> bool:
 
 
 # --- its start and its end ------------------------------------------------------------------------
+
+
+def _attempt(deadline: float) -> str:
+    """Start one, and wait until it listens or has ended; why it failed, if it says so.
+
+    One that ends without a word has left its place to another, which may be about to listen, or to
+    end: then there is no daemon, and the next attempt is the right one.
+    """
+    try:
+        return detach.last_line(_hear(detach.start(), deadline))
+    except OSError as exc:
+        raise ServiceFailed(f"no process can be started: {exc.strerror}", hint="retry") from exc
 
 
 def _hear(listening: int, deadline: float) -> bytes:

@@ -125,22 +125,24 @@ def _leave_and_become(telling: int) -> None:
     """In the child; it never returns."""
     status = 1
     try:
+        os.dup2(telling, 2)
         os.setsid()
         if os.fork():
             os._exit(0)
-        _become_daemon(telling)
+        _become_daemon()
     except OSError as exc:
         status = exc.errno or 1
-        os.write(telling, f"cannot start {sys.executable}: {exc.strerror}\n".encode())
+        told = f"cannot start {sys.executable}: {exc.strerror}; reinstall intercore\n"
+        os.write(2, told.encode("utf-8", "surrogateescape"))
     finally:
         os._exit(status)
 
 
-def _become_daemon(telling: int) -> None:
+def _become_daemon() -> None:
     null = os.open("/dev/null", os.O_RDWR)
     environment = _environment()
-    for fd, meant in enumerate((null, null, telling)):
-        os.dup2(meant, fd)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
     os.closerange(3, _highest())
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)

@@ -1,6 +1,7 @@
 """A daemon without systemd: `service start`, `stop` and `ensure`, and what it has of its starter."""
 
 import contextlib
+import fcntl
 import json
 import os
 import random
@@ -175,6 +176,22 @@ def test_stop_without_a_daemon_says_so(place: Place):
 
     assert (done.returncode, done.stdout) == (0, b"no daemon is running\n")
     assert json.loads(as_json.stdout) == {"pid": None}
+
+
+def test_start_outlasts_a_daemon_that_is_about_to_end(place: Place):
+    """It holds the lock and does not listen any more: who comes now is told that it runs already."""
+    place.socket.parent.mkdir(mode=0o700)
+    with place.socket.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("1\n")
+        lock.flush()
+        starting = place.begin("start", stdout=subprocess.PIPE)
+        until(
+            lambda: place.log.exists() and b"is already running (pid 1)" in place.log.read_bytes()
+        )
+
+    assert starting.communicate(timeout=PATIENCE)[0].startswith(b"started icd ")
+    assert place.daemons() == [place.pid]
 
 
 def test_stop_ends_a_daemon_in_the_foreground(daemon: Daemon, tmp_path: Path):

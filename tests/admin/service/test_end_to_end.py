@@ -247,7 +247,7 @@ def test_a_daemon_in_the_foreground_is_told_and_left_alone(service: Any, systemd
         assert done.returncode == 2
         assert done.stderr == (
             f"icctl: service install: icd (pid {daemon.pid}) answers at {systemd.socket}, and"
-            " systemd did not start it; stop it and retry\n"
+            " systemd did not start it; stop it with 'icctl service stop' and retry\n"
         )
         assert systemd.calls() == []
         assert not systemd.units.exists()
