@@ -48,8 +48,15 @@ def ensure(is_there: "Callable[[], bool]", program: str) -> int:
     except OSError as exc:
         said = f"no process can be started: {exc.strerror}; retry"
     if said:
-        os.write(2, f"{program}: service ensure: {said}\n".encode("utf-8", "surrogateescape"))
+        _say(f"{program}: service ensure: {said}\n")
     return 0
+
+
+def _say(line: str) -> None:
+    try:  # noqa: SIM105 -- contextlib has a price
+        os.write(2, line.encode("utf-8", "surrogateescape"))
+    except OSError:  # there is no one to hear it, and a hook must not fail of that
+        pass
 
 
 def _limit_time() -> None:
@@ -132,8 +139,7 @@ def _leave_and_become(telling: int) -> None:
         _become_daemon()
     except OSError as exc:
         status = exc.errno or 1
-        told = f"cannot start {sys.executable}: {exc.strerror}; reinstall intercore\n"
-        os.write(2, told.encode("utf-8", "surrogateescape"))
+        _say(f"cannot start {sys.executable}: {exc.strerror}; reinstall intercore\n")
     finally:
         os._exit(status)
 

@@ -440,6 +440,17 @@ def test_a_wrong_setting_is_one_line_and_no_failure_of_the_hook(place: Place, do
     until(lambda: place.log.exists() and b"exit_idle_seconds" in place.log.read_bytes())
 
 
+def test_a_stderr_without_a_reader_is_no_failure_of_the_hook(place: Place, door: Path):
+    place.settings("exit_idle_seconds = -1\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    process = place.begin("ensure", stderr=writing)
+    os.close(writing)
+
+    assert process.wait(PATIENCE) == 0
+
+
 def test_used_wrongly_it_says_so(place: Place, door: Path):
     done = place.service("ensure", "now")
 
