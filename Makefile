@@ -31,7 +31,7 @@ SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/_
 .DEFAULT_GOAL := test
 
 # The native client, beside client.c.
-PARTS := icctl/helper.c icctl/hold.c icctl/hook.c icctl/event.c icctl/spawn.c
+PARTS := icctl/ensure.c icctl/helper.c icctl/hold.c icctl/hook.c icctl/event.c icctl/spawn.c
 CLIENT := icctl/build.py icctl/bin/icctl-python icctl/client.c icctl/client.h icctl/event.h \
     $(PARTS)
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = tuple(f"icctl/{name}.c" for name in ("client", "helper", "hold", "hook", "event", "spawn"))
+PARTS = ("client", "ensure", "event", "helper", "hold", "hook", "spawn")
+SOURCES = tuple(f"icctl/{part}.c" for part in PARTS)
 FLAGS = [
     *("-std=c11", "-O2", "-s", "-fPIE"),
     *("-Wall", "-Wextra", "-Werror"),

@@ -157,6 +157,8 @@ static bool begin(struct call *c)
     for (size_t i = 0; i < sizeof random; i++) sprintf(c->id + 2 * i, "%02x", random[i]);
     for (const char *word = next_word(c, NULL); word; word = next_word(c, word)) {
         if (!strcmp(word, "--no-daemon")) ours = false;
+        /* They are about a daemon that may hang. */
+        if (!strcmp(last, "service") && (!strcmp(word, "start") || !strcmp(word, "stop"))) ours = false;
         if (!strcmp(last, "discovery") && !strcmp(word, "search")) usual = SEARCH_MS;
         last = word;
         if (!strncmp(word, "--timeout=", 10)) value = word + 10;
@@ -276,7 +278,8 @@ static bool is_absent(int failed)
     return failed == -ENOENT || failed == -ECONNREFUSED || failed == -ENOTDIR;
 }
 
-static int dial(const struct call *c)
+/* A connection, or the errno, negative; -EAGAIN: it was full until the call's deadline. */
+int dial(const struct call *c)
 {
     struct sockaddr_un to[2] = {{.sun_family = AF_UNIX}, {.sun_family = AF_UNIX}};
     const char *given = getenv("INTERCORE_SOCKET");
@@ -505,15 +508,21 @@ static int keep_input(struct call *c)
     return fd;
 }
 
+/* The path of a program of our own installation. */
+void beside(char *path, size_t room, const char *program)
+{
+    ssize_t size = readlink("/proc/self/exe", path, room);
+    if (size <= 0) size = snprintf(path, room, "%s", (const char *)getauxval(AT_EXECFN));
+    char *name = size > 0 && (size_t)size < room ? memrchr(path, '/', (size_t)size) : NULL;
+    if (!name || (size_t)(++name - path) + strlen(program) >= room) fail("cannot find my own directory");
+    strcpy(name, program);
+}
+
 _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
 {
-    char path[4096 + 16];
+    char path[PATH_MAX];
     struct bytes told = {0};
-    ssize_t size = readlink("/proc/self/exe", path, 4096);
-    if (size <= 0) size = snprintf(path, 4096, "%s", (const char *)getauxval(AT_EXECFN));
-    char *name = size > 0 && size < 4096 ? memrchr(path, '/', (size_t)size) : NULL;
-    if (!name) fail("cannot find my own directory");
-    strcpy(name + 1, "icctl-python");
+    beside(path, sizeof path, "icctl-python");
     int spare = fcntl(2, F_DUPFD_CLOEXEC, SHELL_FD);
     if (spare < 0) { /* the shell would say so in words of its own, or not at all */
         fprintf(stderr, "%s: too few descriptors left to open a file; raise 'ulimit -n'\n", c->program);
@@ -585,6 +594,7 @@ int main(int argc, char **argv)
     start(&c.fields);
     bool helper = argc > 1 && !strcmp(argv[1], "--helper");
     if (helper && argc == 3 && help(&c, atoi(argv[2]))) return 0;
+    if (argc == 3 && !strcmp(argv[1], "service") && !strcmp(argv[2], "ensure")) return ensure(&c);
     bool handed = helper || getenv("INTERCORE_HANDOVER");
     bool hooks = !handed && argc > 2 && !strcmp(argv[1], "hook");
     if (hooks) failure = 1; /* to an agent, 2 means "blocked" */

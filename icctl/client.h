@@ -1,4 +1,4 @@
-/* What the client, the helper, `hold` and `dispatch spawn` share: a call, and how it can end. */
+/* What the parts of the client share: a call, and how it can end. */
 
 #ifndef CLIENT_H
 #define CLIENT_H
@@ -65,11 +65,13 @@ struct child {
 
 extern int failure; /* the exit status of what fails here */
 
-int64_t now(void);
-bool ready(int fd, short events, int64_t deadline);
 _Noreturn void fail(const char *what);
 void start(struct bytes *b);
 void stop(struct bytes *b);
+int64_t now(void);
+bool ready(int fd, short events, int64_t deadline);
+int dial(const struct call *c);
+void beside(char *path, size_t room, const char *program);
 int write_all(int fd, const char *data, size_t size);
 int read_all(int fd, size_t left, bool in_vain, FILE *to);
 int64_t milliseconds(const char *text);
@@ -90,5 +92,6 @@ enum outcome hold(struct call *c, char *program);
 enum outcome hook(struct call *c, char **argv);
 enum outcome spawn(struct call *c);
 bool help(struct call *c, pid_t owner);
+int ensure(const struct call *c);
 
 #endif

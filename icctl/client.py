@@ -145,11 +145,20 @@ def world() -> list[bytes]:
 def run(request: Request) -> int:
     if request.argv[:1] == ["--helper"]:
         raise GiveUp("no helper")
+    if request.argv == ["service", "ensure"]:
+        from icd.admin.service.detach import ensure
+
+        return ensure(is_there, request.program)
     words, flags = typed(request.argv)
     limit = timeout_ms(request.argv) / 1000
-    # A command under a lock is a child of this process, and so is that of a hook.
-    runs = words[:1] == ["hold"] or (words[:1] == ["hook"] and words[:2] not in ANSWERS)
-    is_local = runs or "--no-daemon" in flags
+    # A command under a lock is a child of this process, and so is that of a hook; a daemon that is
+    # to stop may hang.
+    is_local = (
+        words[:1] == ["hold"]
+        or (words[:1] == ["hook"] and words[:2] not in ANSWERS)
+        or words[:2] in (["service", "start"], ["service", "stop"])
+        or "--no-daemon" in flags
+    )
     if is_local or chosen_mode(words) == b"direct":
         return request.run_here(limit)
     return insist(request, limit, request.began + limit, alone=chosen_mode(words) == b"daemon")
@@ -330,6 +339,20 @@ def connect_once(deadline: float, program: str) -> socket:
 
         ignore(path, program)
     raise Absent
+
+
+def is_there() -> bool:
+    """Whether a daemon listens, without a word about what is ignored."""
+    for path in sockets():
+        try:
+            if is_ours(path) and (sock := dial(path, time.monotonic() + MARGIN)):
+                sock.close()
+                return True
+        except BlockingIOError:  # the backlog is full: the daemon is alive, and busy
+            return True
+        except OSError:
+            continue
+    return False
 
 
 def is_ours(path: str) -> bool:

@@ -28,7 +28,7 @@ from icd import __version__
 SENTENCES = {
     "no daemon": (
         "no daemon is running, and INTERCORE_MODE is daemon",
-        "start it with: icd serve",
+        "start it with: icctl service start",
     ),
     "late": (
         "the daemon did not accept the call within {:g} s",

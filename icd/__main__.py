@@ -32,13 +32,25 @@ def main() -> None:
 @click.option(
     "--idle-seconds", metavar="N", help="Prune and checkpoint a database after this idle time."
 )
+@click.option("--exit-idle", is_flag=True, help="Exit after exit_idle_seconds without work.")
+@click.option(
+    "--log-to-file",
+    is_flag=True,
+    help="Log to intercore/icd.log below $XDG_STATE_HOME; stderr hears why a start failed.",
+)
 @click.option(
     "--preflight",
     is_flag=True,
     help="Check that the daemon can start, then exit; used by a reload.",
 )
 def serve(
-    socket_path: str | None, config_file: str | None, *, preflight: bool, **flags: str | None
+    socket_path: str | None,
+    config_file: str | None,
+    *,
+    exit_idle: bool,
+    log_to_file: bool,
+    preflight: bool,
+    **flags: str | None,
 ) -> None:
     """Serve in the foreground until SIGTERM or Ctrl-C; logs go to stderr.
 
@@ -47,23 +59,33 @@ def serve(
     """
     gc.disable()  # until everything is loaded: there is no garbage in it
     from icd.server import start_failures as startups
-    from icd.server.main import main as run
+    from icd.server.logs import Starter
 
     _fill_standard_descriptors()
+    starter = Starter()
     try:
-        status = run(socket_path, config_file, flags, preflight=preflight)
+        if log_to_file and not preflight:
+            starter.replace_by_file(os.environ)
+        from icd.server.main import main as run  # its failures are logged, too
+
+        status = run(
+            socket_path, config_file, flags,
+            starter=starter, exit_idle=exit_idle, preflight=preflight,
+        )  # fmt: skip
     except IcError as exc:
         hint = f"; {exc.hint}" if exc.hint else ""
-        _say(f"icd: {exc.message}{hint}\n")
         incurable = isinstance(exc, Misconfigured | PermissionRefused)
         status = CONFIGURATION if incurable else exc.exit
+        starter.tell(f"icd: {exc.message}{hint}\n", is_failure=bool(status))
         if status and not preflight:  # a daemon that runs already is no failure
             startups.note(socket_path, f"{exc.message}{hint}")
     except OSError as exc:
-        _say(f"icd: {_explain(exc)}\n")
+        starter.tell(f"icd: {_explain(exc)}\n")
         status = 2
         startups.note(socket_path, _explain(exc))
-    _say("")
+    with contextlib.suppress(OSError):  # a terminal that was closed
+        sys.stdout.flush()
+        sys.stderr.flush()
     # aiosqlite's threads would keep a daemon that is done alive if a database hangs.
     os._exit(status)
 
@@ -86,14 +108,6 @@ def manual(directory: str) -> None:
             f"icd: cannot write the manual: {exc}; use a directory that you can write to\n"
         )
         sys.exit(2)
-
-
-def _say(text: str) -> None:
-    """Tell who started us, unless the terminal was closed."""
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.write(text)
-        sys.stderr.flush()
 
 
 def _explain(exc: OSError) -> str:

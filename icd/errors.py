@@ -214,17 +214,18 @@ ReloadRefused = _error(-32046, "reload_refused", FAILED,
 SlowConsumer = _error(-32048, "slow_consumer", FAILED,
     "watch again from the last event you received")
 # No daemon is running.
-NoDaemon = _error(-32044, "no_daemon", NO, "start it with: icd serve")
+NoDaemon = _error(-32044, "no_daemon", NO, "start it with: icctl service start")
 
 # --- the service ----------------------------------------------------------------------------------
 
 # There is no systemd for the user.
 NoSystemd = _error(-32050, "no_systemd", FAILED,
-    "run 'icd serve' in the foreground, or under another supervisor")
+    "run 'icctl service start', or 'icd serve' under another supervisor")
 # A unit file was not written by icctl.
 ForeignUnit = _error(-32051, "foreign_unit", FAILED, "move it away, or overwrite it with --force")
 # A daemon that systemd did not start is running.
-ForegroundDaemon = _error(-32052, "foreground_daemon", FAILED, "stop it and retry")
+ForegroundDaemon = _error(-32052, "foreground_daemon", FAILED,
+    "stop it with 'icctl service stop' and retry")
 # systemd, or a call through its socket, failed.
 ServiceFailed = _error(-32053, "service_failed", FAILED,
     "see 'icctl service status' and 'icctl service logs'")

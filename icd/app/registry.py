@@ -30,7 +30,7 @@ GROUPS = {
     "hooks": ("features.hooks.verbs", "the project's programs that run after an event"),
     "config": ("features.config", "the settings"),
     "db": ("features.database.verbs", "the database file"),
-    "service": ("admin.service.verbs", "the daemon under systemd"),
+    "service": ("admin.service.verbs", "the daemon, with systemd or without"),
 }
 # What is meant where options follow a noun instead of a verb.
 UNSAID = {"hook": "run"}

@@ -110,7 +110,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     close_idle_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=31_536_000)] = 600.0
     # Of the backups that intercore names itself, so many are kept beside a database.
     backups_kept: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
-    # A daemon that systemd started for a caller leaves after so long without work; 0: never.
+    # A daemon in the background, of systemd or not, leaves after so long without work; 0: never.
     exit_idle_seconds: Annotated[float, msgspec.Meta(ge=0, le=31_622_400)] = 3600.0
     # A call that takes longer gets a line in the daemon's log; of the daemon, not of a project.
     slow_ms: Annotated[int, msgspec.Meta(ge=1, le=86_400_000)] = 250
@@ -145,6 +145,7 @@ DEFAULTS = Settings()
 
 USER_FILE = ".config/intercore/config.toml"
 PROJECT_FILE = "intercore.toml"
+LOG_FILE = "intercore/icd.log"
 
 # What the environment can set, too; `icd serve` has a flag for each.
 VARIABLES = {"durability": "INTERCORE_DURABILITY", "idle_seconds": "INTERCORE_IDLE_SECONDS"}
@@ -224,6 +225,13 @@ def from_flags(flags: Mapping[str, str | None]) -> Given:
 
 def user_file(home: str | None) -> str | None:
     return os.path.join(home, USER_FILE) if home else None
+
+
+def log_file(env: Mapping[str, str]) -> str | None:
+    """Where a daemon in the background logs to; a relative path counts as unset, as XDG has it."""
+    state, home = env.get("XDG_STATE_HOME", ""), env.get("HOME", "")
+    places = [state, os.path.join(home, ".local/state") if home else ""]
+    return next((os.path.join(p, LOG_FILE) for p in places if p.startswith("/")), None)
 
 
 def project_file(database: str) -> str:

@@ -48,11 +48,11 @@ class Lifecycle:
         self._is_leaving = False
         self._had_terminal = os.isatty(2)
 
-    def start(self, exit_idle_seconds: float) -> None:
+    def start(self, exit_idle_seconds: float, *, leaves: bool) -> None:
         """Accept callers; leave after so long without work (0: stay)."""
         self._acceptor.start()
         if exit_idle_seconds:
-            self._tasks.start_soon(self._leave_when_idle, exit_idle_seconds)
+            self._tasks.start_soon(self._leave_when_idle, exit_idle_seconds, leaves)
 
     async def run(self) -> list[Connection] | None:
         """Serve until told to stop, or until the next daemon can go on with the connections."""
@@ -116,9 +116,10 @@ class Lifecycle:
                 await anyio.sleep(LOOK_SECONDS)
         return self._stores.obstacle()
 
-    async def _leave_when_idle(self, limit: float) -> None:
+    async def _leave_when_idle(self, limit: float, leaves: bool) -> None:  # noqa: FBT001 -- a task
         """Stop after so long without work, if systemd starts us again for the next caller.
 
+        `leaves`: also if it does not; callers go on without us, until we are started again.
         A database stays open while a stream follows it or its mirror has things to do.
         """
         entered, since = -1, 0.0
@@ -126,7 +127,7 @@ class Lifecycle:
             is_needed = bool(self._stores.stores or len(self._connections))
             if entered != self._connections.entered or is_needed:
                 entered, since = self._connections.entered, time.monotonic()
-            elif self._acceptor.claim.passed and time.monotonic() - since >= limit:
+            elif (leaves or self._acceptor.claim.passed) and time.monotonic() - since >= limit:
                 self.stop("idle")
                 return
             await anyio.sleep(limit / 10)

@@ -1,25 +1,38 @@
-"""The daemon's log: text for a person at a terminal, one JSON object per line otherwise."""
+"""The daemon's log: text for a person at a terminal, one JSON object per line otherwise.
 
+A daemon in the background logs to a file of its own.  It is ours, no link, and never larger than
+twice `LOG_BYTES` with the one that was put aside; a full disk costs lines, never the daemon.
+"""
+
+import contextlib
+import errno
 import logging
 import math
 import os
+import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import IO
 
 import msgspec
 
-from icd import printable
+from icd import config, files, printable
+from icd.errors import IcError, Misconfigured, PermissionRefused
+
+# Beyond this the log is put aside, in the place of the one that was put aside before.
+LOG_BYTES = 1024 * 1024
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 log = logging.getLogger("icd")
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-def set_up(stream: IO[str] | None = None) -> None:
+def set_up(stream: IO[str] | None = None, *, path: str | None = None) -> None:
+    """`path`: the file that stderr is by now."""
     stream = stream or sys.stderr
-    handler = logging.StreamHandler(stream)
+    handler = _File(path) if path else logging.StreamHandler(stream)
     handler.setFormatter(_Text() if stream.isatty() else _Json())
     log.handlers[:] = [handler]
     log.propagate = False
@@ -28,6 +41,108 @@ def set_up(stream: IO[str] | None = None) -> None:
     log.setLevel(level if known else "INFO")
     if not known:
         log.warning("IC_LOG_LEVEL is not a level, using INFO", extra={"given": level})
+
+
+# --- a file of its own ---
+
+
+class Starter:
+    """Who started us, and hears of it until we listen or fail: at stderr, whatever that is later.
+
+    `path`: the file that stderr was replaced by.
+    """
+
+    def __init__(self) -> None:
+        self.path: str | None = None
+        self._fd = -1
+
+    def replace_by_file(self, env: Mapping[str, str]) -> None:
+        path = config.log_file(env)
+        if path is None:
+            raise Misconfigured("HOME is not set", hint="set it to your home directory")
+        _redirect(path, before=self._keep)
+        self.path = path
+
+    def _keep(self) -> None:
+        self._fd = os.dup(2)
+
+    def tell(self, sentence: str, *, is_failure: bool = True) -> None:
+        """Say why we end; a starter wants to hear only of a failure."""
+        with contextlib.suppress(OSError):  # it did not wait for us, or the disk is full
+            sys.stderr.write(sentence)
+        if self._fd >= 0 and is_failure:
+            with contextlib.suppress(OSError):
+                os.write(self._fd, sentence.encode("utf-8", "backslashreplace"))
+
+    def release(self) -> None:
+        """We listen."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class _File(logging.Handler):
+    """Appends to stderr, which is a file of limited size."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+        with contextlib.suppress(OSError, PermissionRefused):
+            if not files.is_named(2, self._path):  # it was removed, or there was no room for it
+                _redirect(self._path)
+            os.write(2, line)
+            if os.fstat(2).st_size > LOG_BYTES:
+                _put_aside(self._path)
+
+
+def _put_aside(path: str) -> None:
+    try:
+        os.replace(path, f"{path}.1")
+    except OSError:
+        os.ftruncate(2, 0)
+    else:
+        _redirect(path)
+
+
+def _redirect(path: str, before: Callable[[], None] = lambda: None) -> None:
+    """Make stdout and stderr the file; nothing, if there is no room for one."""
+    try:
+        fd = _opened(path)
+    except OSError as exc:
+        if exc.errno not in _NO_ROOM:
+            raise _refused(path, exc.strerror or str(exc)) from exc
+        fd = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    before()
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+
+
+def _opened(path: str) -> int:
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    found = os.lstat(directory)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise _refused(directory, "it is not a directory of this user alone")
+    fd = files.open_(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+        os.close(fd)
+        raise _refused(path, "it is not a file of this user alone")
+    os.fchmod(fd, 0o600)
+    return fd
+
+
+def _refused(path: str, why: str) -> IcError:
+    return PermissionRefused(
+        f"cannot log to {path}: {why}", hint="move it away, or set XDG_STATE_HOME"
+    )
+
+
+# --- lines ---
 
 
 class Rarely:

@@ -23,7 +23,7 @@ from icd.app.dispatch import Clock
 from icd.errors import AlreadyRunning, Misconfigured
 from icd.server import limits, logs, reexec, systemd
 from icd.server.lifecycle import Lifecycle
-from icd.server.logs import Once, log
+from icd.server.logs import Once, Starter, log
 from icd.server.metrics.status import About
 from icd.server.net import socket_claim
 from icd.server.net.connections import Connections
@@ -46,11 +46,13 @@ def main(
     config_file: str | None,
     flags: dict[str, str | None],
     *,
+    starter: Starter,
+    exit_idle: bool = False,
     preflight: bool = False,
 ) -> int:
     """Serve until told to stop; the exit status is returned.  `flags` are settings by name."""
     directory = _directory()
-    logs.set_up()
+    logs.set_up(path=starter.path)
     os.umask(0o077)
     # A child that hangs before it has become another program would hold up all of us; see reload.
     subprocess._USE_VFORK = False  # type: ignore[misc]  # noqa: SLF001 -- as its manual says
@@ -67,18 +69,28 @@ def main(
     claim, inherited = reexec.take_over() or (_claim(socket_path), Handover())
     os.chdir("/")
     left: Handover | None = inherited
+    run = partial(serve, claim, settings, directory=directory, starter=starter, leaves=exit_idle)
     try:
         while left is not None:
-            left = anyio.run(serve, claim, settings, left, directory, backend="asyncio")
+            left = anyio.run(run, left, backend="asyncio")
     finally:
         claim.release()
     return 0
 
 
 async def serve(
-    claim: SocketClaim, settings: ReadSettings, inherited: Handover, directory: str
+    claim: SocketClaim,
+    settings: ReadSettings,
+    inherited: Handover,
+    *,
+    directory: str,
+    starter: Starter,
+    leaves: bool,
 ) -> Handover | None:
-    """Serve until told to stop or to become other code; if that fails, what to go on with."""
+    """Serve until told to stop or to become other code; if that fails, what to go on with.
+
+    `leaves`: when it is idle, also if systemd does not start it again.
+    """
     with anyio.open_signal_receiver(*reexec.HELD_BACK) as signals:
         reexec.release_signals()
         async with anyio.create_task_group() as background:
@@ -106,9 +118,10 @@ async def serve(
                 background.start_soon(life.obey, signals)
                 connections.take_over(inherited.connections)
                 stores.open_again(inherited.databases)
-                life.start(settings().exit_idle_seconds)
+                life.start(settings().exit_idle_seconds, leaves=leaves)
                 tasks.start_soon(systemd.feed, about.summary)
                 _announce(claim.path, inherited)
+                starter.release()
 
                 # --- serve ---
                 left = await life.run()

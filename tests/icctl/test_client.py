@@ -93,7 +93,7 @@ def test_mode_daemon_never_opens_the_database_itself(initialized: Path) -> None:
 
     assert done.returncode == 2
     assert done.stderr == (
-        b"icctl: state set: no daemon is running, and INTERCORE_MODE is daemon; start it with: icd serve\n"
+        b"icctl: state set: no daemon is running, and INTERCORE_MODE is daemon; start it with: icctl service start\n"
     )
     assert icctl("state", "get", "k", "s", cwd=initialized, env=DIRECT).returncode == 1
 

@@ -1,4 +1,4 @@
-"""service: the daemon as a service of the user's systemd.
+"""service: the daemon as a service of the user's systemd, or in the background without one.
 
 All but the reload happens in the caller's own process: units, manager and journal are the caller's.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from icd.admin.service import systemd
+from icd.admin.service import background, systemd
 from icd.admin.service.systemd import SERVICE, SOCKET, State, Steps, Unit, Words
 from icd.app import render
 from icd.app.invocation import Ask, Local, Output, World
@@ -41,7 +41,7 @@ class Install(Struct):
 
     systemd then listens on the socket, and starts the daemon on the first call.
     Installing again changes nothing.
-    Without systemd, run 'icd serve' in the foreground.
+    Without systemd, run 'icctl service start'.
     """
 
     dry_run: Annotated[
@@ -89,6 +89,29 @@ class Logs(Struct):
         str | None,
         Option("--since", "Start at this time, as in journalctl: today, -1h, 2026-01-31.", "TIME"),
     ] = None
+
+
+class Start(Struct):
+    """Start a daemon in the background, without systemd, and wait until it answers.
+
+    It logs to intercore/icd.log below $XDG_STATE_HOME, and exits when idle.
+    A daemon that is running, or a socket of systemd, is left as it is.
+    """
+
+
+class Stop(Struct):
+    """Stop the daemon, and wait until it is gone.
+
+    A daemon that systemd started is stopped with systemctl.
+    """
+
+
+class Ensure(Struct):
+    """Start a daemon in the background if none is running; for the start hook of an agent.
+
+    Prints nothing, discards its input, waits for less than a second, and exits 0.
+    A failure is one line on stderr.
+    """
 
 
 # --- install and uninstall ------------------------------------------------------------------------
@@ -370,6 +393,27 @@ VERBS = [
         _here(logs),
         summary="Show the daemon's log.",
         examples=["icctl service logs --follow", "icctl service logs --since=-1h --json"],
+    ),
+    Command(
+        "service start",
+        Start,
+        _here(lambda world, _f: background.start(world)),
+        summary="Start a daemon without systemd.",
+        examples=["icctl service start"],
+    ),
+    Command(
+        "service stop",
+        Stop,
+        _here(lambda world, _f: background.stop(world)),
+        summary="Stop the daemon.",
+        examples=["icctl service stop"],
+    ),
+    Command(
+        "service ensure",
+        Ensure,
+        _here(lambda world, _f: background.ensure(world)),
+        summary="Start a daemon if none is running; for hooks.",
+        examples=["icctl service ensure"],
     ),
     Command(
         "service reload",

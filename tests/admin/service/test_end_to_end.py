@@ -247,7 +247,7 @@ def test_a_daemon_in_the_foreground_is_told_and_left_alone(service: Any, systemd
         assert done.returncode == 2
         assert done.stderr == (
             f"icctl: service install: icd (pid {daemon.pid}) answers at {systemd.socket}, and"
-            " systemd did not start it; stop it and retry\n"
+            " systemd did not start it; stop it with 'icctl service stop' and retry\n"
         )
         assert systemd.calls() == []
         assert not systemd.units.exists()
@@ -628,8 +628,8 @@ def test_without_systemd_there_is_a_sentence_and_a_way(
     }[lacks]
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"icctl: service {verb}: {cause}; run 'icd serve' in the foreground,"
-        " or under another supervisor\n"
+        f"icctl: service {verb}: {cause}; run 'icctl service start',"
+        " or 'icd serve' under another supervisor\n"
     )
     assert not systemd.units.exists()
 

@@ -49,7 +49,7 @@ def test_without_a_daemon_the_answer_is_an_expected_no(shown, command):
 
     assert (output.exit, output.stdout) == (1, b"")
     assert output.stderr == (
-        f"icctl: {command}: no daemon is running; start it with: icd serve\n".encode()
+        f"icctl: {command}: no daemon is running; start it with: icctl service start\n".encode()
     )
 
 

@@ -372,4 +372,6 @@ def test_without_a_daemon_there_are_no_metrics(initialized: Path) -> None:
     done = icctl("metrics", cwd=initialized, env={"INTERCORE_SOCKET": "/nonexistent/icd.sock"})
 
     assert done.returncode == 1
-    assert done.stderr == b"icctl: metrics: no daemon is running; start it with: icd serve\n"
+    assert (
+        done.stderr == b"icctl: metrics: no daemon is running; start it with: icctl service start\n"
+    )
