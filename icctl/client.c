@@ -504,8 +504,10 @@ _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
 /* Fields for the directory, the environment and the arguments; false without a directory. */
 static bool look_around(struct call *c, char **argv)
 {
-    static const char *names[] = {"INTERCORE_DB", "CLAUDE_SESSION_ID", "IC_TRACE_ID", "IC_SPAN_ID", "HOME",
-                                  "INTERCORE_LOCK_DIR"};
+    static const char *names[] = {"INTERCORE_DB", "INTERCORE_SESSION", "CLAUDE_SESSION_ID",
+                                  "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID", "GEMINI_SESSION_ID",
+                                  "IC_TRACE_ID", "IC_SPAN_ID", "HOME", "INTERCORE_LOCK_DIR",
+                                  "COLUMNS", "NO_COLOR"};
     char *directory = getcwd(NULL, 0);
     if (!directory) return false;
     fprintf(c->fields.file, "d%s%c", directory, 0);

@@ -29,6 +29,15 @@ _NOBODY = "no process writes to it"
 _NOBODY_HINT = "start the writer, or raise --timeout"
 # The start of a command in a hint, such as in "run 'icctl init'".
 _COMMAND = re.compile(r"(?:(?<=^)|(?<=['\s]))icctl (?=[a-z-])")
+# Which session a command belongs to: the first of these that is set.  The user's own word, what
+# the hooks of the original read, then what agents are known to give the programs that they start.
+SESSION_VARIABLES = (
+    "INTERCORE_SESSION",
+    "CLAUDE_SESSION_ID",
+    "CLAUDE_CODE_SESSION_ID",
+    "CODEX_THREAD_ID",
+    "GEMINI_SESSION_ID",
+)
 # What a client says of a file in an errno, where the system's own words would mislead.
 _REASONS = {errno.EPIPE: _NOBODY, errno.ENXIO: "it is a socket, or a missing device"}
 
@@ -88,9 +97,15 @@ class World(msgspec.Struct):
         """The database that is meant, under the one path that it is known by."""
         return paths.canonical(paths.resolve(self.where))
 
-    def read_stdin(self) -> bytes:
+    @property
+    def session(self) -> str:
+        """The caller's session, empty if it has none; variables may hold any bytes."""
+        found = (self.env[name] for name in SESSION_VARIABLES if self.env.get(name))
+        return next(found, "").encode("utf-8", "backslashreplace").decode()
+
+    def read_stdin(self, limit: int = INPUT_BYTES) -> bytes:
         if self.stdin is None:
-            raise Needed(Need("stdin"))
+            raise Needed(Need("stdin", limit=limit))
         return self.stdin
 
     def read_file(self, path: str) -> bytes:
@@ -147,6 +162,8 @@ class Output(msgspec.Struct):
     declined: bool = False
     # Nothing is printed: the client, which has a child, goes on.
     grant: Grant | None = None
+    # Colours on stdout are ours: the data is printable already.
+    styled: bool = False
 
 
 class Skew(msgspec.Struct):

@@ -36,7 +36,7 @@ from icd.app.parser import Leaf
 from icd.app.verb import Method, Verb
 from icd.db.paths import Where
 from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage
-from icd.printable import SAFE, printable
+from icd.printable import SAFE, printable, styled
 from icd.values.processes import Writer
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ def _run_local(errand: Errand, ask: Caller) -> Output:
 def _harmless(output: Output) -> Output:
     """Spell out what is not printable; all that any command prints passes through here."""
     if output.stdout.translate(None, SAFE):
-        output.stdout = printable(output.stdout)
+        output.stdout = (styled if output.styled else printable)(output.stdout)
     if output.stderr.translate(None, SAFE):
         output.stderr = printable(output.stderr)
     return output
@@ -413,7 +413,7 @@ def _call(world: World, method: Method[Any, Any], ask: Ask) -> Call:
         where=world.where if ask.cwd is None else Where(ask.cwd, world.db),
         writer=Writer(
             world.pid,
-            _word(env.get("CLAUDE_SESSION_ID")),
+            _word(world.session),
             _word(env.get("IC_TRACE_ID")),
             _word(env.get("IC_SPAN_ID")),
         ),
