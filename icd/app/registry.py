@@ -26,11 +26,13 @@ GROUPS = {
     "lease": ("features.leases.verbs", "claims with a deadline and a fencing token"),
     "compat": ("features.compat.verbs", "migration from legacy temporary files"),
     "discovery": ("features.discoveries.verbs", "findings of scanners"),
-    "hooks": ("features.hooks.verbs", "the project's programs that run after an event"),
+    "triggers": ("features.triggers.verbs", "the project's programs that run after an event"),
     "config": ("features.config", "the settings"),
     "db": ("features.database.verbs", "the database file"),
     "service": ("admin.service.verbs", "the daemon under systemd"),
 }
+# Nouns by a name that they had: agents call something else a hook by now.
+ALIASES = {"hooks": "triggers"}
 SINGLES = {
     "init": "features.database.verbs",
     "health": "features.database.verbs",
@@ -67,7 +69,7 @@ METHODS = {
     "db": "features.database.verbs",
     "backup": "features.database.backup",
     "dump": "features.database.dump",
-    "hook": "features.hooks.verbs",
+    "hook": "features.triggers.verbs",
     "dispatch": "features.dispatches.verbs",
     "lease": "features.leases.verbs",
     "discovery": "features.discoveries.verbs",
@@ -109,7 +111,8 @@ def every() -> list[Method[Any, Any]]:
 
 def noun(words: list[str]) -> str | None:
     """The noun that a command line begins with, the longer one if there are two."""
-    return next((n for n in (" ".join(words[:2]), words[0]) if n in GROUPS), None)
+    first = ALIASES.get(words[0], words[0])
+    return next((n for n in (" ".join([first, *words[1:2]]), first) if n in GROUPS), None)
 
 
 def verbs(noun: str) -> Commands:

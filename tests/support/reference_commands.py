@@ -37,7 +37,7 @@ TOPICS = {
     "discovery profile": "ranking.md",
     "discovery rank": "ranking.md",
     "discovery prune": "ranking.md",
-    "hooks": "hooks.md",
+    "triggers": "triggers.md",
     "trust": "security.md",
     "config": "configuration.md",
     "statusline": "statusline.md",

@@ -4,8 +4,8 @@ import pytest
 
 from icd.app.registry import find
 from icd.errors import InvalidName
-from icd.features.hooks import verbs as hooks
-from icd.features.hooks.store import Done
+from icd.features.triggers import verbs as hooks
+from icd.features.triggers.store import Done
 
 
 def test_positions_are_the_business_of_the_callers_own_process():
@@ -17,7 +17,7 @@ def test_positions_are_the_business_of_the_callers_own_process():
 
 @pytest.mark.parametrize("name", ["hook.begin", "hook.end"])
 def test_a_name_that_no_hook_has_is_refused(result, name):
-    with pytest.raises(InvalidName, match="'on-x' is not the name of a hook"):
+    with pytest.raises(InvalidName, match="'on-x' is not the name of a trigger"):
         result(name, hooks=["on-x"])
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from icd.features.hooks import process
-from icd.features.hooks.process import Outcome
+from icd.features.triggers import process
+from icd.features.triggers.process import Outcome
 from tests.support.processes import until
 
 EVENT = b'{"id":1}\n'

@@ -1,5 +1,6 @@
 """Programs of a project that run after a commit, one event at a time, if the user trusts them.
 
+They are called hooks where a name could not change: files, settings, errors, methods.
 A project may come from a stranger, so what lies in `.clavain/hooks` is no permission to run it.  To
 trust a hook is to keep a copy of it in the home directory; the copy is what runs, and only while
 the file in the project still holds the same bytes.  No row of a database and no file of a project

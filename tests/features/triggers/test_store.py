@@ -11,8 +11,8 @@ from icd.db import migrate
 from icd.features.events import retention
 from icd.features.events import store as events
 from icd.features.events.store import Fact
-from icd.features.hooks import store as hooks
-from icd.features.hooks.store import NAMES, Delivery, Done
+from icd.features.triggers import store as hooks
+from icd.features.triggers.store import NAMES, Delivery, Done
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from icd.errors import HookRefused, Locked, NoHook
-from icd.features.hooks import files
-from icd.features.hooks.files import Trust
+from icd.features.triggers import files
+from icd.features.triggers.files import Trust
 
 SCRIPT = "#!/bin/sh\necho hello\n"
 
@@ -228,7 +228,7 @@ def test_a_file_that_is_too_large_is_refused(trust, hook):
 
 
 def test_what_is_not_there_cannot_be_trusted(trust, hooks):
-    with pytest.raises(NoHook, match="there is no hook on-event in "):
+    with pytest.raises(NoHook, match="there is no trigger on-event in "):
         trust.grant("on-event")
 
 

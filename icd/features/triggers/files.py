@@ -31,7 +31,7 @@ from msgspec import Struct
 from icd.db import lock
 from icd.db.paths import DIRECTORY as CLAVAIN
 from icd.errors import HookRefused, NoHook, from_os
-from icd.features.hooks.store import NAMES
+from icd.features.triggers.store import NAMES
 
 DIRECTORY = "hooks"
 # A hook may be a program of its own, statically linked; more is not a hook.
@@ -244,7 +244,7 @@ class Trust:
             ):
                 sha256 = self._keep(name, fd)
         except FileNotFoundError as exc:
-            raise NoHook(f"there is no hook {name} in {self.looks.directory}") from exc
+            raise NoHook(f"there is no trigger {name} in {self.looks.directory}") from exc
         except Unfit as exc:
             path = os.path.join(self.looks.directory, name)
             raise HookRefused(f"{path} cannot be trusted: {exc}") from exc

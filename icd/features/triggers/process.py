@@ -24,7 +24,7 @@ from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
 
 from msgspec import Struct
 
-from icd.features.hooks.store import HOOK, Delivery, Done
+from icd.features.triggers.store import HOOK, Delivery, Done
 
 PASSED_ON = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR"}

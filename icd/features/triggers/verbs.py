@@ -1,9 +1,9 @@
-"""hooks: which programs of this project run after a commit, and how far they have come.
+"""triggers: which programs of this project run after a commit, and how far they have come.
 
 The commands run in the caller's own process: a caller that may not write to the home directory,
 such as an agent in a sandbox, can trust nothing, and the daemon does not do it instead.
 
-Only `hook.begin` and `hook.end` are in the table; a host that runs hooks asks the rest for itself.
+Only `hook.begin` and `hook.end` are in the table; a host that runs triggers asks the rest for itself.
 """
 
 from functools import partial
@@ -18,9 +18,9 @@ from icd.app.types import Choice
 from icd.app.verb import Argument, Command, Method, Runs, Writes, no_rows
 from icd.db import paths
 from icd.errors import InvalidName, NoHook, PermissionRefused
-from icd.features.hooks import files, store
-from icd.features.hooks.files import Trust
-from icd.features.hooks.store import NAMES, Delivery, Done
+from icd.features.triggers import files, store
+from icd.features.triggers.files import Trust
+from icd.features.triggers.store import NAMES, Delivery, Done
 from icd.values.validation import shown
 from icd.values.wire import Result
 
@@ -31,14 +31,14 @@ def check_names(hooks: list[str]) -> None:
     for hook in hooks:
         if hook not in NAMES:
             hint = f"use one of {', '.join(NAMES)}"
-            raise InvalidName(f"{shown(hook)} is not the name of a hook", hint=hint)
+            raise InvalidName(f"{shown(hook)} is not the name of a trigger", hint=hint)
 
 
-Hooks = Annotated[list[str], Meta(description="Names of hooks."), check_names]
+Hooks = Annotated[list[str], Meta(description="Names of triggers."), check_names]
 
 
 class Begin(Params):
-    """Deliver the events recorded from now on to hooks."""
+    """Deliver the events recorded from now on to triggers."""
 
     hooks: Hooks
 
@@ -50,7 +50,7 @@ class Begun(Result):
 
 
 class End(Params):
-    """Delete the positions of hooks, and with them all pending deliveries."""
+    """Delete the positions of triggers, and with them all pending deliveries."""
 
     hooks: Hooks
 
@@ -100,38 +100,38 @@ STEP = Method("hooks.step", Step, Delivery | None, step, writes=Writes(no_rows, 
 Name = Annotated[
     str | None,
     Choice(NAMES),
-    Argument("NAME", "Name of the hook (default: all hooks of the project)."),
+    Argument("NAME", "Name of the trigger (default: all triggers of the project)."),
 ]
 
 
 class List(Struct):
-    """List the hooks of this project: name, state, and why one is refused.
+    """List the triggers of this project: name, state, and why one is refused.
 
     \b
     States:
       trusted    runs after each event that concerns it
-      untrusted  does not run; see hooks trust
+      untrusted  does not run; see triggers trust
       changed    was trusted, has another content now, and does not run
       refused    cannot be trusted as it is
     """
 
 
 class Grant(Struct):
-    """Trust the hook NAME, or all hooks of this project, with their current content.
+    """Trust the trigger NAME, or all triggers of this project, with their current content.
 
     Read them first: they run with your permissions.
-    They receive the events recorded from now on; a changed hook does not run until it is trusted
+    They receive the events recorded from now on; a changed trigger does not run until it is trusted
     again.
-    Prints each hook with the SHA-256 of its content.
+    Prints each trigger with the SHA-256 of its content.
     """
 
     name: Name = None
 
 
 class Revoke(Struct):
-    """Stop trusting the hook NAME, or all hooks of this project, even deleted ones.
+    """Stop trusting the trigger NAME, or all triggers of this project, even deleted ones.
 
-    Prints the name of each hook that was trusted; exit 1 if none was.
+    Prints the name of each trigger that was trusted; exit 1 if none was.
     """
 
     name: Name = None
@@ -152,7 +152,7 @@ def grant(world: World, f: Grant, ask: Caller) -> Output:
     chosen = [f.name] if f.name else [name for name in NAMES if name in there]
     if not chosen:
         hint = f"create an executable file there: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
-        raise NoHook(f"there is no hook in {trust.looks.directory}", hint=hint)
+        raise NoHook(f"there is no trigger in {trust.looks.directory}", hint=hint)
     fresh = [name for name in chosen if there.get(name) not in ("trusted", "refused", None)]
     if fresh:  # before they are trusted, so that no event gets lost in between
         ask("hook.begin", Begin(hooks=fresh))
@@ -176,7 +176,7 @@ def _trust(world: World) -> Trust:
     project = files.project(database)
     if project is None:
         raise NoHook(
-            f"{database} has no hooks", hint="only a database in a .clavain directory has hooks"
+            f"{database} has no triggers", hint="only a database in a .clavain directory has triggers"
         )
     home = world.env.get("HOME")
     if not home or not home.startswith("/"):
@@ -189,24 +189,24 @@ VERBS = [
     Method("hook.begin", Begin, Begun, begin, writes=Writes(no_rows), runs=Runs(local=True)),
     Method("hook.end", End, Ended, end, writes=Writes(no_rows), runs=Runs(local=True)),
     Command(
-        "hooks list",
+        "triggers list",
         List,
         lambda world, form: Local(partial(list_, world, form)),
-        summary="List the hooks and their trust.",
-        examples=["icctl hooks list", "icctl hooks list --json"],
+        summary="List the triggers and their trust.",
+        examples=["icctl triggers list", "icctl triggers list --json"],
     ),
     Command(
-        "hooks trust",
+        "triggers trust",
         Grant,
         lambda world, form: Local(partial(grant, world, form)),
-        summary="Trust hooks, so that they run.",
-        examples=["icctl hooks trust", "icctl hooks trust on-phase-advance"],
+        summary="Trust triggers, so that they run.",
+        examples=["icctl triggers trust", "icctl triggers trust on-phase-advance"],
     ),
     Command(
-        "hooks untrust",
+        "triggers untrust",
         Revoke,
         lambda world, form: Local(partial(revoke, world, form)),
-        summary="Stop trusting hooks.",
-        examples=["icctl hooks untrust", "icctl hooks untrust on-event"],
+        summary="Stop trusting triggers.",
+        examples=["icctl triggers untrust", "icctl triggers untrust on-event"],
     ),
 ]
