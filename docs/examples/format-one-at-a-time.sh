@@ -34,4 +34,7 @@ command -v "${formatter[0]}" >/dev/null || exit 0
 project=${PWD//[!a-zA-Z0-9]/_}
 (( ${#project} <= 200 )) || project=${project: -200}
 intercore_lock format "$project" 20s || exit 0
-"${formatter[@]}" "$INTERCORE_FILE" >&2 || exit 1
+status=0
+"${formatter[@]}" "$INTERCORE_FILE" >&2 || status=1
+intercore_unlock format "$project"
+exit "$status"

@@ -177,7 +177,8 @@ def test_a_database_elsewhere_has_no_hooks(ic, env, project, database):
 
     assert output.exit == 1
     assert (
-        b"other.db has no triggers; only a database in a .clavain directory has triggers" in output.stderr
+        b"other.db has no triggers; only a database in a .clavain directory has triggers"
+        in output.stderr
     )
 
 
