@@ -91,17 +91,12 @@ class World(msgspec.Struct):
     timeout_ms: int | None = None
     if_database: bool = False
     where: Where = Where("")  # the caller's words about which database it means
+    session: str = ""  # by SESSION_VARIABLES
 
     @property
     def database(self) -> str:
         """The database that is meant, under the one path that it is known by."""
         return paths.canonical(paths.resolve(self.where))
-
-    @property
-    def session(self) -> str:
-        """The caller's session, empty if it has none; variables may hold any bytes."""
-        found = (self.env[name] for name in SESSION_VARIABLES if self.env.get(name))
-        return next(found, "").encode("utf-8", "backslashreplace").decode()
 
     def read_stdin(self, limit: int = INPUT_BYTES) -> bytes:
         if self.stdin is None:

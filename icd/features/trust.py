@@ -19,11 +19,11 @@ from icd.errors import NoDatabase, PermissionRefused, Untrusted, Usage, from_os
 from icd.features import interband
 from icd.features.dispatches import launch
 from icd.features.dispatches.auto_spawn import AskDue, Due
-from icd.features.triggers import files
-from icd.features.triggers.files import Trust
 from icd.features.runs.store import Document
 from icd.features.runs.verbs import runs
 from icd.features.state import verbs as state
+from icd.features.triggers import files
+from icd.features.triggers.files import Trust
 from icd.values.wire import Result
 
 # Of the agents that would start at once; 'icctl run list' leads to the others.

@@ -3,7 +3,8 @@
 The commands run in the caller's own process: a caller that may not write to the home directory,
 such as an agent in a sandbox, can trust nothing, and the daemon does not do it instead.
 
-Only `hook.begin` and `hook.end` are in the table; a host that runs triggers asks the rest for itself.
+Only `hook.begin` and `hook.end` are in the table; a host that runs triggers asks the rest for
+itself.
 """
 
 from functools import partial
@@ -176,7 +177,8 @@ def _trust(world: World) -> Trust:
     project = files.project(database)
     if project is None:
         raise NoHook(
-            f"{database} has no triggers", hint="only a database in a .clavain directory has triggers"
+            f"{database} has no triggers",
+            hint="only a database in a .clavain directory has triggers",
         )
     home = world.env.get("HOME")
     if not home or not home.startswith("/"):
