@@ -30,6 +30,7 @@ if [[ ${_intercore_shell-} != "$$" ]]; then
     _intercore_pipes=   # its directory
     _intercore_world=   # what it was started with
     _intercore_busy=    # a call is on its way: a trap must not write in between
+    _intercore_heard=   # the agent's event was read: stdin has it only once
 fi
 
 # --- one command ---
@@ -103,12 +104,20 @@ _intercore_find() {
 
 # Become the program: only for subshells.  Variables count whether they are exported or not.
 _intercore_become() {
-    export INTERCORE_DB INTERCORE_MODE INTERCORE_SOCKET INTERCORE_LOCK_DIR CLAUDE_SESSION_ID
+    export INTERCORE_DB INTERCORE_MODE INTERCORE_SOCKET INTERCORE_LOCK_DIR INTERCORE_SESSION \
+        CLAUDE_SESSION_ID
     if [[ -n ${_intercore_stdin-} ]]; then
         exec "$_intercore_program" "$@" <<<"$_intercore_stdin"
     else
         exec "$_intercore_program" "$@"
     fi
+}
+
+# The session of this shell, in `_intercore_id`: the first of these variables that is set, as for
+# icctl (SESSION_VARIABLES in icd/app/invocation.py).
+_intercore_whose() {
+    _intercore_id=${INTERCORE_SESSION:-${CLAUDE_SESSION_ID:-${CLAUDE_CODE_SESSION_ID:-}}}
+    : "${_intercore_id:=${CODEX_THREAD_ID:-${GEMINI_SESSION_ID:-}}}"
 }
 
 # --- the helper: see icctl/helper.c for what is written and read ---
@@ -165,7 +174,7 @@ _intercore_ask() {
 }
 
 _intercore_talk() {
-    local _intercore_patience=300
+    local _intercore_patience=300 _intercore_id
     case $INTERCORE_TIMEOUT in
         *[!0-9ms]*) ;;
         *ms) _intercore_patience=1 ;;
@@ -174,9 +183,11 @@ _intercore_talk() {
     if [[ -n ${_intercore_stdin-} ]]; then
         printf '%s' "$_intercore_stdin" >"$_intercore_pipes/stdin" || return 0
     fi
+    _intercore_whose
     _intercore_sent=yes
+    # Under the name of a session that every daemon knows, older ones too.
     printf 'ic1 %d\0d%s\0eINTERCORE_DB=%s\0eCLAUDE_SESSION_ID=%s\0eHOME=%s\0' \
-        "$(( $# + 4 ))" "$PWD" "${INTERCORE_DB-}" "${CLAUDE_SESSION_ID-}" "${HOME-}" >&8
+        "$(( $# + 4 ))" "$PWD" "${INTERCORE_DB-}" "$_intercore_id" "${HOME-}" >&8
     printf 'a%s\0' "$@" >&8
     _intercore_hear _intercore_reply || return 0
     case $_intercore_reply in
@@ -453,6 +464,260 @@ _intercore_events_print() {
 TEXT
 }
 
+# --- the event that an agent sends to its hook ---
+
+intercore_event() { _intercore_late event take "$@" || return 0; }
+
+_intercore_read_event() {
+    _intercore_parse 2>/dev/null <<'TEXT'
+# intercore_event
+# Reads the event from stdin, once, and sets, each empty if the event does not tell:
+#   INTERCORE_EVENT        its name, as the agent spells it
+#   INTERCORE_TOOL         the tool that is, or was, called
+#   INTERCORE_FILE         the file that the tool is about
+#   INTERCORE_CWD          the directory that the agent works in
+#   INTERCORE_AGENT        claude, codex, gemini or cursor
+#   INTERCORE_EVENT_JSON   all of it, unless it has a mebibyte or more, or is no object
+#   INTERCORE_SESSION      the agent's session; if the event has none, that of this shell
+# None of them is evaluated or exported, and calls of icctl from this shell have the session.  0 always.
+_intercore_event_take() {
+    [[ $_intercore_heard != "$$" ]] || return 0
+    _intercore_heard=$$
+    local _intercore_json='' _intercore_id='' _intercore_talk='' _intercore_name='' _intercore_tool=''
+    local _intercore_path='' _intercore_root='' _intercore_cwd='' _intercore_log='' _intercore_agent=''
+    local _intercore_cut=''
+    _intercore_event_hear
+    [[ $_intercore_json != *[!' '$'\t\r\n']* || ${_intercore_json:0:1} == '{' ]] ||
+        _intercore_json=${_intercore_json#"${_intercore_json%%[!' '$'\t\r\n']*}"}
+    if [[ ${_intercore_json:0:1} == '{' ]]; then
+        _intercore_event_parse
+    else
+        _intercore_json=
+    fi
+    _intercore_event_whose
+    : "${_intercore_id:=$_intercore_talk}"
+    [[ -n $_intercore_id ]] || _intercore_whose
+    _intercore_event_set INTERCORE_EVENT "$_intercore_name"
+    _intercore_event_set INTERCORE_TOOL "$_intercore_tool"
+    _intercore_event_set INTERCORE_FILE "$_intercore_path"
+    _intercore_event_set INTERCORE_CWD "${_intercore_cwd:-$_intercore_root}"
+    _intercore_event_set INTERCORE_AGENT "$_intercore_agent"
+    _intercore_event_set INTERCORE_SESSION "$_intercore_id"
+    [[ -z $_intercore_cut ]] || _intercore_json=
+    _intercore_event_set INTERCORE_EVENT_JSON "$_intercore_json"
+}
+
+# Also where the caller made one of them read-only; `set -a` would make a long event an obstacle to
+# every program that is started.
+_intercore_event_set() {
+    printf -v "$1" '%s' "$2" 2>/dev/null || return 0
+    export -n "${1?}"
+}
+
+# All of stdin, so that its writer need not wait, and the beginning of it in `_intercore_json`;
+# `_intercore_cut` if that is not all.  An agent that says nothing must not hang its hook; -t is for
+# the first character only, for it costs a system call with each.
+_intercore_event_hear() {
+    local _intercore_part='' _intercore_parts=0
+    [[ ! -t 0 ]] || return 0
+    IFS= read -r -t 5 -N 1 _intercore_json 2>/dev/null || return 0
+    IFS= read -r -N 1048575 _intercore_part 2>/dev/null && _intercore_cut=yes
+    _intercore_json+=$_intercore_part
+    while [[ -n $_intercore_cut ]] && (( _intercore_parts++ < 64 )); do
+        IFS= read -r -N 1048576 _intercore_part 2>/dev/null || return 0
+    done
+}
+
+# What stands between two quotes is a string, or what is between strings.  Splitting is one pass, and
+# no character of the event is evaluated; a loop over characters, or a replacement of all quotes,
+# would take bash minutes for a long file.
+_intercore_event_parse() {
+    local IFS='"' _intercore_options=$- _intercore_pieces _intercore_piece _intercore_inside=
+    local _intercore_raw='' _intercore_whole='' _intercore_stack='' _intercore_key='' _intercore_sub=''
+    local _intercore_skip=
+    set -f
+    # shellcheck disable=SC2206 # that is the point
+    _intercore_pieces=($_intercore_json)
+    [[ $_intercore_options == *f* ]] || set +f
+    for _intercore_piece in "${_intercore_pieces[@]:0:30000}"; do
+        if [[ -z $_intercore_inside ]]; then
+            _intercore_event_between "$_intercore_piece" || return 0
+            _intercore_inside=yes _intercore_raw='' _intercore_whole=
+            continue
+        fi
+        [[ -n $_intercore_skip ]] || _intercore_event_add "$_intercore_piece"
+        _intercore_inside='' _intercore_whole=yes
+        [[ $_intercore_piece == *\\ ]] || continue
+        _intercore_event_ends && continue
+        (( $? == 1 )) || return 0
+        _intercore_inside=yes _intercore_whole=
+        [[ -n $_intercore_skip ]] || _intercore_raw+='"'
+    done
+}
+
+_intercore_event_add() {
+    (( ${#_intercore_raw} > 24576 )) || _intercore_raw+=$1
+}
+
+# A piece that ends in a backslash: 0 if its string ends here, 1 if the quote behind it is escaped;
+# 2 for so many backslashes that bash would take long to count them.
+_intercore_event_ends() {
+    [[ $_intercore_piece == *\\\\ ]] || return 1
+    local _intercore_tail=$_intercore_piece
+    (( ${#_intercore_tail} <= 4096 )) || _intercore_tail=${_intercore_tail: -4096}
+    _intercore_tail=${_intercore_tail##*[!\\]}
+    (( ${#_intercore_tail} < 4096 )) || return 2
+    (( ${#_intercore_tail} % 2 == 0 ))
+}
+
+# What is between two strings: whether the one before was a key, and which brackets open and close.
+# 1 if nothing more is to be found.
+_intercore_event_between() {
+    local _intercore_text=$1 _intercore_part _intercore_at
+    _intercore_text=${_intercore_text#"${_intercore_text%%[!' '$'\t\r\n']*}"}
+    _intercore_skip=
+    if [[ -n $_intercore_whole && ${_intercore_text:0:1} == : ]]; then
+        _intercore_event_key || return
+        # What follows is its value only if that is a string.
+        [[ ${_intercore_text:1} != *[!' '$'\t\r\n']* ]] || _intercore_skip=
+    elif [[ -n $_intercore_whole ]]; then
+        _intercore_event_value
+    fi
+    [[ $_intercore_text == *[][{}]* ]] || return 0
+    (( ${#_intercore_text} < 16384 )) || return 1
+    while [[ -n $_intercore_text ]]; do
+        _intercore_part=${_intercore_text:0:128} _intercore_text=${_intercore_text:128}
+        for (( _intercore_at = 0; _intercore_at < ${#_intercore_part}; _intercore_at++ )); do
+            case ${_intercore_part:_intercore_at:1} in
+                '{') _intercore_stack+='{' ;;
+                '[') _intercore_stack+='[' ;;
+                '}' | ']') _intercore_stack=${_intercore_stack%?} ;;
+                *) continue ;;
+            esac
+            [[ -n $_intercore_stack ]] && (( ${#_intercore_stack} < 1000 )) || return 1
+        done
+    done
+}
+
+# The string was a key: of the event, or of what is in it.  `_intercore_skip` if its value does not
+# count; 1 if the longest and last one follows.
+_intercore_event_key() {
+    case $_intercore_stack in
+        '{') _intercore_key=$_intercore_raw _intercore_sub='' ;;
+        '{{') _intercore_sub=$_intercore_raw ;;
+    esac
+    case $_intercore_stack$_intercore_key in
+        '{cursor_version') : "${_intercore_agent:=cursor}" ;;
+        '{turn_id') : "${_intercore_agent:=codex}" ;;
+        '{timestamp') : "${_intercore_agent:=gemini}" ;;
+        '{tool_response' | '{tool_output' | '{llm_request')
+            [[ -z $_intercore_id || -z $_intercore_name || -z $_intercore_cwd ]] || return 1 ;;
+    esac
+    case $_intercore_stack$_intercore_key$_intercore_sub in
+        '{'*_id | '{hook_event_name' | '{tool_name' | '{cwd' | '{'*_path | '{{tool_inputcommand') ;;
+        *) _intercore_skip=yes ;;
+    esac
+}
+
+# A string that is no key, where it counts: in the event itself, in the input of a tool, or as the
+# first of a list.  The first of two counts.
+_intercore_event_value() {
+    case $_intercore_stack$_intercore_key$_intercore_sub in
+        '{session_id') _intercore_event_text _intercore_id ;;
+        '{conversation_id') _intercore_agent=cursor; _intercore_event_text _intercore_talk ;;
+        '{hook_event_name') _intercore_event_text _intercore_name ;;
+        '{tool_name') _intercore_event_text _intercore_tool ;;
+        '{cwd') _intercore_event_text _intercore_cwd ;;
+        '{transcript_path') _intercore_event_text _intercore_log ;;
+        '{[workspace_roots') _intercore_event_text _intercore_root ;;
+        '{file_path' | '{{tool_inputfile_path' | '{{tool_inputnotebook_path')
+            _intercore_event_text _intercore_path ;;
+        '{{tool_inputcommand') # of a patch, the first file
+            [[ $_intercore_tool == apply_patch ]] || return 0
+            local _intercore_patch='\*\*\* (Add|Update|Delete) File: (([^\\]|\\[^n])*)'
+            [[ $_intercore_raw =~ $_intercore_patch ]] || return 0
+            _intercore_raw=${BASH_REMATCH[2]}
+            _intercore_event_text _intercore_path ;;
+    esac
+}
+
+# _intercore_event_text VARIABLE: the string in `_intercore_raw`, unless there is one already.  What
+# is longer than a path can be, or holds what no variable can, is not taken.
+_intercore_event_text() {
+    [[ -z ${!1} ]] && (( ${#_intercore_raw} <= 24576 )) || return 0
+    local _intercore_rest=$_intercore_raw _intercore_out='' _intercore_char _intercore_code
+    while [[ $_intercore_rest == *\\* ]]; do
+        _intercore_out+=${_intercore_rest%%\\*}
+        _intercore_rest=${_intercore_rest#*\\}
+        _intercore_char=${_intercore_rest:0:1} _intercore_rest=${_intercore_rest:1}
+        case $_intercore_char in
+            '"' | \\ | /) ;;
+            b) _intercore_char=$'\b' ;;
+            f) _intercore_char=$'\f' ;;
+            n) _intercore_char=$'\n' ;;
+            r) _intercore_char=$'\r' ;;
+            t) _intercore_char=$'\t' ;;
+            u) _intercore_event_unicode || return 0 ;;
+            *) return 0 ;;
+        esac
+        _intercore_out+=$_intercore_char
+    done
+    _intercore_out+=$_intercore_rest
+    (( ${#_intercore_out} <= 4096 )) || return 0 # PATH_MAX
+    printf -v "$1" '%s' "$_intercore_out"
+}
+
+# The character of \uXXXX, of which `_intercore_rest` begins with the digits, in UTF-8 whatever the
+# locale is; a surrogate without its other half is U+FFFD.  1 if it is none, or NUL.
+_intercore_event_unicode() {
+    local _intercore_hex='[0123456789abcdefABCDEF]' _intercore_low
+    _intercore_hex=$_intercore_hex$_intercore_hex$_intercore_hex$_intercore_hex
+    # shellcheck disable=SC2053 # a pattern
+    [[ ${_intercore_rest:0:4} == $_intercore_hex ]] || return 1
+    _intercore_code=$(( 16#${_intercore_rest:0:4} )) _intercore_rest=${_intercore_rest:4}
+    if (( _intercore_code >= 0xD800 && _intercore_code < 0xE000 )); then
+        _intercore_low=${_intercore_rest:2:4}
+        # shellcheck disable=SC2053
+        if (( _intercore_code < 0xDC00 )) && [[ ${_intercore_rest:0:2} == '\u' &&
+            $_intercore_low == $_intercore_hex ]] &&
+            (( 16#$_intercore_low >= 0xDC00 && 16#$_intercore_low < 0xE000 )); then
+            _intercore_code=$(( 0x10000 + ((_intercore_code - 0xD800) << 10) + 16#$_intercore_low - 0xDC00 ))
+            _intercore_rest=${_intercore_rest:6}
+        else
+            _intercore_code=$(( 0xFFFD ))
+        fi
+    fi
+    (( _intercore_code )) || return 1
+    if (( _intercore_code < 0x80 )); then
+        printf -v _intercore_char '\\0%03o' "$_intercore_code"
+    elif (( _intercore_code < 0x800 )); then
+        printf -v _intercore_char '\\0%03o' "$(( 0xC0 | _intercore_code >> 6 ))" \
+            "$(( 0x80 | _intercore_code & 0x3F ))"
+    elif (( _intercore_code < 0x10000 )); then
+        printf -v _intercore_char '\\0%03o' "$(( 0xE0 | _intercore_code >> 12 ))" \
+            "$(( 0x80 | _intercore_code >> 6 & 0x3F ))" "$(( 0x80 | _intercore_code & 0x3F ))"
+    else
+        printf -v _intercore_char '\\0%03o' "$(( 0xF0 | _intercore_code >> 18 ))" \
+            "$(( 0x80 | _intercore_code >> 12 & 0x3F ))" "$(( 0x80 | _intercore_code >> 6 & 0x3F ))" \
+            "$(( 0x80 | _intercore_code & 0x3F ))"
+    fi
+    printf -v _intercore_char '%b' "$_intercore_char"
+}
+
+# Which agent it is, if no field has told: by the names of its events and of its files.
+_intercore_event_whose() {
+    [[ -z $_intercore_agent ]] || return 0
+    case $_intercore_name:$_intercore_log in
+        :*) ;;
+        Before[ATM]*:* | After[ATM]*:* | PreCompress:* | *:*/.gemini/*) _intercore_agent=gemini ;;
+        [[:lower:]]*:* | *:*/.cursor/*) _intercore_agent=cursor ;;
+        *:*/.codex/*) _intercore_agent=codex ;;
+        *) _intercore_agent=claude ;;
+    esac
+}
+TEXT
+}
+
 # --- locks: these need no database; without a program, the shell does what icctl would do ---
 
 intercore_lock() { _intercore_late lock take "$@"; }
@@ -534,7 +799,7 @@ _intercore_read_lease() {
 # intercore_lease_acquire [-v VAR] NAME SCOPE TTL [OWNER]
 # Claims work and prints the fencing token.  0 it is yours now, or still; 1 another owner has it and
 # is named on stderr, or unavailable: then no owner can have it; 2 could not tell.  OWNER is the
-# session, CLAUDE_SESSION_ID, if it is left out; without either, 3.
+# session, INTERCORE_SESSION and so on, if it is left out; without either, 3.
 _intercore_lease_acquire() {
     local _intercore_to=-
     if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi

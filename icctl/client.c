@@ -6,7 +6,7 @@
    to the Python client beside it, `icctl-python`, which goes on where this one stopped.
 
    Promises, those of icctl/client.py, which is the reference:
-   - stdin belongs to the hook: it is read only when the daemon asks for it;
+   - stdin belongs to the hook: it is read only when the daemon or the command line asks for it;
    - one total deadline covers connecting, sending and receiving;
    - a request that may have been executed is only ever repeated under its own id;
    - a part of a reply is printed once it is complete, so that a retry prints nothing twice. */
@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 enum { DEFAULT_MS = 5000, MAX_MS = 300000, MARGIN_MS = 500, PART_BYTES = 1 << 28 };
+enum { EVENT_BYTES = 1 << 16 }; /* of icd/features/statusline/agent.py */
 enum { SHELL_FD = 12 }; /* the highest that /bin/sh needs to start the Python client */
 enum { SEARCH_MS = 10000 }; /* comparing takes longer than a look-up, and no hook waits for it */
 enum { PATIENCE_MS = 1000 }; /* how long a lock is waited for; the daemon answers within the usual time */
@@ -460,6 +461,16 @@ static enum outcome ask(struct call *c)
     return kept && ended == ABSENT ? ask(c) : ended;
 }
 
+/* Whether the command line says that an event is on stdin: to be asked for it would take as long as
+   the rest.  Not from a terminal, where a person may want to read the help. */
+static bool brings_event(const struct call *c)
+{
+    if (c->keeps || strcmp(verb(c), "statusline") || isatty(0)) return false;
+    for (const char *word = next_word(c, NULL); word; word = next_word(c, word))
+        if (!strncmp(word, "--from", 6)) return true;
+    return false;
+}
+
 /* Ask for a call whose fields are there, as long as the daemon wants input. */
 enum outcome insist(struct call *c)
 {
@@ -469,7 +480,11 @@ enum outcome insist(struct call *c)
     start(&c->heads);
     start(&c->tail);
     c->inputs = 0;
-    enum outcome ended = begin(c) ? ask(c) : UNTRIED;
+    if (!begin(c)) return UNTRIED;
+    enum outcome ended = NEEDED;
+    c->needs_file = false;
+    c->needs = EVENT_BYTES;
+    if (!brings_event(c)) ended = ask(c);
     for (; ended == NEEDED; ended = ask(c)) {
         if (c->keeps && (c->needs_file || !c->has_stdin)) return UNTRIED; /* the shell can read it */
         attach(c);
@@ -543,8 +558,10 @@ _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
 /* Fields for a directory and the environment. */
 void surround(struct call *c, const char *directory)
 {
-    static const char *names[] = {"INTERCORE_DB", "CLAUDE_SESSION_ID", "IC_TRACE_ID", "IC_SPAN_ID", "HOME",
-                                  "INTERCORE_LOCK_DIR", "INTERCORE_AGENT", "INTERCORE_EVENT", "TMPDIR",
+    static const char *names[] = {"INTERCORE_DB", "INTERCORE_SESSION", "CLAUDE_SESSION_ID",
+                                  "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID", "GEMINI_SESSION_ID",
+                                  "IC_TRACE_ID", "IC_SPAN_ID", "HOME", "INTERCORE_LOCK_DIR",
+                                  "INTERCORE_AGENT", "INTERCORE_EVENT", "COLUMNS", "NO_COLOR", "TMPDIR",
                                   "CLAVAIN_DISPATCH_SH"};
     fprintf(c->fields.file, "d%s%c", directory, 0);
     c->count = 1;

@@ -32,8 +32,9 @@ PART_BYTES, LINE_BYTES, PATH_BYTES = 1 << 28, 64, 107
 S_IFMT, S_IFDIR, S_IFSOCK, STICKY, OTHERS_WRITE = 0o170000, 0o040000, 0o140000, 0o1000, 0o022
 HANDOVER = b"INTERCORE_HANDOVER"
 ENVIRONMENT = (
-    *(b"INTERCORE_DB", b"CLAUDE_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME"),
-    *(b"INTERCORE_LOCK_DIR", b"INTERCORE_AGENT", b"INTERCORE_EVENT"),
+    *(b"INTERCORE_DB", b"INTERCORE_SESSION", b"CLAUDE_SESSION_ID", b"CLAUDE_CODE_SESSION_ID"),
+    *(b"CODEX_THREAD_ID", b"GEMINI_SESSION_ID", b"IC_TRACE_ID", b"IC_SPAN_ID", b"HOME"),
+    *(b"INTERCORE_LOCK_DIR", b"INTERCORE_AGENT", b"INTERCORE_EVENT", b"COLUMNS", b"NO_COLOR"),
 )
 # What an agent's hook may answer; all else below `hook` is a child of this process.
 ANSWERS = (["hook", "context"], ["hook", "block"], ["hook", "allow"])

@@ -14,9 +14,9 @@ from icd.app.verb import Method
 from icd.config import Settings
 from icd.db.paths import Where
 from icd.errors import IcError
-from icd.features.hooks import files, verbs
-from icd.features.hooks.files import Trust
-from icd.features.hooks.store import HOOK, Delivery, Done
+from icd.features.triggers import files, verbs
+from icd.features.triggers.files import Trust
+from icd.features.triggers.store import HOOK, Delivery, Done
 from icd.files import append_log
 from icd.values.processes import Writer
 
@@ -68,7 +68,7 @@ class _Round:
             last = self._run_one(delivery, programs[delivery.hook])
 
     def _run_one(self, delivery: Delivery, program: str) -> Done:
-        from icd.features.hooks.process import deliver, done  # only who delivers pays for it
+        from icd.features.triggers.process import deliver, done  # only who delivers pays for it
 
         outcome = deliver(
             delivery,

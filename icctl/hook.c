@@ -178,9 +178,10 @@ static bool take_event(struct event *e)
 
 static const char *session_of(const struct event *e)
 {
-    static const char *names[] = {"INTERCORE_SESSION", "CLAUDE_SESSION_ID"};
+    static const char *names[] = {"INTERCORE_SESSION", "CLAUDE_SESSION_ID", "CLAUDE_CODE_SESSION_ID",
+                                  "CODEX_THREAD_ID", "GEMINI_SESSION_ID"};
     const char *found = e->session;
-    for (int i = 0; i < 2 && !*found; i++) found = getenv(names[i]) ? getenv(names[i]) : "";
+    for (int i = 0; i < 5 && !*found; i++) found = getenv(names[i]) ? getenv(names[i]) : "";
     return found;
 }
 

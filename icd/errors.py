@@ -233,7 +233,7 @@ ServiceFailed = _error(-32053, "service_failed", FAILED,
 # --- hooks ----------------------------------------------------------------------------------------
 
 # The project has no such hook.
-NoHook = _error(-32070, "no_hook", NO, "see 'icctl hooks list'")
+NoHook = _error(-32070, "no_hook", NO, "see 'icctl triggers list'")
 # The hook is unsafe to run: its owner, mode or type is wrong.
 HookRefused = _error(-32071, "hook_refused", FAILED,
     "a trusted file must be writable only by you")

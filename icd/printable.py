@@ -12,6 +12,7 @@ _UNSAFE = re.compile(
     rb"|\xc2[\x80-\x9f]"  # U+0080 to U+009F
     rb"|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]"  # U+202A to U+202E, U+2066 to U+2069
 )
+_STYLES = re.compile(rb"(\x1b\[[0-9]{1,2}m)")
 # All bytes with which none of these begins: what consists of them needs no closer look.
 SAFE = bytes(b for b in range(256) if b not in (0xC2, 0xE2) and not _UNSAFE.match(bytes([b])))
 _BREAKS = {"\t": r"\u0009", "\n": r"\u000a", "\r": r"\u000d"}
@@ -24,6 +25,12 @@ def printable(data: bytes) -> bytes:
     if not data.translate(None, SAFE):
         return data
     return _UNSAFE.sub(lambda found: rb"\u%04x" % ord(found[0].decode()), data)
+
+
+def styled(data: bytes) -> bytes:
+    """The same, for text that has colours, and no other sequence that commands a terminal."""
+    parts = enumerate(_STYLES.split(data))
+    return b"".join(part if number % 2 else printable(part) for number, part in parts)
 
 
 def line(text: str) -> str:

@@ -19,6 +19,7 @@ from icd import errors
 from icd.__main__ import main as icd
 from icd.app import flags, registry
 from icd.app.call import Params
+from icd.app.invocation import SESSION_VARIABLES
 from icd.app.verb import Method
 from icd.config import CHANNELS, RETENTION_SECONDS, VARIABLES, Channel, Mirror, Settings
 from icd.db import migrate
@@ -129,7 +130,10 @@ def test_every_global_flag_is_documented(flag):
         "INTERCORE_LEGACY_DIR",
         "INTERBAND_ROOT",
         "INTERCORE_LOCK_DIR",
+        "INTERCORE_SESSION",
         "CLAUDE_SESSION_ID",
+        "COLUMNS",
+        "NO_COLOR",
         "IC_LOG_LEVEL",
         *VARIABLES.values(),
     ],
@@ -139,6 +143,25 @@ def test_every_environment_variable_is_documented_and_used(variable):
 
     assert row(section(text("cli.md"), "Environment variables"), variable)
     assert any(variable in source.read_text(encoding="utf-8") for source in sources)
+
+
+def test_every_variable_of_a_session_is_documented_in_its_turn_and_sent_by_both_clients():
+    rule = section(text("cli.md"), "Which session")
+    native, python, library = (
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in ("icctl/client.c", "icctl/client.py", "lib-intercore.sh")
+    )
+
+    places = [rule.index(f"`{name}`") for name in SESSION_VARIABLES]
+    assert places == sorted(places)
+    for name in SESSION_VARIABLES:
+        assert f'"{name}"' in native
+        assert f'b"{name}"' in python
+        assert f"{name}" in section_of_bash(library, "_intercore_whose")
+
+
+def section_of_bash(library: str, function: str) -> str:
+    return library.partition(f"\n{function}() {{\n")[2].partition("\n}\n")[0]
 
 
 def test_the_variables_of_the_statusline_are_documented_in_their_order():
@@ -609,85 +632,7 @@ def _group_lives(group: int) -> bool:
 
 
 def test_the_statusline_explains_its_usage(project, env):
-    usage = "usage: statusline.sh [--watch] SESSION [DIRECTORY]\n"
+    usage = "usage: statusline.sh [[--watch] SESSION [DIRECTORY]]\n"
 
-    assert statusline(project, env) == (3, "", usage)
-
-
-# --- the hooks ------------------------------------------------------------------------------
-
-
-def hook(name: str, *arguments: str, project: Path, env: dict[str, str], stdin: str = "") -> str:
-    ran = subprocess.run(
-        [DOCS / "examples" / name, *arguments],
-        cwd=project,
-        env=env,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ran.stderr == ""
-    return ran.stdout
-
-
-@pytest.fixture
-def hooked(project: Path, env: dict[str, str]) -> Path:
-    subprocess.run(["icctl", "init"], cwd=project, env=env, check=True, stdout=subprocess.DEVNULL)
-    return project
-
-
-def test_the_stop_hook_acts_once_per_session(hooked, env):
-    def stop(session: str) -> str:
-        return hook("stop-hook.sh", project=hooked, env=env, stdin=f'{{"session_id": "{session}"}}')
-
-    assert stop("a") == "session a stopped after turn 1\n"
-    assert stop("a") == ""
-    assert stop("b") == "session b stopped after turn 1\n"
-    assert stop("") == ""
-
-
-def test_the_edit_hook_reminds_once_and_counts_always(hooked, env):
-    first = hook("edit-hook.sh", "a", "x.py", project=hooked, env=env)
-    second = hook("edit-hook.sh", "a", "y.py", project=hooked, env=env)
-
-    assert first == "1 edits within the hour, the last in x.py: time to commit?\n"
-    assert second == ""
-    counted = subprocess.run(
-        ["icctl", "state", "get", "edits", "a"],
-        cwd=hooked,
-        env=env,
-        capture_output=True,
-        check=True,
-    )
-    assert counted.stdout == b"2\n"
-
-
-def test_the_session_start_hook_greets_once_and_remembers(hooked, env):
-    first = hook("session-start-hook.sh", "a", project=hooked, env=env)
-    second = hook("session-start-hook.sh", "a", project=hooked, env=env)
-
-    assert first == "welcome, session a on none\nsee CHANGELOG.md for what is new\n"
-    assert second == ""
-    kept = subprocess.run(
-        ["icctl", "state", "get", "session", "a"],
-        cwd=hooked,
-        env=env,
-        capture_output=True,
-        check=True,
-    )
-    assert kept.stdout.startswith(b'{"branch":"none","pid":')
-
-
-@pytest.mark.parametrize("name", ["stop-hook.sh", "edit-hook.sh", "session-start-hook.sh"])
-def test_a_hook_without_intercore_or_without_a_database_is_silent(name, project, env, tmp_path):
-    arguments = ["" if name == "stop-hook.sh" else "a", "x"]
-    event = '{"session_id": "hook-test-without-database"}'
-    bare = {**env, "PATH": "/usr/bin:/bin"}
-
-    ran = subprocess.run(
-        ["bash", DOCS / "examples" / name, *arguments], cwd=project, env=bare, input=event,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert statusline(project, env, "--watch") == (3, "", usage)
+    assert statusline(project, env, "a", "b", "c") == (3, "", usage)

@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # A statusline: one call to icctl, however much is shown.
 #
-#   statusline.sh SESSION [DIRECTORY]
-#   statusline.sh --watch SESSION [DIRECTORY]
+#   statusline.sh                                 (Claude Code: statusLine)
+#   statusline.sh [--watch] SESSION [DIRECTORY]
 #
 # Prints one line about the session, or with --watch a new line whenever it changes.
+# Without SESSION, the agent's JSON on stdin tells session and directory; then the exit status is
+# always 0, because an agent shows nothing at all after another one.
 # DIRECTORY is the project's; the current directory if left out.
+#
+# This is for a line of your own; icctl statusline --from=claude has one ready, and is faster.
 #
 # icctl prints assignments of variables named INTERCORE_STATUS_..., all of them every time, with
 # nothing but text in single quotes: they can be evaluated whatever the payloads hold.
 # Without a database, and without a daemon, the variables are empty and the line is short.
 #
-# Exit status: that of icctl; 3 for a mistake in the arguments.
+# Exit status, with SESSION: that of icctl; 3 for a mistake in the arguments.
 # Needs bash 4.4 or newer.
 
 set -u
@@ -22,9 +26,16 @@ main() {
         watch=(--watch)
         shift
     fi
-    if (($# < 1 || $# > 2)); then
-        echo "usage: ${0##*/} [--watch] SESSION [DIRECTORY]" >&2
+    if (($# > 2)) || [[ $# == 0 && ${#watch[@]} != 0 ]]; then
+        echo "usage: ${0##*/} [[--watch] SESSION [DIRECTORY]]" >&2
         exit 3
+    fi
+    if (($# == 0)); then
+        # shellcheck source=/dev/null
+        source "$(icctl lib-path 2>/dev/null)" 2>/dev/null || exit 0
+        intercore_event
+        set -- "$INTERCORE_SESSION" "${INTERCORE_CWD:-.}"
+        trap 'exit 0' EXIT
     fi
     local line
     # Not a pipeline: if this shell is killed, its end of the pipe closes, and icctl ends as well.

@@ -31,6 +31,15 @@ _NOBODY = "no process writes to it"
 _NOBODY_HINT = "start the writer, or raise --timeout"
 # The start of a command in a hint, such as in "run 'icctl init'".
 _COMMAND = re.compile(r"(?:(?<=^)|(?<=['\s]))icctl (?=[a-z-])")
+# Which session a command belongs to: the first of these that is set.  The user's own word, what
+# the hooks of the original read, then what agents are known to give the programs that they start.
+SESSION_VARIABLES = (
+    "INTERCORE_SESSION",
+    "CLAUDE_SESSION_ID",
+    "CLAUDE_CODE_SESSION_ID",
+    "CODEX_THREAD_ID",
+    "GEMINI_SESSION_ID",
+)
 # What a client says of a file in an errno, where the system's own words would mislead.
 _REASONS = {errno.EPIPE: _NOBODY, errno.ENXIO: "it is a socket, or a missing device"}
 
@@ -86,15 +95,16 @@ class World(msgspec.Struct):
     timeout_ms: int | None = None
     if_database: bool = False
     where: Where = Where("")  # the caller's words about which database it means
+    session: str = ""  # by SESSION_VARIABLES
 
     @property
     def database(self) -> str:
         """The database that is meant, under the one path that it is known by."""
         return paths.canonical(paths.resolve(self.where))
 
-    def read_stdin(self) -> bytes:
+    def read_stdin(self, limit: int = INPUT_BYTES) -> bytes:
         if self.stdin is None:
-            raise Needed(Need("stdin"))
+            raise Needed(Need("stdin", limit=limit))
         return self.stdin
 
     def read_file(self, path: str) -> bytes:
@@ -160,6 +170,8 @@ class Output(msgspec.Struct):
     grant: Grant | None = None
     # Nothing is printed but stderr: the client starts a process, and goes on.
     launch: Launch | None = None
+    # Colours on stdout are ours: the data is printable already.
+    styled: bool = False
 
 
 class Skew(msgspec.Struct):

@@ -17,6 +17,7 @@ from icd.app.dispatch import failure
 from icd.app.flags import Flags, strip
 from icd.app.idempotency import MAX_DEADLINE_MS
 from icd.app.invocation import (
+    SESSION_VARIABLES,
     SOON_SECONDS,
     UNAVAILABLE,
     Ask,
@@ -38,7 +39,7 @@ from icd.app.parser import Leaf
 from icd.app.verb import Method, Verb
 from icd.db.paths import Where
 from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage
-from icd.printable import SAFE, printable
+from icd.printable import SAFE, printable, spelled, styled
 from icd.values.processes import Writer
 
 if TYPE_CHECKING:
@@ -199,6 +200,8 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     world.json, world.verbose, world.db = flags.json, flags.verbose, flags.db
     world.timeout_ms, world.if_database = flags.timeout_ms, flags.if_database
     world.where = Where(world.cwd, flags.db, world.env.get("INTERCORE_DB"))
+    session = next(filter(None, map(world.env.get, SESSION_VARIABLES)), "")
+    world.session = spelled(session) if session else ""
     row = command.row
     if isinstance(row, Verb):
         return _ask_verb(world, row, parsed.typed)
@@ -304,7 +307,7 @@ def _run_local(errand: Errand, ask: Caller) -> Output:
 def _harmless(output: Output) -> Output:
     """Spell out what is not printable; all that any command prints passes through here."""
     if output.stdout.translate(None, SAFE):
-        output.stdout = printable(output.stdout)
+        output.stdout = (styled if output.styled else printable)(output.stdout)
     if output.stderr.translate(None, SAFE):
         output.stderr = printable(output.stderr)
     return output
@@ -423,7 +426,7 @@ def _call(world: World, method: Method[Any, Any], ask: Ask) -> Call:
         where=world.where if ask.cwd is None else Where(ask.cwd, world.db),
         writer=Writer(
             world.pid,
-            _word(env.get("CLAUDE_SESSION_ID")),
+            _word(world.session),
             _word(env.get("IC_TRACE_ID")),
             _word(env.get("IC_SPAN_ID")),
         ),

@@ -27,13 +27,15 @@ GROUPS = {
     "compat": ("features.compat.verbs", "migration from legacy temporary files"),
     "discovery": ("features.discoveries.verbs", "findings of scanners"),
     "hook": ("features.hook.verbs", "commands that an agent's hooks run, and answers to it"),
-    "hooks": ("features.hooks.verbs", "the project's programs that run after an event"),
+    "triggers": ("features.triggers.verbs", "the project's programs that run after an event"),
     "config": ("features.config", "the settings"),
     "db": ("features.database.verbs", "the database file"),
     "service": ("admin.service.verbs", "the daemon, with systemd or without"),
 }
 # What is meant where options follow a noun instead of a verb.
 UNSAID = {"hook": "run"}
+# Nouns by a name that they had: agents call something else a hook by now.
+ALIASES = {"hooks": "triggers"}
 SINGLES = {
     "init": "features.database.verbs",
     "health": "features.database.verbs",
@@ -70,7 +72,7 @@ METHODS = {
     "db": "features.database.verbs",
     "backup": "features.database.backup",
     "dump": "features.database.dump",
-    "hook": "features.hooks.verbs",
+    "hook": "features.triggers.verbs",
     "dispatch": "features.dispatches.verbs",
     "lease": "features.leases.verbs",
     "discovery": "features.discoveries.verbs",
@@ -112,7 +114,8 @@ def every() -> list[Method[Any, Any]]:
 
 def noun(words: list[str]) -> str | None:
     """The noun that a command line begins with, the longer one if there are two."""
-    return next((n for n in (" ".join(words[:2]), words[0]) if n in GROUPS), None)
+    first = ALIASES.get(words[0], words[0])
+    return next((n for n in (" ".join([first, *words[1:2]]), first) if n in GROUPS), None)
 
 
 def verbs(noun: str) -> Commands:

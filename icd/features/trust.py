@@ -19,11 +19,11 @@ from icd.errors import NoDatabase, PermissionRefused, Untrusted, Usage, from_os
 from icd.features import interband
 from icd.features.dispatches import launch
 from icd.features.dispatches.auto_spawn import AskDue, Due
-from icd.features.hooks import files
-from icd.features.hooks.files import Trust
 from icd.features.runs.store import Document
 from icd.features.runs.verbs import runs
 from icd.features.state import verbs as state
+from icd.features.triggers import files
+from icd.features.triggers.files import Trust
 from icd.values.wire import Result
 
 # Of the agents that would start at once; 'icctl run list' leads to the others.
@@ -37,7 +37,7 @@ class TrustForm(Struct):
     Any other, such as one from a clone or of version 0.4.0 and earlier, can be read and written,
     but its rows start no program and write no file elsewhere until it is trusted.
     A dispatch script in the project or above it is accepted with its current content.
-    Hooks are only listed: see 'icctl hooks trust'.
+    Triggers are only listed: see 'icctl triggers trust'.
 
     Trust is recorded in your home directory, for this very file: a file that replaces it, such as
     by git, is not trusted.

@@ -37,6 +37,10 @@ def run(table: Table) -> None:
         meaning="All that a statusline shows, against the cheapest call.",
     )  # fmt: skip
     table.ratio(
+        "icctl statusline --from=claude / icctl ping", times["agent"], times["ping"], unit="ms", most=1.6,
+        meaning="The same as one coloured line, with the agent's JSON from stdin.",
+    )  # fmt: skip
+    table.ratio(
         f"a mirrored row, after {WRITES:,} writes at full speed / 200 ms",
         [lag for lag, _ in mirrored], 200, unit="ms", most=1,
         meaning="From the last reply until its value is in the file.",
@@ -50,6 +54,7 @@ def _commands() -> dict[str, list[str]]:
     return {
         "ping": [icctl, "ping"],
         "line": [icctl, "statusline", "--session", "s1", "--format=sh"],
+        "agent": [icctl, "statusline", "--session", "s1", "--from=claude"],
     }
 
 

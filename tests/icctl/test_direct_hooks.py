@@ -197,7 +197,7 @@ def test_without_hooks_nothing_of_theirs_is_loaded(run, initialized):
     code = (
         "import sys; sys.argv = ['icctl']; from icctl import client\n"
         f"status = client.main({[*RECORD]!r}, 'icctl')\n"
-        "print({'icctl.direct_hooks', 'icd.features.hooks.process', 'subprocess'} & sys.modules.keys())"
+        "print({'icctl.direct_hooks', 'icd.features.triggers.process', 'subprocess'} & sys.modules.keys())"
     )
     env = {"HOME": str(initialized), "INTERCORE_MODE": "direct", "PATH": os.environ["PATH"]}
 

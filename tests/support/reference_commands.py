@@ -38,7 +38,7 @@ TOPICS = {
     "discovery rank": "ranking.md",
     "discovery prune": "ranking.md",
     "hook": "agent-hooks.md",
-    "hooks": "hooks.md",
+    "triggers": "triggers.md",
     "trust": "security.md",
     "config": "configuration.md",
     "statusline": "statusline.md",

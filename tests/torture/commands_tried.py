@@ -40,7 +40,7 @@ MORE = {
 READS_TOO = {"events cursor list", "events cursor get"}
 LOCAL_WRITES = {
     "dispatch retry", "dispatch auto-spawn", "dispatch kill", "lock acquire", "lock release",
-    "lock clean", "compat import", "compat cleanup", "hooks trust", "hooks untrust",
+    "lock clean", "compat import", "compat cleanup", "triggers trust", "triggers untrust",
     "service install", "service uninstall", "service status", "service logs", "restore", "import",
     "hold", "dispatch spawn", "backup", "service reload",
 }  # fmt: skip
@@ -77,7 +77,7 @@ SHOWN_BY = {
     "embeddings": ["discovery search"],
     "events": ["events tail", "run events", "interspect query"],
     "feedback_signals": ["discovery status"],
-    "hook_positions": ["hooks list"],
+    "hook_positions": ["triggers list"],
     "interest_profile": ["discovery profile", "discovery rank"],
     "leases": ["lease list"],
     "migrations": ["version", "doctor", "health"],

@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from icd.features.hooks.process import PASSED_ON
+from icd.features.triggers.process import PASSED_ON
 from tests.support import mirrors
 from tests.support.processes import until
 from tests.torture import frames

@@ -85,7 +85,7 @@ class Run(Params):
     program: Annotated[str, Meta(description="Program name for messages.")] = "icctl"
     env: Annotated[
         dict[str, str],
-        Meta(description="Environment; INTERCORE_DB and CLAUDE_SESSION_ID are used."),
+        Meta(description="Environment; INTERCORE_DB and the session's variables are used."),
     ] = field(default_factory=dict)
     stdin: Annotated[str | None, Meta(description="Standard input of the command.")] = None
     files: Annotated[

@@ -24,7 +24,7 @@ class RecordForm(Struct, kw_only=True):
     reason: Annotated[str, Option("--reason", "Reason for the override.", "TEXT")] = ""
     context: Annotated[str | None, Option("--context", "Context, as text.", "TEXT")] = None
     session: Annotated[
-        str | None, Option("--session", "Session id (default $CLAUDE_SESSION_ID).", "SID")
+        str | None, Option("--session", "Session id (default: the caller's session).", "SID")
     ] = None
     project: Annotated[
         str | None,

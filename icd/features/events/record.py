@@ -189,7 +189,7 @@ class RecordForm(Record, kw_only=True):
     """
 
     session: Annotated[
-        str | None, Option("--session", "Session id (default $CLAUDE_SESSION_ID).", "SID")
+        str | None, Option("--session", "Session id (default: the caller's session).", "SID")
     ] = None
 
 

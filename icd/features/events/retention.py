@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from icd.features.events import cursors
 from icd.features.events import store as events
-from icd.features.hooks import store as hooks
+from icd.features.triggers import store as hooks
 from icd.values.wire import Result
 
 PRUNED_AT_ONCE = 5000

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from icd import files
-from icd.app.invocation import Caller, Output, World, advice
+from icd.app.invocation import SESSION_VARIABLES, Caller, Output, World, advice
 from icd.db import paths
 from icd.db.paths import Where
 from icd.errors import IcError, LockHeld, UnreadableInput
@@ -77,7 +77,7 @@ class Hook:
             raise UnreadableInput("the event on stdin is too long, or is not JSON", hint="")
         self._event = found or Event()
         env = self._world.env
-        known = env.get("INTERCORE_SESSION") or env.get("CLAUDE_SESSION_ID") or ""
+        known = next(filter(None, map(env.get, SESSION_VARIABLES)), "")
         self._event.session = self._event.session or known
         os.environ.update(self._event.environment())
         self._world.where = Where(self._project(), self._world.db, env.get("INTERCORE_DB"))

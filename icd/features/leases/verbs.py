@@ -30,10 +30,9 @@ def _who(world: World, owner: str | None) -> str:
     """The owner: as given, else the session.  Never a pid: a lease outlives processes."""
     if owner is not None:
         return owner
-    session = world.env.get("CLAUDE_SESSION_ID", "")
-    if not session:
-        raise Usage("no owner given", hint="pass --owner, or set CLAUDE_SESSION_ID")
-    return session.encode("utf-8", "backslashreplace").decode()
+    if not world.session:
+        raise Usage("no owner given", hint="pass --owner, or set INTERCORE_SESSION")
+    return world.session
 
 
 Name = Annotated[str, Argument("NAME", "Name of the lease."), validation.check_name]
@@ -43,7 +42,7 @@ Scope = Annotated[
 Owner = Annotated[
     str,
     Meta(description="Owner of the lease."),
-    Option("--owner", "Owner of the lease (default $CLAUDE_SESSION_ID).", "O", resolve=_who),
+    Option("--owner", "Owner of the lease (default: the session).", "O", resolve=_who),
     validation.check_owner,
 ]
 Ttl = Annotated[int, SPAN, _check_ttl]

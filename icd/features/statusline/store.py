@@ -112,10 +112,10 @@ class _Signal(Struct):
     age: int
 
     def text(self, name: str, *, lone: bool = False) -> str | None:
-        return _text(self.value if lone and not self.fields else self.fields.get(name))
+        return as_text(self.value if lone and not self.fields else self.fields.get(name))
 
     def number(self, name: str) -> int | float | None:
-        return _number(self.fields.get(name))
+        return as_number(self.fields.get(name))
 
 
 _OF_SESSION = """
@@ -263,7 +263,7 @@ def _run(
         return None
     run_id, phase, goal, updated_at = row
     age = max(0, now_ms // 1000 - updated_at)
-    return Run(_text(run_id) or "", _text(phase) or "", _text(goal), age)
+    return Run(as_text(run_id) or "", as_text(phase) or "", as_text(goal), age)
 
 
 def _urgency(row: _Signal) -> float:
@@ -280,10 +280,10 @@ def _look_into(scope_id: str, payload: str, updated_at: int, *, now_ms: int) -> 
     return _Signal(scope_id, value if isinstance(value, dict) else {}, value, age)
 
 
-def _text(value: object) -> str | None:
+def as_text(value: object) -> str | None:
     """Text on one line; JSON's lone surrogates are no text at all."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        value = _number(value)
+        value = as_number(value)
         return None if value is None else str(value)
     if not isinstance(value, str):
         return None
@@ -291,7 +291,7 @@ def _text(value: object) -> str | None:
     return cut.encode("utf-8", "replace").decode() or None
 
 
-def _number(value: object) -> int | float | None:
+def as_number(value: object) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if isinstance(value, int):

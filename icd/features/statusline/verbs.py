@@ -2,17 +2,18 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Meta, structs
 
-from icd.app import render
+from icd.app import invocation, render
 from icd.app.call import ANYTHING, Answer, Context, Params, Topic
 from icd.app.invocation import Ask, Output, World
 from icd.app.verb import Command, Method, Option, Stream, narrow
 from icd.errors import IcError, NoDatabase, Usage
 from icd.features.runs.verbs import project_of
-from icd.features.statusline import store
+from icd.features.statusline import agent, store
 from icd.features.statusline.store import Statusline
 from icd.values.processes import is_alive
 from icd.values.validation import check_scope
@@ -24,7 +25,7 @@ Show = Callable[[Statusline], Output]
 
 
 def _session(world: World, given: str | None) -> str:
-    found = world.env.get("CLAUDE_SESSION_ID", "") if given is None else given
+    found = world.session if given is None else given
     return found.encode("utf-8", "backslashreplace").decode()
 
 
@@ -34,7 +35,7 @@ class Get(Params):
     session_id: Annotated[
         str,
         Meta(description="Id of the session to describe."),
-        Option("--session", "Session id (default $CLAUDE_SESSION_ID).", "SID", resolve=_session),
+        Option("--session", "Session id (default: the caller's session).", "SID", resolve=_session),
         check_scope,
     ] = ""
     agent: Annotated[
@@ -51,6 +52,8 @@ class Form(Get):
     Unknown fields are empty; the exit code is 0 even if all are, or if there is no database.
     With --format=sh, the line assigns variables named INTERCORE_STATUS_... and is safe to eval.
     With --watch, prints a line at once and whenever anything but an age changes.
+    With --from=claude, reads the agent's JSON from stdin, which tells the session and the
+    directory, and prints one coloured line for the agent, no wider than $COLUMNS; NO_COLOR counts.
     """
 
     format: Annotated[
@@ -58,6 +61,9 @@ class Form(Get):
         Option("--format", "Output format (default text)."),
     ] = None
     watch: Annotated[bool, Option("--watch", "Follow: print a line whenever it changes.")] = False
+    agent_json: Annotated[
+        Literal["claude"] | None, Option("--from", "Read the JSON of this agent from stdin.")
+    ] = None
 
 
 def get(ctx: Context, p: Get) -> Statusline:
@@ -79,10 +85,37 @@ def _everything(_: Get) -> Topic:
 def ask_statusline(world: World, f: Form) -> Ask:
     if world.json and f.format not in {None, "json"}:
         raise Usage(f"--json cannot be combined with --format={f.format}")
-    show = SHOW["json" if world.json else f.format or "text"]
+    form = "json" if world.json else f.format
+    if f.agent_json is not None:
+        return _ask_for_agent(world, f, form)
+    show = SHOW[form or "text"]
     cwd = os.path.normpath(os.path.join(world.cwd, f.project)) if f.project else None
     params = narrow(f, Get, cwd=world.cwd)
     return _watch(params, show, cwd, None) if f.watch else _ask(params, show, cwd)
+
+
+def _ask_for_agent(world: World, f: Form, form: str | None) -> Ask:
+    """An agent shows what is printed, and nothing after a failure: so there is always a line."""
+    if f.watch:
+        raise Usage("--watch cannot be combined with --from")
+    figures = agent.read(world.read_stdin(agent.EVENT_BYTES))
+    session = f.session_id if f.session_id != world.session else figures.session or world.session
+    directory = figures.directory or world.cwd
+    world.where = structs.replace(world.where, cwd=directory)
+    params = narrow(f, Get, cwd=directory, session_id=session)
+    cwd = os.path.normpath(os.path.join(directory, f.project)) if f.project else None
+    width = agent.width_of(world.env.get("COLUMNS", ""))
+    colour = not world.env.get("NO_COLOR")
+    show = partial(agent.show, figures, width=width, colour=colour)
+    ask = _ask(params, SHOW[form] if form else show, cwd)
+
+    def without(error: IcError) -> Output:
+        output = ask.render(_nothing(params))
+        if not isinstance(error, NoDatabase):
+            output.stderr = invocation.line(world.program, "statusline", error)
+        return output
+
+    return structs.replace(ask, render_error=without)
 
 
 def _ask(params: Get, show: Show, cwd: str | None) -> Ask:
@@ -200,12 +233,13 @@ VERBS = [
         "statusline",
         Form,
         ask_statusline,
-        order=("project", "agent", "format", "watch"),
+        order=("project", "agent", "format", "watch", "agent_json"),
         summary="Show the status of a session.",
         examples=[
             'icctl statusline --session "$SESSION"',
             'eval "$(icctl statusline --session "$SESSION" --format=sh)"',
             'icctl statusline --session "$SESSION" --format=json --watch',
+            "icctl statusline --from=claude <event.json",
         ],
     ),
 ]

@@ -25,10 +25,10 @@ from icd.app.verb import Method
 from icd.config import Settings
 from icd.errors import Guard, IcError, Locked
 from icd.features.daemon.report import HooksReport
-from icd.features.hooks import files, process, verbs
-from icd.features.hooks.files import Trust
-from icd.features.hooks.process import NotStarted, Outcome
-from icd.features.hooks.store import Delivery, Done
+from icd.features.triggers import files, process, verbs
+from icd.features.triggers.files import Trust
+from icd.features.triggers.process import NotStarted, Outcome
+from icd.features.triggers.store import Delivery, Done
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.stores.store import Store, inquiry

@@ -12,9 +12,9 @@ from icd.features.database import export as dumps
 from icd.features.database.import_ import check_header
 from icd.features.events import cursors, retention
 from icd.features.events import store as events
-from icd.features.hooks import store as hooks
 from icd.features.sentinels import store as sentinels
 from icd.features.state import store as state
+from icd.features.triggers import store as hooks
 from icd.values.processes import Writer
 from tests.support import discovery_lines, run_lines
 from tests.support import lines as support

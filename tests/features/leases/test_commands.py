@@ -39,7 +39,7 @@ def test_without_session_and_owner_it_is_a_mistake(ic, env, verb):
     output = ic("lease", verb[0], "n", "s", *verb[1:], env=env)
 
     assert (output.exit, output.stdout) == (3, b"")
-    assert output.stderr.endswith(b"pass --owner, or set CLAUDE_SESSION_ID\n")
+    assert output.stderr.endswith(b"pass --owner, or set INTERCORE_SESSION\n")
 
 
 def test_a_session_that_is_not_text_can_hold_a_lease(ic, stdout):

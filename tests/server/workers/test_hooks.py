@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from icd.features.hooks.files import Trust
+from icd.features.triggers.files import Trust
 from icd.server import limits
 from tests.support.processes import PATIENCE, Daemon, icctl, read_line, until
 

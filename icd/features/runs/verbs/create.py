@@ -104,7 +104,7 @@ class CreateForm(Create, kw_only=True):
         Option("--actions", "JSON object stored with the run; @FILE reads a file.", "JSON"),
     ] = None  # type: ignore[assignment]
     session: Annotated[
-        str | None, Option("--session", "Session id (default $CLAUDE_SESSION_ID).", "SID")
+        str | None, Option("--session", "Session id (default: the caller's session).", "SID")
     ] = None
     no_auto_spawn: Annotated[
         bool,
