@@ -8,6 +8,7 @@ was edited by its user: it counts as there, and is left alone.
 what is the text with our entries, and what is it without them.
 """
 
+import io
 import json
 import os
 import re
@@ -30,8 +31,6 @@ State = Literal["missing", "ours", "stale", "edited", "foreign"]
 Kind = Literal["nested", "flat", "member", "server"]
 REMOVABLE = ("ours", "stale")
 
-# The first word of a shell's line, if no more than quotes are needed to read it.
-_LINE = re.compile(r"""('[^']*'|"[^"$`\\]*"|[^\s'"$`\\;&|<>()]+)[ \t]+(.*)""", re.DOTALL)
 # The length of a path to the member of a group that lists its handlers.
 _IN_GROUP = 4
 
@@ -178,14 +177,20 @@ def _highest(text: str, root: Node, path: Path) -> Path:
     """The path of all that goes with an entry: the containers that hold nothing else.
 
     A group goes with its last handler, also if it has a matcher: agents refuse an empty one.
+    Of two members of one name, the one that counts stays: the other must not come to life.
     """
     while len(path) > 1:
         parent = jsonc.at_path(root, path[:-1])
         is_spent = len(parent.children) == 1 or len(path) == _IN_GROUP
-        if not is_spent or jsonc.has_comments(text, parent):
+        if not is_spent or jsonc.has_comments(text, parent) or _is_double(root, path[:-1]):
             break
         path = path[:-1]
     return path
+
+
+def _is_double(root: Node, path: Path) -> bool:
+    parent, node = jsonc.at_path(root, path[:-1]), jsonc.at_path(root, path)
+    return parent.kind == "{" and sum(one.name == node.name for one in parent.children) > 1
 
 
 # --- recognising ----------------------------------------------------------------------------------
@@ -194,10 +199,10 @@ def _highest(text: str, root: Node, path: Path) -> Path:
 def _state(found: Any, entry: Entry) -> State:
     """What an object is, compared with the entry that we would write."""
     program, words = _called(found)
-    known, first = _plain(words), _plain(entry.words)
-    if os.path.basename(program) != PROGRAM or known[: len(first)] != first:
-        return "missing"
-    if words != entry.words or {**found, "command": ""} != {**entry.value, "command": ""}:
+    is_ours = os.path.basename(program) == PROGRAM and words == entry.words
+    if not is_ours:
+        return "edited" if _mentions(f"{program} {words}", entry) else "missing"
+    if {**found, "command": ""} != {**entry.value, "command": ""}:
         return "edited"
     is_gone = program.startswith("/") and not os.access(program, os.X_OK)
     return "stale" if is_gone else "ours"
@@ -208,20 +213,27 @@ def _in_place(state: State) -> State:
     return "foreign" if state == "missing" else state
 
 
-def _plain(words: str) -> list[str]:
-    """The words up to the end of the first command."""
-    return words.partition(";")[0].split()
+def _mentions(line: str, entry: Entry) -> bool:
+    """Whether a command runs ours in another way: with more words, or after others."""
+    first = entry.words.partition(";")[0].split()
+    words = r"\s+".join(map(re.escape, first))
+    return re.search(rf"(?:^|[\s/'\"]){PROGRAM}['\"]?\s+{words}(?![\w-])", line) is not None
 
 
 def _called(found: Any) -> tuple[str, str]:
-    """The program that an object runs, and its words; empty if it does not."""
+    """The program that an object runs, and the rest of its words; empty if it runs none."""
     command = found.get("command") if isinstance(found, dict) else None
     if not isinstance(command, str):
         return "", ""
     if isinstance(found.get("args"), list):
         return command, " ".join(map(str, found["args"]))
-    match = _LINE.fullmatch(command)
-    return (match[1].strip("'\""), match[2].strip()) if match else ("", "")
+    rest = io.StringIO(command)  # it is read one character at a time, so what is left is the rest
+    reader = shlex.shlex(rest, posix=True)
+    reader.whitespace_split, reader.commenters = True, ""
+    try:
+        return reader.get_token() or "", rest.read().strip()
+    except ValueError:  # a quote is not closed
+        return "", command
 
 
 # --- TOML -----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ Promises
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -75,8 +76,9 @@ class Node(Struct):
 # --- reading --------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=2)  # a change asks for the same text several times
 def parse(text: str) -> Node | None:
-    """The document; None if there is nothing but white space and comments."""
+    """The document, not to be changed; None if there is nothing but white space and comments."""
     at = _skipped(text, 1 if text.startswith(_MARK) else 0)
     if at == len(text):
         return None
@@ -224,8 +226,9 @@ def _only(text: str, parent: Node, style: "_Style", entry: str) -> str:
 
 def _after_comments(text: str, at: int) -> int:
     """Behind the last comment of what follows, before the white space."""
-    end = _skipped(text, at)
-    return at + len(text[at:end].rstrip(_BLANK))
+    for comment in _COMMENT.finditer(text, at, _skipped(text, at)):
+        at = comment.end()
+    return at
 
 
 def _ends_in_line_comment(text: str, at: int, end: int) -> bool:
@@ -332,10 +335,8 @@ def dropped(text: str, root: Node, path: Path) -> str:
 def _before_blank(text: str, parent: Node, number: int) -> int:
     """Where the white space before a child begins; kept if a comment needs its line end."""
     node = parent.children[number]
-    start = node.begin
-    while text[start - 1] in _BLANK:
-        start -= 1
     opens = parent.start + 1 if number == 0 else parent.commas[number - 1] + 1
+    start = _after_comments(text, opens)
     comma = parent.commas[number]
     follows = comma + 1 if comma >= 0 else node.end
     is_followed = text[follows : follows + 1] not in ("\r", "\n")

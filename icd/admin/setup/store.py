@@ -24,10 +24,11 @@ from msgspec import Struct
 from icd import files
 from icd.errors import AgentConfigChanged, AgentConfigRefused, IcError
 
-# Claude Code keeps its own state beside the MCP servers, in up to a few megabytes.
-MOST_BYTES = 8 * 1024 * 1024
+MOST_BYTES = 1024 * 1024
+# Claude Code lists the user's MCP servers beside its own state, which grows to some megabytes.
+OWN_BYTES = 8 * 1024 * 1024
 # A record holds a file, in base64.
-RECORD_BYTES = 2 * MOST_BYTES
+RECORD_BYTES = 2 * OWN_BYTES
 COPIES = 10
 SHARE = ".local/share/intercore/setup"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
@@ -157,9 +158,10 @@ def _read(place: Place, directory: int) -> Seen:
         if not stat.S_ISREG(there.st_mode):
             raise _refused(place, f"{place.path} is not a regular file")
         _refuse_others(place, there, place.path)
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise _refused(place, f"{place.path} has more than {MOST_BYTES} bytes")
+        most = MOST_BYTES if place.is_shared else OWN_BYTES
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise _refused(place, f"{place.path} has more than {most} bytes")
     return Seen(content, stat.S_IMODE(there.st_mode), there.st_gid)
 
 

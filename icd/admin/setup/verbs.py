@@ -5,6 +5,7 @@ All of it happens in the caller's own process: the files are the caller's.
 
 import difflib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from shutil import which
@@ -78,10 +79,12 @@ class Row(Struct, omit_defaults=True):
 
 
 class Done(Struct):
+    """What is printed; `exit` is not."""
+
     entries: list[Row] = []
     copies: list[str] = []
     diff: str = ""
-    said: list[str] = []
+    notes: list[str] = []
     exit: int = 0
 
 
@@ -132,11 +135,11 @@ def _all(world: World, f: Setup, scope: Scope) -> Done:
     if not there:
         names = ", ".join(agent.title for agent in AGENTS.values())
         told = f"found none of {names}; name one to set it up anyway, as in 'icctl setup claude'"
-        return Done(said=[told], exit=1)
+        return Done(notes=[told], exit=1)
     if not (f.check or f.dry_run):
         ask = _asks()
         if ask is None:
-            return Done(said=[_advice(f, scope, agent) for agent in there])
+            return Done(notes=[f"found {a.title}; to set it up: {_command(f, a)}" for a in there])
         verb = "Remove our entries from" if f.remove else "Set up"
         there = [a for a in there if ask(f"{verb} {a.title} ({_files(f, scope, a)})? [y/N] ")]
     done = Done()
@@ -145,16 +148,15 @@ def _all(world: World, f: Setup, scope: Scope) -> Done:
         done.entries += one.entries
         done.copies += one.copies
         done.diff += one.diff
-        done.said += one.said
+        done.notes += one.notes
         done.exit = max(done.exit, one.exit)
     return done
 
 
-def _advice(f: Setup, scope: Scope, agent: Agent) -> str:
-    words = [PROGRAM, "setup", agent.name]
-    words += [name for name, is_set in (("--remove", f.remove), ("--mcp", f.mcp)) if is_set]
-    words += ["--project"] if scope.root is not None else []
-    return f"found {agent.title}: run '{' '.join(words)}'"
+def _command(f: Setup, agent: Agent) -> str:
+    """What to type for one agent."""
+    flags = {"--remove": f.remove, "--project": f.project, "--mcp": f.mcp}
+    return " ".join([PROGRAM, "setup", agent.name, *(flag for flag in flags if flags[flag])])
 
 
 def _files(f: Setup, scope: Scope, agent: Agent) -> str:
@@ -182,7 +184,7 @@ def _one(world: World, f: Setup, scope: Scope, agent: Agent) -> Done:
     targets = agents.targets(agent, scope, program, mcp=f.mcp)
     memory = Memory(scope.home)
     if f.check:
-        return _checked(agent, [_edit(t, scope, memory, f) for t in targets if t.wanted])
+        return _checked(f, agent, [_edit(t, scope, memory, f) for t in targets if t.wanted])
     if f.dry_run:
         return Done(diff="".join(_diff(_edit(t, scope, memory, f)) for t in targets))
     with memory.locked():
@@ -192,7 +194,8 @@ def _one(world: World, f: Setup, scope: Scope, agent: Agent) -> Done:
         store.prune([path for edit in edits if edit.record for path in edit.record.made])
         return Done(list(_removed(agent, edits)), copies)
     is_new = any(edit.changes for edit in edits)
-    return Done(list(_added(agent, edits)), copies, said=_next(f, agent, program) if is_new else [])
+    notes = _next(f, agent, program) if is_new else []
+    return Done(list(_added(agent, edits)), copies, notes=notes)
 
 
 def _program(world: World) -> str:
@@ -251,25 +254,26 @@ def _carried_out(edit: Edit, memory: Memory, f: Setup) -> Iterator[str]:
         memory.forget(path)
         return
     assert edit.data is not None
-    # Remembered first: were we to die in between, the record would describe a file that is not
-    # there, and count for nothing.
-    memory.remember(Record(path, store.digest(edit.data), edit.base, made))
-    made = [*made, *store.write(edit.place, edit.seen, edit.data)]
-    memory.remember(Record(path, store.digest(edit.data), edit.base, made))
+    new = Record(path, store.digest(edit.data), edit.base, made)
+    # Remembered first: were we to die in between, the record would be of a file that is not there,
+    # and count for nothing.
+    memory.remember(new)
+    if directories := store.write(edit.place, edit.seen, edit.data):
+        memory.remember(msgspec.structs.replace(new, made=[*made, *directories]))
 
 
 # --- what is said ---------------------------------------------------------------------------------
 
 
-def _checked(agent: Agent, edits: list[Edit]) -> Done:
+def _checked(f: Setup, agent: Agent, edits: list[Edit]) -> Done:
     rows = [
         Row(agent.name, edit.target.path, one.entry.what, _SAYS[one.state])
         for edit in edits
         for one in _asked(edit)
     ]
     is_whole = all(row.state not in ("missing", "outdated") for row in rows)
-    hint = [] if is_whole else [f"run 'icctl setup {agent.name}'"]
-    return Done(rows, said=hint, exit=0 if is_whole else 1)
+    hint = [] if is_whole else [f"to add them: {_command(f, agent)}"]
+    return Done(rows, notes=hint, exit=0 if is_whole else 1)
 
 
 def _asked(edit: Edit) -> list[Found]:
@@ -294,9 +298,8 @@ def _removed(agent: Agent, edits: list[Edit]) -> Iterator[Row]:
 
 
 def _next(f: Setup, agent: Agent, program: str) -> list[str]:
-    flags = " --project" if f.project else ""
     template = msgspec.json.encode(agents.guard(agent, program)).decode()
-    verify = f"verify with 'icctl setup {agent.name}{flags} --check', undo with --remove"
+    verify = f"verify with '{_command(f, agent)} --check', undo with --remove"
     return [
         *([agent.after] if agent.after else []),
         f"next: start a new session of {agent.title}; {verify}",
@@ -313,16 +316,18 @@ def _diff(edit: Edit) -> str:
 
 
 def _lines(data: bytes | None) -> list[str]:
-    return (data or b"").decode().replace("\r\n", "\n").splitlines(keepends=True)
+    # Python's own splitlines knows more line ends than an editor.
+    return re.findall(r"[^\n]*\n|[^\n]+", (data or b"").decode().replace("\r\n", "\n"))
 
 
 def _shown(world: World, done: Done) -> Output:
     if world.json:
-        return render.to_json(done, done.exit)
+        told = {"entries": done.entries, "copies": done.copies, "notes": done.notes}
+        return render.to_json(told | ({"diff": done.diff} if done.diff else {}), done.exit)
     rows = [f"{row.state}\t{row.path}\t{row.entry}" for row in done.entries]
     copies = [f"copy of what was there\t{copy}" for copy in done.copies]
-    said = done.said or ([] if rows or done.diff else ["nothing to do"])
-    output = render.text(*rows, *copies, *said, exit_code=done.exit)
+    notes = done.notes or ([] if rows or done.diff else ["nothing to do"])
+    output = render.text(*rows, *copies, *notes, exit_code=done.exit)
     output.stdout = printable(done.diff.encode()) + output.stdout
     return output
 
