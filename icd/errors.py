@@ -233,7 +233,7 @@ ServiceFailed = _error(-32053, "service_failed", FAILED,
 
 # An agent's configuration is not a file that icctl may change, or not one that it understands.
 AgentConfigRefused = _error(-32086, "agent_config_refused", FAILED,
-    "change the agent's configuration by hand, as docs/agents.md shows")
+    "change the agent's configuration by hand")
 # Another program wrote the agent's configuration at the same time.
 AgentConfigChanged = _error(-32087, "agent_config_changed", FAILED, "run the command again",
     retryable=True)

@@ -1,8 +1,7 @@
 """The agents that `icctl setup` knows: their files, and what we put there.
 
-Facts of November 2026; docs/agents.md says where each is documented.  What we add is the least
-that helps: the daemon is there when a session begins, and Claude Code shows the status line if it
-has none.  A hook that could block an agent is never installed, only shown as a template.
+What we add is the least that helps: the daemon is there when a session begins, and Claude Code
+shows the status line if it has none.  A hook that could block an agent is never installed, only shown as a template.
 """
 
 import os

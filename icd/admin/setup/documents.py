@@ -283,13 +283,15 @@ class Toml(Struct, frozen=True):
             return text
         wanted = _toml(text)
         del wanted[self.entry.names[0]][SERVER]
-        if not wanted[self.entry.names[0]]:
-            del wanted[self.entry.names[0]]
         for match in _BLOCK.finditer(text):
             made = text[: match.start()] + text[match.end() :]
-            if _means(made) == wanted:
+            # Without its last table, the list of servers is gone, unless it has a heading.
+            if self._listed(_means(made)) == wanted:
                 return made
         raise Malformed(f"the table {_HEADER} is written in a way that icctl does not understand")
+
+    def _listed(self, found: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if found is None else {self.entry.names[0]: {}} | found
 
     def is_empty(self, text: str) -> bool:
         return not text.strip()

@@ -153,12 +153,22 @@ def _read(place: Place, directory: int) -> Seen:
     except OSError as exc:
         told = "it is a symbolic link" if _is_link(place, directory) else exc.strerror
         raise _refused(place, f"{place.path} cannot be read: {told}") from exc
-    with open(fd, "rb") as file:
-        there = os.fstat(fd)
-        if not stat.S_ISREG(there.st_mode):
-            raise _refused(place, f"{place.path} is not a regular file")
-        _refuse_others(place, there, place.path)
-        most = MOST_BYTES if place.is_shared else OWN_BYTES
+    try:
+        return _content(place, fd)
+    except OSError as exc:
+        raise _refused(place, f"{place.path} cannot be read: {exc.strerror}") from exc
+    finally:
+        os.close(fd)
+
+
+def _content(place: Place, fd: int) -> Seen:
+    """What an open file holds, judged by what was opened."""
+    there = os.fstat(fd)
+    if not stat.S_ISREG(there.st_mode):
+        raise _refused(place, f"{place.path} is not a regular file")
+    _refuse_others(place, there, place.path)
+    most = MOST_BYTES if place.is_shared else OWN_BYTES
+    with open(fd, "rb", closefd=False) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise _refused(place, f"{place.path} has more than {most} bytes")

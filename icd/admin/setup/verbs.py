@@ -120,7 +120,7 @@ def setup(world: World, f: Setup) -> Output:
 
 def _refuse_contradictions(f: Setup) -> None:
     if f.user and f.project:
-        raise Usage("--user and --project exclude each other")
+        raise Usage("choose one of --user and --project")
     if f.check and (f.remove or f.dry_run):
         raise Usage("--check only looks; leave out --remove and --dry-run")
 
