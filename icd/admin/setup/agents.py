@@ -1,7 +1,8 @@
 """The agents that `icctl setup` knows: their files, and what we put there.
 
 What we add is the least that helps: the daemon is there when a session begins, and Claude Code
-shows the status line if it has none.  A hook that could block an agent is never installed, only shown as a template.
+shows the status line if it has none.  A hook that could block an agent is never
+installed, only shown as a template.
 """
 
 import os
