@@ -26,7 +26,7 @@ from icd.errors import AgentConfigChanged, AgentConfigRefused, IcError
 
 MOST_BYTES = 1024 * 1024
 # Claude Code lists the user's MCP servers beside its own state, which grows to some megabytes.
-OWN_BYTES = 8 * 1024 * 1024
+OWN_BYTES = 16 * 1024 * 1024
 # A record holds a file, in base64.
 RECORD_BYTES = 2 * OWN_BYTES
 COPIES = 10
@@ -52,13 +52,14 @@ class Seen(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True):
-    """`after` is the digest of what we wrote; `base` the file without our entries, None: no file.
+    """`base` is what the file is without our entries, None: there is none.
 
+    `known` are digests of what the file was with them: if it still is, `base` is the way back.
     `made` are the directories that we made for it.
     """
 
     path: str
-    after: str
+    known: list[str]
     base: bytes | None
     made: list[str] = []
 
@@ -250,24 +251,23 @@ class Memory:
     """The records and copies in the home directory; one process at a time."""
 
     def __init__(self, home: str) -> None:
-        self._share = os.path.join(home, SHARE)
+        self.share = os.path.join(home, SHARE)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        os.makedirs(self._share, mode=0o700, exist_ok=True)
-        with files.opened(os.path.join(self._share, ".lock"), os.O_RDWR | os.O_CREAT) as fd:
+        os.makedirs(self.share, mode=0o700, exist_ok=True)
+        with files.opened(os.path.join(self.share, ".lock"), os.O_RDWR | os.O_CREAT) as fd:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield
 
     def record(self, path: str, content: bytes | None) -> tuple[Record | None, bool]:
-        """What we know of a file, and whether it is still as we wrote it."""
+        """What we know of a file, and whether it is still as we know it."""
         try:
             data = files.read(self._named(path), RECORD_BYTES)
             record = msgspec.json.decode(data, type=Record)
         except (OSError, msgspec.DecodeError):
             return None, False
-        is_same = content is not None and digest(content) == record.after
-        return record, is_same
+        return record, content is not None and digest(content) in record.known
 
     def remember(self, record: Record) -> None:
         files.replace(self._named(record.path), msgspec.json.encode(record))
@@ -282,19 +282,19 @@ class Memory:
         numbers = sorted(self._numbers(start, end))
         number = numbers[-1] + 1 if numbers else 1
         for old in numbers[: -(COPIES - 1)]:
-            files.remove(os.path.join(self._share, f"{start}{old}{end}"))
-        made = os.path.join(self._share, f"{start}{number}{end}")
+            files.remove(os.path.join(self.share, f"{start}{old}{end}"))
+        made = os.path.join(self.share, f"{start}{number}{end}")
         files.replace(made, content)
         return made
 
     def _numbers(self, start: str, end: str) -> Iterator[int]:
-        for name in os.listdir(self._share):
+        for name in os.listdir(self.share):
             number = name.removeprefix(start).removesuffix(end)
             if name == f"{start}{number}{end}" and number.isdecimal():
                 yield int(number)
 
     def _named(self, path: str) -> str:
-        return os.path.join(self._share, f"{digest(os.fsencode(path))[:16]}.json")
+        return os.path.join(self.share, f"{digest(os.fsencode(path))[:16]}.json")
 
 
 def digest(data: bytes) -> str:

@@ -137,11 +137,12 @@ def _all(world: World, f: Setup, scope: Scope) -> Done:
         told = f"found none of {names}; name one to set it up anyway, as in 'icctl setup claude'"
         return Done(notes=[told], exit=1)
     if not (f.check or f.dry_run):
+        verb = "remove our entries" if f.remove else "set it up"
         ask = _asks()
         if ask is None:
-            return Done(notes=[f"found {a.title}; to set it up: {_command(f, a)}" for a in there])
-        verb = "Remove our entries from" if f.remove else "Set up"
-        there = [a for a in there if ask(f"{verb} {a.title} ({_files(f, scope, a)})? [y/N] ")]
+            return Done(notes=[f"found {a.title}; to {verb}: {_command(f, a)}" for a in there])
+        asked = "Remove our entries from" if f.remove else "Set up"
+        there = [a for a in there if ask(f"{asked} {a.title} ({_files(f, scope, a)})? [y/N] ")]
     done = Done()
     for agent in there:
         one = _one(world, f, scope, agent)
@@ -183,13 +184,23 @@ def _one(world: World, f: Setup, scope: Scope, agent: Agent) -> Done:
     program = PROGRAM if scope.root is not None else _program(world)
     targets = agents.targets(agent, scope, program, mcp=f.mcp)
     memory = Memory(scope.home)
+    # What was not asked for is not looked at, however it is.
+    targets = [target for target in targets if target.wanted or f.remove]
     if f.check:
-        return _checked(f, agent, [_edit(t, scope, memory, f) for t in targets if t.wanted])
+        return _checked(f, agent, [_edit(target, scope, memory, f) for target in targets])
     if f.dry_run:
         return Done(diff="".join(_diff(_edit(t, scope, memory, f)) for t in targets))
-    with memory.locked():
-        edits = [_edit(target, scope, memory, f) for target in targets]
-        copies = [copy for edit in edits if edit.changes for copy in _carried_out(edit, memory, f)]
+    try:
+        with memory.locked():
+            edits = [_edit(target, scope, memory, f) for target in targets]
+            copies = [c for edit in edits if edit.changes for c in _carried_out(edit, memory, f)]
+    except OSError as exc:
+        told = f"cannot write {exc.filename or memory.share}: {exc.strerror}"
+        raise AgentConfigRefused(told, hint="make room for it, or mend its mode") from exc
+    return _reported(f, agent, edits, copies, program)
+
+
+def _reported(f: Setup, agent: Agent, edits: list[Edit], copies: list[str], program: str) -> Done:
     if f.remove:
         store.prune([path for edit in edits if edit.record for path in edit.record.made])
         return Done(list(_removed(agent, edits)), copies)
@@ -211,11 +222,13 @@ def _edit(target: Target, scope: Scope, memory: Memory, f: Setup) -> Edit:
     own = scope.root is None
     place = store.own(target.path) if own else store.below(scope.root or "", target.path)
     seen = store.read(place)
-    record, is_ours = memory.record(target.path, seen.content)
+    record, is_known = memory.record(target.path, seen.content)
+    if f.remove and PROGRAM.encode() not in (seen.content or b""):
+        return Edit(target, place, seen, [], record, seen.content, seen.content)
     try:
         text = (seen.content or b"").decode()
         found = target.document.found(text)
-        base = record.base if record and is_ours else _without(target, seen, record, text)
+        base = record.base if record and is_known else _without(target, seen, record, text)
         data = base if f.remove else _with(target, seen, text)
     except UnicodeDecodeError as exc:
         raise AgentConfigRefused(f"{target.path} is not UTF-8 text", hint=_MEND) from exc
@@ -254,9 +267,9 @@ def _carried_out(edit: Edit, memory: Memory, f: Setup) -> Iterator[str]:
         memory.forget(path)
         return
     assert edit.data is not None
-    new = Record(path, store.digest(edit.data), edit.base, made)
-    # Remembered first: were we to die in between, the record would be of a file that is not there,
-    # and count for nothing.
+    contents = [data for data in (edit.seen.content, edit.data) if data is not None]
+    new = Record(path, [store.digest(data) for data in contents], edit.base, made)
+    # Remembered first, and for both: it holds wherever we may die.
     memory.remember(new)
     if directories := store.write(edit.place, edit.seen, edit.data):
         memory.remember(msgspec.structs.replace(new, made=[*made, *directories]))

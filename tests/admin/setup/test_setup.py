@@ -479,6 +479,21 @@ def test_without_a_home_directory_nothing_is_done(machine):
     refused(machine)
 
 
+def test_a_file_that_was_not_asked_for_is_not_looked_at(machine):
+    broken = machine.home / ".codex/config.toml"
+    written(broken, b"{")
+
+    assert machine.setup("codex").exit == 0
+    assert machine.setup("codex", remove=True).exit == 0
+    assert broken.read_bytes() == b"{"
+
+
+def test_a_home_that_cannot_hold_a_copy_is_refused(machine):
+    (machine.home / ".local").write_bytes(b"")
+
+    assert ".local" in refused(machine).message
+
+
 # --- two at once ----------------------------------------------------------------------------
 
 
@@ -508,6 +523,20 @@ def test_a_file_that_appears_meanwhile_is_left_as_it_is(machine):
         store.write(place, seen, b'{"by": "us"}')
 
     assert path.read_bytes() == b"{}"
+
+
+def test_a_failure_between_record_and_file_loses_nothing(machine):
+    path = machine.file("gemini")
+    written(path, CLAUDE["empty hooks with room"])
+    machine.setup("gemini")
+    obstacle = path.parent / f".settings.json.intercore-{os.getpid()}"
+    obstacle.mkdir()
+
+    refused(machine, "gemini", mcp=True)
+    obstacle.rmdir()
+    machine.setup("gemini", remove=True)
+
+    assert path.read_bytes() == CLAUDE["empty hooks with room"]
 
 
 def test_a_draft_of_a_process_that_died_is_no_obstacle(machine):
