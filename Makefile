@@ -16,6 +16,9 @@ WHEEL_INSTALLED := $(VENV)/.wheel-installed
 PACKAGES := $(VENV)/packages
 # Both doors, for tests: the Python client, and the native client with the sanitizers in it.
 DOORS := $(VENV)/doors
+# An agent that reads what `icctl setup` writes.
+CODEX := $(VENV)/codex
+CODEX_VERSION := 0.169.0
 # The one place that says it is icd/__init__.py.
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' icd/__init__.py)
 SANITIZE := -DINTERCORE_VERSION='"$(VERSION)"' -std=c11 -g -O1 -Wall -Wextra -Werror -fno-omit-frame-pointer \
@@ -27,7 +30,7 @@ FUZZ_SECONDS ?= 60
 WORKERS ?= $(shell echo $$((2 * $$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
-.PHONY: help run test stress torture lint check bench fuzz clean docs picture house hooks
+.PHONY: help run test stress torture lint check bench fuzz clean docs picture house hooks codex
 .DEFAULT_GOAL := test
 
 # The native client, beside client.c.
@@ -78,6 +81,14 @@ $(DOORS)/.made: $(INSTALLED) $(CLIENT)
 	    ln $(DOORS)/native/icctl $(DOORS)/native/ic; fi
 	@touch $@
 
+codex: $(CODEX)/.installed-$(CODEX_VERSION)  ## Install the Codex that tests show our configuration to.
+
+$(CODEX)/.installed-$(CODEX_VERSION):
+	mkdir -p $(CODEX)
+	if command -v npm >/dev/null; then \
+	    npm install --silent --no-audit --no-fund --prefix $(CODEX) @openai/codex@$(CODEX_VERSION) && touch $@; \
+	else echo "npm is not there: the tests with Codex are skipped" >&2; fi
+
 # Reads what a daemon could send; clang is Debian's `clang`.
 $(DOORS)/fuzz: tests/fuzz/reply.c $(CLIENT) $(DOORS)/.made
 	if [ -n "$(CLANG)" ]; then \
@@ -125,7 +136,7 @@ hooks: $(INSTALLED)  ## Have git run the fast linters before each commit.
 	$(BIN)/pre-commit install
 
 check: COVERAGE := --cov --cov-report=
-check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/fuzz $(DOORS)/fuzz-event test  ## Everything that must hold before a change lands: linters, every test, coverage.
+check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/fuzz $(DOORS)/fuzz-event codex test  ## Everything that must hold before a change lands: linters, every test, coverage.
 	$(PYTEST) -m long $(COVERAGE) --cov-append
 	$(BIN)/python -m coverage report
 

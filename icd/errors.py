@@ -230,6 +230,15 @@ ForegroundDaemon = _error(-32052, "foreground_daemon", FAILED,
 ServiceFailed = _error(-32053, "service_failed", FAILED,
     "see 'icctl service status' and 'icctl service logs'")
 
+# --- agents' configurations -----------------------------------------------------------------------
+
+# An agent's configuration is not a file that icctl may change, or not one that it understands.
+AgentConfigRefused = _error(-32086, "agent_config_refused", FAILED,
+    "change the agent's configuration by hand")
+# Another program wrote the agent's configuration at the same time.
+AgentConfigChanged = _error(-32087, "agent_config_changed", FAILED, "run the command again",
+    retryable=True)
+
 # --- hooks ----------------------------------------------------------------------------------------
 
 # The project has no such hook.

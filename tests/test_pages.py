@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import comparison, pages, picture
-from tests.support.processes import BIN, CLEAN, Daemon
+from tests.support.processes import BIN, CLEAN, Daemon, icctl
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -198,6 +198,32 @@ def test_the_quickstart_keeps_settings_that_exist(newcomer, project):
     paste("4. Tell Claude Code", project, newcomer)
 
     assert settings.read_text() == "{}"
+
+
+# --- the agents -----------------------------------------------------------------------------
+
+AGENTS = (DOCS / "agents.md").read_text(encoding="utf-8")
+
+
+def test_the_session_with_an_agent_happens_as_shown(project: Path, env: dict[str, str]):
+    pages.play(pages.steps(AGENTS), project, env)
+
+
+@pytest.mark.parametrize(
+    ("title", "words", "file"),
+    [
+        ("Claude Code", "claude", ".claude/settings.json"),
+        ("Codex", "codex", ".codex/hooks.json"),
+        ("Gemini CLI", "gemini", ".gemini/settings.json"),
+        ("Cursor", "cursor", ".cursor/hooks.json"),
+    ],
+)
+def test_the_file_of_an_agent_is_as_shown(title, words, file, project, tmp_path):
+    (shown,) = pages.blocks(pages.sections(AGENTS)[title], "json")
+
+    icctl("setup", words, "--project", cwd=project, env={"HOME": str(tmp_path)})
+
+    assert (project / file).read_text() == shown
 
 
 # --- the README -----------------------------------------------------------------------------

@@ -51,6 +51,7 @@ SINGLES = {
     "status": "features.daemon.verbs",
     "metrics": "features.daemon.verbs",
     "doctor": "admin.doctor.verbs",
+    "setup": "admin.setup.verbs",
     "trust": "features.trust",
     "lib-path": "features.shell",
     "completion": "features.shell",

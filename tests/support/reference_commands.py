@@ -51,6 +51,7 @@ TOPICS = {
     "import": "databases.md",
     "db": "databases.md",
     "doctor": "doctor.md",
+    "setup": "agents.md",
     "ping": "monitoring.md",
     "status": "monitoring.md",
     "metrics": "monitoring.md",

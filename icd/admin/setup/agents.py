@@ -1,0 +1,189 @@
+"""The agents that `icctl setup` knows: their files, and what we put there.
+
+What we add is the least that helps: the daemon is there when a session begins, and Claude Code
+shows the status line if it has none.  A hook that could block an agent is never
+installed, only shown as a template.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from shutil import which
+from typing import Any
+
+from msgspec import Struct
+
+from icd.admin.setup.documents import PROGRAM, SERVER, Document, Entry, Json, Kind, Toml
+
+# `service ensure` waits at most a second; more is for a machine that is very busy.
+SECONDS = 10
+ENSURE = "service ensure"
+
+
+class Agent(Struct, frozen=True):
+    """`directory` is in the home directory, or what `variable` says instead."""
+
+    name: str
+    title: str
+    programs: tuple[str, ...]
+    directory: str
+    variable: str
+    hooks_file: str
+    event: str
+    # A handler's other fields, and where `command` stands among them.
+    handler: dict[str, Any]
+    # The file that lists the MCP servers.
+    servers: Callable[["Agent", "Scope"], str]
+    flat: bool = False
+    needs: dict[str, Any] = {}
+    words: str = ENSURE
+    has_statusline: bool = False
+    server: dict[str, Any] = {}
+    # The event at which an agent has finished its answer, for the template of a guard.
+    stop: str = "Stop"
+    after: str = ""
+
+
+class Scope(Struct, frozen=True):
+    """Whose configuration: `root` is the project's directory, None for the user's own."""
+
+    env: Mapping[str, str]
+    home: str
+    root: str | None = None
+
+    def base(self, agent: Agent) -> str:
+        """The directory of the agent's files."""
+        if self.root is not None:
+            return os.path.join(self.root, agent.directory)
+        set_ = self.env.get(agent.variable, "") if agent.variable else ""
+        return set_ if os.path.isabs(set_) else os.path.join(self.home, agent.directory)
+
+
+class Target(Struct, frozen=True):
+    """A file, all that may be ours in it, and what was asked for; None: nothing."""
+
+    path: str
+    document: Document
+    wanted: Document | None
+
+
+def _in_directory(name: str) -> Callable[[Agent, Scope], str]:
+    return lambda agent, scope: os.path.join(scope.base(agent), name)
+
+
+def _claude_servers(agent: Agent, scope: Scope) -> str:
+    """Claude Code keeps them apart from its settings."""
+    if scope.root is not None:
+        return os.path.join(scope.root, ".mcp.json")
+    base = scope.base(agent)
+    is_moved = base != os.path.join(scope.home, agent.directory)
+    return os.path.join(base if is_moved else scope.home, ".claude.json")
+
+
+AGENTS = {
+    agent.name: agent
+    for agent in [
+        Agent(
+            "claude",
+            "Claude Code",
+            ("claude",),
+            ".claude",
+            "CLAUDE_CONFIG_DIR",
+            "settings.json",
+            "SessionStart",
+            {"type": "command", "command": "", "timeout": SECONDS},
+            _claude_servers,
+            has_statusline=True,
+            server={"type": "stdio"},
+        ),
+        Agent(
+            "codex",
+            "Codex",
+            ("codex",),
+            ".codex",
+            "CODEX_HOME",
+            "hooks.json",
+            "SessionStart",
+            {"type": "command", "command": "", "timeout": SECONDS},
+            _in_directory("config.toml"),
+            after="Codex runs new hooks only after you trust them: type /hooks in Codex",
+        ),
+        Agent(
+            "gemini",
+            "Gemini CLI",
+            ("gemini",),
+            ".gemini",
+            "",
+            "settings.json",
+            "SessionStart",
+            # Its unit is the millisecond.
+            {"name": "intercore", "type": "command", "command": "", "timeout": SECONDS * 1000},
+            _in_directory("settings.json"),
+            stop="AfterAgent",
+        ),
+        Agent(
+            "cursor",
+            "Cursor",
+            ("cursor", "cursor-agent"),
+            ".cursor",
+            "",
+            "hooks.json",
+            "sessionStart",
+            # Without a timeout: its unit differs between versions.
+            {"command": ""},
+            _in_directory("mcp.json"),
+            flat=True,
+            needs={"version": 1},
+            # Cursor wants JSON from every hook, and `service ensure` prints nothing.
+            words=f"{ENSURE}; echo {{}}",
+            stop="stop",
+        ),
+    ]
+}
+
+
+def found(env: Mapping[str, str], home: str) -> list[Agent]:
+    """The agents of this machine: those with a directory or a program."""
+    scope = Scope(env, home)
+    return [agent for agent in AGENTS.values() if _is_there(agent, scope)]
+
+
+def _is_there(agent: Agent, scope: Scope) -> bool:
+    path = scope.env.get("PATH", os.defpath)
+    return os.path.isdir(scope.base(agent)) or any(which(p, path=path) for p in agent.programs)
+
+
+def targets(agent: Agent, scope: Scope, program: str, *, mcp: bool) -> list[Target]:
+    """The agent's files, each once; the MCP server is in one of them if `mcp` asks for it."""
+    hooks = os.path.join(scope.base(agent), agent.hooks_file)
+    servers = agent.servers(agent, scope)
+    ours = list(_hooks(agent, program))
+    server = _server(agent, servers, program)
+    if servers == hooks:
+        whole = Json([*ours, server], agent.needs)
+        return [Target(hooks, whole, whole if mcp else Json(ours, agent.needs))]
+    listed = Toml(server) if servers.endswith(".toml") else Json([server])
+    first = Json(ours, agent.needs)
+    return [Target(hooks, first, first), Target(servers, listed, listed if mcp else None)]
+
+
+def _hooks(agent: Agent, program: str) -> Iterator[Entry]:
+    kind: Kind = "flat" if agent.flat else "nested"
+    what = f"'{PROGRAM} {ENSURE}' at {agent.event}"
+    yield Entry(what, ("hooks", agent.event), program, agent.words, agent.handler, kind)
+    if agent.has_statusline:
+        fields = {"type": "command"}
+        words = f"statusline --from={agent.name}"
+        yield Entry("the status line", ("statusLine",), program, words, fields, "member")
+
+
+def _server(agent: Agent, path: str, program: str) -> Entry:
+    names = ("mcp_servers",) if path.endswith(".toml") else ("mcpServers", SERVER)
+    return Entry(f"the MCP server {SERVER!r}", names, program, "mcp", agent.server, "server")
+
+
+def guard(agent: Agent, program: str) -> dict[str, Any]:
+    """A template: a check of the user's own, once per session, when the agent has finished."""
+    command = f"{program} hook --once --name=stop-guard -- YOUR-CHECK"
+    handler = {k: v for k, v in agent.handler.items() if k not in ("name", "timeout")}
+    handler["command"] = command
+    return {agent.stop: [handler if agent.flat else {"hooks": [handler]}]}
