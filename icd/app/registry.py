@@ -46,6 +46,7 @@ SINGLES = {
     "status": "features.daemon.verbs",
     "metrics": "features.daemon.verbs",
     "doctor": "admin.doctor.verbs",
+    "mcp": "mcp.verbs",
     "trust": "features.trust",
     "lib-path": "features.shell",
     "completion": "features.shell",
