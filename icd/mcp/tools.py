@@ -143,9 +143,14 @@ def _name(schema: dict[str, Any]) -> str:
 # --- examples -------------------------------------------------------------------------------------
 
 
+def examples(row: Row) -> list[dict[str, Any]]:
+    """Arguments that the tool takes."""
+    return _arguments().get(row.name, [])[:EXAMPLES]
+
+
 def _examples(row: Row) -> list[str]:
-    found = _arguments().get(row.name, [])[:EXAMPLES]
-    return [f"Example arguments: {msgspec.json.encode(given).decode()}" for given in found]
+    found = [msgspec.json.encode(given).decode() for given in examples(row)]
+    return [f"Example arguments: {text}" for text in found]
 
 
 @cache
