@@ -183,9 +183,9 @@ def test_a_daemon_that_is_there_is_used(project, database):
         server.receive()
         server.end()
 
-        calls = daemon.call("icd.status")["calls"]
+        methods = daemon.call("icd.status")["methods"]
 
-    assert calls["state.incr"]["count"] == 1
+    assert methods["state.incr"]["calls"] == 1
 
 
 def test_with_no_daemon_none_is_asked(project, database):
@@ -196,7 +196,7 @@ def test_with_no_daemon_none_is_asked(project, database):
         assert server.receive()["result"]["structuredContent"]["value"] == 1
         server.end()
 
-        assert "state.incr" not in daemon.call("icd.status")["calls"]
+        assert "state.incr" not in daemon.call("icd.status")["methods"]
 
 
 def test_where_only_the_daemon_may_be_asked_its_absence_is_an_error(project, database):

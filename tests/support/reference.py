@@ -1,6 +1,6 @@
-"""`docs/cli.md` and `docs/protocol.md`, made from the rows of the commands and methods.
+"""`docs/cli.md`, `docs/protocol.md` and `docs/mcp.md`, made from the rows of commands and methods.
 
-`make docs` writes both pages; `tests/test_docs.py` fails when a page differs from what is made
+`make docs` writes the pages; `tests/test_docs.py` fails when a page differs from what is made
 here.  What a row cannot say stands in the templates in `docs/reference`, and on the topic pages.
 """
 
@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from icd import errors
+from icd.mcp import offer, tools
 from icd.server import limits
 from tests.support import reference_commands, reference_methods
-from tests.support.markdown import cell
+from tests.support.markdown import anchor, cell
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEMPLATES = DOCS / "reference"
@@ -34,7 +35,9 @@ def pages() -> dict[Path, str]:
         "errors": error_rows,
         "limits": limit_rows,
     }
+    mcp: Parts = {"tools": tool_rows}
     return {
+        DOCS / "mcp.md": _page("mcp.md.in", "the rows of the methods", mcp),
         DOCS / "cli.md": _page("cli.md.in", "the rows of the commands", cli),
         DOCS / "protocol.md": _page("protocol.md.in", "the rows of the methods", protocol),
     }
@@ -69,6 +72,19 @@ def error_rows() -> Iterator[str]:
         meaning = said[names[kind]].rstrip(".")
         cells = (kind.code, f"`{kind.name}`", kind.exit, retryable, meaning, kind.hint)
         yield f"| {' | '.join(cell(str(text)) for text in cells)} |"
+
+
+def tool_rows() -> Iterator[str]:
+    yield from ("| Tool | What it does | By default | Hints |", "|---|---|---|---|")
+    for row in offer.candidates():
+        tool = tools.describe(row)
+        hints = {"reads": tool.reads, "destructive": tool.destroys}
+        hints["idempotent"] = tool.idempotent and not tool.reads
+        told = ", ".join(name for name, holds in hints.items() if holds)
+        link = f"[`{tool.name}`](protocol.md#{anchor(row.name)})"
+        default = "yes" if offer.is_default(row) else f"`--allow={row.name}`"
+        cells = (link, tool.description.splitlines()[0], default, told)
+        yield f"| {' | '.join(map(cell, cells))} |"
 
 
 def limit_rows() -> Iterator[str]:
