@@ -8,5 +8,5 @@
     feed      tells those who subscribed that the log of events has grown
 
 A call goes through `World.calls`, the same way as a command: to the daemon if there is one, else
-in this process.  Only `server` and `feed` know the SDK, which is an extra (docs/adr/0023).
+in this process.  Only `server` and `feed` know the SDK, which is an extra (ADR 23).
 """

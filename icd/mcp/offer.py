@@ -1,7 +1,8 @@
 """Which methods are tools.
 
 A method that only reads is a tool.  A method that writes is one if it is listed here as harmless,
-or if the user allows it: a new verb that writes is kept back until someone decides.
+or if the user allows it.  A verb that is not listed is kept back, and said to be destructive: that
+is right for those that delete, end, undo or override something, and safe for a new one.
 """
 
 from typing import Any
@@ -32,7 +33,6 @@ HARMLESS = frozenset(
     {
         "state.set",
         "state.incr",
-        "state.touch",
         "sentinel.check",
         "sentinel.check_many",
         "lease.acquire",
@@ -44,27 +44,7 @@ HARMLESS = frozenset(
         "discovery.feedback",
     }
 )
-# They delete, end or undo something, or override a check.
-DESTRUCTIVE = frozenset(
-    {
-        "state.delete",
-        "state.delete_all",
-        "state.prune",
-        "sentinel.reset",
-        "sentinel.reset_all",
-        "sentinel.prune",
-        "events.prune",
-        "run.skip",
-        "run.cancel",
-        "run.abandon",
-        "run.rollback",
-        "gate.override",
-        "discovery.dismiss",
-        "discovery.retire",
-        "discovery.prune",
-    }
-)
-# They begin or change what others work with: a run whose phase changes may start agents.
+# They need --allow, and yet delete nothing: a run whose phase changes may start agents.
 GUARDED = frozenset(
     {
         "events.consume",
@@ -104,6 +84,10 @@ def candidates() -> list[Row]:
 
 def is_default(row: Row) -> bool:
     return row.writes is None or row.name in HARMLESS
+
+
+def is_destructive(row: Row) -> bool:
+    return row.writes is not None and row.name not in HARMLESS | GUARDED
 
 
 def offered(allowed: frozenset[str]) -> list[Row]:

@@ -77,7 +77,7 @@ def describe(row: Row) -> Tool:
         input_schema=_input_schema(row),
         output_schema=_output_schema(row),
         reads=reads,
-        destroys=row.name in offer.DESTRUCTIVE,
+        destroys=offer.is_destructive(row),
         idempotent=reads or row.name in offer.IDEMPOTENT,
     )
 

@@ -1,4 +1,4 @@
-"""`docs/cli.md`, `docs/protocol.md` and `docs/mcp.md`, made from the rows of commands and methods.
+"""`docs/cli.md`, `docs/protocol.md` and the table of `docs/mcp.md`, made from the rows.
 
 `make docs` writes the pages; `tests/test_docs.py` fails when a page differs from what is made
 here.  What a row cannot say stands in the templates in `docs/reference`, and on the topic pages.
@@ -16,6 +16,11 @@ from tests.support.markdown import anchor, cell
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEMPLATES = DOCS / "reference"
+
+MCP = DOCS / "mcp.md"
+# What stands between these lines of a page is made here, the rest is written by hand.
+BEGIN = "<!-- made by `make docs` from the rows of the methods: do not edit -->"
+END = "<!-- end -->"
 
 Parts = dict[str, Callable[[], Iterator[str]]]
 
@@ -35,9 +40,8 @@ def pages() -> dict[Path, str]:
         "errors": error_rows,
         "limits": limit_rows,
     }
-    mcp: Parts = {"tools": tool_rows}
     return {
-        DOCS / "mcp.md": _page("mcp.md.in", "the rows of the methods", mcp),
+        MCP: _within(MCP.read_text(encoding="utf-8"), _text(tool_rows())),
         DOCS / "cli.md": _page("cli.md.in", "the rows of the commands", cli),
         DOCS / "protocol.md": _page("protocol.md.in", "the rows of the methods", protocol),
     }
@@ -52,6 +56,11 @@ def _page(template: str, source: str, parts: Parts) -> str:
     for name in names:
         text = text.replace(f"{{{{{name}}}}}\n", _text(parts[name]()))
     return f"{made}\n\n{text}"
+
+
+def _within(page: str, made: str) -> str:
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{made}\n{END}{rest.partition(END)[2]}"
 
 
 def _text(lines: Iterator[str]) -> str:
