@@ -7,6 +7,7 @@ from there.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from socket import socket
 from typing import Any
 
@@ -22,6 +23,7 @@ from mcp.shared.exceptions import MCPError
 from icd.app.invocation import LOOK_AGAIN_SECONDS
 from icd.db.paths import Where
 from icd.errors import CursorAhead, IcError
+from icd.features.events.watch import NOTIFICATION
 from icd.mcp.project import Project
 
 # Calls a method.
@@ -123,15 +125,14 @@ class Feed:
         sock = None if seq is None else await self._connect()
         if sock is None:
             return seq
-        async with await UNIXSocketStream.from_socket(socket(fileno=sock.detach())) as stream:
-            await stream.send(_request(where, seq))
-            lines = BufferedByteReceiveStream(stream)
-            while self._is_wanted:
-                told = await _next(lines)
-                if told is None:
-                    break
-                seq = told
-                await self._tell()
+        # The daemon may leave at any moment; and what it says may make no sense.
+        with suppress(anyio.BrokenResourceError, anyio.EndOfStream, OSError, ValueError):
+            async with await UNIXSocketStream.from_socket(socket(fileno=sock.detach())) as stream:
+                await stream.send(_request(where, seq))
+                lines = BufferedByteReceiveStream(stream)
+                while self._is_wanted and (told := await _next(lines)) is not None:
+                    seq = told
+                    await self._tell()
         return seq
 
     async def _tell(self) -> None:
@@ -149,6 +150,17 @@ async def last_event(ask: Ask, where: Where) -> int:
     return int(found["through"])
 
 
+class _Place(msgspec.Struct):
+    seq: int = 0
+
+
+class _Message(msgspec.Struct):
+    """A notification; the final response has no method."""
+
+    method: str = ""
+    params: _Place = msgspec.field(default_factory=_Place)
+
+
 def _request(where: Where, seq: int | None) -> bytes:
     params = {"cwd": where.cwd, "db": where.explicit, "since": seq}
     request = {"jsonrpc": "2.0", "id": 1, "method": "events.watch", "params": params}
@@ -159,12 +171,7 @@ async def _next(lines: BufferedByteReceiveStream) -> int | None:
     """The sequence number of the next notification; None at the end of the stream."""
     try:
         line = await lines.receive_until(b"\n", LINE_BYTES)
-    except (
-        anyio.IncompleteRead,
-        anyio.DelimiterNotFound,
-        anyio.BrokenResourceError,
-        anyio.EndOfStream,
-    ):
+    except (anyio.IncompleteRead, anyio.DelimiterNotFound):
         return None
-    found = msgspec.json.decode(line)
-    return int(found["params"]["seq"]) if found.get("method") == "events.appended" else None
+    found = msgspec.json.decode(line, type=_Message)
+    return found.params.seq if found.method == NOTIFICATION else None

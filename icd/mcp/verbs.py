@@ -35,7 +35,7 @@ class Mcp(Struct):
 
 def ask_mcp(world: World, f: Mcp) -> Local:
     allowed = offer.read_allowed(f.allow)
-    project = None if f.project is None else os.path.join(world.cwd, f.project)
+    project = f.project and os.path.normpath(os.path.join(world.cwd, f.project))
 
     def run(_ask: object) -> Output:
         if project is not None and not os.path.isdir(project):
