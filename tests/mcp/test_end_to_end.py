@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
+from mcp_types import ListRootsResult
 
 from icd.mcp import offer, tools
 from tests.support.examples import prepare
@@ -215,3 +216,12 @@ async def test_the_session_of_the_agent_is_recorded(ready, env):
         found = result(await client.call_tool("state_get", given))
 
     assert found["writer_session"] == "mine"
+
+
+async def test_a_client_that_does_not_tell_its_roots_gets_the_working_directory(ready, env):
+    async def refuse(_context: object) -> ListRootsResult:
+        raise MCPError(-32603, "no roots today")
+
+    async with connected(ready, env=env, era="legacy", list_roots=refuse) as client:
+        for _ in range(2):
+            assert result(await client.call_tool("run_status", {"run_id": "run"}))["id"] == "run"

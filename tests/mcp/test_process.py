@@ -174,6 +174,29 @@ def test_a_cancelled_call_does_not_end_it(server, database, project):
     assert found["result"]["structuredContent"]["value"] in (1, 2)
 
 
+def test_what_a_hook_of_the_project_prints_does_not_reach_the_client(project, env, database):
+    hook = project / ".clavain" / "hooks" / "on-event"
+    hook.parent.mkdir()
+    hook.write_text("#!/bin/sh\ncat >/dev/null; echo noise; echo noise >&2; touch ran\n")
+    hook.chmod(0o700)
+    trusted = {**CLEAN, "HOME": str(project), **env}
+    subprocess.run(
+        [processes.door / "icctl", "hooks", "trust", "on-event"],
+        cwd=project,
+        env=trusted,
+        check=True,
+    )
+    server = Server(project, env=env)
+    server.begin()
+
+    server.send(call(2, "events_record", source="deploy", type="done"))
+
+    assert server.receive()["id"] == 2
+    out, _ = server.end()
+    assert out == b""
+    assert [*project.rglob("ran")] != []
+
+
 def test_a_daemon_that_is_there_is_used(project, database):
     with running() as daemon:
         server = Server(project, env={"INTERCORE_SOCKET": daemon.socket})

@@ -35,9 +35,10 @@ async def connected(
     env: dict[str, str],
     era: str = "auto",
     roots: list[str] | None = None,
+    list_roots: Any = None,
     **options: Any,
 ) -> AsyncIterator[Client]:
-    async def list_roots(_context: object) -> ListRootsResult:
+    async def told(_context: object) -> ListRootsResult:
         return ListRootsResult(roots=[Root(uri=uri) for uri in roots or []])
 
     server = StdioServerParameters(
@@ -51,7 +52,7 @@ async def connected(
             stdio_client(server, errlog=nowhere),
             mode=era,
             read_timeout_seconds=PATIENCE,
-            list_roots_callback=None if roots is None else list_roots,
+            list_roots_callback=list_roots or (None if roots is None else told),
             **options,
         ) as client:
             yield client
