@@ -3,8 +3,11 @@
 The rules are those of a command (icctl/client.py): one deadline covers everything; it runs here
 only if no daemon is there, or if it is proven that none executed it; a lost reply is asked for
 again under the same request id.
+
+Payloads may hold numbers beyond 64 bits, so what callers give and get passes through `json`.
 """
 
+import json
 import os
 import time
 from _socket import socket
@@ -102,9 +105,9 @@ class _Request:
         self.where = where
         self.deadline = time.monotonic() + row_limit_ms(row) / 1000
         try:
-            self.arguments = msgspec.json.encode(arguments)
+            self.arguments = json.dumps(arguments, allow_nan=False).encode()
             self.params = msgspec.json.decode(self.arguments, type=row.params)
-        except (msgspec.DecodeError, UnicodeError, RecursionError, OverflowError) as exc:
+        except (ValueError, RecursionError) as exc:
             raise InvalidParams(f"{row.name}: {exc}") from None
         if row.check is not None:
             row.check(self.params)
@@ -149,7 +152,7 @@ class _Request:
         direct.run_hooks_owed(owed, home)
         if answer.error is not None:
             raise answer.error
-        return msgspec.json.decode(msgspec.json.encode(answer.result))
+        return json.loads(msgspec.json.encode(answer.result))
 
 
 def row_limit_ms(row: Method[Any, Any]) -> int:
@@ -189,12 +192,12 @@ def _read(sock: socket, deadline: float, *, sent: bool) -> bytes:
 
 def _answer(line: bytes) -> Any:
     try:
-        reply = msgspec.json.decode(line)
+        reply = json.loads(line)
         if "error" not in reply:
             return reply["result"]
         error = reply["error"]
         kind, message, data = _KINDS.get(error["code"]), error["message"], dict(error["data"])
-    except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, RecursionError):
         raise client.GiveUp("nonsense") from None
     hint = data.pop("hint", "")
     facts = {name: data[name] for name in data if name not in {"name", "exit", "retryable"}}

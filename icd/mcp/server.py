@@ -4,7 +4,9 @@ Calls are carried out one after the other, in a thread: in one process only one 
 open (ADR 4).  stdout belongs to the protocol, and what is logged goes to stderr.
 """
 
+import json
 import signal
+import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,7 +14,6 @@ from typing import Any, TypeVar
 
 import anyio
 import mcp_types as types
-import msgspec
 from anyio import to_thread
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -23,7 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from icd import __version__
 from icd.app.dispatch import failure
 from icd.db.paths import Where
-from icd.errors import IcError, InvalidParams
+from icd.errors import CursorBehind, IcError, InvalidParams
 from icd.mcp import tools
 from icd.mcp.feed import URI, Feed, last_event
 from icd.mcp.project import Project
@@ -116,7 +117,7 @@ class Desk:
             result = await self._call(tool.method.name, arguments, where)
         except IcError as exc:
             return _failed(exc)
-        text = msgspec.json.encode(result).decode()
+        text = _text(result)
         structured = result if tools.is_object(tool.method) else {tools.RESULT: result}
         return types.CallToolResult(
             content=[types.TextContent(text=text)], structured_content=structured
@@ -128,6 +129,7 @@ class Desk:
         except IcError:
             raise
         except Exception as exc:
+            traceback.print_exception(exc)  # on stderr
             raise failure(exc) from exc
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
@@ -151,13 +153,21 @@ class Desk:
         if isinstance(where, types.InputRequiredResult):
             return where
         try:
-            since = max(0, await last_event(self._call, where) - NEWEST)
-            found = await self._call("events.tail", {"since": since, "limit": NEWEST}, where)
+            found = await self._newest(where)
         except IcError as exc:
             raise MCPError(types.INTERNAL_ERROR, exc.message, data=tools.told(exc)) from exc
-        text = msgspec.json.encode(found).decode()
-        content = types.TextResourceContents(uri=URI, mime_type="application/json", text=text)
+        content = types.TextResourceContents(
+            uri=URI, mime_type="application/json", text=_text(found)
+        )
         return types.ReadResourceResult(contents=[content])
+
+    async def _newest(self, where: Where) -> Any:
+        since = max(0, await last_event(self._call, where) - NEWEST)
+        try:
+            return await self._call("events.tail", {"since": since, "limit": NEWEST}, where)
+        except CursorBehind as exc:  # fewer are kept
+            since = int(exc.facts["oldest"]) - 1
+            return await self._call("events.tail", {"since": since, "limit": NEWEST}, where)
 
     async def _subscribe(
         self, ctx: Context, params: types.SubscribeRequestParams
@@ -208,6 +218,10 @@ class Desk:
     async def _roots_changed(self, _ctx: Context, _params: object) -> None:
         self._project.forget()
         self._has_no_roots = False
+
+
+def _text(result: Any) -> str:
+    return json.dumps(result, ensure_ascii=False, separators=(",", ":"))
 
 
 def _checked(tool: tools.Tool, given: dict[str, Any]) -> dict[str, Any]:

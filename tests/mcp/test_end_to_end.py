@@ -100,13 +100,14 @@ async def test_a_lease_conflict_is_an_error_with_a_hint(ready, env, era):
 
 
 async def test_what_one_agent_stores_another_finds(ready, env):
+    payload = {"n": [1, 10**30, -(2**63), 0.1, None, "ü\n", {"": {}}]}
     async with connected(ready, env=env) as one, connected(ready, env=env) as two:
         where = {"key": "plan", "scope_id": "s"}
-        await one.call_tool("state_set", {**where, "payload": {"n": [1, 2**60, None, "ü"]}})
+        result(await one.call_tool("state_set", {**where, "payload": payload}))
 
         found = result(await two.call_tool("state_get", where))
 
-    assert found["payload"] == {"n": [1, 2**60, None, "ü"]}
+    assert found["payload"] == payload
 
 
 HOSTILE: list[tuple[str, Any]] = [

@@ -67,6 +67,18 @@ async def test_the_resource_has_the_newest_events(project, env):
 
 
 @pytest.mark.usefixtures("database")
+async def test_the_resource_has_what_was_not_pruned(project, env):
+    async with connected(project, "--allow=events.prune", env=env) as client:
+        for number in range(5):
+            await client.call_tool("events_record", {**EVENT, "payload": number})
+        await client.call_tool("events_prune", {"keep": 2})
+
+        found = json.loads((await client.read_resource(URI)).contents[0].text)
+
+    assert [event["payload"] for event in found["events"]] == [3, 4]
+
+
+@pytest.mark.usefixtures("database")
 async def test_a_subscriber_is_told_of_every_event_in_the_era_of_the_handshake(project, env, told):
     async with connected(project, env=env, era="legacy", message_handler=told) as client:
         await client.subscribe_resource(URI)
