@@ -122,11 +122,11 @@ class Feed:
 
     async def _follow(self, where: Where, seq: int | None) -> int | None:
         """Tell of what the daemon sends until it ends; the last sequence number is returned."""
-        sock = None if seq is None else await self._connect()
-        if sock is None:
-            return seq
         # The daemon may leave at any moment; and what it says may make no sense.
         with suppress(anyio.BrokenResourceError, anyio.EndOfStream, OSError, ValueError):
+            sock = None if seq is None else await self._connect()
+            if sock is None:
+                return seq
             async with await UNIXSocketStream.from_socket(socket(fileno=sock.detach())) as stream:
                 await stream.send(_request(where, seq))
                 lines = BufferedByteReceiveStream(stream)
@@ -146,7 +146,7 @@ async def last_event(ask: Ask, where: Where) -> int:
     try:
         found = await ask("events.tail", {"since": BEYOND, "limit": 1}, where)
     except CursorAhead as exc:
-        return int(exc.facts["last"])
+        return int(exc.facts.get("last", 0))  # a daemon of 0.4.0 does not say
     return int(found["through"])
 
 

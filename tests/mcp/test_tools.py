@@ -1,5 +1,6 @@
 """What a client is told about a tool."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -47,6 +48,8 @@ def test_the_schemas_are_schemas_of_objects(tool):
     for schema in (tool.input_schema, tool.output_schema):
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["type"] == "object"
+        named = set(re.findall(r'"#/\$defs/([^"]+)"', json.dumps(schema)))
+        assert named <= set(schema.get("$defs", {}))
 
 
 def test_the_server_says_itself_which_project_and_whose_session_is_meant():
