@@ -32,6 +32,7 @@ from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overl
 from icd.files import append_log
 
 if TYPE_CHECKING:
+    from icctl.calls import Calls
     from icd.admin.doctor.context import Sight
 
 LOG = ".local/state/intercore/icctl.log"
@@ -40,7 +41,7 @@ STEP_BYTES = 256 * 1024
 FAILURES = (2, 3)
 # Databases in which events were recorded, with what holds there: their hooks are still to run.
 Owed = dict[str, config.Settings]
-
+SESSION_CHARACTERS = 200  # what a row keeps of it
 MOVES = 3  # how often the database may move away while it is being opened
 
 
@@ -60,7 +61,7 @@ def run_here(request: client.Request, limit: float) -> int:
 
         count_failure(context(request.argv, registry.SINGLES))
     if owed:
-        _run_hooks(owed, os.environ.get("HOME"))
+        run_hooks_owed(owed, os.environ.get("HOME"))
     return output.exit
 
 
@@ -201,7 +202,7 @@ def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
     return answer or Answer(moved=True)  # its directory vanished under an init: once more
 
 
-def _run_hooks(owed: Owed, home: str | None) -> None:
+def run_hooks_owed(owed: Owed, home: str | None) -> None:
     """Run hooks where there are any, so that other calls do not pay for it."""
     for path, settings in owed.items():
         if home and os.path.isdir(os.path.join(os.path.dirname(path), "hooks")):
@@ -225,6 +226,7 @@ def _invocation(request: client.Request, limit: float) -> World:
         peer=os.getpid(),
         request_id=request.id,
         sight=_sight,
+        calls=lambda: _calls(request.argv),
     )
     for kind, path, content in request.inputs:
         if kind == b"l":
@@ -242,6 +244,14 @@ def _sight() -> "Sight":
     from icctl.probe import sight  # only the doctor pays for it
 
     return sight()
+
+
+def _calls(argv: list[str]) -> "Calls":
+    from icctl.calls import Calls  # only a process that stays pays for it
+
+    session = os.environ.get("CLAUDE_SESSION_ID", "").encode("utf-8", "backslashreplace").decode()
+    is_alone = "--no-daemon" in client.typed(argv)[1]
+    return Calls(direct=is_alone, session=session[:SESSION_CHARACTERS] or None)
 
 
 def _record(error: IcError, home: str | None) -> None:

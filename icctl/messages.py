@@ -77,12 +77,17 @@ def tell(program: str, argv: list[str], name: str, *details: Any) -> int:
         return Request(argv, program, world()).run_here(timeout_ms(argv) / 1000)
     if name == "unknown" and _only_reads(*details[1:]):
         name = "no reply"
-    happened, hint = SENTENCES[name]
-    told = happened.format(*details, socket=_listening(), version=__version__)
-    say(f"{program}: {verb}: {told}; {hint}\n")
+    happened, hint = told(name, *details)
+    say(f"{program}: {verb}: {happened}; {hint}\n")
     if name != "no helper":  # the library asks for one, and does without
         count_failure(verb)
     return 3 if name == "mode" else 2
+
+
+def told(name: str, *details: Any) -> tuple[str, str]:
+    """What happened, and what to do."""
+    happened, hint = SENTENCES[name]
+    return happened.format(*details, socket=_listening(), version=__version__), hint
 
 
 def _only_reads(sent: Request) -> bool:

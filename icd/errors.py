@@ -126,7 +126,7 @@ CursorBehind = _error(-32017, "cursor_behind", FAILED)
 # The log has no event with this sequence number.
 NoSuchEvent = _error(-32018, "no_such_event", FAILED,
     "pass the seq of an event that you have received")
-# The log has never been that long: it is another one now.
+# The log has never been that long: it is another one now; `last` is its last event.
 CursorAhead = _error(-32047, "cursor_ahead", FAILED,
     "the database was replaced, such as by a restore; start from its last sequence number")
 # The key has too many rows to watch.
@@ -323,6 +323,9 @@ ProfileConflict = _error(-32094, "profile_conflict", NO,
 # numpy, which compares embeddings, is not installed.
 VectorsNotInstalled = _error(-32097, "vectors_not_installed", FAILED,
     "install the extra with: pip install 'intercore[vectors]', or: pipx inject intercore numpy")
+# The SDK of the Model Context Protocol is not installed.
+McpNotInstalled = _error(-32098, "mcp_not_installed", FAILED,
+    "install the extra with: pip install 'intercore[mcp]', or: pipx inject intercore mcp")
 # The weights are invalid.
 InvalidWeights = _error(-32096, "invalid_weights", FAILED,
     'pass an object of numbers, such as {"rust": 0.5, "java": -1}', base=InvalidPayload)

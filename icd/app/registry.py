@@ -52,6 +52,7 @@ SINGLES = {
     "metrics": "features.daemon.verbs",
     "doctor": "admin.doctor.verbs",
     "setup": "admin.setup.verbs",
+    "mcp": "mcp.verbs",
     "trust": "features.trust",
     "lib-path": "features.shell",
     "completion": "features.shell",

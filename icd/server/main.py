@@ -153,6 +153,10 @@ def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSett
     return partial(config.load, path, given=above, tell=Once().warn)
 
 
+# Us; and what only a caller's own process runs, with a package that is an extra.
+_LEFT_OUT = {"icd.__main__", "icd.mcp.server", "icd.mcp.feed"}
+
+
 def _load_everything() -> None:
     """An upgrade replaces the files of an installation under the daemon that runs from them.
 
@@ -160,7 +164,7 @@ def _load_everything() -> None:
     everything at its start, and stays whole until it is reloaded.
     """
     for module in pkgutil.walk_packages(icd.__path__, "icd."):
-        if module.name != "icd.__main__":  # that is us
+        if module.name not in _LEFT_OUT:
             import_module(module.name)
     registry.every()
 

@@ -58,7 +58,7 @@ def steps(example: str) -> Iterator[Step]:
         step = Step(tuple(words), exit=None, stdin=(found[1] or "").encode(), hides=_HIDES)
         asked, files = planned(step)
         step.typed = _is_one_call(asked)
-        step.before = functools.partial(_prepare, files=files)
+        step.before = functools.partial(prepare, files=files)
         yield step
 
 
@@ -120,7 +120,7 @@ def _content(path: str) -> bytes:
     return packed(1.0, 0.0) if path.endswith(".f32") else b"{}"
 
 
-def _prepare(project: Path, files: list[str]) -> None:
+def prepare(project: Path, files: list[str]) -> None:
     """What the examples name is there, whatever those before them have done to it."""
     for name in files:
         (project / name).parent.mkdir(exist_ok=True)

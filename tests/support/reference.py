@@ -1,6 +1,6 @@
-"""`docs/cli.md` and `docs/protocol.md`, made from the rows of the commands and methods.
+"""`docs/cli.md`, `docs/protocol.md` and the table of `docs/mcp.md`, made from the rows.
 
-`make docs` writes both pages; `tests/test_docs.py` fails when a page differs from what is made
+`make docs` writes the pages; `tests/test_docs.py` fails when a page differs from what is made
 here.  What a row cannot say stands in the templates in `docs/reference`, and on the topic pages.
 """
 
@@ -9,12 +9,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from icd import errors
+from icd.mcp import offer, tools
 from icd.server import limits
 from tests.support import reference_commands, reference_methods
-from tests.support.markdown import cell
+from tests.support.markdown import anchor, cell
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEMPLATES = DOCS / "reference"
+
+MCP = DOCS / "mcp.md"
+# What stands between these lines of a page is made here, the rest is written by hand.
+BEGIN = "<!-- made by `make docs` from the rows of the methods: do not edit -->"
+END = "<!-- end -->"
 
 Parts = dict[str, Callable[[], Iterator[str]]]
 
@@ -35,6 +41,7 @@ def pages() -> dict[Path, str]:
         "limits": limit_rows,
     }
     return {
+        MCP: _within(MCP.read_text(encoding="utf-8"), _text(tool_rows())),
         DOCS / "cli.md": _page("cli.md.in", "the rows of the commands", cli),
         DOCS / "protocol.md": _page("protocol.md.in", "the rows of the methods", protocol),
     }
@@ -49,6 +56,11 @@ def _page(template: str, source: str, parts: Parts) -> str:
     for name in names:
         text = text.replace(f"{{{{{name}}}}}\n", _text(parts[name]()))
     return f"{made}\n\n{text}"
+
+
+def _within(page: str, made: str) -> str:
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{made}\n{END}{rest.partition(END)[2]}"
 
 
 def _text(lines: Iterator[str]) -> str:
@@ -69,6 +81,19 @@ def error_rows() -> Iterator[str]:
         meaning = said[names[kind]].rstrip(".")
         cells = (kind.code, f"`{kind.name}`", kind.exit, retryable, meaning, kind.hint)
         yield f"| {' | '.join(cell(str(text)) for text in cells)} |"
+
+
+def tool_rows() -> Iterator[str]:
+    yield from ("| Tool | What it does | By default | Hints |", "|---|---|---|---|")
+    for row in offer.candidates():
+        tool = tools.describe(row)
+        hints = {"reads": tool.reads, "destructive": tool.destroys}
+        hints["idempotent"] = tool.idempotent and not tool.reads
+        told = ", ".join(name for name, holds in hints.items() if holds)
+        link = f"[`{tool.name}`](protocol.md#{anchor(row.name)})"
+        default = "yes" if offer.is_default(row) else f"`--allow={row.name}`"
+        cells = (link, tool.description.splitlines()[0], default, told)
+        yield f"| {' | '.join(map(cell, cells))} |"
 
 
 def limit_rows() -> Iterator[str]:

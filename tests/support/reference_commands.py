@@ -42,6 +42,7 @@ TOPICS = {
     "trust": "security.md",
     "config": "configuration.md",
     "statusline": "statusline.md",
+    "mcp": "mcp.md",
     "init": "databases.md",
     "health": "databases.md",
     "version": "databases.md",

@@ -21,7 +21,7 @@ def document() -> dict[str, Any]:
         types, ref_template="#/components/schemas/{name}"
     )
     for component in components.values():
-        _require_derived(component)
+        require_derived(component)
     pairs = zip(schemas[::2], schemas[1::2], strict=True)
     return {
         "openrpc": "1.3.2",
@@ -34,7 +34,7 @@ def document() -> dict[str, Any]:
     }
 
 
-def _require_derived(component: dict[str, Any]) -> None:
+def require_derived(component: dict[str, Any]) -> None:
     """A time as text has a default only until the struct is made: it comes with its seconds."""
     required = component.get("required", [])
     for name, schema in component.get("properties", {}).items():

@@ -248,7 +248,7 @@ def require_kept(conn: sqlite3.Connection, since: int, *, hint: str) -> None:
     """
     last = head(conn)
     if since > last:
-        raise CursorAhead(f"there is no event {since}; the last event is {last}")
+        raise CursorAhead(f"there is no event {since}; the last event is {last}", last=last)
     if since < pruned_through(conn):
         first = oldest(conn)
         raise CursorBehind(
