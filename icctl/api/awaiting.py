@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Mapping
 from itertools import groupby
-from types import TracebackType
 from typing import Any, Self
 
 import anyio
@@ -167,16 +166,12 @@ class AsyncClient(made.Nouns):
         self._tasks = await anyio.create_task_group().__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
+    async def __aexit__(self, *_exc: object) -> None:
+        """What the block raised is raised as it is, not in a group with what our tasks raise."""
         tasks, self._tasks, self._link = self._tasks, None, None
         assert tasks is not None
         tasks.cancel_scope.cancel()
-        return await tasks.__aexit__(kind, exc, trace)
+        await tasks.__aexit__(None, None, None)
 
     def pipeline(self, *, timeout: Duration | None = None) -> "AsyncPipeline":
         """Collect calls, and send them together at the end of the block."""
