@@ -26,13 +26,12 @@ from icctl.api.errors import from_error
 from icctl.api.made import awaiting as made
 from icctl.api.made import queued
 from icctl.api.requests import (
-    MAX_SECONDS,
     Duration,
     Mode,
     Reply,
     Target,
     decode_response,
-    seconds,
+    limit_of,
     spec,
 )
 from icctl.client import Absent, Expired
@@ -75,7 +74,7 @@ class Link:
         self._has_more.set()
 
     def withdraw(self, group: _Group) -> None:
-        """Nobody waits for them any more."""
+        """Their caller waits for them no more."""
         for call in group.calls:
             self._unsent.pop(call.id, None)
             self._waiting.pop(call.id, None)
@@ -204,10 +203,7 @@ class AsyncClient(made.Nouns):
     # --- carrying out ---
 
     def limit(self, calls: list[Reply[Any]], timeout: Duration | None) -> float:
-        chosen = self._timeout if timeout is None else timeout
-        if chosen is None:
-            return max(call.spec.seconds for call in calls)
-        return min(max(seconds(chosen), 0.001), MAX_SECONDS)
+        return limit_of(calls, self._timeout if timeout is None else timeout)
 
     async def carry_out(self, calls: list[Reply[Any]], timeout: Duration | None) -> None:
         """Have all calls done, each with a result or an error of its own."""

@@ -27,14 +27,13 @@ from icctl.api.followers import Consumer, Stream
 from icctl.api.made import blocking as made
 from icctl.api.made import queued
 from icctl.api.requests import (
-    MAX_SECONDS,
     Duration,
     Mode,
     Reply,
     Response,
     Target,
     decode_response,
-    seconds,
+    limit_of,
     spec,
 )
 from icctl.client import NOT_EXECUTED, Absent, Expired
@@ -213,10 +212,7 @@ class Client(made.Nouns):
     # --- carrying out ---
 
     def limit(self, calls: list[Reply[Any]], timeout: Duration | None) -> float:
-        chosen = self._timeout if timeout is None else timeout
-        if chosen is None:
-            return max(call.spec.seconds for call in calls)
-        return min(max(seconds(chosen), 0.001), MAX_SECONDS)
+        return limit_of(calls, self._timeout if timeout is None else timeout)
 
     def carry_out(self, calls: list[Reply[Any]], timeout: Duration | None) -> None:
         """Have all calls done, each with a result or an error of its own."""

@@ -1,6 +1,6 @@
 """What a call raises: one class with the name of the error, and few subclasses to catch.
 
-`name` is the contract, as in the protocol; docs/protocol.md lists the names.
+`name` is the contract, as in the protocol; icd/errors.py has the table.
 """
 
 from collections.abc import Mapping

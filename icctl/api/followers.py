@@ -29,6 +29,7 @@ class Stream(Generic[T]):
         self._client = client
         self._place = PLACES[name](name, params, client.target)
         self._connection: Connection | None = None
+        self._is_used = False
         self._patience = 0.0
 
     def __enter__(self) -> Self:
@@ -41,25 +42,29 @@ class Stream(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        while not self._place.found:
-            if self._place.is_closed:
-                self._drop()
-                raise StopIteration
-            try:
+        self._is_used = True
+        try:
+            while not self._place.found:
+                if self._place.is_closed:
+                    raise StopIteration
                 self._look()
-            except BaseException:
-                self._drop()
-                raise
+        except BaseException:
+            self._drop()
+            raise
+        finally:
+            self._is_used = False
         found: T = self._place.found.popleft()
         return found
 
     def close(self) -> None:
+        """A thread that reads is woken up, and closes: else it could read what is not its own."""
         self._place.is_closed = True
         found = self._connection
         if found is not None:
             with suppress(OSError):
-                found.sock.shutdown(SHUT_RDWR)  # wakes up a thread that reads
-            found.close()
+                found.sock.shutdown(SHUT_RDWR)
+        if not self._is_used:
+            self._drop()
 
     def _look(self) -> None:
         question = self._place.question()
@@ -102,9 +107,9 @@ class Stream(Generic[T]):
 class Consumer:
     """Events that a consumer has not acknowledged, for as long as they are asked for.
 
-    Whoever asks for the next event is done with the one before, which is acknowledged with the
-    next question, or by `close`, which leaving a `with` block does.  If the loop is left by `break`
-    or by an exception, the event at hand comes again.
+    A caller who asks for the next event is done with the one before, which is acknowledged with
+    the next question, or by `close`, which leaving a `with` block does.  If the loop is left by
+    `break` or by an exception, the event at hand comes again.
     """
 
     def __init__(self, client: "Client", params: Mapping[str, Any]) -> None:

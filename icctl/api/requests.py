@@ -1,7 +1,7 @@
 """One call: what is sent, which reply is its own, and what came of it.
 
-Parameters become JSON once, whoever carries the call out: the daemon reads them from its socket,
-and direct mode reads the same bytes in this process.  A parameter that has its default is not sent,
+Parameters become JSON once, for both hosts: the daemon reads them from its socket, and direct mode
+reads the same bytes in this process.  A parameter that has its default is not sent,
 so that an older daemon understands what it can.
 """
 
@@ -115,10 +115,6 @@ def whole_seconds(span: Duration) -> int:
     return -(-found // 1000)
 
 
-def seconds(span: Duration) -> float:
-    return (ms(span) or 0) / 1000
-
-
 # --- who asks, and about what ---------------------------------------------------------------------
 
 
@@ -222,3 +218,10 @@ class Reply(Generic[T]):
         told = f"what answers {self.spec.name} speaks another protocol than this client"
         hint = "upgrade the older of the two, and read the state before you repeat a write"
         self.fail(UnknownOutcome(told, hint=hint))
+
+
+def limit_of(calls: list[Reply[Any]], timeout: Duration | None) -> float:
+    """How long the calls may take together, in seconds."""
+    if timeout is None:
+        return max(call.spec.seconds for call in calls)
+    return min(max((ms(timeout) or 0) / 1000, 0.001), MAX_SECONDS)

@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from icctl.api import Client, Error, NoDatabase, Refused, UnknownOutcome
 from icctl.api.requests import ms, whole_seconds
+from tests.support.breakages import STRANGER
 from tests.support.processes import CLEAN, PATIENCE, Daemon, running, until
 from tests.support.restarts import Restarts, reload
 
@@ -184,6 +185,19 @@ def test_files_that_the_caller_names_are_touched_by_the_caller(
     made = served.backup.write(str(initialized / "copy.db"))
 
     assert Path(made.path).is_file()
+
+
+def test_root_does_not_become_the_owner_of_a_project(initialized: Path) -> None:
+    """`icctl` does, for good, which would be the end of what else the program does."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    for path in (initialized, initialized / ".clavain", *(initialized / ".clavain").iterdir()):
+        os.chown(path, STRANGER, STRANGER)
+
+    with Client(initialized, mode="direct") as client, pytest.raises(Error, match="other_owner"):
+        client.state.get("k", "s")
+
+    assert os.geteuid() == 0
 
 
 # --- pipelines ------------------------------------------------------------------------------------
