@@ -83,7 +83,7 @@ class Link:
         """Until the connection ends, or we are cancelled."""
         try:
             async with anyio.create_task_group() as both:
-                both.start_soon(self._write, both)
+                both.start_soon(self._write)
                 await self._read()
                 both.cancel_scope.cancel()
         finally:
@@ -93,7 +93,8 @@ class Link:
             with anyio.CancelScope(shield=True):
                 await self._stream.aclose()
 
-    async def _write(self, both: TaskGroup) -> None:
+    async def _write(self) -> None:
+        """Ends when the connection has; that is for the reader to tell, who has replies to read."""
         try:
             while True:
                 await self._has_more.wait()
@@ -103,7 +104,7 @@ class Link:
                     call.is_unknown = True
                 await self._stream.send(b"".join(line for _, line in lines.values()))
         except GONE:
-            both.cancel_scope.cancel()
+            return
 
     async def _read(self) -> None:
         parts: list[bytes] = []

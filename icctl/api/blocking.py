@@ -162,13 +162,15 @@ class Client(made.Nouns):
             self._mode = daemon.mode(mode)
         except IcError as exc:
             raise from_error(exc) from None
+        self._connection: Connection | None = None
         self._start_over()
         super().__init__(self)
 
     def _start_over(self) -> None:
+        """In a forked child: the connection is its parent's, and so is the thread in its turn."""
         self._pid = os.getpid()
         self._turn = threading.Lock()
-        self._connection: Connection | None = None
+        self._drop()
 
     def __enter__(self) -> Self:
         return self

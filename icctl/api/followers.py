@@ -44,15 +44,16 @@ class Stream(Generic[T]):
     def __next__(self) -> T:
         self._is_used = True
         try:
-            while not self._place.found:
-                if self._place.is_closed:
-                    raise StopIteration
+            while not (self._place.found or self._place.is_closed):
                 self._look()
         except BaseException:
             self._drop()
             raise
         finally:
             self._is_used = False
+        if not self._place.found:
+            self._drop()
+            raise StopIteration
         found: T = self._place.found.popleft()
         return found
 
