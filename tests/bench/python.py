@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import anyio
 
@@ -19,7 +20,7 @@ ROUNDS = 10
 
 def run(table: Table) -> None:
     with place.project() as setting, place.daemon(setting), Echo(setting) as echo:
-        client, bare, echoed = one_by_one(setting, echo)
+        client, bare, echoed = one_by_one(setting.root, setting.socket, echo)
         together, alone = anyio.run(_many, setting)
     table.ratio(
         "Client, sentinel.check / the same request on a socket",
@@ -37,12 +38,13 @@ def run(table: Table) -> None:
     )  # fmt: skip
 
 
-def one_by_one(setting: place.Setting, echo: str) -> tuple[list[float], list[float], list[float]]:
+def one_by_one(
+    project: Path, socket: str, echo: str, calls: int = CALLS
+) -> tuple[list[float], list[float], list[float]]:
     """Microseconds of a call, of its request and reply without a client, and of an echo, in turn."""
-    asked: bytes = b""
     with (
-        Client(setting.root, socket=setting.socket, mode="daemon") as client,
-        peer(setting.socket) as (sock, replies),
+        Client(project, socket=socket, mode="daemon", timeout=60) as client,
+        peer(socket) as (sock, replies),
         peer(echo) as (other, echoes),
     ):
         call = client.prepare(
@@ -62,7 +64,7 @@ def one_by_one(setting: place.Setting, echo: str) -> tuple[list[float], list[flo
             client.sentinel.check("bench", "s1", interval=3600)
 
         ways: list[tuple[Callable[[], None], list[float]]] = [(ours, []), (raw, []), (bare, [])]
-        for number in range(WARM_UP + CALLS):
+        for number in range(WARM_UP + calls):
             for way, times in ways:
                 began = time.perf_counter()
                 way()
