@@ -44,13 +44,19 @@ PAUSE_SECONDS = 0.005
 
 
 class Connection:
-    """Lines on a socket.  Lost is raised when it has ended, Expired when the time is up."""
+    """Lines on a socket.  Lost is raised when it has ended, Expired when the time is up.
+
+    The socket never blocks: a timeout of Python's would cost as many system calls as the call.
+    """
 
     def __init__(self, sock: socket) -> None:
+        sock.settimeout(0.0)
         self.sock = sock
         self._requests = 0
         self._unread = b""
         self._unsent = memoryview(b"")
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
 
     def exchange(self, calls: list[Reply[Any]], deadline: float) -> None:
         """Send the calls, and read their replies, which come in the same order."""
@@ -62,7 +68,7 @@ class Connection:
             call.id, call.is_unknown = self._requests, True
             lines.append(call.line(b"%d" % call.id, remaining))
         try:
-            self.send(b"".join(lines), deadline)
+            self.send(b"".join(lines))
             for call in calls:
                 call.take(self._reply(call, deadline))
         except Unread:
@@ -75,16 +81,18 @@ class Connection:
             raise ValueError("a reply to another request")
         return response
 
-    def send(self, data: bytes, deadline: float) -> None:
-        """Send it, or what is much while replies are read: the daemon writes before it reads on."""
-        if len(data) > PIECE_BYTES:
-            self._unsent = memoryview(data)
-            return
+    def send(self, data: bytes) -> None:
+        """Send what fits, and the rest while we read: the daemon writes before it reads on."""
+        self._unsent = memoryview(data)
+        self._push()
+        if self._unsent:
+            self._poll.modify(self.sock, select.POLLIN | select.POLLOUT)
+
+    def _push(self) -> None:
         try:
-            self.sock.settimeout(left(deadline))
-            self.sock.sendall(data)
-        except TimeoutError:
-            raise Expired from None
+            self._unsent = self._unsent[self.sock.send(self._unsent) :]
+        except BlockingIOError:
+            pass
         except OSError as exc:
             raise _ended(exc) from None
 
@@ -92,34 +100,21 @@ class Connection:
         """The next line; without a deadline, however long it takes."""
         parts = [self._unread]
         while b"\n" not in parts[-1]:
-            if self._unsent and deadline is not None:
-                self._push(deadline)
-            parts.append(self._receive(deadline, wait=not self._unsent))
+            if not self._poll.poll(None if deadline is None else left(deadline) * 1000):
+                raise Expired
+            if self._unsent:
+                self._push()
+                if not self._unsent:
+                    self._poll.modify(self.sock, select.POLLIN)
+            parts.append(self._receive())
         line, _, self._unread = b"".join(parts).partition(b"\n")
         return decode_response(line)
 
-    def _push(self, deadline: float) -> None:
-        """Wait until there is room to write or something to read; write what fits."""
-        poll = select.poll()
-        poll.register(self.sock, select.POLLIN | select.POLLOUT)
-        poll.poll(left(deadline) * 1000)
+    def _receive(self) -> bytes:
         try:
-            self.sock.settimeout(0.0)
-            self._unsent = self._unsent[self.sock.send(self._unsent[:PIECE_BYTES]) :]
-        except BlockingIOError:
-            pass
-        except OSError as exc:
-            raise _ended(exc) from None
-
-    def _receive(self, deadline: float | None, *, wait: bool) -> bytes:
-        try:
-            patience = None if deadline is None else left(deadline)
-            self.sock.settimeout(patience if wait else 0.0)
             data = self.sock.recv(PIECE_BYTES)
         except BlockingIOError:
             return b""
-        except TimeoutError:
-            raise Expired from None
         except OSError as exc:
             raise _ended(exc) from None
         if not data:

@@ -74,7 +74,7 @@ class Stream(Generic[T]):
         try:
             if self._connection is None:
                 self._connection = self._client.connect(deadline)
-                self._connection.send(question.line(TAG, limit), deadline)
+                self._connection.send(question.line(TAG, limit))
                 goes_on = self._place.hear(self._connection.read(deadline))
             else:
                 goes_on = self._place.hear(self._connection.read(None))
