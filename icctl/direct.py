@@ -25,7 +25,7 @@ from icd.app.invocation import (
     why_not,
 )
 from icd.app.planner import advance, plan, run_errand
-from icd.db import paths, permissions
+from icd.db import lock, paths, permissions
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overloaded
@@ -140,11 +140,19 @@ def _stdout_is_closed(within: float) -> bool:
     return bool(poll.poll(within * 1000))
 
 
-def answer_here(call: Call, home: str | None, owed: Owed) -> Answer:
+def answer(call: Call, home: str | None, *, wait: lock.Wait) -> Answer:
+    """One call for a program that goes on, and the hooks of what it recorded."""
+    owed: Owed = {}
+    found = answer_here(call, home, owed, wait)
+    _run_hooks(owed, home, wait)
+    return found
+
+
+def answer_here(call: Call, home: str | None, owed: Owed, wait: lock.Wait = lock.block) -> Answer:
     """One call, one transaction, and out again."""
     if call.method.run is None:
         return Answer(error=NoDaemon("no daemon is running"))
-    answer = answered(lambda call: _run(call, home, owed), call)
+    answer = answered(lambda call: _run(call, home, owed, wait), call)
     if isinstance(answer.error, Internal):
         _record(answer.error, home)
     if isinstance(answer.error, DiskFull | InputOutput):
@@ -172,20 +180,20 @@ def _size_limit(where: Where) -> IcError | None:
     return DiskFull(told, hint=hint)
 
 
-def _run(call: Call, home: str | None, owed: Owed) -> Answer:
+def _run(call: Call, home: str | None, owed: Owed, wait: lock.Wait) -> Answer:
     for _ in range(MOVES):
-        answer = _run_once(call, home, owed)
+        answer = _run_once(call, home, owed, wait)
         if not answer.moved:
             return answer
     return Answer(error=Overloaded("the database is replaced again and again"))
 
 
-def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
+def _run_once(call: Call, home: str | None, owed: Owed, wait: lock.Wait) -> Answer:
     find = paths.target if call.method.runs.creates else paths.resolve
     path = paths.canonical(find(call.where))
     given = config.from_environment(os.environ)
     settings = config.load(config.user_file(home), config.project_file(path), given)
-    database = Database(path, settings)
+    database = Database(path, settings, wait=wait)
     if call.method.warm_up is not None:
         call.method.warm_up(call.params)
     try:
@@ -202,13 +210,13 @@ def _run_once(call: Call, home: str | None, owed: Owed) -> Answer:
     return answer or Answer(moved=True)  # its directory vanished under an init: once more
 
 
-def run_hooks_owed(owed: Owed, home: str | None) -> None:
+def run_hooks_owed(owed: Owed, home: str | None, wait: lock.Wait = lock.block) -> None:
     """Run hooks where there are any, so that other calls do not pay for it."""
     for path, settings in owed.items():
         if home and os.path.isdir(os.path.join(os.path.dirname(path), "hooks")):
             from icctl.direct_hooks import run_hooks
 
-            run_hooks(path, settings, home, lambda call: answer_here(call, home, {}))
+            run_hooks(path, settings, home, lambda call: answer_here(call, home, {}, wait))
 
 
 def _invocation(request: client.Request, limit: float) -> World:

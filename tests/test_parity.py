@@ -1,4 +1,5 @@
-"""One implementation, two hosts, two doors: every command line, byte for byte; the same by RPC.
+"""One implementation, two hosts, two doors: every command line, byte for byte; the same by RPC,
+and by the Python client.
 
 The daemon runs in a hostile world: another directory, another width, another locale, and an
 environment full of misleading variables.  Nothing of it may show.
@@ -9,12 +10,16 @@ The scripts are those of tests/support/parity_table.py, and the examples of ever
 import re
 import shutil
 import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from icctl.api import Client, Error
 from icd.app.call import Answer
 from icd.app.invocation import Ask, Need, Output, World
 from icd.app.planner import finish, plan
@@ -22,6 +27,7 @@ from icd.errors import Usage
 from tests.support import examples, parity_table
 from tests.support.parity_table import Step
 from tests.support.processes import DOORS, PATIENCE, Daemon, icctl, read_line, running
+from tests.support.python_client import parameters
 
 HOSTILE = {
     "COLUMNS": "40",
@@ -35,6 +41,8 @@ HOSTILE = {
     "NO_COLOR": "1",
 }
 SCRIPTS = parity_table.SCRIPTS | examples.scripts()
+# Those of which a method of the Python client is a part.
+TYPED = [name for name, script in SCRIPTS.items() if any(step.typed for step in script)]
 CALLER = {"CLAUDE_SESSION_ID": "of-the-caller", "COLUMNS": "200"}
 ABSENT = {**CALLER, "INTERCORE_SOCKET": "/nonexistent/icd.sock"}
 
@@ -83,6 +91,28 @@ def test_a_script_says_the_same_to_the_daemon_and_without_one(
 
     _start_over(project, served)
     _agree(script, alone, _play(script, project, served, _doors()[-1]))
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_the_python_client_answers_what_the_command_shows_with_a_daemon_and_without_one(
+    name: str,
+    project: Path,
+    hostile: Daemon,
+    served: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = SCRIPTS[name]
+    expected = _play(script, project, served, _doors()[-1])
+
+    for mode in ("daemon", "direct"):
+        _start_over(project, served)
+        for step, one in zip(script, expected, strict=True):
+            if step.typed:
+                client = partial(Client, mode=mode, socket=hostile.socket)
+                found = _call_python(step, project, client, monkeypatch)
+                assert found == one[:2], (mode, step.argv)
+            else:
+                _play([step], project, served, _doors()[-1])
 
 
 @pytest.mark.long
@@ -173,6 +203,58 @@ def _start_over(project: Path, served: dict[str, str]) -> None:
 
 def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
     """Ask the command here, call its method by JSON-RPC, show the result as the command would."""
+    planned, cwd = _planned(step, project)
+    params = msgspec.structs.replace(
+        planned.call.params,
+        cwd=str(cwd),
+        db=planned.call.where.explicit,
+        session="of-the-caller",
+        deadline_ms=60_000,
+    )
+    request = {"jsonrpc": "2.0", "id": 1, "method": planned.call.method.name, "params": params}
+    with daemon.connect() as sock:  # byte for byte: a payload is stored as it was written
+        sock.sendall(msgspec.json.encode(request).replace(b"\n", b" ") + b"\n")
+        response = msgspec.json.decode(read_line(sock), type=Response)
+    if response.error is not None:
+        return response.error["data"]["exit"], b""
+    return _shown(planned, bytes(response.result), step)
+
+
+def _call_python(
+    step: Step, project: Path, client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, bytes]:
+    """The same through the method of the Python client that has the name of the command's."""
+    planned, cwd = _planned(step, project)
+    method = planned.call.method
+    noun, _, verb = method.name.partition(".")
+    given = {
+        one.name: _as_python(getattr(planned.call.params, one.field), one.value)
+        for one in parameters(method)
+    }
+    monkeypatch.setenv("HOME", str(cwd))  # as `_play` has it
+    db = planned.call.where.explicit
+    with client(cwd, db=db, session="of-the-caller", timeout=60) as asked:
+        bound = getattr(getattr(asked, noun), {"import": "import_"}.get(verb, verb))
+        try:
+            result = bound(**given)
+        except Error as exc:
+            return exc.exit, b""
+    return _shown(planned, msgspec.json.encode(result), step)
+
+
+def _as_python(value: Any, written: str) -> Any:
+    return timedelta(milliseconds=value) if written.startswith("ms(") and value else value
+
+
+def _shown(planned: Ask, result: bytes, step: Step) -> tuple[int, bytes]:
+    """The result, as the command shows it."""
+    answer = Answer(result=msgspec.json.decode(result, type=planned.call.method.result))
+    output = finish(planned, answer)
+    return output.exit, _stable(output.stdout, step)
+
+
+def _planned(step: Step, project: Path) -> tuple[Ask, Path]:
+    """What the command asks, and where."""
     if step.before is not None:
         step.before(project)
     cwd = project / step.cwd
@@ -189,22 +271,7 @@ def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
         invocation.files[planned.path] = (cwd / planned.path).read_bytes()
         planned = plan(invocation)
     assert isinstance(planned, Ask), planned
-    params = msgspec.structs.replace(
-        planned.call.params,
-        cwd=str(cwd),
-        db=planned.call.where.explicit,
-        session="of-the-caller",
-        deadline_ms=60_000,
-    )
-    request = {"jsonrpc": "2.0", "id": 1, "method": planned.call.method.name, "params": params}
-    with daemon.connect() as sock:  # byte for byte: a payload is stored as it was written
-        sock.sendall(msgspec.json.encode(request).replace(b"\n", b" ") + b"\n")
-        response = msgspec.json.decode(read_line(sock), type=Response)
-    if response.error is not None:
-        return response.error["data"]["exit"], b""
-    answer = Answer(result=msgspec.json.decode(response.result, type=planned.call.method.result))
-    output = finish(planned, answer)
-    return output.exit, _stable(output.stdout, step)
+    return planned, cwd
 
 
 def _stable(text: bytes, step: Step) -> bytes:

@@ -18,6 +18,7 @@ from icd.app.verb import Method
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("icd", "icctl")
+GENERATED = "icctl/api/made/"
 
 # A verb whose word stands in no other command: the files that name it are those it took.
 EXAMPLE = ("state", "touch")
@@ -63,11 +64,13 @@ class Row(NamedTuple):
 
 
 def tracked(*places: str) -> list[str]:
+    """The files that people write: what is made from the rows is read as the rows."""
     found = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", *places],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split("\n")  # fmt: skip
-    return [name for name in found if name and (ROOT / name).exists()]
+    mine = [name for name in found if name and not name.startswith(GENERATED)]
+    return [name for name in mine if (ROOT / name).exists()]
 
 
 def source(name: str) -> str:

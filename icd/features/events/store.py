@@ -14,8 +14,9 @@ Callers run these inside a transaction; nothing here begins or commits one.
 import os
 import re
 import sqlite3
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, structs
 
 from icd.db.rows import checked, document, select
@@ -73,6 +74,11 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     span_id: str | None = None
     project_dir: str | None = None
     idempotency_key: str | None = None
+
+    @property
+    def value(self) -> Any:
+        """The payload, as Python's JSON; None if there is none."""
+        return msgspec.json.decode(self.payload) if isinstance(self.payload, Raw) else None
 
 
 class Batch(Result):

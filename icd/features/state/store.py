@@ -10,7 +10,9 @@ Callers run these inside a transaction and check names and payloads first.
 """
 
 import sqlite3
+from typing import Any
 
+import msgspec
 from msgspec import Raw, Struct
 
 from icd.db.rows import checked, document, put, select, values
@@ -73,6 +75,11 @@ class Document(Result):
     expires_at_iso: str | None
     writer_pid: int | None
     writer_session: str | None
+
+    @property
+    def value(self) -> Any:
+        """The payload, as Python's JSON."""
+        return msgspec.json.decode(self.payload)
 
 
 class Written(Result):

@@ -1,0 +1,2028 @@
+"""The nouns of `AsyncClient`.  Made by `make docs` from the rows of the verbs: do not edit."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from icctl.api import nouns
+from icctl.api.requests import Duration, Json, ms, whole_seconds
+
+if TYPE_CHECKING:
+    from icctl.api.async_followers import AsyncStream
+    from icctl.api.awaiting import AsyncClient
+    from icctl.api.made import results
+
+
+class State(nouns.Awaiting):
+    async def set(
+        self,
+        key: str,
+        scope: str,
+        payload: Json,
+        *,
+        ttl: Duration = 0,
+        if_version: int | None = None,
+        debounce: Duration = 0,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.StateWritten:
+        """Store a JSON payload.
+
+        key: Key of the row.
+        scope: Scope of the row, such as a session id.
+        payload: JSON document, stored byte for byte.
+        ttl: Expire the row after this time.
+        if_version: Write only if the row is at this version (0: absent).
+        debounce: Skip a write of an unchanged payload within this time.
+        """
+        found: results.StateWritten = await self._host.ask(
+            "state.set",
+            {
+                "key": key,
+                "scope_id": scope,
+                "payload": payload,
+                "ttl_ms": ms(ttl),
+                "if_version": if_version,
+                "debounce_ms": ms(debounce),
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def get(
+        self, key: str, scope: str, *, timeout: Duration | None = None
+    ) -> results.StateDocument | None:
+        """Return a row, or null if it is absent.
+
+        key: Key of the row.
+        scope: Scope of the row, such as a session id.
+        """
+        found: results.StateDocument | None = await self._host.ask(
+            "state.get", {"key": key, "scope_id": scope}, timeout
+        )
+        return found
+
+    async def delete(
+        self,
+        key: str,
+        scope: str,
+        *,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.StateDeleted:
+        """Delete a row.
+
+        key: Key of the row.
+        scope: Scope of the row, such as a session id.
+        """
+        found: results.StateDeleted = await self._host.ask(
+            "state.delete", {"key": key, "scope_id": scope}, timeout, request_id
+        )
+        return found
+
+    async def delete_all(
+        self, key: str, *, timeout: Duration | None = None, request_id: str | None = None
+    ) -> results.StateDeleted:
+        """Delete the rows of a key in all scopes.
+
+        key: Key of the row.
+        """
+        found: results.StateDeleted = await self._host.ask(
+            "state.delete_all", {"key": key}, timeout, request_id
+        )
+        return found
+
+    async def incr(
+        self,
+        key: str,
+        scope: str,
+        *,
+        by: int = 1,
+        ttl: Duration = 0,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.StateWritten:
+        """Add to a counter atomically and return its value; an existing counter keeps its expiry.
+
+        key: Key of the row.
+        scope: Scope of the row, such as a session id.
+        by: Number to add (default 1).
+        ttl: Expiry of a counter that this call creates.
+        """
+        found: results.StateWritten = await self._host.ask(
+            "state.incr",
+            {"key": key, "scope_id": scope, "by": by, "ttl_ms": ms(ttl)},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def touch(
+        self,
+        key: str,
+        scope: str,
+        *,
+        ttl: Duration,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.StateWritten | None:
+        """Change the expiry of a row, which gets a new version; null if the row is absent.
+
+        key: Key of the row.
+        scope: Scope of the row, such as a session id.
+        ttl: Expire the row after this time; 0: never.
+        """
+        found: results.StateWritten | None = await self._host.ask(
+            "state.touch", {"key": key, "scope_id": scope, "ttl_ms": ms(ttl)}, timeout, request_id
+        )
+        return found
+
+    async def list(
+        self, key: str | None = None, *, prefix: str | None = None, timeout: Duration | None = None
+    ) -> builtins.list[results.StateName]:
+        """List the rows of a key, or of all keys with a prefix, without their payloads.
+
+        key: Key of the row.
+        prefix: List all keys that start with P, with their scopes.
+        """
+        found: builtins.list[results.StateName] = await self._host.ask(
+            "state.list", {"key": key, "prefix": prefix}, timeout
+        )
+        return found
+
+    async def prune(
+        self, *, timeout: Duration | None = None, request_id: str | None = None
+    ) -> results.StatePruned:
+        """Delete expired rows now; reads ignore them already."""
+        found: results.StatePruned = await self._host.ask("state.prune", {}, timeout, request_id)
+        return found
+
+    def watch(
+        self, key: str, scope: str | None = None, *, known: Mapping[str, int] | None = None
+    ) -> AsyncStream[results.StateDocument | results.StateGone]:
+        """Send the row at once, and again whenever it changes, until the stream ends.
+        Without a scope, all rows of the key are watched.
+        Changes in quick succession are merged: a notification has the latest payload.
+        Version 0 means that the row is absent.
+
+        key: Key of the row.
+        scope: Scope of the row, such as a session id.
+        known: Versions that the watcher already has, by scope.
+        """
+        return self._host.watch("state.watch", {"key": key, "scope_id": scope, "known": known})
+
+
+class Sentinel(nouns.Awaiting):
+    async def check(
+        self,
+        name: str,
+        scope: str,
+        *,
+        interval: Duration,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.SentinelChecked:
+        """Claim a sentinel.
+        Exactly one caller per interval is allowed.
+        Interval 0 allows one claim per scope, until the claim is reset or pruned.
+        The claim stands even if the caller crashes afterwards: a retry is throttled.
+        For work that must complete, record started and done in state as well.
+
+        name: Name of the sentinel.
+        scope: Scope, such as a session id.
+        interval: Interval of the rate limit; 0 allows one claim, once.
+        """
+        found: results.SentinelChecked = await self._host.ask(
+            "sentinel.check",
+            {"name": name, "scope_id": scope, "interval": whole_seconds(interval)},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def check_many(
+        self,
+        guards: Sequence[results.SentinelClaim],
+        *,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> builtins.list[results.SentinelChecked]:
+        """Claim several sentinels in one transaction.
+        The claims are independent, and those that were allowed stand.
+
+        guards: Sentinels to claim.
+        """
+        found: builtins.list[results.SentinelChecked] = await self._host.ask(
+            "sentinel.check_many", {"guards": guards}, timeout, request_id
+        )
+        return found
+
+    async def reset(
+        self,
+        name: str,
+        scope: str,
+        *,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.SentinelResetCount:
+        """Clear a claim, so that the next check is allowed.
+
+        name: Name of the sentinel.
+        scope: Scope, such as a session id.
+        """
+        found: results.SentinelResetCount = await self._host.ask(
+            "sentinel.reset", {"name": name, "scope_id": scope}, timeout, request_id
+        )
+        return found
+
+    async def reset_all(
+        self, name: str, *, timeout: Duration | None = None, request_id: str | None = None
+    ) -> results.SentinelResetCount:
+        """Clear the claims of a name in all scopes.
+
+        name: Name of the sentinel.
+        """
+        found: results.SentinelResetCount = await self._host.ask(
+            "sentinel.reset_all", {"name": name}, timeout, request_id
+        )
+        return found
+
+    async def list(self, *, timeout: Duration | None = None) -> builtins.list[results.Sentinel]:
+        """List the claims with the time of the last one."""
+        found: builtins.list[results.Sentinel] = await self._host.ask("sentinel.list", {}, timeout)
+        return found
+
+    async def prune(
+        self,
+        *,
+        older_than: Duration,
+        keep_once: bool = False,
+        keep_live: bool = False,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.SentinelPruned:
+        """Delete old claims, including once-only claims unless `keep_once` is set.
+
+        older_than: Minimum time since the last claim.
+        keep_once: Keep once-only claims (interval 0).
+        keep_live: Keep claims that still throttle.
+        """
+        found: results.SentinelPruned = await self._host.ask(
+            "sentinel.prune",
+            {"older_than_ms": ms(older_than), "keep_once": keep_once, "keep_live": keep_live},
+            timeout,
+            request_id,
+        )
+        return found
+
+
+class Events(nouns.AwaitingEvents):
+    async def tail(
+        self,
+        run_id: str = "",
+        *,
+        since: int = 0,
+        limit: int = 100,
+        source: str | None = None,
+        type: str | None = None,
+        subject_id: str | None = None,
+        marks: results.EventMarks | None = None,
+        timeout: Duration | None = None,
+    ) -> results.EventBatch:
+        """Read events in the order in which they were recorded.
+
+        run_id: Include only events of this run.
+        since: Include only events after this sequence number.
+        limit: Maximum number of events.
+        source: Include only events of this source.
+        type: Include only events of this type.
+        subject_id: Include only events about this subject.
+        marks: Last ids seen, by source, as in the original; only later events are read.
+        """
+        found: results.EventBatch = await self._host.ask(
+            "events.tail",
+            {
+                "run_id": run_id,
+                "since": since,
+                "limit": limit,
+                "source": source,
+                "type": type,
+                "subject_id": subject_id,
+                "marks": marks,
+            },
+            timeout,
+        )
+        return found
+
+    async def consume(
+        self,
+        run_id: str = "",
+        *,
+        consumer: str,
+        limit: int = 100,
+        source: str | None = None,
+        type: str | None = None,
+        since: int | None = None,
+        marks: results.EventMarks | None = None,
+        acked: int | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.EventBatch:
+        """Read the events that a consumer has not acknowledged; `acked` acknowledges some first.
+
+        run_id: Include only events of this run.
+        consumer: Continue from this consumer's cursor, and advance it.
+        limit: Maximum number of events.
+        source: Include only events of this source.
+        type: Include only events of this type.
+        since: Include only events after this sequence number.
+        marks: Last ids seen, by source, as in the original; only later events are read.
+        acked: Acknowledge events up to this one first.
+        """
+        found: results.EventBatch = await self._host.ask(
+            "events.consume",
+            {
+                "run_id": run_id,
+                "consumer": consumer,
+                "limit": limit,
+                "source": source,
+                "type": type,
+                "since": since,
+                "marks": marks,
+                "acked": acked,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def record(
+        self,
+        *,
+        source: str,
+        type: str,
+        payload: Json = None,
+        run_id: str = "",
+        subject_id: str = "",
+        from_state: str = "",
+        to_state: str = "",
+        reason: str = "",
+        project_dir: str | None = None,
+        idempotency_key: str | None = None,
+        trace_id: str | None = None,
+        span_id: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.EventRecorded:
+        """Record an event; a known idempotency key returns the first event of that key.
+
+        source: Source of the event, such as review or deploy.
+        type: Type of the event.
+        payload: JSON payload.
+        run_id: Id of the run.
+        subject_id: Id of the subject.
+        from_state: State before the event.
+        to_state: State after the event.
+        reason: Reason.
+        project_dir: Project directory.
+        idempotency_key: Record the event only once per key.
+        trace_id: Trace id.
+        span_id: Span id within the trace.
+        """
+        found: results.EventRecorded = await self._host.ask(
+            "events.record",
+            {
+                "source": source,
+                "type": type,
+                "payload": payload,
+                "run_id": run_id,
+                "subject_id": subject_id,
+                "from_state": from_state,
+                "to_state": to_state,
+                "reason": reason,
+                "project_dir": project_dir,
+                "idempotency_key": idempotency_key,
+                "trace_id": trace_id,
+                "span_id": span_id,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    def watch(
+        self,
+        *,
+        since: int | None = None,
+        run_id: str = "",
+        source: str | None = None,
+        type: str | None = None,
+    ) -> AsyncStream[results.Event]:
+        """Send events as they are recorded, in events.appended notifications, until the stream
+        ends.
+
+        since: Sequence number of the last event seen; default: only new events.
+        run_id: Include only events of this run.
+        source: Include only events of this source.
+        type: Include only events of this type.
+        """
+        return self._host.watch(
+            "events.watch", {"since": since, "run_id": run_id, "source": source, "type": type}
+        )
+
+    async def prune(
+        self,
+        *,
+        older_than: Duration | None = None,
+        keep: int | None = None,
+        force: bool = False,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.EventPruned:
+        """Delete the oldest events, by age (`older_than_ms`) or number (`keep`).
+        Events that a durable cursor has not read, or that a hook has not received, are kept
+        unless `force` is set.
+
+        older_than: Minimum age of the events to delete.
+        keep: Number of newest events to keep.
+        force: Delete even events that durable cursors have not read.
+        """
+        found: results.EventPruned = await self._host.ask(
+            "events.prune",
+            {"older_than_ms": ms(older_than), "keep": keep, "force": force},
+            timeout,
+            request_id,
+        )
+        return found
+
+
+class Cursor(nouns.Awaiting):
+    async def list(
+        self, *, timeout: Duration | None = None, request_id: str | None = None
+    ) -> builtins.list[results.CursorPlace]:
+        """List the cursors with their positions.
+        `phase`, `dispatch`, `interspect` and `discovery` are the last ids of these sources
+        before the cursor; `lag` is the number of later events; `behind` means that events after
+        the cursor were pruned.
+        """
+        found: builtins.list[results.CursorPlace] = await self._host.ask(
+            "cursor.list", {}, timeout, request_id
+        )
+        return found
+
+    async def get(
+        self,
+        consumer: str,
+        *,
+        run_id: str = "",
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.CursorPlace | None:
+        """Return a cursor, or null if it is absent.
+
+        consumer: Name of the consumer.
+        run_id: Use the consumer's cursor for this run.
+        """
+        found: results.CursorPlace | None = await self._host.ask(
+            "cursor.get", {"consumer": consumer, "run_id": run_id}, timeout, request_id
+        )
+        return found
+
+    async def register(
+        self,
+        consumer: str,
+        *,
+        durable: bool = False,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.CursorPlace:
+        """Register a cursor at the oldest event; an existing cursor keeps its position.
+
+        A durable cursor never expires, and events are not pruned before it has read them.
+
+        consumer: Name of the consumer.
+        durable: Keep the cursor forever; others expire after a day without use.
+        """
+        found: results.CursorPlace = await self._host.ask(
+            "cursor.register", {"consumer": consumer, "durable": durable}, timeout, request_id
+        )
+        return found
+
+    async def set(
+        self,
+        consumer: str,
+        seq: int | None = None,
+        *,
+        run_id: str = "",
+        marks: results.EventMarks | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.CursorPlace:
+        """Move a cursor to `seq`, forward or back.
+        Instead of `seq`, the last id of each source may be given, as in the original: the
+        consumer then continues with the first event after any of them.
+
+        consumer: Name of the consumer.
+        seq: Sequence number of the last event read.
+        run_id: Use the consumer's cursor for this run.
+        marks: Last ids by source, as in the original, instead of seq.
+        """
+        found: results.CursorPlace = await self._host.ask(
+            "cursor.set",
+            {"consumer": consumer, "seq": seq, "run_id": run_id, "marks": marks},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def reset(
+        self, consumer: str, *, timeout: Duration | None = None, request_id: str | None = None
+    ) -> results.CursorResetCount:
+        """Delete the cursors of a consumer, for all runs; `consumer:run` deletes the one for a
+        run.
+        The consumer starts again at the oldest event.
+
+        consumer: Name of the consumer.
+        """
+        found: results.CursorResetCount = await self._host.ask(
+            "cursor.reset", {"consumer": consumer}, timeout, request_id
+        )
+        return found
+
+    async def ack(
+        self,
+        consumer: str,
+        seq: int,
+        *,
+        run_id: str = "",
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.CursorPlace:
+        """Acknowledge all events up to `seq` for a consumer; never moves the cursor back.
+
+        consumer: Name of the consumer.
+        seq: Sequence number of the last event processed.
+        run_id: Use the consumer's cursor for this run.
+        """
+        found: results.CursorPlace = await self._host.ask(
+            "cursor.ack", {"consumer": consumer, "seq": seq, "run_id": run_id}, timeout, request_id
+        )
+        return found
+
+
+class Run(nouns.Awaiting):
+    async def create(
+        self,
+        *,
+        goal: str,
+        project: str | None = None,
+        complexity: int = 3,
+        scope: str | None = None,
+        phases: Sequence[str] | None = None,
+        gates: Json = None,
+        token_budget: int | None = None,
+        budget_warn_pct: int = 80,
+        metadata: str | None = None,
+        actions: Json = None,
+        auto_spawn: bool | None = None,
+        takeover_after: Duration | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.RunCreated:
+        """Create a run in the first phase of its chain.
+        A project has at most one active run per scope.
+        If there is one already, the error `run_taken` names that run, its age and whether the
+        process that created it is alive.
+        `takeover_after_ms` abandons that run in the same transaction if it has been idle for
+        that long.
+
+        goal: Goal of the run.
+        project: Project directory (default: `cwd`, else the project of the database).
+        complexity: Complexity, stored with the run (default 3).
+        scope: Scope of the run; a project has at most one active run per scope.
+        phases: Chain of phases, in order.
+        gates: Gate rules, as JSON.
+        token_budget: Token budget.
+        budget_warn_pct: Percentage of the budget at which to warn (default 80).
+        metadata: Text stored with the run.
+        actions: JSON object stored with the run.
+        auto_spawn: Start the run's agents when it enters executing.
+        takeover_after: Abandon the active run of the scope if it has been idle this long.
+        """
+        found: results.RunCreated = await self._host.ask(
+            "run.create",
+            {
+                "goal": goal,
+                "project": project,
+                "complexity": complexity,
+                "scope_id": scope,
+                "phases": phases,
+                "gates": gates,
+                "token_budget": token_budget,
+                "budget_warn_pct": budget_warn_pct,
+                "metadata": metadata,
+                "actions": actions,
+                "auto_spawn": auto_spawn,
+                "takeover_after_ms": ms(takeover_after),
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def status(self, run_id: str, *, timeout: Duration | None = None) -> results.RunDocument:
+        """Return a run.
+
+        run_id: Id of the run.
+        """
+        found: results.RunDocument = await self._host.ask("run.status", {"run_id": run_id}, timeout)
+        return found
+
+    async def list(
+        self,
+        *,
+        status: str | None = None,
+        scope: str | None = None,
+        project: str | None = None,
+        limit: int | None = None,
+        here: bool = False,
+        timeout: Duration | None = None,
+    ) -> builtins.list[results.RunDocument]:
+        """List runs, newest first.
+        With `here`, list those of the database's directory, of the caller's git checkout, and
+        of all directories below them.
+
+        status: Include only this status.
+        scope: Include only this scope.
+        project: Include only the project of DIR.
+        limit: Maximum number of results (default 1000).
+        here: Include only the projects of the database and of the caller.
+        """
+        found: builtins.list[results.RunDocument] = await self._host.ask(
+            "run.list",
+            {"status": status, "scope_id": scope, "project": project, "limit": limit, "here": here},
+            timeout,
+        )
+        return found
+
+    async def current(
+        self,
+        *,
+        project: str | None = None,
+        of_session: str | None = None,
+        timeout: Duration | None = None,
+    ) -> results.RunFound:
+        """Return the newest active run of a project, if there is one.
+        A project is the git checkout that contains the directory.
+
+        project: Project directory (default: `cwd`, else the project of the database).
+        of_session: Consider only runs that this session created.
+        """
+        found: results.RunFound = await self._host.ask(
+            "run.current", {"project": project, "of_session": of_session}, timeout
+        )
+        return found
+
+    async def events(
+        self, run_id: str, *, timeout: Duration | None = None
+    ) -> builtins.list[results.RunPhaseEvent]:
+        """List the history of a run: transitions, gate results and reasons.
+        `events.tail` has all its events, including those of its dispatches.
+
+        run_id: Id of the run.
+        """
+        found: builtins.list[results.RunPhaseEvent] = await self._host.ask(
+            "run.events", {"run_id": run_id}, timeout
+        )
+        return found
+
+    async def advance(
+        self,
+        run_id: str,
+        *,
+        priority: int = 3,
+        disable_gates: bool = False,
+        skip_reason: str = "",
+        if_phase: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.RunAdvance:
+        """Advance a run to the next phase that is not skipped.
+        A hard gate blocks the run, and it pauses if auto-advance is off; both are recorded and
+        part of the result.
+        With `if_phase`, a run in another phase stays there, and the result names who moved it:
+        of several concurrent calls, exactly one advances the run.
+
+        run_id: Id of the run.
+        priority: Priority of the work: 0 and 1 hard, 2 and 3 soft, 4 and above unchecked
+            (default 3).
+        disable_gates: Skip all gates.
+        skip_reason: Reason to advance although auto-advance is off.
+        if_phase: Advance only from this phase.
+        """
+        found: results.RunAdvance = await self._host.ask(
+            "run.advance",
+            {
+                "run_id": run_id,
+                "priority": priority,
+                "disable_gates": disable_gates,
+                "skip_reason": skip_reason,
+                "if_phase": if_phase,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def skip(
+        self,
+        run_id: str,
+        phase: str,
+        *,
+        reason: str,
+        actor: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.RunSkipped:
+        """Skip a later phase of a run, except its last one.
+
+        The gates on the way are still checked.
+        A rollback to an earlier phase undoes the skip.
+
+        run_id: Id of the run.
+        phase: Phase to skip.
+        reason: Reason.
+        actor: Name of the person or agent that decided it.
+        """
+        found: results.RunSkipped = await self._host.ask(
+            "run.skip",
+            {"run_id": run_id, "phase": phase, "reason": reason, "actor": actor},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def cancel(
+        self, run_id: str, *, timeout: Duration | None = None, request_id: str | None = None
+    ) -> results.RunChanged:
+        """Cancel a run that has not ended.
+
+        run_id: Id of the run.
+        """
+        found: results.RunChanged = await self._host.ask(
+            "run.cancel", {"run_id": run_id}, timeout, request_id
+        )
+        return found
+
+    async def abandon(
+        self,
+        run_id: str,
+        *,
+        reason: str = "",
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.RunChanged:
+        """Abandon a run, so that a new run may use its scope.
+
+        run_id: Id of the run.
+        reason: Reason.
+        """
+        found: results.RunChanged = await self._host.ask(
+            "run.abandon", {"run_id": run_id, "reason": reason}, timeout, request_id
+        )
+        return found
+
+    async def set(
+        self,
+        run_id: str,
+        *,
+        complexity: int | None = None,
+        auto_advance: bool | None = None,
+        force_full: bool | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.RunChanged:
+        """Change the settings of an active run.
+        Without auto-advance, `run.advance` needs a `skip_reason`.
+
+        run_id: Id of the run.
+        complexity: Value stored with the run; it has no effect.
+        auto_advance: Let `run.advance` work without `skip_reason`.
+        force_full: Value stored with the run; it has no effect.
+        """
+        found: results.RunChanged = await self._host.ask(
+            "run.set",
+            {
+                "run_id": run_id,
+                "complexity": complexity,
+                "auto_advance": auto_advance,
+                "force_full": force_full,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def rollback(
+        self,
+        run_id: str,
+        *,
+        to_phase: str,
+        reason: str = "",
+        dry_run: bool = False,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.RunRollback:
+        """Return to an earlier phase.
+        Later artifacts are marked as rolled back, later skips are cleared, active agents are
+        set to failed, and dispatches are cancelled.
+        A completed run becomes active again; a run that ended otherwise is refused.
+
+        run_id: Id of the run.
+        to_phase: Phase to return to.
+        reason: Reason.
+        dry_run: Return what would be rolled back, and change nothing.
+        """
+        found: results.RunRollback = await self._host.ask(
+            "run.rollback",
+            {"run_id": run_id, "to_phase": to_phase, "reason": reason, "dry_run": dry_run},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def tokens(self, run_id: str, *, timeout: Duration | None = None) -> results.RunTokens:
+        """Return the token usage of a run's dispatches; zeros for an unknown run.
+
+        run_id: Id of the run.
+        """
+        found: results.RunTokens = await self._host.ask("run.tokens", {"run_id": run_id}, timeout)
+        return found
+
+    async def budget(self, run_id: str, *, timeout: Duration | None = None) -> results.RunBudget:
+        """Return the token budget of a run and its usage.
+
+        run_id: Id of the run.
+        """
+        found: results.RunBudget = await self._host.ask("run.budget", {"run_id": run_id}, timeout)
+        return found
+
+    async def snapshot(
+        self,
+        run_id: str | None = None,
+        *,
+        project: str | None = None,
+        timeout: Duration | None = None,
+    ) -> results.RunSnapshot | None:
+        """Return a run with its history, agents, artifacts, dispatches, tokens, budget and gate.
+        Everything is read in one transaction, so that it is consistent.
+        Without `run_id`, it is the newest active run of the project, or null if there is none.
+
+        run_id: Id of the run (default: the newest active run of the project).
+        project: Project directory (default: `cwd`, else the project of the database).
+        """
+        found: results.RunSnapshot | None = await self._host.ask(
+            "run.snapshot", {"run_id": run_id, "project": project}, timeout
+        )
+        return found
+
+
+class Agent(nouns.Awaiting):
+    async def add(
+        self,
+        run_id: str,
+        *,
+        agent_type: str = "claude",
+        name: str | None = None,
+        dispatch_id: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.AgentAdded:
+        """Add an agent to a run.
+
+        run_id: Id of the run.
+        agent_type: Type of the agent (default claude).
+        name: Name of the agent.
+        dispatch_id: Id of its dispatch.
+        """
+        found: results.AgentAdded = await self._host.ask(
+            "agent.add",
+            {"run_id": run_id, "agent_type": agent_type, "name": name, "dispatch_id": dispatch_id},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def list(
+        self, run_id: str, *, timeout: Duration | None = None
+    ) -> builtins.list[results.Agent]:
+        """List the agents of a run, oldest first.
+
+        run_id: Id of the run.
+        """
+        found: builtins.list[results.Agent] = await self._host.ask(
+            "agent.list", {"run_id": run_id}, timeout
+        )
+        return found
+
+    async def update(
+        self,
+        agent_id: str,
+        *,
+        status: Literal["active", "completed", "failed"],
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.AgentUpdated:
+        """Update an agent's status.
+        The gate between executing and review waits for active agents.
+
+        agent_id: Id of the agent.
+        status: New status.
+        """
+        found: results.AgentUpdated = await self._host.ask(
+            "agent.update", {"agent_id": agent_id, "status": status}, timeout, request_id
+        )
+        return found
+
+
+class Artifact(nouns.Awaiting):
+    async def add(
+        self,
+        run_id: str,
+        *,
+        phase: str,
+        path: str,
+        type: str = "file",
+        content_hash: str | None = None,
+        dispatch_id: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.ArtifactAdded:
+        """Add an artifact to a run.
+        Its file need not exist.
+
+        run_id: Id of the run.
+        phase: Phase that the artifact belongs to.
+        path: Path of the file, stored as given.
+        type: Type of the artifact (default file).
+        content_hash: SHA-256 of the content, as sha256: and hex digits.
+        dispatch_id: Id of the dispatch that produced it.
+        """
+        found: results.ArtifactAdded = await self._host.ask(
+            "artifact.add",
+            {
+                "run_id": run_id,
+                "phase": phase,
+                "path": path,
+                "type": type,
+                "content_hash": content_hash,
+                "dispatch_id": dispatch_id,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def list(
+        self, run_id: str, *, phase: str | None = None, timeout: Duration | None = None
+    ) -> builtins.list[results.Artifact]:
+        """List the artifacts of a run, oldest first.
+
+        run_id: Id of the run.
+        phase: Include only artifacts of this phase.
+        """
+        found: builtins.list[results.Artifact] = await self._host.ask(
+            "artifact.list", {"run_id": run_id, "phase": phase}, timeout
+        )
+        return found
+
+    async def origins(
+        self, run_id: str, *, phase: str | None = None, timeout: Duration | None = None
+    ) -> builtins.list[results.ArtifactOrigin]:
+        """List the artifacts of a run with the dispatch that produced each, by phase and age.
+
+        run_id: Id of the run.
+        phase: Include only artifacts of this phase.
+        """
+        found: builtins.list[results.ArtifactOrigin] = await self._host.ask(
+            "artifact.origins", {"run_id": run_id, "phase": phase}, timeout
+        )
+        return found
+
+
+class Gate(nouns.Awaiting):
+    async def check(
+        self, run_id: str, *, priority: int = 3, timeout: Duration | None = None
+    ) -> results.GateChecked:
+        """Check whether a run may advance to its next phase; changes nothing.
+        The next phase is the one that `run.advance` would enter; the gates of skipped phases on
+        the way are checked too.
+        The result is fail if a check fails, even if the gate is soft and would not block.
+
+        run_id: Id of the run.
+        priority: Priority of the work: 0 and 1 hard, 2 and 3 soft, 4 and above unchecked
+            (default 3).
+        """
+        found: results.GateChecked = await self._host.ask(
+            "gate.check", {"run_id": run_id, "priority": priority}, timeout
+        )
+        return found
+
+    async def override(
+        self,
+        run_id: str,
+        *,
+        reason: str,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.GateOverridden:
+        """Advance a run to the very next phase of its chain, regardless of its gates.
+        Skipped phases count as next phases here.
+        Records an override event with the reason.
+
+        run_id: Id of the run.
+        reason: Reason for the override, recorded in the event.
+        """
+        found: results.GateOverridden = await self._host.ask(
+            "gate.override", {"run_id": run_id, "reason": reason}, timeout, request_id
+        )
+        return found
+
+    async def rules(
+        self, run_id: str, *, phase: str | None = None, timeout: Duration | None = None
+    ) -> builtins.list[results.GateRule]:
+        """List the rules of the gates of a run.
+
+        run_id: Id of the run.
+        phase: List only the rules for leaving this phase.
+        """
+        found: builtins.list[results.GateRule] = await self._host.ask(
+            "gate.rules", {"run_id": run_id, "phase": phase}, timeout
+        )
+        return found
+
+
+class Compat(nouns.Awaiting):
+    async def status(
+        self, keys: Sequence[str], *, timeout: Duration | None = None
+    ) -> builtins.list[results.CompatSide]:
+        """Count the rows of some keys in the database.
+
+        keys: Keys, in any order.
+        """
+        found: builtins.list[results.CompatSide] = await self._host.ask(
+            "compat.status", {"keys": keys}, timeout
+        )
+        return found
+
+    async def check(self, key: str, *, timeout: Duration | None = None) -> results.CompatKnown:
+        """Count the scopes in which the database has a key, as state or as a sentinel.
+
+        key: Key to look up.
+        """
+        found: results.CompatKnown = await self._host.ask("compat.check", {"key": key}, timeout)
+        return found
+
+    async def compare(
+        self,
+        *,
+        documents: Sequence[results.CompatDocument] | None = None,
+        guards: Sequence[results.CompatGuard] | None = None,
+        timeout: Duration | None = None,
+    ) -> results.CompatVerdicts:
+        """Compare legacy files with the database, without writing.
+
+        documents: Files that contain JSON.
+        guards: Guard files: their existence is the information.
+        """
+        found: results.CompatVerdicts = await self._host.ask(
+            "compat.compare", {"documents": documents, "guards": guards}, timeout
+        )
+        return found
+
+    async def import_(
+        self,
+        *,
+        documents: Sequence[results.CompatDocument] | None = None,
+        guards: Sequence[results.CompatGuard] | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.CompatVerdicts:
+        """Import legacy files, except where the database has newer rows.
+
+        documents: Files that contain JSON.
+        guards: Guard files: their existence is the information.
+        """
+        found: results.CompatVerdicts = await self._host.ask(
+            "compat.import", {"documents": documents, "guards": guards}, timeout, request_id
+        )
+        return found
+
+
+class Statusline(nouns.Awaiting):
+    async def get(
+        self,
+        *,
+        session_id: str = "",
+        agent: str | None = None,
+        project: str | None = None,
+        timeout: Duration | None = None,
+    ) -> results.Statusline:
+        """Return the status of a session; `session` itself is the caller's.
+
+        session_id: Id of the session to describe.
+        agent: Show the coordination signal of this agent.
+        project: Use the database of this directory.
+        """
+        found: results.Statusline = await self._host.ask(
+            "statusline.get",
+            {"session_id": session_id, "agent": agent, "project": project},
+            timeout,
+        )
+        return found
+
+
+class Db(nouns.Awaiting):
+    async def init(self, *, timeout: Duration | None = None) -> results.DatabaseInitialized:
+        """Create the project's database, or upgrade an existing one."""
+        found: results.DatabaseInitialized = await self._host.ask("db.init", {}, timeout)
+        return found
+
+    async def adopt(self, *, timeout: Duration | None = None) -> results.DatabaseAdopted:
+        """Convert a newer database of the original program, while no process uses it."""
+        found: results.DatabaseAdopted = await self._host.ask("db.adopt", {}, timeout)
+        return found
+
+    async def health(
+        self, *, thorough: bool = False, timeout: Duration | None = None
+    ) -> results.DatabaseHealthy:
+        """Check that the database is usable.
+        It must be readable, have the current schema and be in WAL mode, and more than 10 MB of
+        disk space must be free.
+
+        thorough: Read every page of the database as well.
+        """
+        found: results.DatabaseHealthy = await self._host.ask(
+            "db.health", {"thorough": thorough}, timeout
+        )
+        return found
+
+    async def schema(self, *, timeout: Duration | None = None) -> results.DatabaseSchemaVersion:
+        """Return the versions of the schema and of the program."""
+        found: results.DatabaseSchemaVersion = await self._host.ask("db.schema", {}, timeout)
+        return found
+
+    async def check(self, *, timeout: Duration | None = None) -> results.DatabaseChecked:
+        """Read every page and index, and compare the schema.
+        It runs in the caller's process, so that it works on a database that the daemon refuses.
+        """
+        found: results.DatabaseChecked = await self._host.ask("db.check", {}, timeout)
+        return found
+
+    async def vacuum(self, *, timeout: Duration | None = None) -> results.DatabaseVacuumed:
+        """Rebuild the database file, so that it takes no more space than needed.
+
+        Other callers of this database wait meanwhile.
+        Free disk space of twice its size is needed.
+        """
+        found: results.DatabaseVacuumed = await self._host.ask("db.vacuum", {}, timeout)
+        return found
+
+
+class Backup(nouns.Awaiting):
+    async def create(self, *, timeout: Duration | None = None) -> results.BackupMade:
+        """Create a backup beside the database, and remove the oldest such backups."""
+        found: results.BackupMade = await self._host.ask("backup.create", {}, timeout)
+        return found
+
+    async def write(self, file: str, *, timeout: Duration | None = None) -> results.BackupMade:
+        """Create a backup in a file that does not exist yet.
+
+        file: Path of the backup.
+        """
+        found: results.BackupMade = await self._host.ask("backup.write", {"file": file}, timeout)
+        return found
+
+    async def restore(
+        self, file: str, *, timeout: Duration | None = None
+    ) -> results.BackupRestored:
+        """Replace the database with a copy of a backup; the old database is kept beside it.
+
+        A backup that is damaged, foreign or of a newer intercore is refused, and nothing
+        changes.
+        The daemon may run: its next call uses the restored database.
+
+        file: Path of the backup.
+        """
+        found: results.BackupRestored = await self._host.ask(
+            "backup.restore", {"file": file}, timeout
+        )
+        return found
+
+
+class Dump(nouns.Awaiting):
+    async def export(self, file: str, *, timeout: Duration | None = None) -> results.DumpExported:
+        """Export every row of every table to a new file, as JSON lines.
+
+        file: File of JSON lines, as an absolute path.
+        """
+        found: results.DumpExported = await self._host.ask("dump.export", {"file": file}, timeout)
+        return found
+
+    async def import_(
+        self, file: str, *, timeout: Duration | None = None, request_id: str | None = None
+    ) -> results.DumpImported:
+        """Import the rows of an exported file.
+        Of two versions of a row the later wins.
+        The import is all or nothing, and importing again changes nothing.
+
+        file: File of JSON lines, as an absolute path.
+        """
+        found: results.DumpImported = await self._host.ask(
+            "dump.import", {"file": file}, timeout, request_id
+        )
+        return found
+
+
+class Dispatch(nouns.Awaiting):
+    async def create(
+        self,
+        project_dir: str,
+        *,
+        agent_type: str = "codex",
+        run_id: str | None = None,
+        scope: str | None = None,
+        parent_id: str | None = None,
+        name: str | None = None,
+        model: str | None = None,
+        sandbox: str | None = None,
+        prompt_file: str | None = None,
+        prompt_hash: str | None = None,
+        output_file: str | None = None,
+        verdict_file: str | None = None,
+        timeout_ms: int | None = None,
+        runner: results.DispatchProcess | None = None,
+        agent_id: str | None = None,
+        instead_of: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.Dispatch:
+        """Create a dispatch for a process that is about to start.
+
+        project_dir: Working directory, as an absolute path.
+        agent_type: Type of the agent.
+        run_id: Id of the run.
+        scope: Scope, or id of a run; without `run_id`, it selects the active or latest run.
+        parent_id: Id of the parent dispatch.
+        name: Name of the dispatch.
+        model: Model of the agent.
+        sandbox: Sandbox of the agent.
+        prompt_file: File with the prompt.
+        prompt_hash: First digits of the prompt's SHA-256.
+        output_file: File for the output.
+        verdict_file: File for the verdict.
+        timeout_ms: Time limit.
+        runner: Process that is about to start the agent.
+        agent_id: Id of the run's agent that is started.
+        instead_of: Id of the agent's current dispatch, which this one replaces.
+        """
+        found: results.Dispatch = await self._host.ask(
+            "dispatch.create",
+            {
+                "project_dir": project_dir,
+                "agent_type": agent_type,
+                "run_id": run_id,
+                "scope_id": scope,
+                "parent_id": parent_id,
+                "name": name,
+                "model": model,
+                "sandbox": sandbox,
+                "prompt_file": prompt_file,
+                "prompt_hash": prompt_hash,
+                "output_file": output_file,
+                "verdict_file": verdict_file,
+                "timeout_ms": timeout_ms,
+                "runner": runner,
+                "agent_id": agent_id,
+                "instead_of": instead_of,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def started(
+        self,
+        id: str,
+        *,
+        pid: int,
+        pid_start: int = 0,
+        runner_pid: int | None = None,
+        runner_start: int = 0,
+        boot: str = "",
+        pidns: str = "",
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.Dispatch:
+        """Record that the process of a dispatch is running.
+
+        id: Id of the dispatch.
+        pid: Process id of the agent.
+        pid_start: Start time of that process, in clock ticks since the boot.
+        runner_pid: Process id of the runner, which waits for the agent.
+        runner_start: Start time of that process, in clock ticks since the boot.
+        boot: Boot id that the start times belong to.
+        pidns: PID namespace of the process ids.
+        """
+        found: results.Dispatch = await self._host.ask(
+            "dispatch.started",
+            {
+                "id": id,
+                "pid": pid,
+                "pid_start": pid_start,
+                "runner_pid": runner_pid,
+                "runner_start": runner_start,
+                "boot": boot,
+                "pidns": pidns,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def record(
+        self,
+        end: results.DispatchEnd,
+        *,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DispatchRecorded:
+        """Record how the process of a dispatch ended; only the first end counts.
+
+        end: Result of the process; omitted counts keep their values.
+        """
+        found: results.DispatchRecorded = await self._host.ask(
+            "dispatch.record", {"end": end}, timeout, request_id
+        )
+        return found
+
+    async def cancel(
+        self,
+        id: str,
+        *,
+        reason: str = "",
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.Dispatch:
+        """Cancel a dispatch at once; its process may take longer to end.
+
+        id: Id of the dispatch.
+        reason: Reason.
+        """
+        found: results.Dispatch = await self._host.ask(
+            "dispatch.cancel", {"id": id, "reason": reason}, timeout, request_id
+        )
+        return found
+
+    async def list(
+        self,
+        *,
+        active: bool = False,
+        scope: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+        timeout: Duration | None = None,
+    ) -> builtins.list[results.Dispatch]:
+        """List dispatches, newest first.
+
+        active: Include only active dispatches.
+        scope: Include only this scope.
+        run_id: Include only this run.
+        limit: Maximum number of results (default 1000).
+        """
+        found: builtins.list[results.Dispatch] = await self._host.ask(
+            "dispatch.list",
+            {"active": active, "scope_id": scope, "run_id": run_id, "limit": limit},
+            timeout,
+        )
+        return found
+
+    async def poll(
+        self,
+        id: str,
+        *,
+        seen: results.DispatchSeen | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.Dispatch:
+        """Inspect the process and output of a dispatch, record what changed, and show the
+        dispatch.
+
+        If the runner could not record the end, it is recorded now; if the exit status is
+        unknown, the
+        dispatch is set to failed, with exit status -1.
+
+        id: Id of the dispatch.
+        seen: Observation of its processes and files by the caller; without it, nothing is
+            recorded.
+        """
+        found: results.Dispatch = await self._host.ask(
+            "dispatch.poll", {"id": id, "seen": seen}, timeout, request_id
+        )
+        return found
+
+    def watch(self, id: str, *, version: int = 0) -> AsyncStream[results.Dispatch]:
+        """Follow a dispatch: send it at once, and again whenever it changes.
+
+        id: Id of the dispatch.
+        version: Version that the watcher already has.
+        """
+        return self._host.watch("dispatch.watch", {"id": id, "version": version})
+
+    async def due(
+        self, run_id: str, *, timeout: Duration | None = None
+    ) -> builtins.list[results.DispatchDue]:
+        """Find the active agents of a run that have not been started.
+
+        run_id: Id of the run.
+        """
+        found: builtins.list[results.DispatchDue] = await self._host.ask(
+            "dispatch.due", {"run_id": run_id}, timeout
+        )
+        return found
+
+    async def get(self, id: str, *, timeout: Duration | None = None) -> results.Dispatch:
+        """Return a dispatch.
+
+        id: Id of the dispatch.
+        """
+        found: results.Dispatch = await self._host.ask("dispatch.get", {"id": id}, timeout)
+        return found
+
+    async def tokens(
+        self,
+        id: str,
+        *,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cache_hits: int | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DispatchSpent:
+        """Set the token usage of a dispatch; omitted counts keep their values.
+        The result has the budget of its run.
+
+        id: Id of the dispatch.
+        input_tokens: Input tokens.
+        output_tokens: Output tokens.
+        cache_hits: Cached input tokens.
+        """
+        found: results.DispatchSpent = await self._host.ask(
+            "dispatch.tokens",
+            {
+                "id": id,
+                "input_tokens": input_tokens,
+                "output_tokens": output_tokens,
+                "cache_hits": cache_hits,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def prune(
+        self,
+        *,
+        older_than: Duration,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DispatchPruned:
+        """Delete ended dispatches, except those of active runs, which count towards the budget.
+
+        older_than: Minimum time since the dispatch was created.
+        """
+        found: results.DispatchPruned = await self._host.ask(
+            "dispatch.prune", {"older_than_ms": ms(older_than)}, timeout, request_id
+        )
+        return found
+
+
+class Lease(nouns.Awaiting):
+    async def acquire(
+        self,
+        name: str,
+        scope: str,
+        *,
+        owner: str,
+        ttl: Duration,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.Lease:
+        """Acquire a lease with a fencing token.
+        If another owner holds it, the error `lease_held` names the owner, the remaining time
+        and the token.
+        The current owner extends the lease and keeps the token.
+        After the deadline, any caller may take the lease over with a greater token: renew it
+        before.
+
+        name: Name of the lease.
+        scope: Scope of the lease, such as an issue.
+        owner: Owner of the lease.
+        ttl: Time until the lease expires.
+        """
+        found: results.Lease = await self._host.ask(
+            "lease.acquire",
+            {"name": name, "scope_id": scope, "owner": owner, "ttl_ms": ms(ttl)},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def renew(
+        self,
+        name: str,
+        scope: str,
+        *,
+        owner: str,
+        ttl: Duration | None = None,
+        token: int | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.Lease:
+        """Extend a lease that you hold.
+        The deadline never moves to an earlier time.
+        The error `lease_lost` means that it expired, was released, or has another owner.
+
+        name: Name of the lease.
+        scope: Scope of the lease, such as an issue.
+        owner: Owner of the lease.
+        ttl: Time until the lease expires (default: as before).
+        token: Act only if the lease still has this token.
+        """
+        found: results.Lease = await self._host.ask(
+            "lease.renew",
+            {"name": name, "scope_id": scope, "owner": owner, "ttl_ms": ms(ttl), "token": token},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def release(
+        self,
+        name: str,
+        scope: str,
+        *,
+        owner: str,
+        token: int | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.LeaseReleased:
+        """Release a lease.
+        This fails if another owner holds it, or if `token` is not its latest token.
+
+        name: Name of the lease.
+        scope: Scope of the lease, such as an issue.
+        owner: Owner of the lease.
+        token: Act only if the lease still has this token.
+        """
+        found: results.LeaseReleased = await self._host.ask(
+            "lease.release",
+            {"name": name, "scope_id": scope, "owner": owner, "token": token},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def list(
+        self, name: str | None = None, scope: str | None = None, *, timeout: Duration | None = None
+    ) -> builtins.list[results.Lease]:
+        """List the held leases.
+
+        name: Name of the lease.
+        scope: Scope of the lease, such as an issue.
+        """
+        found: builtins.list[results.Lease] = await self._host.ask(
+            "lease.list", {"name": name, "scope_id": scope}, timeout
+        )
+        return found
+
+
+class Discovery(nouns.Awaiting):
+    async def submit(
+        self,
+        *,
+        source: str,
+        source_id: str,
+        title: str,
+        summary: str = "",
+        url: str = "",
+        score: float = 0.0,
+        metadata: Json = None,
+        embedding: bytes | None = None,
+        dedup_threshold: float = 0.0,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DiscoverySubmitted:
+        """Store a discovery, unless its source has already submitted it or a similar one.
+
+        source: Name of the scanner that found it.
+        source_id: Id of the discovery at its source.
+        title: Title, one line.
+        summary: Summary.
+        url: URL of the finding.
+        score: Relevance, from 0 to 1 (default 0).
+        metadata: Metadata, as JSON.
+        embedding: Little-endian float32 in base64.
+        dedup_threshold: Skip a discovery whose cosine similarity to another of this source is
+            at least F.
+        """
+        found: results.DiscoverySubmitted = await self._host.ask(
+            "discovery.submit",
+            {
+                "source": source,
+                "source_id": source_id,
+                "title": title,
+                "summary": summary,
+                "url": url,
+                "score": score,
+                "metadata": metadata,
+                "embedding": embedding,
+                "dedup_threshold": dedup_threshold,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def submit_file(
+        self,
+        file: str,
+        *,
+        source: str | None = None,
+        dedup_threshold: float = 0.0,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DiscoverySubmittedFile:
+        """Submit each line of a file of JSON lines, all or none.
+
+        file: Absolute path of the file.
+        source: Name of the scanner that found it.
+        dedup_threshold: Skip a discovery whose cosine similarity to another of this source is
+            at least F.
+        """
+        found: results.DiscoverySubmittedFile = await self._host.ask(
+            "discovery.submit_file",
+            {"file": file, "source": source, "dedup_threshold": dedup_threshold},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def get(self, id: str, *, timeout: Duration | None = None) -> results.DiscoveryView:
+        """Return a discovery.
+
+        id: Id of the discovery.
+        """
+        found: results.DiscoveryView = await self._host.ask("discovery.get", {"id": id}, timeout)
+        return found
+
+    async def list(
+        self,
+        *,
+        source: str | None = None,
+        status: Literal["new", "scored", "proposed", "promoted", "dismissed"] | None = None,
+        tier: Literal["high", "medium", "low", "discard"] | None = None,
+        limit: int = 100,
+        timeout: Duration | None = None,
+    ) -> builtins.list[results.DiscoveryView]:
+        """List discoveries, highest effective score first.
+
+        source: Include only this source.
+        status: Include only this status.
+        tier: Include only this tier.
+        limit: Maximum number of results (default 100).
+        """
+        found: builtins.list[results.DiscoveryView] = await self._host.ask(
+            "discovery.list",
+            {"source": source, "status": status, "tier": tier, "limit": limit},
+            timeout,
+        )
+        return found
+
+    async def score(
+        self,
+        id: str,
+        *,
+        score: float,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DiscoveryScored:
+        """Set the score of a discovery, and clear its decay.
+        Promoted and dismissed discoveries are refused.
+
+        id: Id of the discovery.
+        score: New score, from 0 to 1.
+        """
+        found: results.DiscoveryScored = await self._host.ask(
+            "discovery.score", {"id": id, "score": score}, timeout, request_id
+        )
+        return found
+
+    async def promote(
+        self,
+        id: str,
+        *,
+        bead_id: str,
+        force: bool = False,
+        actor: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DiscoveryPromoted:
+        """Promote a discovery to a bead, if its effective score reaches the promotion threshold.
+        A discovery that was dismissed or has another bead is refused.
+        Promoting to the same bead again changes nothing.
+
+        id: Id of the discovery.
+        bead_id: Id of the bead to promote it to.
+        force: Ignore the promotion threshold; the event records it.
+        actor: Name of the person or agent that forces it (default: the session).
+        """
+        found: results.DiscoveryPromoted = await self._host.ask(
+            "discovery.promote",
+            {"id": id, "bead_id": bead_id, "force": force, "actor": actor},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def dismiss(
+        self, id: str, *, timeout: Duration | None = None, request_id: str | None = None
+    ) -> results.DiscoveryDismissed:
+        """Dismiss a discovery, even a promoted one; a second time changes nothing.
+
+        id: Id of the discovery.
+        """
+        found: results.DiscoveryDismissed = await self._host.ask(
+            "discovery.dismiss", {"id": id}, timeout, request_id
+        )
+        return found
+
+    async def feedback(
+        self,
+        id: str,
+        *,
+        signal: str,
+        data: Json = None,
+        actor: str = "system",
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DiscoveryRecorded:
+        """Record a signal about a discovery, which is kept as long as the discovery.
+
+        If the setting feedback_learning_rate is above 0, the signals promote and boost raise
+        the score
+        of a discovery that is neither promoted nor dismissed, and dismiss and penalize lower
+        it.
+
+        id: Id of the discovery.
+        signal: Name of the signal, such as boost or penalize.
+        data: JSON details.
+        actor: Name of the person or agent that gives the signal.
+        """
+        found: results.DiscoveryRecorded = await self._host.ask(
+            "discovery.feedback",
+            {"id": id, "signal": signal, "data": data, "actor": actor},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def decay(
+        self,
+        rate: float,
+        *,
+        min_age: Duration = 86400,
+        every: Duration = 86400,
+        min_floor: float = 0.05,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DiscoveryDecayed:
+        """Multiply the scores of old discoveries by 1 - rate, and count them.
+
+        rate: Fraction of the score that is lost, from 0 to 1.
+        min_age: Minimum age of a discovery (default 24h).
+        every: Minimum time between two decays of a discovery (default 24h).
+        min_floor: Lower bound of the total factor.
+        """
+        found: results.DiscoveryDecayed = await self._host.ask(
+            "discovery.decay",
+            {
+                "rate": rate,
+                "min_age_ms": ms(min_age),
+                "every_ms": ms(every),
+                "min_floor": min_floor,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def retire(
+        self,
+        *,
+        source: str,
+        since: int,
+        apply: bool = False,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DiscoveryRetired:
+        """Dismiss the discoveries of a source since a time, or list them.
+
+        source: Name of the source.
+        since: Unix time; discoveries found then or later.
+        apply: Dismiss the discoveries.
+        """
+        found: results.DiscoveryRetired = await self._host.ask(
+            "discovery.retire",
+            {"source": source, "since": since, "apply": apply},
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def search(
+        self,
+        *,
+        embedding: bytes | None = None,
+        like: str | None = None,
+        source: str | None = None,
+        tier: Literal["high", "medium", "low", "discard"] | None = None,
+        status: Literal["new", "scored", "proposed", "promoted", "dismissed"] | None = None,
+        include_dismissed: bool = False,
+        min_score: float | None = None,
+        limit: int = 10,
+        timeout: Duration | None = None,
+    ) -> builtins.list[results.DiscoveryMatch]:
+        """Find the discoveries most similar to an embedding: give either `embedding` or `like`.
+
+        embedding: Little-endian float32 in base64.
+        like: Find discoveries similar to this one, which is left out.
+        source: Include only this source.
+        tier: Include only this tier.
+        status: Include only this status.
+        include_dismissed: Include dismissed discoveries.
+        min_score: Minimum similarity.
+        limit: Maximum number of results (default 10).
+        """
+        found: builtins.list[results.DiscoveryMatch] = await self._host.ask(
+            "discovery.search",
+            {
+                "embedding": embedding,
+                "like": like,
+                "source": source,
+                "tier": tier,
+                "status": status,
+                "include_dismissed": include_dismissed,
+                "min_score": min_score,
+                "limit": limit,
+            },
+            timeout,
+        )
+        return found
+
+    async def profile(self, *, timeout: Duration | None = None) -> results.DiscoveryShown:
+        """Show the interest profile."""
+        found: results.DiscoveryShown = await self._host.ask("discovery.profile", {}, timeout)
+        return found
+
+    async def update_profile(
+        self,
+        *,
+        keyword_weights: Json = None,
+        source_weights: Json = None,
+        topic_vector: bytes | None = None,
+        if_version: int | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DiscoveryShown:
+        """Change the interest profile; omitted fields keep their values.
+
+        keyword_weights: Object of weights by name; null keeps the current ones.
+        source_weights: Object of weights by name; null keeps the current ones.
+        topic_vector: Little-endian float32 in base64; an empty value clears the topic.
+        if_version: Update only if the profile is at this version (0: absent).
+        """
+        found: results.DiscoveryShown = await self._host.ask(
+            "discovery.update_profile",
+            {
+                "keyword_weights": keyword_weights,
+                "source_weights": source_weights,
+                "topic_vector": topic_vector,
+                "if_version": if_version,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    async def rank(
+        self,
+        *,
+        limit: int = 20,
+        source: str | None = None,
+        status: Literal["new", "scored", "proposed", "promoted", "dismissed"] | None = None,
+        timeout: Duration | None = None,
+    ) -> builtins.list[results.DiscoveryRanked]:
+        """List the discoveries that best match the interest profile, best first, and why.
+        A rank is the sum of the score, the weights of keywords and source, and the similarity
+        to the topic.
+
+        limit: Maximum number of results (default 20).
+        source: Include only this source.
+        status: Include only this status.
+        """
+        found: builtins.list[results.DiscoveryRanked] = await self._host.ask(
+            "discovery.rank", {"limit": limit, "source": source, "status": status}, timeout
+        )
+        return found
+
+    async def prune(
+        self,
+        *,
+        older_than: Duration,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.DiscoveryPruned:
+        """Delete discoveries dismissed at least this long ago, with their embeddings and feedback.
+
+        A scanner that finds one again submits it again: keep them as long as that is likely.
+        The event log keeps their history.
+
+        older_than: Minimum time since the dismissal.
+        """
+        found: results.DiscoveryPruned = await self._host.ask(
+            "discovery.prune", {"older_than_ms": ms(older_than)}, timeout, request_id
+        )
+        return found
+
+
+class Icd(nouns.Awaiting):
+    async def ping(self, *, timeout: Duration | None = None) -> results.DaemonPong:
+        """Check that the daemon answers."""
+        found: results.DaemonPong = await self._host.ask("icd.ping", {}, timeout)
+        return found
+
+    async def status(self, *, timeout: Duration | None = None) -> results.DaemonReport:
+        """Return the daemon's status and counts."""
+        found: results.DaemonReport = await self._host.ask("icd.status", {}, timeout)
+        return found
+
+    async def hello(
+        self,
+        *,
+        protocols: Sequence[int] | None = None,
+        capabilities: Sequence[str] | None = None,
+        timeout: Duration | None = None,
+    ) -> results.DaemonWelcome:
+        """Negotiate the protocol version and capabilities.
+
+        protocols: Protocol versions that the client supports, preferred first.
+        capabilities: Capabilities that the client requires.
+        """
+        found: results.DaemonWelcome = await self._host.ask(
+            "icd.hello", {"protocols": protocols, "capabilities": capabilities}, timeout
+        )
+        return found
+
+    async def reload(self, *, timeout: Duration | None = None) -> results.DaemonReloaded:
+        """Reload the daemon with the installed version, without losing a call.
+
+        This works however the daemon was started: by systemd or by hand.
+        If the new version does not start, the daemon keeps running the old one.
+        """
+        found: results.DaemonReloaded = await self._host.ask("icd.reload", {}, timeout)
+        return found
+
+
+class Nouns:
+    def __init__(self, host: AsyncClient) -> None:
+        self.state = State(host)
+        self.sentinel = Sentinel(host)
+        self.events = Events(host)
+        self.cursor = Cursor(host)
+        self.run = Run(host)
+        self.agent = Agent(host)
+        self.artifact = Artifact(host)
+        self.gate = Gate(host)
+        self.compat = Compat(host)
+        self.statusline = Statusline(host)
+        self.db = Db(host)
+        self.backup = Backup(host)
+        self.dump = Dump(host)
+        self.dispatch = Dispatch(host)
+        self.lease = Lease(host)
+        self.discovery = Discovery(host)
+        self.icd = Icd(host)

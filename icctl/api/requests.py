@@ -1,0 +1,227 @@
+"""One call: what is sent, which reply is its own, and what came of it.
+
+Parameters become JSON once, for both hosts: the daemon reads them from its socket, and direct mode
+reads the same bytes in this process.  A parameter that has its default is not sent,
+so that an older daemon understands what it can.
+"""
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from icctl.api.errors import Error, from_error, from_wire
+from icd.app import registry
+from icd.app.idempotency import MAX_DEADLINE_MS
+from icd.app.verb import Method
+from icd.durations import duration_ms
+from icd.errors import BadPath, DeadlineExceeded, IcError, UnknownOutcome
+
+T = TypeVar("T")
+
+# A number of seconds, a text such as "5m", or a timedelta.
+Duration = float | str | timedelta
+# What JSON can say; a msgspec.Raw is taken byte for byte.
+Json = Any
+Mode = Literal["auto", "daemon", "direct"]
+
+DEFAULT_SECONDS = 5.0
+SEARCH_SECONDS = 10.0  # comparing takes longer
+MAX_SECONDS = MAX_DEADLINE_MS / 1000
+# The daemon is told to be done a little before we stop listening, so that its "no" arrives.
+MARGIN_SECONDS = 0.5
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Failure(Struct):
+    code: int
+    message: str
+    data: dict[str, Any] = {}
+
+
+class Response(Struct):
+    """A line of the daemon: a reply, or a notification of a stream."""
+
+    id: int | str | float | None = None
+    result: Raw | UnsetType = UNSET
+    error: _Failure | UnsetType = UNSET
+    method: str = ""
+    params: Raw = Raw(b"{}")
+
+
+decode_response = msgspec.json.Decoder(Response).decode
+
+
+# --- methods --------------------------------------------------------------------------------------
+
+
+class Spec:
+    """What is known of a method: its row, and how its parameters and results are read."""
+
+    def __init__(self, method: Method[Any, Any]) -> None:
+        self.method = method
+        self.name = method.name
+        self.is_local = method.runs.local
+        self.changes = bool(method.writes or method.runs.whole or method.name == "icd.reload")
+        self.keeps_ids = method.writes is not None
+        self.seconds = SEARCH_SECONDS if method.name == "discovery.search" else DEFAULT_SECONDS
+        self.head = b',"method":"%b","params":' % method.name.encode()
+        fields = msgspec.structs.fields(method.params)
+        self.defaults = {field.name: field.default for field in fields if not field.required}
+        self.read_params = msgspec.json.Decoder(method.params).decode
+        self.read_result = msgspec.json.Decoder(method.result).decode
+
+    def given(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that say something."""
+        known = self.defaults
+        return {
+            name: value
+            for name, value in params.items()
+            if name not in known or (value is not None and value != known[name])
+        }
+
+
+@cache
+def spec(name: str) -> Spec:
+    method = registry.find(name)
+    assert method is not None, f"the client was made for other verbs: {name}"
+    return Spec(method)
+
+
+# --- spans ----------------------------------------------------------------------------------------
+
+
+def ms(span: Duration | None) -> int | None:
+    """Milliseconds, rounded up; a text means what it means to `icctl`."""
+    if isinstance(span, str):
+        found = duration_ms(span)
+        if found is None:
+            raise ValueError(f"invalid duration {span!r}: write 500ms, 5m, 24h or a number")
+        return found
+    if isinstance(span, timedelta):
+        return -(-span // timedelta(milliseconds=1))
+    return None if span is None else -int(-span * 1000 // 1)
+
+
+def whole_seconds(span: Duration) -> int:
+    """Seconds, rounded up: no interval is shorter than asked."""
+    found = ms(span)
+    assert found is not None
+    return -(-found // 1000)
+
+
+# --- who asks, and about what ---------------------------------------------------------------------
+
+
+class Target:
+    """The project that is meant, and the session that is recorded with writes."""
+
+    def __init__(
+        self,
+        project: str | os.PathLike[str] | None,
+        db: str | os.PathLike[str] | None,
+        session: str | None,
+    ) -> None:
+        self.cwd = os.path.abspath(os.getcwd() if project is None else os.fspath(project))
+        chosen = os.environ.get("INTERCORE_DB") if project is None and db is None else db
+        self.db = os.fspath(chosen) if chosen else None
+        self.session = session or os.environ.get("CLAUDE_SESSION_ID") or None
+        named = {"cwd": self.cwd, "db": self.db, "session": self.session}
+        try:
+            told = _encode({name: value for name, value in named.items() if value is not None})
+        except UnicodeEncodeError:
+            what = "the path of the project is not valid UTF-8"
+            raise from_error(BadPath(what, hint="rename it, or use icctl")) from None
+        self.envelope = told[1:-1]
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+class Reply(Generic[T]):
+    """A call, and what came of it: `result()` returns that or raises; `error` is None if it worked.
+
+    Of a pipeline, there is nothing to be had until the block has ended.
+    """
+
+    __slots__ = ("_result", "body", "error", "id", "is_done", "is_unknown", "request_id", "spec")
+
+    def __init__(
+        self, known: Spec, params: Mapping[str, Any], target: Target, request_id: str | None
+    ) -> None:
+        self.spec = known
+        self.id = 0  # on the connection that it was sent on
+        self.request_id = request_id
+        self.error: Error | None = None
+        self.is_done = False
+        self.is_unknown = False  # an attempt may have been executed
+        self._result: Any = None
+        own = _encode(known.given(params))[:-1]
+        body = own + b"," + target.envelope if len(own) > 1 else own + target.envelope
+        if known.keeps_ids:
+            self.request_id = request_id or os.urandom(12).hex()
+            body += b',"request_id":' + _encode(self.request_id)
+        # Outside strings a line break is mere white space, and a request is one line.
+        self.body = body.replace(b"\n", b" ") if b"\n" in body else body
+
+    def params(self, remaining: float) -> bytes:
+        told = remaining - min(MARGIN_SECONDS, remaining / 10)
+        return b'%b,"deadline_ms":%d}' % (self.body, max(told * 1000, 1))
+
+    def line(self, tag: bytes, remaining: float) -> bytes:
+        """The request, as the daemon reads it; `tag` is its id, as JSON."""
+        return b'{"jsonrpc":"2.0","id":%b%b%b}\n' % (tag, self.spec.head, self.params(remaining))
+
+    def result(self) -> T:
+        if not self.is_done:
+            raise RuntimeError(f"{self.spec.name} has not been sent yet: end the block first")
+        if self.error is not None:
+            raise self.error
+        found: T = self._result
+        return found
+
+    # --- for those who carry it out ---
+
+    def settle(self, result: Any) -> None:
+        self._result, self.is_done = result, True
+
+    def fail(self, error: Error | IcError) -> None:
+        self.error = error if isinstance(error, Error) else from_error(error)
+        self.is_done = True
+
+    def take(self, response: Response) -> None:
+        """What the daemon says."""
+        if isinstance(response.error, _Failure):
+            said = response.error
+            self.fail(from_wire(said.message, said.code, said.data))
+        else:
+            assert isinstance(response.result, Raw)
+            self.settle(self.spec.read_result(response.result))
+
+    def expire(self, limit: float) -> None:
+        """The time is up: say what can be told about the outcome."""
+        told = f"{self.spec.name} was not answered within {limit:g} s"
+        if not self.is_unknown:
+            hint = "nothing was done; retry, or raise the timeout"
+            self.fail(DeadlineExceeded(told, hint=hint))
+        elif self.spec.changes:
+            self.fail(UnknownOutcome(told))
+        else:
+            self.fail(DeadlineExceeded(told, hint="nothing was changed; retry"))
+
+    def misread(self) -> None:
+        told = f"what answers {self.spec.name} speaks another protocol than this client"
+        hint = "upgrade the older of the two, and read the state before you repeat a write"
+        self.fail(UnknownOutcome(told, hint=hint))
+
+
+def limit_of(calls: list[Reply[Any]], timeout: Duration | None) -> float:
+    """How long the calls may take together, in seconds."""
+    if timeout is None:
+        return max(call.spec.seconds for call in calls)
+    return min(max((ms(timeout) or 0) / 1000, 0.001), MAX_SECONDS)
