@@ -144,7 +144,7 @@ def answer(call: Call, home: str | None, *, wait: lock.Wait) -> Answer:
     """One call for a program that goes on, and the hooks of what it recorded."""
     owed: Owed = {}
     found = answer_here(call, home, owed, wait)
-    _run_hooks(owed, home, wait)
+    run_hooks_owed(owed, home, wait)
     return found
 
 
