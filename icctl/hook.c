@@ -72,11 +72,12 @@ static bool read_words(char **at, struct wish *w)
     return true;
 }
 
-/* Seconds, or a number and one unit. */
+/* Seconds, or a number and one unit; not so many that they could be too many. */
 static bool is_interval(const char *text)
 {
     size_t size = strspn(text, "0123456789");
-    return size && size < 10 && (!text[size] || (strchr("smhd", text[size]) && !text[size + 1]));
+    if (!text[size]) return size && size < 10;
+    return size && size < 6 && strchr("smhd", text[size]) && !text[size + 1];
 }
 
 /* Conditions without brackets, each `KEY=GLOB,GLOB`. */
@@ -480,6 +481,8 @@ static int let_child(struct job *j, int *why)
 /* Be the command's parent until it ends. */
 static void run(struct job *j)
 {
+    if (j->c->line > 0) close(j->c->line); /* the daemon need not wait for the command */
+    j->c->line = 0;
     int why, status = j->child.pid > 0 ? let_child(j, &why) : start_now(j, &why);
     j->c->exit = why ? 1 : status;
     if (why)

@@ -17,6 +17,7 @@ from tests.torture.target import SECRET, Reply, Target, refused, unrevealing
 # These have no database; `service` would change the machine.
 WITHOUT_DATABASE = {
     "lock acquire", "lock release", "lock list", "lock stale", "lock clean", "hold",
+    "hook run", "hook context", "hook block", "hook allow",
     "config show", "config check", "service install", "service uninstall", "service status",
     "service logs", "service reload", "version", "ping", "status", "metrics", "doctor", "lib-path",
     "completion", "gate rules",

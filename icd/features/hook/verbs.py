@@ -173,8 +173,8 @@ VERBS = [
         summary="Run a command for an agent's event.",
         examples=[
             "icctl hook run --every=10m -- echo remember the tests",
-            "icctl hook --once --name=greet -- echo hello",
-            "icctl hook --when='tool=Edit,Write path=*.py' --serial=fmt -- echo formatted",
+            "icctl hook run --once --name=greet -- echo hello",
+            "icctl hook run --when='tool=Edit,Write path=*.py' --serial=fmt -- echo formatted",
         ],
     ),
     Command(
