@@ -365,6 +365,26 @@ def test_without_an_agent_it_says_what_it_found_and_what_to_type(machine):
     )
 
 
+def test_a_file_that_is_refused_keeps_no_other_agent_from_being_checked(machine):
+    written(machine.file("claude"), b"{")
+    written(machine.file("cursor"), b"{}")
+
+    shown = machine.setup(check=True)
+
+    assert shown.exit == 2
+    assert "Claude Code: " in shown.stdout.decode()
+    assert "missing\t" in shown.stdout.decode()
+
+
+def test_a_table_in_a_form_of_its_own_is_there_all_the_same(machine):
+    path = machine.home / ".codex/config.toml"
+    written(path, b'mcp_servers.intercore = {command = "icctl", args = ["mcp"]}\n')
+
+    assert machine.json("codex", mcp=True)["entries"][1]["state"] == "present"
+    assert machine.setup("codex", mcp=True, check=True).exit == 0
+    refused(machine, "codex", remove=True)
+
+
 def test_a_machine_without_agents_is_told_in_a_sentence(machine):
     shown = machine.setup()
 
