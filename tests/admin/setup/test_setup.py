@@ -549,7 +549,7 @@ def test_a_failure_between_record_and_file_loses_nothing(machine):
     path = machine.file("gemini")
     written(path, CLAUDE["empty hooks with room"])
     machine.setup("gemini")
-    obstacle = path.parent / f".settings.json.intercore-{os.getpid()}"
+    obstacle = path.parent / ".settings.json.intercore-draft"
     obstacle.mkdir()
 
     refused(machine, "gemini", mcp=True)
@@ -562,7 +562,7 @@ def test_a_failure_between_record_and_file_loses_nothing(machine):
 def test_a_draft_of_a_process_that_died_is_no_obstacle(machine):
     path = machine.file("claude")
     written(path, b"{}")
-    (path.parent / f".settings.json.intercore-{os.getpid()}").write_bytes(b"half")
+    (path.parent / ".settings.json.intercore-draft").write_bytes(b"half")
 
     machine.setup("claude")
 
