@@ -19,28 +19,30 @@ SECONDS = 10
 ENSURE = "service ensure"
 
 
-class Agent(Struct, frozen=True):
+class Agent(Struct, frozen=True, kw_only=True):
     """`directory` is in the home directory, or what `variable` says instead."""
 
     name: str
     title: str
     programs: tuple[str, ...]
     directory: str
-    variable: str
+    variable: str = ""
     hooks_file: str
     event: str
-    # A handler's other fields, and where `command` stands among them.
-    handler: dict[str, Any]
-    # The file that lists the MCP servers.
-    servers: Callable[["Agent", "Scope"], str]
-    flat: bool = False
-    needs: dict[str, Any] = {}
+    # What a hook runs, its handler's fields, and where `command` stands among them.
     words: str = ENSURE
+    handler: dict[str, Any]
+    is_flat: bool = False  # handlers stand in the event's list, not in groups
+    # What the agent wants beside the hooks.
+    needs: dict[str, Any] = {}
     has_statusline: bool = False
+    # The file that lists the MCP servers, and the fields of ours besides its command.
+    servers: Callable[["Agent", "Scope"], str]
     server: dict[str, Any] = {}
-    # The event at which an agent has finished its answer, for the template of a guard.
+    # The event at which the agent has finished its answer, for the template of a guard.
     stop: str = "Stop"
-    after: str = ""
+    # What its user has to know afterwards.
+    note: str = ""
 
 
 class Scope(Struct, frozen=True):
@@ -54,8 +56,8 @@ class Scope(Struct, frozen=True):
         """The directory of the agent's files."""
         if self.root is not None:
             return os.path.join(self.root, agent.directory)
-        set_ = self.env.get(agent.variable, "") if agent.variable else ""
-        return set_ if os.path.isabs(set_) else os.path.join(self.home, agent.directory)
+        given = self.env.get(agent.variable, "")
+        return given if os.path.isabs(given) else os.path.join(self.home, agent.directory)
 
 
 class Target(Struct, frozen=True):
@@ -79,66 +81,61 @@ def _claude_servers(agent: Agent, scope: Scope) -> str:
     return os.path.join(base if is_moved else scope.home, ".claude.json")
 
 
-AGENTS = {
-    agent.name: agent
-    for agent in [
-        Agent(
-            "claude",
-            "Claude Code",
-            ("claude",),
-            ".claude",
-            "CLAUDE_CONFIG_DIR",
-            "settings.json",
-            "SessionStart",
-            {"type": "command", "command": "", "timeout": SECONDS},
-            _claude_servers,
-            has_statusline=True,
-            server={"type": "stdio"},
-        ),
-        Agent(
-            "codex",
-            "Codex",
-            ("codex",),
-            ".codex",
-            "CODEX_HOME",
-            "hooks.json",
-            "SessionStart",
-            {"type": "command", "command": "", "timeout": SECONDS},
-            _in_directory("config.toml"),
-            after="Codex runs new hooks only after you trust them: type /hooks in Codex",
-        ),
-        Agent(
-            "gemini",
-            "Gemini CLI",
-            ("gemini",),
-            ".gemini",
-            "",
-            "settings.json",
-            "SessionStart",
-            # Its unit is the millisecond.
-            {"name": "intercore", "type": "command", "command": "", "timeout": SECONDS * 1000},
-            _in_directory("settings.json"),
-            stop="AfterAgent",
-        ),
-        Agent(
-            "cursor",
-            "Cursor",
-            ("cursor", "cursor-agent"),
-            ".cursor",
-            "",
-            "hooks.json",
-            "sessionStart",
-            # Without a timeout: its unit differs between versions.
-            {"command": ""},
-            _in_directory("mcp.json"),
-            flat=True,
-            needs={"version": 1},
-            # Cursor wants JSON from every hook, and `service ensure` prints nothing.
-            words=f"{ENSURE}; echo {{}}",
-            stop="stop",
-        ),
-    ]
-}
+_ROWS = [
+    Agent(
+        name="claude",
+        title="Claude Code",
+        programs=("claude",),
+        directory=".claude",
+        variable="CLAUDE_CONFIG_DIR",
+        hooks_file="settings.json",
+        event="SessionStart",
+        handler={"type": "command", "command": "", "timeout": SECONDS},
+        has_statusline=True,
+        servers=_claude_servers,
+        server={"type": "stdio"},
+    ),
+    Agent(
+        name="codex",
+        title="Codex",
+        programs=("codex",),
+        directory=".codex",
+        variable="CODEX_HOME",
+        hooks_file="hooks.json",
+        event="SessionStart",
+        handler={"type": "command", "command": "", "timeout": SECONDS},
+        servers=_in_directory("config.toml"),
+        note="Codex runs new hooks only after you trust them: type /hooks in Codex",
+    ),
+    Agent(
+        name="gemini",
+        title="Gemini CLI",
+        programs=("gemini",),
+        directory=".gemini",
+        hooks_file="settings.json",
+        event="SessionStart",
+        # Its unit is the millisecond.
+        handler={"name": SERVER, "type": "command", "command": "", "timeout": SECONDS * 1000},
+        servers=_in_directory("settings.json"),
+        stop="AfterAgent",
+    ),
+    Agent(
+        name="cursor",
+        title="Cursor",
+        programs=("cursor", "cursor-agent"),
+        directory=".cursor",
+        hooks_file="hooks.json",
+        event="sessionStart",
+        # Cursor wants JSON from every hook, and `service ensure` prints nothing.
+        words=f"{ENSURE}; echo {{}}",
+        handler={"command": ""},  # without a timeout: documents differ about its unit
+        is_flat=True,
+        needs={"version": 1},
+        servers=_in_directory("mcp.json"),
+        stop="stop",
+    ),
+]
+AGENTS = {agent.name: agent for agent in _ROWS}
 
 
 def found(env: Mapping[str, str], home: str) -> list[Agent]:
@@ -167,7 +164,7 @@ def targets(agent: Agent, scope: Scope, program: str, *, mcp: bool) -> list[Targ
 
 
 def _hooks(agent: Agent, program: str) -> Iterator[Entry]:
-    kind: Kind = "flat" if agent.flat else "nested"
+    kind: Kind = "flat" if agent.is_flat else "nested"
     what = f"'{PROGRAM} {ENSURE}' at {agent.event}"
     yield Entry(what, ("hooks", agent.event), program, agent.words, agent.handler, kind)
     if agent.has_statusline:
@@ -186,4 +183,4 @@ def guard(agent: Agent, program: str) -> dict[str, Any]:
     command = f"{program} hook --once --name=stop-guard -- YOUR-CHECK"
     handler = {k: v for k, v in agent.handler.items() if k not in ("name", "timeout")}
     handler["command"] = command
-    return {agent.stop: [handler if agent.flat else {"hooks": [handler]}]}
+    return {agent.stop: [handler if agent.is_flat else {"hooks": [handler]}]}

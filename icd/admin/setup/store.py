@@ -194,9 +194,7 @@ def write(place: Place, seen: Seen, data: bytes) -> list[str]:
     """Replace what was read; the directories that were made for it are returned."""
     with _directory(place, make=True) as (fd, made):
         assert fd is not None
-        draft = f".{place.parts[-1]}.intercore-{os.getpid()}"
-        with suppress(FileNotFoundError):
-            os.unlink(draft, dir_fd=fd)  # of a process that had our number, and died over it
+        draft = _without_draft(place, fd)
         try:
             _draft(place, seen, data, draft, fd)
             _refuse_changed(place, seen, fd)
@@ -208,6 +206,14 @@ def write(place: Place, seen: Seen, data: bytes) -> list[str]:
                 os.unlink(draft, dir_fd=fd)
         os.fsync(fd)
         return made
+
+
+def _without_draft(place: Place, directory: int) -> str:
+    """The name for a draft; one of a process that died over it goes: one writes at a time."""
+    name = f".{place.parts[-1]}.intercore-draft"
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)
+    return name
 
 
 def _draft(place: Place, seen: Seen, data: bytes, name: str, directory: int) -> None:
@@ -233,6 +239,7 @@ def delete(place: Place, seen: Seen) -> None:
     with _directory(place) as (fd, _):
         if fd is not None:
             _refuse_changed(place, seen, fd)
+            _without_draft(place, fd)
             os.unlink(place.parts[-1], dir_fd=fd)
             os.fsync(fd)
 

@@ -58,12 +58,12 @@ class Setup(Struct):
     )
     remove: Annotated[bool, Option("--remove", "Remove our entries again.")] = False
     user: Annotated[
-        bool, Option("--user", "Your own configuration, for all projects (the default).")
+        bool, Option("--user", "Change your own configuration, for all projects (the default).")
     ] = False
     project: Annotated[
-        bool, Option("--project", "The configuration of this project, which others share.")
+        bool, Option("--project", "Change the configuration of this project, which others share.")
     ] = False
-    mcp: Annotated[bool, Option("--mcp", "Also register 'icctl mcp' as an MCP server.")] = False
+    mcp: Annotated[bool, Option("--mcp", "Register 'icctl mcp' as an MCP server, too.")] = False
     dry_run: Annotated[
         bool, Option("--dry-run", "Print the changes as a diff, and write nothing.")
     ] = False
@@ -89,7 +89,10 @@ class Done(Struct):
 
 
 class Edit(Struct):
-    """What becomes of a file: `data` is its new content, None: it goes."""
+    """What becomes of a file: `data` is its new content, None: it goes.
+
+    `base` is its content without our entries.
+    """
 
     target: Target
     place: Place
@@ -145,13 +148,21 @@ def _all(world: World, f: Setup, scope: Scope) -> Done:
         there = [a for a in there if ask(f"{asked} {a.title} ({_files(f, scope, a)})? [y/N] ")]
     done = Done()
     for agent in there:
-        one = _one(world, f, scope, agent)
+        one = _one_of_many(world, f, scope, agent)
         done.entries += one.entries
         done.copies += one.copies
         done.diff += one.diff
         done.notes += one.notes
         done.exit = max(done.exit, one.exit)
     return done
+
+
+def _one_of_many(world: World, f: Setup, scope: Scope, agent: Agent) -> Done:
+    """A file that is refused keeps no other agent from being set up."""
+    try:
+        return _one(world, f, scope, agent)
+    except AgentConfigRefused as exc:
+        return Done(notes=[f"{agent.title}: {exc.message}; {exc.hint}"], exit=exc.exit)
 
 
 def _command(f: Setup, agent: Agent) -> str:
@@ -223,19 +234,32 @@ def _edit(target: Target, scope: Scope, memory: Memory, f: Setup) -> Edit:
     place = store.own(target.path) if own else store.below(scope.root or "", target.path)
     seen = store.read(place)
     record, is_known = memory.record(target.path, seen.content)
+    edit = Edit(target, place, seen, [], record, seen.content, seen.content)
     if f.remove and PROGRAM.encode() not in (seen.content or b""):
-        return Edit(target, place, seen, [], record, seen.content, seen.content)
+        return edit  # whatever it is, nothing in it is ours
     try:
-        text = (seen.content or b"").decode()
-        found = target.document.found(text)
-        base = record.base if record and is_known else _without(target, seen, record, text)
-        data = base if f.remove else _with(target, seen, text)
+        _decide(edit, f, is_known=is_known)
     except UnicodeDecodeError as exc:
         raise AgentConfigRefused(f"{target.path} is not UTF-8 text", hint=_MEND) from exc
     except Malformed as exc:
         told = f"{target.path} is not a configuration that icctl understands: {exc}"
         raise AgentConfigRefused(told, hint=_MEND, path=target.path) from exc
-    return Edit(target, place, seen, found, record, base, data)
+    return edit
+
+
+def _decide(edit: Edit, f: Setup, *, is_known: bool) -> None:
+    target, seen, record = edit.target, edit.seen, edit.record
+    text = (seen.content or b"").decode()
+    edit.found = target.document.found(text)
+    if f.check:
+        return
+    if not f.remove:
+        edit.data = _with(target, seen, text)
+    if f.remove or edit.changes:
+        known = record if is_known else None
+        edit.base = known.base if known else _without(target, seen, record, text)
+    if f.remove:
+        edit.data = edit.base
 
 
 def _without(target: Target, seen: Seen, record: Record | None, text: str) -> bytes | None:
@@ -314,7 +338,7 @@ def _next(f: Setup, agent: Agent, program: str) -> list[str]:
     template = msgspec.json.encode(agents.guard(agent, program)).decode()
     verify = f"verify with '{_command(f, agent)} --check', undo with --remove"
     return [
-        *([agent.after] if agent.after else []),
+        *([agent.note] if agent.note else []),
         f"next: start a new session of {agent.title}; {verify}",
         f"a guard of your own, for 'hooks' in that file: {template}",
     ]

@@ -1,9 +1,11 @@
 """`icctl setup` as it is typed: through both clients, on a terminal, and two at once."""
 
+import contextlib
 import json
 import os
 import pty
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,31 @@ def on_a_terminal(home: Path, typed: str, *words: str) -> tuple[str, int]:
         pass
     os.close(terminal)
     return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_killed_at_any_moment_the_file_is_whole_and_the_way_back_is_known(home):
+    settings = home / ".claude/settings.json"
+    before = b'{\n  "hooks": {\n\n  }\n}\n'  # whose white space only a record can restore
+    settings.write_bytes(before)
+    began = time.monotonic()
+    icctl("setup", "claude", cwd=home)
+    takes = time.monotonic() - began
+    wholes = {before, settings.read_bytes()}
+
+    for moment in range(16):
+        words = ("--remove",) if moment % 2 == 0 else ()
+        command = [processes.door / "icctl", "setup", "claude", *words]
+        process = subprocess.Popen(
+            command, cwd=home, env={**CLEAN, "HOME": str(home)}, stdout=subprocess.DEVNULL
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(takes * (0.4 + moment / 20))
+        process.kill()
+        process.wait()
+        assert settings.read_bytes() in wholes
+
+    icctl("setup", "claude", "--remove", cwd=home)
+    assert settings.read_bytes() == before
 
 
 def test_of_many_at_once_one_writes_and_the_others_find_it_done(home):

@@ -365,6 +365,26 @@ def test_without_an_agent_it_says_what_it_found_and_what_to_type(machine):
     )
 
 
+def test_a_file_that_is_refused_keeps_no_other_agent_from_being_checked(machine):
+    written(machine.file("claude"), b"{")
+    written(machine.file("cursor"), b"{}")
+
+    shown = machine.setup(check=True)
+
+    assert shown.exit == 2
+    assert "Claude Code: " in shown.stdout.decode()
+    assert "missing\t" in shown.stdout.decode()
+
+
+def test_a_table_in_a_form_of_its_own_is_there_all_the_same(machine):
+    path = machine.home / ".codex/config.toml"
+    written(path, b'mcp_servers.intercore = {command = "icctl", args = ["mcp"]}\n')
+
+    assert machine.json("codex", mcp=True)["entries"][1]["state"] == "present"
+    assert machine.setup("codex", mcp=True, check=True).exit == 0
+    refused(machine, "codex", remove=True)
+
+
 def test_a_machine_without_agents_is_told_in_a_sentence(machine):
     shown = machine.setup()
 
@@ -529,7 +549,7 @@ def test_a_failure_between_record_and_file_loses_nothing(machine):
     path = machine.file("gemini")
     written(path, CLAUDE["empty hooks with room"])
     machine.setup("gemini")
-    obstacle = path.parent / f".settings.json.intercore-{os.getpid()}"
+    obstacle = path.parent / ".settings.json.intercore-draft"
     obstacle.mkdir()
 
     refused(machine, "gemini", mcp=True)
@@ -542,7 +562,7 @@ def test_a_failure_between_record_and_file_loses_nothing(machine):
 def test_a_draft_of_a_process_that_died_is_no_obstacle(machine):
     path = machine.file("claude")
     written(path, b"{}")
-    (path.parent / f".settings.json.intercore-{os.getpid()}").write_bytes(b"half")
+    (path.parent / ".settings.json.intercore-draft").write_bytes(b"half")
 
     machine.setup("claude")
 
