@@ -14,7 +14,7 @@ from mcp_types import ListRootsResult
 from icd.mcp import offer, tools
 from tests.support.examples import prepare
 from tests.support.processes import running
-from tests.support.tool_client import ERAS, HOSTS, connected, error, hosted, result
+from tests.support.tool_client import ERAS, connected, error, hosted, result
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,8 @@ ARGUMENTS = {
 FIRST = ("lease_acquire", "state_set", "discovery_submit")
 
 
-@pytest.fixture(params=HOSTS)
+# The other host has its turn in test_process.py and test_subscriptions.py, in minutes.
+@pytest.fixture(params=["daemon", pytest.param("direct", marks=pytest.mark.long)])
 def env(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     with hosted(request.param) as found:
         yield found

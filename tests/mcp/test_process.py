@@ -76,7 +76,7 @@ def env() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def server(project: Path, env: dict[str, str], database: Any, door: Path) -> Iterator[Server]:
+def server(project: Path, env: dict[str, str], database: Any) -> Iterator[Server]:
     made = Server(project, env=env)
     yield made
     if made.process.poll() is None:
@@ -84,7 +84,8 @@ def server(project: Path, env: dict[str, str], database: Any, door: Path) -> Ite
     made.process.communicate()
 
 
-def test_it_ends_with_stdin_and_leaves_nothing_behind(server):
+def test_it_ends_with_stdin_and_leaves_nothing_behind(door, project, env, database):
+    server = Server(project, env=env)
     server.begin()
     server.send(call(2, "state_incr", key="k", scope_id="s"))
     assert server.receive()["result"]["structuredContent"]["value"] == 1
