@@ -22,7 +22,7 @@ import msgspec
 
 from icctl.api import daemon, here
 from icctl.api.daemon import Lost, Unread, left
-from icctl.api.errors import from_error
+from icctl.api.errors import Error, from_error
 from icctl.api.followers import Consumer, Stream
 from icctl.api.made import blocking as made
 from icctl.api.made import queued
@@ -221,7 +221,7 @@ class Client(made.Nouns):
             self._start_over()
         if self._turn.acquire(timeout=limit):
             try:
-                for is_local, group in groupby(calls, lambda call: call.spec.is_local):
+                for is_local, group in groupby(calls, lambda call: call.runs_here):
                     self._insist([*group], deadline, here_only=is_local)
             finally:
                 self._turn.release()
@@ -266,7 +266,7 @@ class Client(made.Nouns):
             for call in calls:
                 if not call.is_done:
                     call.misread()
-        except IcError as exc:
+        except Error as exc:
             for call in calls:
                 call.fail(exc)
         finally:
@@ -282,6 +282,8 @@ class Client(made.Nouns):
             except BlockingIOError:  # the backlog is full: the daemon is alive, and busy
                 left(deadline)
                 time.sleep(PAUSE_SECONDS)
+            except IcError as exc:
+                raise from_error(exc) from None
 
     def _drop(self) -> None:
         found, self._connection = self._connection, None

@@ -20,6 +20,7 @@ from icd.app.idempotency import MAX_DEADLINE_MS
 from icd.app.verb import Method
 from icd.durations import duration_ms
 from icd.errors import BadPath, DeadlineExceeded, IcError, UnknownOutcome
+from icd.server.limits import MESSAGE_BYTES
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ SEARCH_SECONDS = 10.0  # comparing takes longer
 MAX_SECONDS = MAX_DEADLINE_MS / 1000
 # The daemon is told to be done a little before we stop listening, so that its "no" arrives.
 MARGIN_SECONDS = 0.5
+ENVELOPE_BYTES = 1024  # of a request around its parameters
 
 _encode = msgspec.json.Encoder().encode
 
@@ -169,6 +171,14 @@ class Reply(Generic[T]):
         # Outside strings a line break is mere white space, and a request is one line.
         self.body = body.replace(b"\n", b" ") if b"\n" in body else body
 
+    @property
+    def runs_here(self) -> bool:
+        """It touches files of this process's choice, or is more than a daemon reads.
+
+        Of the latter hardly one is carried out: a limit of its own refuses it first.
+        """
+        return self.spec.is_local or len(self.body) > MESSAGE_BYTES - ENVELOPE_BYTES
+
     def params(self, remaining: float) -> bytes:
         told = remaining - min(MARGIN_SECONDS, remaining / 10)
         return b'%b,"deadline_ms":%d}' % (self.body, max(told * 1000, 1))
@@ -200,7 +210,8 @@ class Reply(Generic[T]):
             said = response.error
             self.fail(from_wire(said.message, said.code, said.data))
         else:
-            assert isinstance(response.result, Raw)
+            if not isinstance(response.result, Raw):
+                raise msgspec.DecodeError("neither a result nor an error")
             self.settle(self.spec.read_result(response.result))
 
     def expire(self, limit: float) -> None:
