@@ -33,6 +33,7 @@ from icctl.api.requests import (
     decode_response,
     limit_of,
     spec,
+    undone,
 )
 from icctl.client import Absent, Expired
 from icd.errors import IcError
@@ -242,7 +243,7 @@ class AsyncClient(made.Nouns):
             except Error as exc:
                 for call in calls:
                     call.fail(exc)
-            calls = [call for call in calls if not call.is_done]
+            calls = undone(calls)
             if calls and deadline <= time.monotonic():
                 return tell_absence(calls) if absent else None
             if calls:

@@ -35,6 +35,7 @@ from icctl.api.requests import (
     decode_response,
     limit_of,
     spec,
+    undone,
 )
 from icctl.client import NOT_EXECUTED, Absent, Expired
 from icd.errors import IcError, NoDaemon
@@ -175,6 +176,8 @@ class Client(made.Nouns):
 
     def close(self) -> None:
         """Close the connection.  A later call opens another one."""
+        if self._pid != os.getpid():
+            self._start_over()
         with self._turn:
             self._drop()
 
@@ -247,7 +250,7 @@ class Client(made.Nouns):
                 if absent:
                     tell_absence(calls)
                 return None
-            calls = [call for call in calls if not call.is_done]
+            calls = undone(calls)
             if calls and deadline <= time.monotonic():
                 return tell_absence(calls) if absent else None
             if calls:

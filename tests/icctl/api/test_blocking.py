@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -467,6 +468,28 @@ def test_a_reply_that_was_lost_is_asked_for_again_under_the_same_id(
     ):
         assert client.state.incr("n", "s").value == 1
         assert between.served == 3
+
+
+def test_what_follows_a_lost_reply_does_not_make_a_write_retryable(
+    initialized: Path, place: Path
+) -> None:
+    """The second attempt was refused; what became of the first is not known."""
+    refused = {"code": -32040, "message": "held", "data": {"name": "locked", "retryable": True}}
+
+    def answer(sock: socket.socket) -> None:
+        sock.recv(1 << 20)
+        if between.served > 1:
+            sock.sendall(msgspec.json.encode({"id": 1, "error": refused}) + b"\n")
+
+    with (
+        Between(place / "s", answer) as between,
+        Client(initialized, socket=place / "s", mode="daemon", timeout=PATIENCE) as client,
+    ):
+        with pytest.raises(UnknownOutcome, match="and then: held"):
+            client.state.incr("n", "s")
+        with pytest.raises(Error, match="locked") as told:
+            client.state.incr("n", "s")
+        assert told.value.is_retryable
 
 
 @pytest.mark.parametrize(
