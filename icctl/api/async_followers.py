@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import anyio
+import msgspec
 from anyio.abc import UNIXSocketStream
 
 from icctl.api.daemon import Lost
@@ -86,6 +87,8 @@ class AsyncStream(Generic[T]):
             goes_on = self._place.hear(response)
         except (Lost, Expired, TimeoutError):
             goes_on = False
+        except msgspec.DecodeError:
+            self._place.misread()
         except Absent:
             return await self._do_without(limit)
         if not goes_on:

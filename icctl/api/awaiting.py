@@ -22,7 +22,7 @@ from icctl.api import daemon, here
 from icctl.api.async_followers import AsyncConsumer, AsyncStream
 from icctl.api.blocking import PAUSE_SECONDS, PIECE_BYTES, tell_absence
 from icctl.api.daemon import left
-from icctl.api.errors import from_error
+from icctl.api.errors import Error, from_error
 from icctl.api.made import awaiting as made
 from icctl.api.made import queued
 from icctl.api.requests import (
@@ -33,6 +33,7 @@ from icctl.api.requests import (
     decode_response,
     limit_of,
     spec,
+    undone,
 )
 from icctl.client import Absent, Expired
 from icd.errors import IcError
@@ -116,8 +117,13 @@ class Link:
                     self._take(b"".join([*parts, line]))
                     parts.clear()
                 parts.append(rest)
-        except (*GONE, msgspec.DecodeError):
+        except GONE:
             return
+        except msgspec.DecodeError:  # asking again would not help
+            for call, group in self._waiting.values():
+                call.misread()
+                group.count()
+            self._waiting.clear()
 
     def _take(self, line: bytes) -> None:
         response = decode_response(line)
@@ -214,7 +220,7 @@ class AsyncClient(made.Nouns):
             raise RuntimeError("enter the client first: async with AsyncClient() as client")
         limit = self.limit(calls, timeout)
         deadline = time.monotonic() + limit
-        for is_local, group in groupby(calls, lambda call: call.spec.is_local):
+        for is_local, group in groupby(calls, lambda call: call.runs_here):
             await self._insist([*group], deadline, here_only=is_local)
         for call in calls:
             if not call.is_done:
@@ -234,10 +240,10 @@ class AsyncClient(made.Nouns):
                 absent = True
             except Expired:
                 return tell_absence(calls) if absent else None
-            except IcError as exc:
+            except Error as exc:
                 for call in calls:
                     call.fail(exc)
-            calls = [call for call in calls if not call.is_done]
+            calls = undone(calls)
             if calls and deadline <= time.monotonic():
                 return tell_absence(calls) if absent else None
             if calls:
@@ -279,6 +285,8 @@ class AsyncClient(made.Nouns):
             except BlockingIOError:  # the backlog is full: the daemon is alive, and busy
                 left(deadline)
                 await anyio.sleep(PAUSE_SECONDS)
+            except IcError as exc:
+                raise from_error(exc) from None
 
 
 class AsyncPipeline(queued.Nouns):

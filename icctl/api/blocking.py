@@ -22,7 +22,7 @@ import msgspec
 
 from icctl.api import daemon, here
 from icctl.api.daemon import Lost, Unread, left
-from icctl.api.errors import from_error
+from icctl.api.errors import Error, from_error
 from icctl.api.followers import Consumer, Stream
 from icctl.api.made import blocking as made
 from icctl.api.made import queued
@@ -35,6 +35,7 @@ from icctl.api.requests import (
     decode_response,
     limit_of,
     spec,
+    undone,
 )
 from icctl.client import NOT_EXECUTED, Absent, Expired
 from icd.errors import IcError, NoDaemon
@@ -175,6 +176,8 @@ class Client(made.Nouns):
 
     def close(self) -> None:
         """Close the connection.  A later call opens another one."""
+        if self._pid != os.getpid():
+            self._start_over()
         with self._turn:
             self._drop()
 
@@ -221,7 +224,7 @@ class Client(made.Nouns):
             self._start_over()
         if self._turn.acquire(timeout=limit):
             try:
-                for is_local, group in groupby(calls, lambda call: call.spec.is_local):
+                for is_local, group in groupby(calls, lambda call: call.runs_here):
                     self._insist([*group], deadline, here_only=is_local)
             finally:
                 self._turn.release()
@@ -247,7 +250,7 @@ class Client(made.Nouns):
                 if absent:
                     tell_absence(calls)
                 return None
-            calls = [call for call in calls if not call.is_done]
+            calls = undone(calls)
             if calls and deadline <= time.monotonic():
                 return tell_absence(calls) if absent else None
             if calls:
@@ -266,7 +269,7 @@ class Client(made.Nouns):
             for call in calls:
                 if not call.is_done:
                     call.misread()
-        except IcError as exc:
+        except Error as exc:
             for call in calls:
                 call.fail(exc)
         finally:
@@ -282,6 +285,8 @@ class Client(made.Nouns):
             except BlockingIOError:  # the backlog is full: the daemon is alive, and busy
                 left(deadline)
                 time.sleep(PAUSE_SECONDS)
+            except IcError as exc:
+                raise from_error(exc) from None
 
     def _drop(self) -> None:
         found, self._connection = self._connection, None

@@ -11,6 +11,8 @@ from contextlib import suppress
 from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+import msgspec
+
 from icctl.api.daemon import Lost
 from icctl.api.places import BREAK_SECONDS, PLACES, TAG, Bookmark
 from icctl.client import Absent, Expired
@@ -80,6 +82,8 @@ class Stream(Generic[T]):
                 goes_on = self._place.hear(self._connection.read(None))
         except (Lost, Expired):
             goes_on = False
+        except msgspec.DecodeError:
+            self._place.misread()
         except Absent:
             return self._do_without(limit)
         if not goes_on:

@@ -8,7 +8,7 @@ question goes on from the same place.
 import time
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -81,6 +81,14 @@ class Place:
             self.is_closed = True
             raise from_error(NoDaemon("no daemon is running, and the mode is daemon"))
         return BREAK_SECONDS
+
+    def misread(self) -> NoReturn:
+        """What was said is not of our protocol."""
+        call = self.question()
+        call.misread()
+        self.is_closed = True
+        assert call.error is not None
+        raise call.error
 
     def _pass_over(self, call: Reply[Any]) -> None:
         assert call.error is not None

@@ -20,6 +20,7 @@ from icd.app.idempotency import MAX_DEADLINE_MS
 from icd.app.verb import Method
 from icd.durations import duration_ms
 from icd.errors import BadPath, DeadlineExceeded, IcError, UnknownOutcome
+from icd.server.limits import MESSAGE_BYTES
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ SEARCH_SECONDS = 10.0  # comparing takes longer
 MAX_SECONDS = MAX_DEADLINE_MS / 1000
 # The daemon is told to be done a little before we stop listening, so that its "no" arrives.
 MARGIN_SECONDS = 0.5
+ENVELOPE_BYTES = 1024  # of a request around its parameters
 
 _encode = msgspec.json.Encoder().encode
 
@@ -149,7 +151,17 @@ class Reply(Generic[T]):
     Of a pipeline, there is nothing to be had until the block has ended.
     """
 
-    __slots__ = ("_result", "body", "error", "id", "is_done", "is_unknown", "request_id", "spec")
+    __slots__ = (
+        "_result",
+        "body",
+        "error",
+        "id",
+        "is_done",
+        "is_doubtful",
+        "is_unknown",
+        "request_id",
+        "spec",
+    )
 
     def __init__(
         self, known: Spec, params: Mapping[str, Any], target: Target, request_id: str | None
@@ -160,6 +172,7 @@ class Reply(Generic[T]):
         self.error: Error | None = None
         self.is_done = False
         self.is_unknown = False  # an attempt may have been executed
+        self.is_doubtful = False  # one before the last may have been
         self._result: Any = None
         own = _encode(known.given(params))[:-1]
         body = own + b"," + target.envelope if len(own) > 1 else own + target.envelope
@@ -168,6 +181,14 @@ class Reply(Generic[T]):
             body += b',"request_id":' + _encode(self.request_id)
         # Outside strings a line break is mere white space, and a request is one line.
         self.body = body.replace(b"\n", b" ") if b"\n" in body else body
+
+    @property
+    def runs_here(self) -> bool:
+        """It touches files of this process's choice, or is more than a daemon reads.
+
+        Of the latter hardly one is carried out: a limit of its own refuses it first.
+        """
+        return self.spec.is_local or len(self.body) > MESSAGE_BYTES - ENVELOPE_BYTES
 
     def params(self, remaining: float) -> bytes:
         told = remaining - min(MARGIN_SECONDS, remaining / 10)
@@ -191,8 +212,12 @@ class Reply(Generic[T]):
         self._result, self.is_done = result, True
 
     def fail(self, error: Error | IcError) -> None:
-        self.error = error if isinstance(error, Error) else from_error(error)
-        self.is_done = True
+        """ "Retryable" would be said of the last attempt only, and invite to a second effect."""
+        found = error if isinstance(error, Error) else from_error(error)
+        if found.is_retryable and self.is_doubtful and self.spec.changes:
+            told = f"a reply to {self.spec.name} was lost, and then: {found.message}"
+            found = from_error(UnknownOutcome(told))
+        self.error, self.is_done = found, True
 
     def take(self, response: Response) -> None:
         """What the daemon says."""
@@ -200,7 +225,8 @@ class Reply(Generic[T]):
             said = response.error
             self.fail(from_wire(said.message, said.code, said.data))
         else:
-            assert isinstance(response.result, Raw)
+            if not isinstance(response.result, Raw):
+                raise msgspec.DecodeError("neither a result nor an error")
             self.settle(self.spec.read_result(response.result))
 
     def expire(self, limit: float) -> None:
@@ -218,6 +244,14 @@ class Reply(Generic[T]):
         told = f"what answers {self.spec.name} speaks another protocol than this client"
         hint = "upgrade the older of the two, and read the state before you repeat a write"
         self.fail(UnknownOutcome(told, hint=hint))
+
+
+def undone(calls: list[Reply[Any]]) -> list[Reply[Any]]:
+    """Those that are to be sent again."""
+    found = [call for call in calls if not call.is_done]
+    for call in found:
+        call.is_doubtful |= call.is_unknown
+    return found
 
 
 def limit_of(calls: list[Reply[Any]], timeout: Duration | None) -> float:

@@ -2,7 +2,9 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import anyio
@@ -10,6 +12,7 @@ import pytest
 
 from icctl.api import AsyncClient, Error, UnknownOutcome
 from icctl.api.awaiting import Link
+from tests.support.between import Between
 from tests.support.processes import PATIENCE, Daemon, running, until
 from tests.support.restarts import reload
 
@@ -29,6 +32,12 @@ async def served(initialized: Path, shared_daemon: Daemon) -> AsyncIterator[Asyn
         initialized, socket=shared_daemon.socket, mode="daemon", timeout=PATIENCE
     ) as made:
         yield made
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="icd-", dir="/tmp") as made:
+        yield Path(made)
 
 
 def link_of(client: AsyncClient) -> Link:
@@ -179,6 +188,24 @@ async def test_a_daemon_that_hangs_costs_the_timeout_and_nothing_after_it(
             again = await client.state.incr("n", "s", timeout=PATIENCE, request_id="mine")
             assert again.value == 2
             assert await value(client, "n", "s") == 2
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 400\r\n\n", b'{"id":1,"result":[]}\n'])
+async def test_what_speaks_another_protocol_is_not_asked_twice(
+    initialized: Path, place: Path, said: bytes
+) -> None:
+    def answer(sock: socket.socket) -> None:
+        sock.recv(1 << 20)
+        sock.sendall(said)
+        sock.recv(1 << 20)
+
+    with Between(place / "s", answer) as between:
+        async with AsyncClient(
+            initialized, socket=place / "s", mode="daemon", timeout=PATIENCE
+        ) as client:
+            with pytest.raises(UnknownOutcome, match="another protocol"):
+                await client.state.incr("n", "s")
+        assert between.served == 1
 
 
 async def test_a_client_must_be_entered_first(initialized: Path) -> None:

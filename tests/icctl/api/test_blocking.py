@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
 
+import msgspec
 import pytest
 from msgspec import Raw
 
 from icctl.api import Client, Error, NoDatabase, Refused, UnknownOutcome
 from icctl.api.requests import ms, whole_seconds
+from tests.support.between import Between
 from tests.support.breakages import STRANGER
 from tests.support.processes import CLEAN, PATIENCE, Daemon, running, until
 from tests.support.restarts import Restarts, reload
@@ -198,6 +199,13 @@ def test_root_does_not_become_the_owner_of_a_project(initialized: Path) -> None:
         client.state.get("k", "s")
 
     assert os.geteuid() == 0
+
+
+def test_what_is_more_than_a_daemon_reads_is_refused_in_the_same_words(client: Client) -> None:
+    with pytest.raises(Error, match="payload_too_large"):
+        client.state.set("k", "s", "x" * 5_000_000)
+
+    assert client.state.get("k", "s") is None
 
 
 # --- pipelines ------------------------------------------------------------------------------------
@@ -443,37 +451,6 @@ def test_a_call_that_is_interrupted_leaves_no_reply_to_the_next(initialized: Pat
 # --- what lies between the two --------------------------------------------------------------------
 
 
-class Between(threading.Thread):
-    """Listens at a path; `serve` gets each connection."""
-
-    def __init__(self, path: Path, serve: Callable[[socket.socket], object]) -> None:
-        super().__init__(daemon=True)
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        self._serve = serve
-        self.served = 0
-
-    def run(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
-            with sock:
-                self.served += 1
-                self._serve(sock)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.join(PATIENCE)
-
-
 def test_a_reply_that_was_lost_is_asked_for_again_under_the_same_id(
     initialized: Path, shared_daemon: Daemon, place: Path
 ) -> None:
@@ -493,8 +470,31 @@ def test_a_reply_that_was_lost_is_asked_for_again_under_the_same_id(
         assert between.served == 3
 
 
+def test_what_follows_a_lost_reply_does_not_make_a_write_retryable(
+    initialized: Path, place: Path
+) -> None:
+    """The second attempt was refused; what became of the first is not known."""
+    refused = {"code": -32040, "message": "held", "data": {"name": "locked", "retryable": True}}
+
+    def answer(sock: socket.socket) -> None:
+        sock.recv(1 << 20)
+        if between.served > 1:
+            sock.sendall(msgspec.json.encode({"id": 1, "error": refused}) + b"\n")
+
+    with (
+        Between(place / "s", answer) as between,
+        Client(initialized, socket=place / "s", mode="daemon", timeout=PATIENCE) as client,
+    ):
+        with pytest.raises(UnknownOutcome, match="and then: held"):
+            client.state.incr("n", "s")
+        with pytest.raises(Error, match="locked") as told:
+            client.state.incr("n", "s")
+        assert told.value.is_retryable
+
+
 @pytest.mark.parametrize(
-    "said", [b"HTTP/1.1 400\r\n\n", b'{"id":77,"result":null}\n', b'{"id":1,"result":[]}\n']
+    "said",
+    [b"HTTP/1.1 400\r\n\n", b'{"id":77,"result":null}\n', b'{"id":1,"result":[]}\n', b'{"id":1}\n'],
 )
 def test_what_speaks_another_protocol_is_not_asked_twice(
     initialized: Path, place: Path, said: bytes

@@ -1,5 +1,7 @@
 """Streams and consumers: nothing missed and nothing twice, over kills, reloads and no daemon."""
 
+import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +10,7 @@ import anyio
 import pytest
 
 from icctl.api import AsyncClient, Client, Error, results
+from tests.support.between import Between
 from tests.support.processes import PATIENCE, Daemon, running, until
 from tests.support.restarts import reload
 
@@ -27,6 +30,12 @@ def client(
         initialized, socket=shared_daemon.socket, mode=request.param, timeout=PATIENCE
     ) as made:
         yield made
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="icd-", dir="/tmp") as made:
+        yield Path(made)
 
 
 def record(client: Client, *types: str) -> None:
@@ -157,6 +166,24 @@ def test_a_demanded_daemon_is_waited_for_and_then_missed(initialized: Path) -> N
 
         with pytest.raises(Error, match="no_daemon"):
             next(news)
+
+
+def test_a_stream_says_what_is_wrong_with_its_socket(initialized: Path, place: Path) -> None:
+    def answer(sock: socket.socket) -> None:
+        sock.recv(1 << 20)
+        sock.sendall(b"HTTP/1.1 400\r\n\n")
+
+    with (
+        Client(initialized, socket="/tmp/" + "x" * 200) as client,
+        pytest.raises(Error, match="too long"),
+    ):
+        next(client.events.watch())
+    with (
+        Between(place / "s", answer),
+        Client(initialized, socket=place / "s") as client,
+        pytest.raises(Error, match="another protocol"),
+    ):
+        next(client.events.watch())
 
 
 # --- consumers ------------------------------------------------------------------------------------
