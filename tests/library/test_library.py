@@ -18,6 +18,8 @@ LINE = "one line"
 TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
     ("intercore_available",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (1, "", LINE)}),
+    ("intercore_event </dev/null",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (0, "", "")}),
     ("intercore_state_set k s '{{\"a\": 1}}'",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_state_set k t 2 1h",
