@@ -26,7 +26,7 @@ if [[ ${_intercore_shell-} != "$$" ]]; then
     _intercore_shell=$$
     _intercore_program= # what INTERCORE_BIN, `_intercore_asked`, came to
     _intercore_asked=
-    _intercore_helper=  # its pid, or `none` if there can be none
+    _intercore_helper=  # its pid; before, `next` if the next call starts it; `none` if there can be none
     _intercore_pipes=   # its directory
     _intercore_world=   # what it was started with
     _intercore_busy=    # a call is on its way: a trap must not write in between
@@ -122,18 +122,29 @@ _intercore_whose() {
 
 # --- the helper: see icctl/helper.c for what is written and read ---
 
-# Whether a call goes through a helper.  It is worth it from the first call on: it costs half a
-# millisecond more then, and saves one with each further call.
+# Whether a call goes through a helper.  Not the first one: most hooks make no other, and to start
+# a helper costs half of what the call does; it is made up for by the second call with it.
 _intercore_is_helped() {
     [[ $BASHPID == "$$" && $_intercore_shell == "$$" && -z $_intercore_busy ]] || return 1
     [[ $_intercore_helper != none && . -ef ${PWD-} && ${BASH_XTRACEFD-} != [89] ]] || return 1
-    local _intercore_all="$*" _intercore_now
+    local _intercore_all="$*"
     (( ${#_intercore_all} < 14000 )) || return 1 # a pipe holds 64 KiB, a character has up to 4 bytes
-    _intercore_now="${INTERCORE_SOCKET-} ${INTERCORE_MODE-} $_intercore_program"
-    if [[ -n $_intercore_helper ]] && ! kill -0 "$_intercore_helper" 2>/dev/null; then
+    if [[ -z $_intercore_helper ]]; then
+        _intercore_helper=next
+        return 1
+    fi
+    _intercore_late helper ready 2>/dev/null # if its text cannot be read, a process does as well
+}
+
+_intercore_read_helper() {
+    _intercore_parse 2>/dev/null <<'TEXT'
+# Find the helper, or start one.
+_intercore_helper_ready() {
+    local _intercore_now="${INTERCORE_SOCKET-} ${INTERCORE_MODE-} $_intercore_program"
+    if [[ $_intercore_helper != next ]] && ! kill -0 "$_intercore_helper" 2>/dev/null; then
         _intercore_bury # it left because no call came for long, or was killed
     fi
-    if [[ -z $_intercore_helper ]]; then
+    if [[ $_intercore_helper == next ]]; then
         _intercore_summon
         _intercore_world=$_intercore_now
     fi
@@ -154,7 +165,7 @@ _intercore_summon() {
 # Forget a helper that is dead; one that was killed left its directory behind.
 _intercore_bury() {
     [[ $_intercore_pipes != */intercore-helper-* ]] || command rm -rf -- "$_intercore_pipes"
-    _intercore_helper=
+    _intercore_helper=next
 }
 
 # Leaves stdout in `_intercore_out`, without its last newline.
@@ -225,6 +236,8 @@ _intercore_lost() {
     _intercore_helper=none
     printf '%s\n' "intercore: unknown_outcome: the helper died; read the state before you repeat a write" >&2
     return 2
+}
+TEXT
 }
 
 # --- is it there? ---
