@@ -174,7 +174,7 @@ VERBS = [
         examples=[
             "icctl hook run --every=10m -- echo remember the tests",
             "icctl hook run --once --name=greet -- echo hello",
-            "icctl hook run --when='tool=Edit,Write path=*.py' --serial=fmt -- echo formatted",
+            "icctl hook run --when='tool=Edit path=*.py' --serial=fmt -- echo formatted",
         ],
     ),
     Command(
