@@ -42,7 +42,7 @@ LOCAL_WRITES = {
     "dispatch retry", "dispatch auto-spawn", "dispatch kill", "lock acquire", "lock release",
     "lock clean", "compat import", "compat cleanup", "hooks trust", "hooks untrust",
     "service install", "service uninstall", "service status", "service logs", "restore", "import",
-    "hold", "dispatch spawn", "backup", "service reload",
+    "hold", "dispatch spawn", "backup", "service reload", "mcp",
 }  # fmt: skip
 # They go on until they are stopped: the first lines are enough.
 ENDLESS = {"state watch"}

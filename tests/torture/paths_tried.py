@@ -19,7 +19,7 @@ WITHOUT_DATABASE = {
     "lock acquire", "lock release", "lock list", "lock stale", "lock clean", "hold",
     "config show", "config check", "service install", "service uninstall", "service status",
     "service logs", "service reload", "version", "ping", "status", "metrics", "doctor", "lib-path",
-    "completion", "gate rules",
+    "completion", "gate rules", "mcp",
 }  # fmt: skip
 # What these can say without a database they say, and of one that is not theirs nothing.
 INDULGENT = {"statusline", "compat status", "compat check"}
