@@ -42,7 +42,7 @@ LOCAL_WRITES = {
     "dispatch retry", "dispatch auto-spawn", "dispatch kill", "lock acquire", "lock release",
     "lock clean", "compat import", "compat cleanup", "triggers trust", "triggers untrust",
     "service install", "service uninstall", "service status", "service logs", "restore", "import",
-    "hold", "hook run", "dispatch spawn", "backup", "service reload",
+    "hold", "hook run", "dispatch spawn", "backup", "service reload", "mcp",
 }  # fmt: skip
 # They go on until they are stopped: the first lines are enough.
 ENDLESS = {"state watch"}

@@ -20,7 +20,7 @@ WITHOUT_DATABASE = {
     "hook run", "hook context", "hook block", "hook allow",
     "config show", "config check", "service install", "service uninstall", "service status",
     "service logs", "service reload", "version", "ping", "status", "metrics", "doctor", "lib-path",
-    "completion", "gate rules",
+    "completion", "gate rules", "mcp",
 }  # fmt: skip
 # What these can say without a database they say, and of one that is not theirs nothing.
 INDULGENT = {"statusline", "compat status", "compat check"}
