@@ -41,7 +41,8 @@ READS_TOO = {"events cursor list", "events cursor get"}
 LOCAL_WRITES = {
     "dispatch retry", "dispatch auto-spawn", "dispatch kill", "lock acquire", "lock release",
     "lock clean", "compat import", "compat cleanup", "triggers trust", "triggers untrust",
-    "service install", "service uninstall", "service status", "service logs", "restore", "import",
+    "service install", "service uninstall", "service status", "service logs", "service start",
+    "service stop", "service ensure", "setup", "restore", "import",
     "hold", "hook run", "dispatch spawn", "backup", "service reload", "mcp",
 }  # fmt: skip
 # They go on until they are stopped: the first lines are enough.
