@@ -496,28 +496,28 @@ _intercore_read_event() {
 _intercore_event_take() {
     [[ $_intercore_heard != "$$" ]] || return 0
     _intercore_heard=$$
-    local _intercore_json='' _intercore_id='' _intercore_talk='' _intercore_name='' _intercore_tool=''
-    local _intercore_path='' _intercore_root='' _intercore_cwd='' _intercore_log='' _intercore_agent=''
-    local _intercore_cut=''
+    local _i_json='' _intercore_id='' _i_talk='' _i_name='' _i_tool=''
+    local _i_path='' _i_root='' _i_cwd='' _i_log='' _i_agent=''
+    local _i_cut=''
     _intercore_event_hear
-    [[ $_intercore_json != *[!' '$'\t\r\n']* || ${_intercore_json:0:1} == '{' ]] ||
-        _intercore_json=${_intercore_json#"${_intercore_json%%[!' '$'\t\r\n']*}"}
-    if [[ ${_intercore_json:0:1} == '{' ]]; then
+    [[ $_i_json != *[!' '$'\t\r\n']* || ${_i_json:0:1} == '{' ]] ||
+        _i_json=${_i_json#"${_i_json%%[!' '$'\t\r\n']*}"}
+    if [[ ${_i_json:0:1} == '{' ]]; then
         _intercore_event_parse
     else
-        _intercore_json=
+        _i_json=
     fi
     _intercore_event_whose
-    : "${_intercore_id:=$_intercore_talk}"
+    : "${_intercore_id:=$_i_talk}"
     [[ -n $_intercore_id ]] || _intercore_whose
-    _intercore_event_set INTERCORE_EVENT "$_intercore_name"
-    _intercore_event_set INTERCORE_TOOL "$_intercore_tool"
-    _intercore_event_set INTERCORE_FILE "$_intercore_path"
-    _intercore_event_set INTERCORE_CWD "${_intercore_cwd:-$_intercore_root}"
-    _intercore_event_set INTERCORE_AGENT "$_intercore_agent"
+    _intercore_event_set INTERCORE_EVENT "$_i_name"
+    _intercore_event_set INTERCORE_TOOL "$_i_tool"
+    _intercore_event_set INTERCORE_FILE "$_i_path"
+    _intercore_event_set INTERCORE_CWD "${_i_cwd:-$_i_root}"
+    _intercore_event_set INTERCORE_AGENT "$_i_agent"
     _intercore_event_set INTERCORE_SESSION "$_intercore_id"
-    [[ -z $_intercore_cut ]] || _intercore_json=
-    _intercore_event_set INTERCORE_EVENT_JSON "$_intercore_json"
+    [[ -z $_i_cut ]] || _i_json=
+    _intercore_event_set INTERCORE_EVENT_JSON "$_i_json"
 }
 
 # Also where the caller made one of them read-only; `set -a` would make a long event an obstacle to
@@ -527,17 +527,17 @@ _intercore_event_set() {
     export -n "${1?}"
 }
 
-# All of stdin, so that its writer need not wait, and the beginning of it in `_intercore_json`;
-# `_intercore_cut` if that is not all.  An agent that says nothing must not hang its hook; -t is for
+# All of stdin, so that its writer need not wait, and the beginning of it in `_i_json`;
+# `_i_cut` if that is not all.  An agent that says nothing must not hang its hook; -t is for
 # the first character only, for it costs a system call with each.
 _intercore_event_hear() {
-    local _intercore_part='' _intercore_parts=0
+    local _i_part='' _i_parts=0
     [[ ! -t 0 ]] || return 0
-    IFS= read -r -t 5 -N 1 _intercore_json 2>/dev/null || return 0
-    IFS= read -r -N 1048575 _intercore_part 2>/dev/null && _intercore_cut=yes
-    _intercore_json+=$_intercore_part
-    while [[ -n $_intercore_cut ]] && (( _intercore_parts++ < 64 )); do
-        IFS= read -r -N 1048576 _intercore_part 2>/dev/null || return 0
+    IFS= read -r -t 5 -N 1 _i_json 2>/dev/null || return 0
+    IFS= read -r -N 1048575 _i_part 2>/dev/null && _i_cut=yes
+    _i_json+=$_i_part
+    while [[ -n $_i_cut ]] && (( _i_parts++ < 64 )); do
+        IFS= read -r -N 1048576 _i_part 2>/dev/null || return 0
     done
 }
 
@@ -545,187 +545,183 @@ _intercore_event_hear() {
 # no character of the event is evaluated; a loop over characters, or a replacement of all quotes,
 # would take bash minutes for a long file.
 _intercore_event_parse() {
-    local IFS='"' _intercore_options=$- _intercore_pieces _intercore_piece _intercore_inside=
-    local _intercore_raw='' _intercore_whole='' _intercore_stack='' _intercore_key='' _intercore_sub=''
-    local _intercore_skip=
+    local IFS='"' _i_options=$- _i_pieces _i_piece _i_inside=
+    local _i_raw='' _i_whole='' _i_stack='' _i_key='' _i_sub=''
+    local _i_skip=
     set -f
     # shellcheck disable=SC2206 # that is the point
-    _intercore_pieces=($_intercore_json)
-    [[ $_intercore_options == *f* ]] || set +f
-    for _intercore_piece in "${_intercore_pieces[@]:0:30000}"; do
-        if [[ -z $_intercore_inside ]]; then
-            _intercore_event_between "$_intercore_piece" || return 0
-            _intercore_inside=yes _intercore_raw='' _intercore_whole=
+    _i_pieces=($_i_json)
+    [[ $_i_options == *f* ]] || set +f
+    for _i_piece in "${_i_pieces[@]:0:30000}"; do
+        if [[ -z $_i_inside ]]; then
+            _intercore_event_between "$_i_piece" || return 0
+            _i_inside=yes _i_raw='' _i_whole=
             continue
         fi
-        [[ -n $_intercore_skip ]] || _intercore_event_add "$_intercore_piece"
-        _intercore_inside='' _intercore_whole=yes
-        [[ $_intercore_piece == *\\ ]] || continue
+        [[ -n $_i_skip ]] || _intercore_event_add "$_i_piece"
+        _i_inside='' _i_whole=yes
+        [[ $_i_piece == *\\ ]] || continue
         _intercore_event_ends && continue
         (( $? == 1 )) || return 0
-        _intercore_inside=yes _intercore_whole=
-        [[ -n $_intercore_skip ]] || _intercore_raw+='"'
+        _i_inside=yes _i_whole=
+        [[ -n $_i_skip ]] || _i_raw+='"'
     done
 }
 
 _intercore_event_add() {
-    (( ${#_intercore_raw} > 24576 )) || _intercore_raw+=$1
+    (( ${#_i_raw} > 24576 )) || _i_raw+=$1
 }
 
 # A piece that ends in a backslash: 0 if its string ends here, 1 if the quote behind it is escaped;
 # 2 for so many backslashes that bash would take long to count them.
 _intercore_event_ends() {
-    [[ $_intercore_piece == *\\\\ ]] || return 1
-    local _intercore_tail=$_intercore_piece
-    (( ${#_intercore_tail} <= 4096 )) || _intercore_tail=${_intercore_tail: -4096}
-    _intercore_tail=${_intercore_tail##*[!\\]}
-    (( ${#_intercore_tail} < 4096 )) || return 2
-    (( ${#_intercore_tail} % 2 == 0 ))
+    [[ $_i_piece == *\\\\ ]] || return 1
+    local _i_tail=$_i_piece
+    (( ${#_i_tail} <= 4096 )) || _i_tail=${_i_tail: -4096}
+    _i_tail=${_i_tail##*[!\\]}
+    (( ${#_i_tail} < 4096 )) || return 2
+    (( ${#_i_tail} % 2 == 0 ))
 }
 
 # What is between two strings: whether the one before was a key, and which brackets open and close.
 # 1 if nothing more is to be found.
 _intercore_event_between() {
-    local _intercore_text=$1 _intercore_part _intercore_at
-    _intercore_text=${_intercore_text#"${_intercore_text%%[!' '$'\t\r\n']*}"}
-    _intercore_skip=
-    if [[ -n $_intercore_whole && ${_intercore_text:0:1} == : ]]; then
+    local _i_text=$1 _i_part _i_at
+    _i_text=${_i_text#"${_i_text%%[!' '$'\t\r\n']*}"}
+    _i_skip=
+    if [[ -n $_i_whole && ${_i_text:0:1} == : ]]; then
         _intercore_event_key || return
         # What follows is its value only if that is a string.
-        [[ ${_intercore_text:1} != *[!' '$'\t\r\n']* ]] || _intercore_skip=
-    elif [[ -n $_intercore_whole ]]; then
+        [[ ${_i_text:1} != *[!' '$'\t\r\n']* ]] || _i_skip=
+    elif [[ -n $_i_whole ]]; then
         _intercore_event_value
     fi
-    [[ $_intercore_text == *[][{}]* ]] || return 0
-    (( ${#_intercore_text} < 16384 )) || return 1
-    while [[ -n $_intercore_text ]]; do
-        _intercore_part=${_intercore_text:0:128} _intercore_text=${_intercore_text:128}
-        for (( _intercore_at = 0; _intercore_at < ${#_intercore_part}; _intercore_at++ )); do
-            case ${_intercore_part:_intercore_at:1} in
-                '{') _intercore_stack+='{' ;;
-                '[') _intercore_stack+='[' ;;
-                '}' | ']') _intercore_stack=${_intercore_stack%?} ;;
+    [[ $_i_text == *[][{}]* ]] || return 0
+    (( ${#_i_text} < 16384 )) || return 1
+    while [[ -n $_i_text ]]; do
+        _i_part=${_i_text:0:128} _i_text=${_i_text:128}
+        for (( _i_at = 0; _i_at < ${#_i_part}; _i_at++ )); do
+            case ${_i_part:_i_at:1} in
+                '{') _i_stack+='{' ;;
+                '[') _i_stack+='[' ;;
+                '}' | ']') _i_stack=${_i_stack%?} ;;
                 *) continue ;;
             esac
-            [[ -n $_intercore_stack ]] && (( ${#_intercore_stack} < 1000 )) || return 1
+            [[ -n $_i_stack ]] && (( ${#_i_stack} < 1000 )) || return 1
         done
     done
 }
 
-# The string was a key: of the event, or of what is in it.  `_intercore_skip` if its value does not
+# The string was a key: of the event, or of what is in it.  `_i_skip` if its value does not
 # count; 1 if the longest and last one follows.
 _intercore_event_key() {
-    case $_intercore_stack in
-        '{') _intercore_key=$_intercore_raw _intercore_sub='' ;;
-        '{{') _intercore_sub=$_intercore_raw ;;
+    case $_i_stack in
+        '{') _i_key=$_i_raw _i_sub='' ;;
+        '{{') _i_sub=$_i_raw ;;
     esac
-    case $_intercore_stack$_intercore_key in
-        '{cursor_version') : "${_intercore_agent:=cursor}" ;;
-        '{turn_id') : "${_intercore_agent:=codex}" ;;
-        '{timestamp') : "${_intercore_agent:=gemini}" ;;
+    case $_i_stack$_i_key in
+        '{cursor_version') : "${_i_agent:=cursor}" ;;
+        '{turn_id') : "${_i_agent:=codex}" ;;
+        '{timestamp') : "${_i_agent:=gemini}" ;;
         '{tool_response' | '{tool_output' | '{llm_request')
-            [[ -z $_intercore_id || -z $_intercore_name || -z $_intercore_cwd ]] || return 1 ;;
+            [[ -z $_intercore_id || -z $_i_name || -z $_i_cwd ]] || return 1 ;;
     esac
-    case $_intercore_stack$_intercore_key$_intercore_sub in
+    case $_i_stack$_i_key$_i_sub in
         '{'*_id | '{hook_event_name' | '{tool_name' | '{cwd' | '{'*_path | '{{tool_inputcommand') ;;
-        *) _intercore_skip=yes ;;
+        *) _i_skip=yes ;;
     esac
 }
 
 # A string that is no key, where it counts: in the event itself, in the input of a tool, or as the
 # first of a list.  The first of two counts.
 _intercore_event_value() {
-    case $_intercore_stack$_intercore_key$_intercore_sub in
+    case $_i_stack$_i_key$_i_sub in
         '{session_id') _intercore_event_text _intercore_id ;;
-        '{conversation_id') _intercore_agent=cursor; _intercore_event_text _intercore_talk ;;
-        '{hook_event_name') _intercore_event_text _intercore_name ;;
-        '{tool_name') _intercore_event_text _intercore_tool ;;
-        '{cwd') _intercore_event_text _intercore_cwd ;;
-        '{transcript_path') _intercore_event_text _intercore_log ;;
-        '{[workspace_roots') _intercore_event_text _intercore_root ;;
+        '{conversation_id') _i_agent=cursor; _intercore_event_text _i_talk ;;
+        '{hook_event_name') _intercore_event_text _i_name ;;
+        '{tool_name') _intercore_event_text _i_tool ;;
+        '{cwd') _intercore_event_text _i_cwd ;;
+        '{transcript_path') _intercore_event_text _i_log ;;
+        '{[workspace_roots') _intercore_event_text _i_root ;;
         '{file_path' | '{{tool_inputfile_path' | '{{tool_inputnotebook_path')
-            _intercore_event_text _intercore_path ;;
+            _intercore_event_text _i_path ;;
         '{{tool_inputcommand') # of a patch, the first file
-            [[ $_intercore_tool == apply_patch ]] || return 0
-            local _intercore_patch='\*\*\* (Add|Update|Delete) File: (([^\\]|\\[^n])*)'
-            [[ $_intercore_raw =~ $_intercore_patch ]] || return 0
-            _intercore_raw=${BASH_REMATCH[2]}
-            _intercore_event_text _intercore_path ;;
+            [[ $_i_tool == apply_patch ]] || return 0
+            local _i_patch='\*\*\* (Add|Update|Delete) File: (([^\\]|\\[^n])*)'
+            [[ $_i_raw =~ $_i_patch ]] || return 0
+            _i_raw=${BASH_REMATCH[2]}
+            _intercore_event_text _i_path ;;
     esac
 }
 
-# _intercore_event_text VARIABLE: the string in `_intercore_raw`, unless there is one already.  What
+# _intercore_event_text VARIABLE: the string in `_i_raw`, unless there is one already.  What
 # is longer than a path can be, or holds what no variable can, is not taken.
 _intercore_event_text() {
-    [[ -z ${!1} ]] && (( ${#_intercore_raw} <= 24576 )) || return 0
-    local _intercore_rest=$_intercore_raw _intercore_out='' _intercore_char _intercore_code
-    while [[ $_intercore_rest == *\\* ]]; do
-        _intercore_out+=${_intercore_rest%%\\*}
-        _intercore_rest=${_intercore_rest#*\\}
-        _intercore_char=${_intercore_rest:0:1} _intercore_rest=${_intercore_rest:1}
-        case $_intercore_char in
+    [[ -z ${!1} ]] && (( ${#_i_raw} <= 24576 )) || return 0
+    local _i_rest=$_i_raw _i_out='' _i_char _i_code
+    while [[ $_i_rest == *\\* ]]; do
+        _i_out+=${_i_rest%%\\*}
+        _i_rest=${_i_rest#*\\}
+        _i_char=${_i_rest:0:1} _i_rest=${_i_rest:1}
+        case $_i_char in
             '"' | \\ | /) ;;
-            b) _intercore_char=$'\b' ;;
-            f) _intercore_char=$'\f' ;;
-            n) _intercore_char=$'\n' ;;
-            r) _intercore_char=$'\r' ;;
-            t) _intercore_char=$'\t' ;;
+            b) _i_char=$'\b' ;;
+            f) _i_char=$'\f' ;;
+            n) _i_char=$'\n' ;;
+            r) _i_char=$'\r' ;;
+            t) _i_char=$'\t' ;;
             u) _intercore_event_unicode || return 0 ;;
             *) return 0 ;;
         esac
-        _intercore_out+=$_intercore_char
+        _i_out+=$_i_char
     done
-    _intercore_out+=$_intercore_rest
-    (( ${#_intercore_out} <= 4096 )) || return 0 # PATH_MAX
-    printf -v "$1" '%s' "$_intercore_out"
+    _i_out+=$_i_rest
+    (( ${#_i_out} <= 4096 )) || return 0 # PATH_MAX
+    printf -v "$1" '%s' "$_i_out"
 }
 
-# The character of \uXXXX, of which `_intercore_rest` begins with the digits, in UTF-8 whatever the
+# The character of \uXXXX, of which `_i_rest` begins with the digits, in UTF-8 whatever the
 # locale is; a surrogate without its other half is U+FFFD.  1 if it is none, or NUL.
 _intercore_event_unicode() {
-    local _intercore_hex='[0123456789abcdefABCDEF]' _intercore_low
-    _intercore_hex=$_intercore_hex$_intercore_hex$_intercore_hex$_intercore_hex
+    local _i_hex='[0123456789abcdefABCDEF]' _i_low
+    _i_hex=$_i_hex$_i_hex$_i_hex$_i_hex
     # shellcheck disable=SC2053 # a pattern
-    [[ ${_intercore_rest:0:4} == $_intercore_hex ]] || return 1
-    _intercore_code=$(( 16#${_intercore_rest:0:4} )) _intercore_rest=${_intercore_rest:4}
-    if (( _intercore_code >= 0xD800 && _intercore_code < 0xE000 )); then
-        _intercore_low=${_intercore_rest:2:4}
+    [[ ${_i_rest:0:4} == $_i_hex ]] || return 1
+    _i_code=$(( 16#${_i_rest:0:4} )) _i_rest=${_i_rest:4}
+    if (( _i_code >= 0xD800 && _i_code < 0xE000 )); then
+        _i_low=${_i_rest:2:4}
         # shellcheck disable=SC2053
-        if (( _intercore_code < 0xDC00 )) && [[ ${_intercore_rest:0:2} == '\u' &&
-            $_intercore_low == $_intercore_hex ]] &&
-            (( 16#$_intercore_low >= 0xDC00 && 16#$_intercore_low < 0xE000 )); then
-            _intercore_code=$(( 0x10000 + ((_intercore_code - 0xD800) << 10) + 16#$_intercore_low - 0xDC00 ))
-            _intercore_rest=${_intercore_rest:6}
+        if (( _i_code < 0xDC00 )) && [[ ${_i_rest:0:2} == '\u' &&
+            $_i_low == $_i_hex ]] &&
+            (( 16#$_i_low >= 0xDC00 && 16#$_i_low < 0xE000 )); then
+            _i_code=$(( 0x10000 + ((_i_code - 0xD800) << 10) + 16#$_i_low - 0xDC00 ))
+            _i_rest=${_i_rest:6}
         else
-            _intercore_code=$(( 0xFFFD ))
+            _i_code=$(( 0xFFFD ))
         fi
     fi
-    (( _intercore_code )) || return 1
-    if (( _intercore_code < 0x80 )); then
-        printf -v _intercore_char '\\0%03o' "$_intercore_code"
-    elif (( _intercore_code < 0x800 )); then
-        printf -v _intercore_char '\\0%03o' "$(( 0xC0 | _intercore_code >> 6 ))" \
-            "$(( 0x80 | _intercore_code & 0x3F ))"
-    elif (( _intercore_code < 0x10000 )); then
-        printf -v _intercore_char '\\0%03o' "$(( 0xE0 | _intercore_code >> 12 ))" \
-            "$(( 0x80 | _intercore_code >> 6 & 0x3F ))" "$(( 0x80 | _intercore_code & 0x3F ))"
-    else
-        printf -v _intercore_char '\\0%03o' "$(( 0xF0 | _intercore_code >> 18 ))" \
-            "$(( 0x80 | _intercore_code >> 12 & 0x3F ))" "$(( 0x80 | _intercore_code >> 6 & 0x3F ))" \
-            "$(( 0x80 | _intercore_code & 0x3F ))"
+    (( _i_code )) || return 1
+    _i_hex='' _i_low=$(( _i_code < 0x80 ? 0 : _i_code < 0x800 ? 1 : _i_code < 0x10000 ? 2 : 3 ))
+    if (( _i_low )); then # how many bytes follow the first
+        local _i_byte=0
+        for (( ; _i_byte < _i_low; _i_byte++, _i_code >>= 6 )); do
+            printf -v _i_hex '\\0%03o%s' "$(( 0x80 | _i_code & 0x3F ))" "$_i_hex"
+        done
+        _i_code=$(( (0xFF00 >> _i_low + 1 & 0xFF) | _i_code ))
     fi
-    printf -v _intercore_char '%b' "$_intercore_char"
+    printf -v _i_char '\\0%03o%s' "$_i_code" "$_i_hex"
+    printf -v _i_char '%b' "$_i_char"
 }
 
 # Which agent it is, if no field has told: by the names of its events and of its files.
 _intercore_event_whose() {
-    [[ -z $_intercore_agent ]] || return 0
-    case $_intercore_name:$_intercore_log in
+    [[ -z $_i_agent ]] || return 0
+    case $_i_name:$_i_log in
         :*) ;;
-        Before[ATM]*:* | After[ATM]*:* | PreCompress:* | *:*/.gemini/*) _intercore_agent=gemini ;;
-        [[:lower:]]*:* | *:*/.cursor/*) _intercore_agent=cursor ;;
-        *:*/.codex/*) _intercore_agent=codex ;;
-        *) _intercore_agent=claude ;;
+        Before[ATM]*:* | After[ATM]*:* | PreCompress:* | *:*/.gemini/*) _i_agent=gemini ;;
+        [[:lower:]]*:* | *:*/.cursor/*) _i_agent=cursor ;;
+        *:*/.codex/*) _i_agent=codex ;;
+        *) _i_agent=claude ;;
     esac
 }
 TEXT
