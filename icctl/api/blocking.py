@@ -136,7 +136,7 @@ class Client(made.Nouns):
     `project`: a directory of the project (default: the current one).
     `db`: its database file, if not the nearest one from there upwards.
     `timeout`: of a call, if not given with the call (default: 5 s, as `icctl` has it).
-    `session`: recorded with writes (default: $CLAUDE_SESSION_ID).
+    `session`: recorded with writes (default: as `icctl`, $INTERCORE_SESSION first).
     `mode`: auto, daemon (never without one) or direct (never with one); default $INTERCORE_MODE.
     `socket`: of the daemon (default: $INTERCORE_SOCKET, or the user's own).
     """
