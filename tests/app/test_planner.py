@@ -8,7 +8,7 @@ import pytest
 from icd.app import registry
 from icd.app.call import Answer
 from icd.app.idempotency import MAX_DEADLINE_MS
-from icd.app.invocation import Ask, Need, Output, Refusal, World
+from icd.app.invocation import SESSION_VARIABLES, Ask, Need, Output, Refusal, World
 from icd.app.planner import finish, plan
 from icd.app.reference import help as texts
 from icd.db.paths import Where
@@ -221,6 +221,16 @@ def test_a_plan_carries_the_callers_world(invoke, project):
     assert planned.call.request_id == "r1"
     assert not planned.call.verbose
     assert (planned.context, planned.program) == ("state get", "icctl")
+
+
+@pytest.mark.parametrize("first", range(len(SESSION_VARIABLES)))
+def test_the_session_is_the_first_that_there_is(invoke, first):
+    env = dict.fromkeys(SESSION_VARIABLES[:first], "")
+    env |= {name: name.lower() for name in SESSION_VARIABLES[first:]}
+
+    planned = invoke("state", "get", "k", "s", env=env)
+
+    assert planned.call.writer == Writer(41, SESSION_VARIABLES[first].lower())
 
 
 def test_verbose_is_passed_on(invoke):
