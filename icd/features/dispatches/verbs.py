@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from icd import __version__
 from icd.app import render
 from icd.app.call import Answer, Look
 from icd.app.invocation import (
@@ -92,7 +93,8 @@ def ask_poll(world: World, p: Poll) -> Local:
         return render.to_json(found) if world.json else render.text(*show_dispatch(found))
 
     served = Served(world.cwd, lambda: reach.is_as_free(world.peer), steps)
-    return Local(lambda ask: converse(ask, steps()), served=served)
+    is_served = world.client_version == __version__  # clients of before do it themselves
+    return Local(lambda ask: converse(ask, steps()), served=served if is_served else None)
 
 
 def _look(world: World, found: Dispatch, *, progress: bool) -> Generator[Question, Any, Dispatch]:

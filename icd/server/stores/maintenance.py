@@ -19,7 +19,7 @@ from icd.app.write_cache import Recent
 from icd.config import Settings
 from icd.db.connection import transaction, until
 from icd.db.database import Database
-from icd.errors import Corrupt, DeadlineExceeded, Guard, Locked, LogLost, NoDatabase
+from icd.errors import Corrupt, DeadlineExceeded, Guard, IcError, Locked, LogLost, NoDatabase
 from icd.features.database import store as contents
 from icd.features.discoveries import lifecycle as dismissals
 from icd.features.events import cursors, retention
@@ -103,8 +103,10 @@ class Maintenance:
             database.owe(exc)
             raise
         except NoDatabase:
-            if was_open:  # an older copy may take its place before a caller sees that it is gone
-                database.owe(LogLost(f"{database.path} was removed while it was in use"))
+            # An older copy may take its place before a caller sees that it is gone.
+            if was_open:
+                with suppress(OSError, IcError):  # its directory may be gone, too
+                    database.owe(LogLost(f"{database.path} was removed while it was in use"))
             raise
 
     def _see_to(self, conn: sqlite3.Connection, now_ms: int) -> bool:
