@@ -627,7 +627,7 @@ _intercore_event_key() {
             [[ -z $_intercore_id || -z $_i_name || -z $_i_cwd ]] || return 1 ;;
     esac
     case $_i_stack$_i_key$_i_sub in
-        '{'*_id | '{hook_event_name' | '{tool_name' | '{cwd' | '{'*_path | '{{tool_inputcommand') ;;
+        '{'*_id | '{hook_event_name' | '{tool_name' | '{cwd' | '{'*_path | '{{tool_inputpath' | '{{tool_inputcommand') ;;
         *) _i_skip=yes ;;
     esac
 }
@@ -643,7 +643,7 @@ _intercore_event_value() {
         '{cwd') _intercore_event_text _i_cwd ;;
         '{transcript_path') _intercore_event_text _i_log ;;
         '{[workspace_roots') _intercore_event_text _i_root ;;
-        '{file_path' | '{{tool_inputfile_path' | '{{tool_inputnotebook_path')
+        '{file_path' | '{{tool_inputfile_path' | '{{tool_inputpath' | '{{tool_inputnotebook_path')
             _intercore_event_text _i_path ;;
         '{{tool_inputcommand') # of a patch, the first file
             [[ $_i_tool == apply_patch ]] || return 0

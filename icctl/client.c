@@ -615,6 +615,8 @@ int main(int argc, char **argv)
     bool handed = helper || getenv("INTERCORE_HANDOVER");
     bool hooks = !handed && argc > 2 && !strcmp(argv[1], "hook");
     if (hooks) failure = 1; /* to an agent, 2 means "blocked" */
+    for (char **word = argv + 2; hooks && *word && strcmp(*word, "--"); word++)
+        if (!strcmp(*word, "--fail-closed")) failure = 2;
     hooks = hooks && (*argv[2] == '-' || !strcmp(argv[2], "run"));
     bool ours = !handed && !hooks && look_around(&c, argv + (argc > 0));
     enum outcome ended = UNTRIED;

@@ -429,7 +429,10 @@ def say(text: str) -> None:
 
 def harmless(argv: list[str], status: int) -> int:
     """An agent takes 2 of its hook for "blocked", so it is never said by accident."""
-    return min(status, 1) if typed(argv)[0][:1] == ["hook"] else status
+    words, flags = typed(argv)
+    if words[:1] != ["hook"]:
+        return status
+    return 2 if "--fail-closed" in flags and status == 2 else min(status, 1)
 
 
 def confess(program: str, exc: Exception) -> int:

@@ -85,7 +85,7 @@ static unsigned escaped(const char **at, const char *end)
 }
 
 /* A string as text of its own; NULL if the value is none, or cannot be used. */
-static char *text(struct value v)
+static char *unescaped(struct value v)
 {
     char *made = v.kind == '"' ? malloc((size_t)(v.to - v.from) + 1) : NULL, *to = made;
     for (const char *at = v.from; made && at < v.to;) {
@@ -97,8 +97,15 @@ static char *text(struct value v)
         if (!(code = escaped(&at, v.to))) return free(made), NULL;
         to = put_utf8(to, code);
     }
-    if (!made || to - made > FIELD_BYTES) return free(made), NULL;
-    *to = 0;
+    if (made) *to = 0;
+    return made;
+}
+
+/* The same, if it is not too long for an environment. */
+static char *text(struct value v)
+{
+    char *made = unescaped(v);
+    if (made && strlen(made) > FIELD_BYTES) return free(made), NULL;
     return made;
 }
 
@@ -269,6 +276,20 @@ static const char *guess_agent(const struct found *f, const char *event)
     return *event ? "claude" : "";
 }
 
+/* The first file of a patch of Codex, whose only tool for edits it is; NULL if there is none. */
+static char *first_patched(char *patch)
+{
+    static const char *heads[] = {"*** Add File: ", "*** Update File: ", "*** Delete File: "};
+    for (char *line = patch; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        for (int i = 0; i < 3; i++)
+            if (!strncmp(line, heads[i], strlen(heads[i]))) {
+                char *name = line + strlen(heads[i]);
+                size_t size = strcspn(name, "\n");
+                return size <= FIELD_BYTES ? strndup(name, size) : NULL;
+            }
+    return NULL;
+}
+
 static struct value first_of(struct value array)
 {
     struct value v, none = {0};
@@ -294,7 +315,11 @@ bool read_event(const char *data, size_t size, struct event *to)
     to->cwd = either(text(f.cwd), text(first_of(f.roots)));
     to->event = either(text(f.event), NULL);
     to->tool = either(text(f.tool), NULL);
-    to->file = either(text(of_file), either(text(path), either(text(notebook), text(f.file))));
+    bool patches = to->tool && !strcmp(to->tool, "apply_patch");
+    char *patch = patches ? unescaped(member(f.input, "command")) : NULL;
+    char *rest = either(text(notebook), either(first_patched(patch), text(f.file)));
+    to->file = either(text(of_file), either(text(path), rest));
+    free(patch);
     to->stop_active = f.stop.kind == 't';
     to->agent = guess_agent(&f, to->event ? to->event : "");
     return right;

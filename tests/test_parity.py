@@ -8,7 +8,6 @@ The scripts are those of tests/support/parity_table.py, and the examples of ever
 """
 
 import re
-import shutil
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -26,7 +25,7 @@ from icd.app.planner import finish, plan
 from icd.errors import Usage
 from tests.support import examples, parity_table
 from tests.support.parity_table import Step
-from tests.support.processes import DOORS, PATIENCE, Daemon, icctl, read_line, running
+from tests.support.processes import DOORS, PATIENCE, Daemon, icctl, read_line, running, vanish
 from tests.support.python_client import parameters
 
 HOSTILE = {
@@ -193,10 +192,10 @@ def _patient(step: Step) -> tuple[str | bytes, ...]:
 
 def _start_over(project: Path, served: dict[str, str]) -> None:
     """Have the daemon see that the database is gone, or it would say that it was replaced."""
-    shutil.rmtree(project)
+    vanish(project)
     project.mkdir()
     icctl("state", "list", "k", cwd=project, env=served)
-    shutil.rmtree(project)
+    vanish(project)
     project.mkdir()
     (project / ".git").mkdir()
 

@@ -59,6 +59,7 @@ class Database:
         self.stop_at = math.inf  # statements that open it are stopped then, monotonic
         self.notes: list[str] = []  # what the caller that made the file is to be told
         self.foreign = 0  # how often we noticed that the file holds what we did not write
+        self.debt = ""  # a loss that no caller heard of, and that no file can tell
         self.incidents: list[str] = []  # what happened to its files, for the log of the host
         self._conn: Connection | None = None
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
@@ -246,6 +247,7 @@ class Database:
         self._companions = None
 
     def _open(self, *, create: bool) -> Connection:
+        debt, self.debt = self.debt, ""
         if identity(self.path) is None:
             if not create:
                 raise NoDatabase(f"no database at {self.path}")
@@ -257,6 +259,8 @@ class Database:
         permissions.refuse_read_only(self.path)
         permissions.refuse_companions(self.path)
         expected = lost.expect(self.lock, self.path)
+        if debt and not create:
+            raise LogLost(debt)
         conn = connect(self.path)
         conn.bounds.stop_at = self.stop_at
         try:

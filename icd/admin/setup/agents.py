@@ -6,6 +6,7 @@ installed, only shown as a template.
 """
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from shutil import which
 from typing import Any
@@ -180,7 +181,7 @@ def _server(agent: Agent, path: str, program: str) -> Entry:
 
 def guard(agent: Agent, program: str) -> dict[str, Any]:
     """A template: a check of the user's own, once per session, when the agent has finished."""
-    command = f"{program} hook --once --name=stop-guard -- YOUR-CHECK"
+    command = f"{shlex.quote(program)} hook --once --name=stop-guard -- YOUR-CHECK"
     handler = {k: v for k, v in agent.handler.items() if k not in ("name", "timeout")}
     handler["command"] = command
     return {agent.stop: [handler if agent.is_flat else {"hooks": [handler]}]}

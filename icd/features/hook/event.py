@@ -26,6 +26,7 @@ NONE = "none"  # the scope of all events that name no session, or no file
 
 _PLAIN = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _FILES = ("file_path", "path", "notebook_path")
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.*)$", re.MULTILINE)
 _CURSOR = {"conversation_id", "workspace_roots", "cursor_version"}
 
 
@@ -79,6 +80,9 @@ def _event(found: dict[str, Any]) -> Event:
     roots = found.get("workspace_roots")
     root = roots[0] if isinstance(roots, list) and roots else ""
     files = [_text(of_tool.get(name)) for name in _FILES]
+    if found.get("tool_name") == "apply_patch":  # of Codex, whose only tool for edits it is
+        patched = _PATCHED.search(_text(of_tool.get("command"), limit=EVENT_BYTES))
+        files.append(_text(patched[1]) if patched else "")
     return Event(
         session=_text(found.get("session_id")) or _text(found.get("conversation_id")),
         cwd=_text(found.get("cwd")) or _text(root),
@@ -90,12 +94,12 @@ def _event(found: dict[str, Any]) -> Event:
     )
 
 
-def _text(value: object) -> str:
+def _text(value: object, limit: int = FIELD_BYTES) -> str:
     """A string that an environment can hold."""
     if not isinstance(value, str) or "\0" in value:
         return ""
     try:
-        return value if len(value.encode()) <= FIELD_BYTES else ""
+        return value if len(value.encode()) <= limit else ""
     except UnicodeEncodeError:  # half of a surrogate pair
         return ""
 

@@ -4,9 +4,11 @@
 flock, which the kernel drops when its holder is killed.
 
 Invariants
-    - a ticket's file holds the ticket of the last who came; who still finds the own one there,
-      once its time is over, is the last of a burst, and the only one: so all others leave;
-    - one who is killed meanwhile leaves a ticket, which the next one replaces: it stops no other;
+    - a ticket's file holds the ticket of the last that started: when is told by the kernel, and an
+      exec does not change it, so that a slow start overtakes no other; who still finds its own one
+      there, once its time is over, is the last of a burst, and the only one: all others leave;
+    - the ticket stays, for those that come late and started before; one who is killed meanwhile
+      leaves one as well, which the next one replaces: it stops no later one;
     - a claim never fires earlier than its interval, and a clock that steps back delays the next
       one by at most one interval: the rules of a sentinel, for a user instead of a project.
 """
@@ -18,9 +20,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from icd import files
+from icd import files, procfs
 from icd.errors import Locked, PermissionRefused
 from icd.features.hook.event import hashed, is_plain
+from icd.values.processes import start_of
 
 FLOCK_SECONDS = 5.0  # the flock is held for microseconds, unless its holder is stopped
 PAUSE_SECONDS = 0.005
@@ -43,19 +46,22 @@ class Tickets:
         self._place = f"{state_home(env)}/hook"
 
     def is_last(self, name: str, scope: str, seconds: float) -> bool:
-        """Wait for that long; whether no other came meanwhile."""
+        """Wait until that long after our start; whether no other started meanwhile."""
         path = f"{self._place}/debounce-{hashed(name, scope)}"
-        ticket = os.urandom(16).hex()
-        with self._locked(), files.opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
-            os.write(fd, ticket.encode())
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and _content(path) == ticket:
+        started = start_of(os.getpid())
+        ticket = f"{procfs.boot()} {started:020} {os.getpid():010}"
+        with self._locked():
+            found = _content(path)
+            if found > ticket and found.startswith(procfs.boot()):
+                return False
+            files.replace(path, ticket.encode())
+        until = started / os.sysconf("SC_CLK_TCK") + seconds
+        while (left := until - time.clock_gettime(time.CLOCK_BOOTTIME)) > 0:
+            if _content(path) != ticket:
+                return False
             time.sleep(min(left, LOOK_SECONDS))
         with self._locked():
-            mine = _content(path) == ticket
-            if mine:
-                files.remove(path)
-        return mine
+            return _content(path) == ticket
 
     def claim(self, name: str, interval_s: int, *, now_ms: int) -> bool:
         """Whether the user's claim is due, and now made; interval 0: once, for ever."""

@@ -78,8 +78,8 @@ class Run(Struct):
 class Context(Struct):
     """Print what tells TEXT to the model of the agent whose hook this is.
 
-    Reads the event from stdin, unless INTERCORE_AGENT and INTERCORE_EVENT are set, as they are
-    below 'icctl hook'.
+    Reads the event from stdin; where COMMAND of 'icctl hook' has read it before, INTERCORE_AGENT
+    and INTERCORE_EVENT tell.
     Where an event has no room for it, the text is for the user.
     """
 
@@ -154,11 +154,14 @@ def _conditions(text: str) -> list[Condition]:
 
 
 def _asked(world: World) -> Asked:
-    agent, name = world.env.get("INTERCORE_AGENT"), world.env.get("INTERCORE_EVENT")
-    if agent and name:
-        return Asked(agent, name)
-    found = event.read(world.read_stdin()) or event.Event()
-    return Asked(found.agent, found.event)
+    """The event on stdin; below `icctl hook`, where COMMAND may have read it, that of the hook.
+
+    Variables alone would not do: an agent that a hook starts hands them on to hooks of its own.
+    """
+    found = event.read(world.read_stdin())
+    if found is not None and found.agent:
+        return Asked(found.agent, found.event)
+    return Asked(world.env.get("INTERCORE_AGENT", ""), world.env.get("INTERCORE_EVENT", ""))
 
 
 def _answer(world: World, say: Callable[[Asked, str], Json], text: str) -> Output:

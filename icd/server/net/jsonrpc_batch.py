@@ -252,11 +252,13 @@ async def _large_call(
 
 
 def _call(handler: Handler, method: Method[Any, Any], params: Params) -> Call:
-    cwd = params.cwd or ""
-    if not cwd.startswith("/"):
-        _check_directory(cwd)
+    cwd = params.cwd
+    if cwd is None:
+        cwd = ""
         if params.db is None:
             raise InvalidParams("pass db or cwd to select the database")
+    elif not cwd.startswith("/"):
+        raise _relative(cwd)
     if method.check is not None:
         method.check(params)
     return Call(
@@ -268,10 +270,9 @@ def _call(handler: Handler, method: Method[Any, Any], params: Params) -> Call:
     )
 
 
-def _check_directory(cwd: str) -> None:
+def _relative(cwd: str) -> IcError:
     """A relative directory would be judged in the daemon's."""
-    if cwd and not cwd.startswith("/"):
-        raise InvalidParams(f"cwd must be an absolute path, not {cwd!r}")
+    return InvalidParams(f"cwd must be an absolute path, not {cwd!r}")
 
 
 def _deadline(handler: Handler, params: Params) -> float:
@@ -286,7 +287,8 @@ async def _command(
 ) -> Answer:
     if params.cwd is None:
         raise InvalidParams("cli.run needs cwd, the working directory of the command")
-    _check_directory(params.cwd)
+    if not params.cwd.startswith("/"):
+        raise _relative(params.cwd)
     world = World(
         argv=params.argv,
         cwd=params.cwd,

@@ -105,8 +105,9 @@ class Maintenance:
         except NoDatabase:
             # An older copy may take its place before a caller sees that it is gone.
             if was_open:
-                with suppress(OSError, IcError):  # its directory may be gone, too
-                    database.owe(LogLost(f"{database.path} was removed while it was in use"))
+                database.debt = f"{database.path} was removed while it was in use"
+                with suppress(OSError, IcError):  # its lock may be gone, too
+                    database.owe(LogLost(database.debt))
             raise
 
     def _see_to(self, conn: sqlite3.Connection, now_ms: int) -> bool:

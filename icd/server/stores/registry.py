@@ -50,7 +50,8 @@ class Stores:
         self._tasks = tasks
         self._opened = opened
         self._known: dict[Where, str] = {}
-        self._reopened: dict[str, int] = {}  # of stores that ended: how often files were replaced
+        # Of stores that ended: how often files were replaced, and what is yet to be told.
+        self._ended: dict[str, tuple[int, str]] = {}
         self._feeds: dict[Store, Feed] = {}
         self._closing = False
         self._opening = anyio.Lock()
@@ -192,7 +193,8 @@ class Stores:
             await self._make_room()
         if path not in self.stores:
             self.stores[path] = Store(path, settings, self._clock, self._forget)
-            self.stores[path].database.reopened = self._reopened.pop(path, 0)
+            database = self.stores[path].database
+            database.reopened, database.debt = self._ended.pop(path, (0, ""))
             for opened in self._opened:
                 opened(self.stores[path], settings)
             self._tasks.start_soon(self.stores[path].run)
@@ -219,9 +221,9 @@ class Stores:
     def _forget(self, store: Store) -> None:
         if self.stores.get(store.path) is store:
             del self.stores[store.path]
-            if len(self._reopened) >= limits.KNOWN_PLACES:
-                self._reopened.clear()
-            if store.database.reopened:
-                self._reopened[store.path] = store.database.reopened
+            if len(self._ended) >= limits.KNOWN_PLACES:
+                self._ended.clear()
+            if store.database.reopened or store.database.debt:
+                self._ended[store.path] = (store.database.reopened, store.database.debt)
         self._feeds.pop(store, None)
         self._searches.forget(store.path)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.features.dispatches.conftest import Agents, is_gone
 from tests.support import processes
-from tests.support.processes import icctl, running
+from tests.support.processes import icctl, running, until
 
 LOOK = """
 import json, os, resource, signal, sys
@@ -257,7 +257,7 @@ def test_a_program_that_is_not_there_leaves_a_row_that_says_so(host):
     assert f"icctl: dispatch spawn: {sentence}; ".encode() in done.stderr
     (found,) = host.every()
     assert (found["status"], found["error_message"]) == ("failed", sentence)
-    assert host.left() == []
+    until(lambda: host.left() == [])
 
 
 @pytest.mark.parametrize(

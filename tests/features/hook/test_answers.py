@@ -73,6 +73,17 @@ def test_below_a_hook_the_environment_says_whom_to_answer(hook, door, initialize
     assert done.returncode == 0
 
 
+def test_an_event_counts_more_than_what_an_agent_above_left_in_the_environment(
+    world, door, initialized
+):
+    sent = json.dumps({**SENT["claude"], "hook_event_name": "PostToolUse"}).encode()
+    env = {**world, "INTERCORE_AGENT": "cursor", "INTERCORE_EVENT": "stop"}
+
+    done = icctl("hook", "block", "no", cwd=initialized, env=env, stdin=sent)
+
+    assert json.loads(done.stdout) == {"decision": "block", "reason": "no"}
+
+
 def test_an_answer_to_no_event_is_one_all_the_same(world, door, initialized):
     done = icctl("hook", "block", "wait", cwd=initialized, env=world)
 

@@ -111,6 +111,16 @@ def almost(draw):
 @example(data=b'{"a":' * 257 + b"1" + b"}" * 257)
 @example(data=b'{"cwd":"\\ud83d\\u0041","workspace_roots":["/w"]}')
 @example(data=b'{"tool_input":{"path":"a"},"tool_input":{"file_path":"","notebook_path":"n"}}')
+@example(
+    data=b'{"tool_name":"apply_patch","tool_input":{"command":"*** Begin Patch\\n'
+    b'*** Update File: a b.py\\n*** Add File: c\\n"},"file_path":"z"}'
+)
+@example(data=b'{"tool_name":"apply_patch","tool_input":{"command":"x *** Add File: c"}}')
+@example(
+    data=b'{"tool_name":"apply_patch","tool_input":{"command":"*** Delete File: \\u00e9'
+    + b" " * 70_000
+    + b'"}}'
+)
 @example(data=b'{"session_id":1e999,"cwd":-0.0E+1,"tool_name":"\\u00e9\\u20ac"}')
 def test_the_native_client_reads_what_python_reads(data, tmp_path):
     done = subprocess.run(

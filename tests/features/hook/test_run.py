@@ -253,7 +253,11 @@ def test_a_program_that_is_gone_blocks_no_agent(initialized, tmp_path, event):
     handed = icctl("hook", "--debounce=1ms", "--", "echo", "x", cwd=initialized, env=env,
                    stdin=sent, program=alone)  # fmt: skip
 
+    closed = icctl("hook", "--fail-closed", "--debounce=1ms", "--", "echo", "x", cwd=initialized,
+                   env=env, stdin=sent, program=alone)  # fmt: skip
+
     assert (claimed.returncode, claimed.stdout, claimed.stderr) == (0, b"", b"")
+    assert (closed.returncode, closed.stdout) == (2, b"")
     assert " hook n: " in (initialized / LOG).read_text()
     assert (handed.returncode, handed.stdout) == (1, b"")
 

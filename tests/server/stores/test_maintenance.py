@@ -76,6 +76,25 @@ def test_a_database_that_was_gone_during_a_look_is_not_taken_for_what_it_was(
     told.lock.close()
 
 
+def test_what_no_file_can_tell_the_host_tells_once(
+    kept: Maintenance, conn, database: Database, tmp_path: Path
+) -> None:
+    copy = tmp_path / "older.db"
+    conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    shutil.copyfile(database.path, copy)
+    write(conn, "lost")
+    for name in (database.path, f"{database.path}.lock"):
+        Path(name).unlink()
+
+    assert kept.look(close=False) is None
+
+    shutil.copyfile(copy, database.path)
+    with database.hold(time.monotonic() + 5), pytest.raises(LogLost):
+        database.connection()
+    with database.hold(time.monotonic() + 5):
+        database.connection()
+
+
 def test_a_look_tells_sizes_and_rows(kept: Maintenance, conn, database: Database) -> None:
     assert kept.facts is None
     write(conn, "a")
