@@ -234,9 +234,12 @@ def _edit(target: Target, scope: Scope, memory: Memory, f: Setup) -> Edit:
     place = store.own(target.path) if own else store.below(scope.root or "", target.path)
     seen = store.read(place)
     record, is_known = memory.record(target.path, seen.content)
+    is_ours = PROGRAM.encode() in (seen.content or b"")
+    if not is_ours:  # what we remember is another file's story: this one is the user's
+        record, is_known = None, False
     edit = Edit(target, place, seen, [], record, seen.content, seen.content)
-    if f.remove and PROGRAM.encode() not in (seen.content or b""):
-        return edit  # whatever it is, nothing in it is ours
+    if f.remove and not is_ours:
+        return edit
     try:
         _decide(edit, f, is_known=is_known)
     except UnicodeDecodeError as exc:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -112,6 +113,19 @@ def test_the_file_of_codex_servers_is_as_it_was(machine, name):
     machine.setup("codex", remove=True)
 
     assert content(path) == TOML[name]
+
+
+def test_a_file_that_a_user_made_where_ours_was_is_the_users(machine):
+    path = machine.file("claude")
+    machine.setup("claude")
+    shutil.rmtree(path.parent)
+    machine.setup("claude", remove=True)
+    written(path, b"{}")
+
+    machine.setup("claude")
+    machine.setup("claude", remove=True)
+
+    assert content(path) == b"{}"
 
 
 def test_an_agent_that_was_never_here_leaves_no_trace(machine):

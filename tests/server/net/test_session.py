@@ -268,9 +268,10 @@ def test_a_command_that_looks_at_files_is_left_to_the_caller(
 
 @pytest.mark.parametrize("cwd", ["", ".", "relative/path"])
 def test_a_directory_must_be_absolute(daemon: Daemon, cwd: str) -> None:
-    refused = daemon.respond("state.list", cwd=cwd, key="k")
+    for db in (None, "/nonexistent/intercore.db"):
+        refused = daemon.respond("state.list", cwd=cwd, db=db, key="k")
 
-    assert refused["error"]["data"]["name"] == "invalid_params"
+        assert refused["error"]["data"]["name"] == "invalid_params"
 
 
 # --- deadlines ---
