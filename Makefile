@@ -26,8 +26,8 @@ SANITIZE := -DINTERCORE_VERSION='"$(VERSION)"' -std=c11 -g -O1 -Wall -Wextra -We
 CC := $(shell command -v cc || command -v gcc)
 CLANG := $(shell command -v clang)
 FUZZ_SECONDS ?= 60
-# Most tests wait for processes: twice as many workers as processors, and one, keep these busy.
-WORKERS ?= $(shell echo $$((2 * $$(nproc) + 1)))
+# Most tests wait for processes: twice as many workers as processors keep these busy.
+WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
 .PHONY: help run test stress torture lint check bench fuzz clean docs picture house hooks codex

@@ -92,6 +92,7 @@ def test_a_script_says_the_same_to_the_daemon_and_without_one(
     _agree(script, alone, _play(script, project, served, _doors()[-1]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TYPED)
 def test_the_python_client_answers_what_the_command_shows_with_a_daemon_and_without_one(
     name: str,

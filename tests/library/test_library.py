@@ -223,7 +223,7 @@ def _break(project: Path) -> None:
 @pytest.mark.parametrize(
     "door", [pytest.param("python", marks=pytest.mark.long), "native"], indirect=True
 )
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["helper", pytest.param("process", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "host", ["daemon", "direct", "no database", "no program", "broken", "broken, direct"]
 )

@@ -15,6 +15,8 @@ from tests.support import processes
 from tests.support.processes import CLEAN, PATIENCE, running
 from tests.support.tool_client import hosted
 
+pytestmark = pytest.mark.long  # each test starts a server, which loads the SDK
+
 HELLO = {
     "jsonrpc": "2.0",
     "id": 1,

@@ -13,6 +13,7 @@ from tests.support.tool_client import HOSTS, connected, hosted, result
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.long,
     # What agents subscribe with until they speak the newer protocol.
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
 ]

@@ -30,6 +30,7 @@ MUTATIONS: dict[str, list[Change]] = {
 }
 
 
+@pytest.mark.long
 def test_a_lock_never_has_two_holders_with_a_daemon_that_comes_and_goes(tmp_path: Path) -> None:
     run = Run(tmp_path, SECONDS, SHORT_SEED)
     print(f"seed {run.seed}")
@@ -39,6 +40,7 @@ def test_a_lock_never_has_two_holders_with_a_daemon_that_comes_and_goes(tmp_path
     assert run.figures["entered"] > MEMBERS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changes", MUTATIONS.values(), ids=MUTATIONS)
 def test_it_is_noticed_if(changes: list[Change], tmp_path: Path) -> None:
     code = broken_by(tmp_path, *changes)

@@ -263,6 +263,7 @@ UNITS = sorted(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unit", UNITS)
 def test_no_megabyte_makes_the_search_slow(unit):
     text = unit * (STRING // len(unit))

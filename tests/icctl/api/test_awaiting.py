@@ -144,6 +144,7 @@ async def test_a_client_reconnects_after_its_daemon_was_killed_under_load(
             assert (await client.icd.ping()).pid == daemon.pid
 
 
+@pytest.mark.long
 async def test_no_write_is_lost_or_doubled_while_the_daemon_is_reloaded(
     initialized: Path,
 ) -> None:

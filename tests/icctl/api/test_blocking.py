@@ -368,6 +368,7 @@ def test_no_write_is_lost_or_doubled_while_daemons_are_killed(initialized: Path)
     assert [row.value for row in rows if row] == counted
 
 
+@pytest.mark.long
 def test_no_write_is_lost_or_doubled_while_the_daemon_is_reloaded(initialized: Path) -> None:
     counted = [0] * 3
     over = threading.Event()

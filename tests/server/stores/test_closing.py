@@ -90,6 +90,7 @@ def test_a_database_in_use_stays_open(daemon: Daemon, initialized: Path) -> None
     assert opened(daemon) == [str(initialized / ".clavain" / "intercore.db")]
 
 
+@pytest.mark.long
 def test_no_call_fails_or_is_lost_while_its_database_keeps_closing(
     daemon: Daemon, hasty: Path
 ) -> None:
