@@ -19,6 +19,8 @@ from msgspec import Raw
 
 from icctl.api import Client, Error, NoDatabase, Refused, UnknownOutcome
 from icctl.api.requests import ms, whole_seconds
+from icd.db.lock import FileLock, poll
+from icd.db.wal import open_files
 from tests.support.between import Between
 from tests.support.breakages import STRANGER
 from tests.support.processes import CLEAN, PATIENCE, Daemon, running, until
@@ -297,6 +299,75 @@ def test_a_forked_child_has_a_connection_of_its_own(served: Client) -> None:
     assert (status, found.value) == (0, 1)
     assert row is not None
     assert row.value == 2
+
+
+@pytest.fixture
+def held(initialized: Path) -> Iterator[FileLock]:
+    """The lock of the project, as another process would have it."""
+    found = FileLock(str(initialized / ".clavain" / "intercore.db.lock"), poll)
+    found.acquire(time.monotonic() + PATIENCE)
+    yield found
+    found.close()
+
+
+def calls_under_way(held: FileLock) -> int:
+    """How many calls of this process have the lock's file open."""
+    return [*open_files(os.getpid()).values()].count(held.path) - 1
+
+
+# What Python 3.12 says of a fork in a process with threads is what this is about.
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_waits_for_the_call_of_another_thread(alone: Client, held: FileLock) -> None:
+    """Its child would have the lock, and would not know it."""
+    calling = threading.Thread(target=lambda: alone.state.incr("n", "s"))
+    calling.start()
+    until(lambda: calls_under_way(held) == 1)
+    releasing = threading.Timer(0.2, held.release)
+    releasing.start()
+    child = os.fork()
+    if child == 0:
+        os._exit(calls_under_way(held))
+    _, status = os.waitpid(child, 0)
+    calling.join(PATIENCE)
+    releasing.join(PATIENCE)
+
+    assert status == 0
+    assert alone.state.incr("n", "s").value == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_in_the_middle_of_a_call_its_thread_may_fork_but_not_call(
+    alone: Client, initialized: Path, held: FileLock
+) -> None:
+    """As a handler of signals could: a second connection would give up SQLite's locks."""
+    told: list[object] = []
+
+    def interrupt(_number: int, _frame: object) -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        told.append(os.waitpid(child, 0)[1])
+        with Client(initialized, mode="direct", timeout=PATIENCE) as another:
+            with pytest.raises(Error, match="in the middle of another call") as refused:
+                another.state.get("n", "s")
+            told.append(refused.value.name)
+        held.release()
+
+    def wait_and_interrupt() -> None:
+        until(lambda: calls_under_way(held) == 1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        interrupting = threading.Thread(target=wait_and_interrupt)
+        interrupting.start()
+        assert alone.state.incr("n", "s").value == 1
+        interrupting.join(PATIENCE)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert told == [0, "locked"]
+    assert alone.state.incr("n", "s").value == 2
 
 
 def test_direct_mode_leaves_the_process_as_it_was(initialized: Path) -> None:
