@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from icctl.api.errors import Error, from_error, from_wire
 from icd.app import registry
 from icd.app.idempotency import MAX_DEADLINE_MS
-from icd.app.invocation import SESSION_VARIABLES
+from icd.app.invocation import WORD_CHARACTERS, session_of
 from icd.app.verb import Method
 from icd.durations import duration_ms
 from icd.errors import BadPath, DeadlineExceeded, IcError, UnknownOutcome
@@ -133,7 +133,7 @@ class Target:
         self.cwd = os.path.abspath(os.getcwd() if project is None else os.fspath(project))
         chosen = os.environ.get("INTERCORE_DB") if project is None and db is None else db
         self.db = os.fspath(chosen) if chosen else None
-        self.session = session or next(filter(None, map(os.environ.get, SESSION_VARIABLES)), None)
+        self.session = session or session_of(os.environ)[:WORD_CHARACTERS] or None
         named = {"cwd": self.cwd, "db": self.db, "session": self.session}
         try:
             told = _encode({name: value for name, value in named.items() if value is not None})

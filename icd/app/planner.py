@@ -17,9 +17,9 @@ from icd.app.dispatch import failure
 from icd.app.flags import Flags, strip
 from icd.app.idempotency import MAX_DEADLINE_MS
 from icd.app.invocation import (
-    SESSION_VARIABLES,
     SOON_SECONDS,
     UNAVAILABLE,
+    WORD_CHARACTERS,
     Ask,
     Caller,
     Errand,
@@ -34,12 +34,13 @@ from icd.app.invocation import (
     as_the_row_says,
     exit_status,
     line,
+    session_of,
 )
 from icd.app.parser import Leaf
 from icd.app.verb import Method, Verb
 from icd.db.paths import Where
 from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage
-from icd.printable import SAFE, printable, spelled, styled
+from icd.printable import SAFE, printable, styled
 from icd.values.processes import Writer
 
 if TYPE_CHECKING:
@@ -200,8 +201,7 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     world.json, world.verbose, world.db = flags.json, flags.verbose, flags.db
     world.timeout_ms, world.if_database = flags.timeout_ms, flags.if_database
     world.where = Where(world.cwd, flags.db, world.env.get("INTERCORE_DB"))
-    session = next(filter(None, map(world.env.get, SESSION_VARIABLES)), "")
-    world.session = spelled(session) if session else ""
+    world.session = session_of(world.env)
     row = command.row
     if isinstance(row, Verb):
         return _ask_verb(world, row, parsed.typed)
@@ -383,7 +383,7 @@ def notes(asked: Ask | Errand, answer: Answer) -> bytes:
 
 def _word(given: str | None) -> str | None:
     """The environment may hold any bytes; the database holds text."""
-    return given.encode("utf-8", "backslashreplace").decode()[:200] if given else None
+    return given.encode("utf-8", "backslashreplace").decode()[:WORD_CHARACTERS] if given else None
 
 
 def _errand(world: World, local: Local, context: str) -> Errand:

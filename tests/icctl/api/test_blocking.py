@@ -19,11 +19,12 @@ from msgspec import Raw
 
 from icctl.api import Client, Error, NoDatabase, Refused, UnknownOutcome
 from icctl.api.requests import ms, whole_seconds
+from icd.app.invocation import SESSION_VARIABLES
 from icd.db.lock import FileLock, poll
 from icd.db.wal import open_files
 from tests.support.between import Between
 from tests.support.breakages import STRANGER
-from tests.support.processes import CLEAN, PATIENCE, Daemon, running, until
+from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, running, until
 from tests.support.restarts import Restarts, reload
 
 
@@ -31,7 +32,7 @@ from tests.support.restarts import Restarts, reload
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a daemon calls run here, with what this process has."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("INTERCORE_SOCKET", "INTERCORE_MODE", "INTERCORE_DB", "CLAUDE_SESSION_ID"):
+    for name in ("INTERCORE_SOCKET", "INTERCORE_MODE", "INTERCORE_DB", *SESSION_VARIABLES):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -170,6 +171,24 @@ def test_the_mode_and_the_project_are_those_of_the_environment(
     monkeypatch.setenv("INTERCORE_MODE", "sometimes")
     with pytest.raises(Error, match="misconfigured"):
         Client()
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("s" * 300, "s" * 200), (os.fsdecode(b"\xff"), r"\udcff")]
+)
+def test_the_session_is_kept_as_icctl_keeps_it(
+    initialized: Path, monkeypatch: pytest.MonkeyPatch, given: str, kept: str
+) -> None:
+    monkeypatch.setenv("INTERCORE_SESSION", given)
+    icctl(
+        "state", "set", "k", "icctl", "--value=1", cwd=initialized, env={"INTERCORE_SESSION": given}
+    )
+
+    with Client(initialized, mode="direct") as client:
+        client.state.set("k", "client", 1)
+        rows = [client.state.get("k", scope) for scope in ("icctl", "client")]
+
+    assert [row and row.writer_session for row in rows] == [kept, kept]
 
 
 def test_a_path_that_json_cannot_say_is_refused_at_once(tmp_path: Path) -> None:
