@@ -1,5 +1,6 @@
 """`Client`: results, errors, retries and threads, with a real daemon, a dead one and none."""
 
+import math
 import os
 import pickle
 import signal
@@ -150,8 +151,62 @@ def test_spans_are_seconds_texts_or_timedeltas_and_are_rounded_up() -> None:
         5000, 2, 300_000, 250, 7000, 1, None,
     ]  # fmt: skip
     assert [whole_seconds(span) for span in (0, 1.2, "1500ms")] == [0, 2, 2]
-    with pytest.raises(ValueError, match="invalid duration"):
-        ms("soon")
+    for span in ("soon", math.inf, -math.inf, math.nan, object()):
+        with pytest.raises(Error, match="invalid duration") as refused:
+            ms(span)  # type: ignore[arg-type]
+        assert refused.value.name == "invalid_params"
+
+
+class Reading(msgspec.Struct):
+    value: object
+
+
+ENDLESS: list[object] = []
+ENDLESS.append(ENDLESS)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        math.nan, {"x": [1, None, -math.inf]}, {math.nan: 1}, Reading(math.inf), (1, math.nan),
+        b"abc", [{"a": {"b": bytearray(b"abc")}}], {b"key": 1}, Reading(b"abc"), (1, (b"abc",)),
+        "\ud800", object(), ENDLESS,
+    ],
+)  # fmt: skip
+def test_what_json_cannot_say_is_refused(alone: Client, payload: object) -> None:
+    with pytest.raises(Error) as refused:
+        alone.state.set("k", "s", payload)
+
+    assert refused.value.name == "invalid_params"
+    assert refused.value.message.startswith("state.set: ")
+    assert alone.state.get("k", "s") is None
+
+
+def test_other_words_that_json_cannot_say_are_refused_as_well(alone: Client) -> None:
+    for call in (
+        lambda: alone.state.set("\ud800", "s", 1),
+        lambda: alone.state.set("k", "s", 1, request_id="\ud800"),
+        lambda: alone.state.set("k", "s", 1, ttl=math.inf),
+        lambda: alone.state.set("k", "s", 1, timeout=math.inf),
+    ):
+        with pytest.raises(Error, match="invalid_params"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("payload", "value"),
+    [
+        ({"null": None, "x": [1.5, {"y": (1, 2.5)}]}, {"null": None, "x": [1.5, {"y": [1, 2.5]}]}),
+        (Reading([None, {1: Raw(b"2")}]), {"value": [None, {"1": 2}]}),
+        ([timedelta(seconds=1), {2.5: None}], ["PT1S", {"2.5": None}]),
+    ],
+)
+def test_whatever_json_can_say_is_stored(client: Client, payload: object, value: object) -> None:
+    client.state.set("k", "s", payload)
+    row = client.state.get("k", "s")
+
+    assert row is not None
+    assert row.value == value
 
 
 def test_the_mode_and_the_project_are_those_of_the_environment(
