@@ -121,7 +121,7 @@ def _encode_all(name: str, given: dict[str, Any]) -> bytes:
 
 
 def _refuse_unlike(level: Collection[Any], plain: frozenset[type]) -> None:
-    """Raise TypeError for bytes, ValueError for floats that are no numbers; what is plain is neither.
+    """Raise for bytes, and for floats that are no numbers; what is plain is neither.
 
     Level by level: the last one, which has most of the values, is seen without a loop.
     """
