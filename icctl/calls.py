@@ -19,7 +19,7 @@ from icctl import client, direct, messages
 from icd.app import registry
 from icd.app.call import DEFAULT_DEADLINE_MS, Call
 from icd.app.verb import Method
-from icd.db import permissions
+from icd.db import lock, permissions
 from icd.db.paths import Where
 from icd.errors import (
     TABLE,
@@ -137,8 +137,6 @@ class _Request:
             raise BadPath(f"{self.where.cwd!r} is not valid UTF-8") from None
 
     def run_here(self) -> Any:
-        home = os.environ.get("HOME")
-        owed: direct.Owed = {}
         if os.geteuid() == 0:
             _refuse_strangers(self.where)
         call = Call(
@@ -148,8 +146,8 @@ class _Request:
             writer=Writer(os.getpid(), self.params.session),
             deadline=max(self.deadline, time.monotonic() + 0.05),
         )
-        answer = direct.answer_here(call, home, owed)
-        direct.run_hooks_owed(owed, home)
+        # Not under a timer: this may be any thread, and signals are the main thread's.
+        answer = direct.answer(call, os.environ.get("HOME"), wait=lock.poll)
         if answer.error is not None:
             raise answer.error
         return json.loads(msgspec.json.encode(answer.result))

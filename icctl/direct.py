@@ -16,12 +16,14 @@ from icd.app.call import Answer, Call
 from icd.app.dispatch import Clock, answered, run_batch
 from icd.app.invocation import (
     LOOK_AGAIN_SECONDS,
+    WORD_CHARACTERS,
     Ask,
     Errand,
     Need,
     Output,
     World,
     line,
+    session_of,
     why_not,
 )
 from icd.app.planner import advance, plan, run_errand
@@ -41,7 +43,6 @@ STEP_BYTES = 256 * 1024
 FAILURES = (2, 3)
 # Databases in which events were recorded, with what holds there: their hooks are still to run.
 Owed = dict[str, config.Settings]
-SESSION_CHARACTERS = 200  # what a row keeps of it
 MOVES = 3  # how often the database may move away while it is being opened
 
 
@@ -257,9 +258,8 @@ def _sight() -> "Sight":
 def _calls(argv: list[str]) -> "Calls":
     from icctl.calls import Calls  # only a process that stays pays for it
 
-    session = os.environ.get("CLAUDE_SESSION_ID", "").encode("utf-8", "backslashreplace").decode()
     is_alone = "--no-daemon" in client.typed(argv)[1]
-    return Calls(direct=is_alone, session=session[:SESSION_CHARACTERS] or None)
+    return Calls(direct=is_alone, session=session_of(os.environ)[:WORD_CHARACTERS] or None)
 
 
 def _record(error: IcError, home: str | None) -> None:

@@ -11,6 +11,8 @@ import platform  # noqa: F401 -- see `_direct`; so is datetime loaded by now
 import textwrap  # noqa: F401
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 
@@ -23,16 +25,49 @@ from icd.db.paths import Where
 from icd.errors import IcError, InvalidParams, Locked, OtherOwner
 from icd.values.processes import Writer
 
-_turn = threading.Lock()
+
+class _Turn:
+    """Of the one call that runs, or of a fork.
+
+    A child that was forked in the middle of a call would keep the lock of the project, and has
+    none of the threads that could give it back: so a fork waits until the call is done.  The
+    thread of the call itself may fork, but not call again, as a handler of signals might.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._has_call = False
+
+    @contextmanager
+    def of_call(self, deadline: float) -> Iterator[None]:
+        turn = self._lock  # a child that goes on with this call has another one by its end
+        if not turn.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            raise Locked("another thread of this process uses the database")
+        try:
+            if self._has_call:
+                raise Locked("this thread is in the middle of another call")
+            self._has_call = True
+            try:
+                yield
+            finally:
+                self._has_call = False
+        finally:
+            turn.release()
+
+    def begin_fork(self) -> None:
+        self._lock.acquire()
+
+    def end_fork(self) -> None:
+        self._lock.release()
+
+    def renew(self) -> None:
+        self._lock = threading.RLock()
 
 
-def _forget_turn() -> None:
-    """A forked child has none of the threads that could give the lock back."""
-    global _turn  # noqa: PLW0603
-    _turn = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_turn)
+_turn = _Turn()
+os.register_at_fork(
+    before=_turn.begin_fork, after_in_parent=_turn.end_fork, after_in_child=_turn.renew
+)
 
 
 @cache
@@ -66,14 +101,10 @@ def ask(call: Reply[object], target: Target, deadline: float) -> Answer:
     """One call, one transaction, and the hooks that it owes."""
     try:
         made = _call(call, target, deadline)
-        if not _turn.acquire(timeout=max(deadline - time.monotonic(), 0)):
-            raise Locked("another thread of this process uses the database")
+        with _turn.of_call(deadline):
+            answer: Answer = _direct().answer(made, os.environ.get("HOME"), wait=lock.poll)
     except IcError as exc:
         return Answer(error=exc)
-    try:
-        answer: Answer = _direct().answer(made, os.environ.get("HOME"), wait=lock.poll)
-    finally:
-        _turn.release()
     return answer
 
 

@@ -6,9 +6,10 @@ so that an older daemon understands what it can.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from functools import cache
+from math import isfinite
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -17,10 +18,10 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from icctl.api.errors import Error, from_error, from_wire
 from icd.app import registry
 from icd.app.idempotency import MAX_DEADLINE_MS
-from icd.app.invocation import SESSION_VARIABLES
+from icd.app.invocation import WORD_CHARACTERS, session_of
 from icd.app.verb import Method
 from icd.durations import duration_ms
-from icd.errors import BadPath, DeadlineExceeded, IcError, UnknownOutcome
+from icd.errors import BadPath, DeadlineExceeded, IcError, InvalidParams, UnknownOutcome
 from icd.server.limits import MESSAGE_BYTES
 
 T = TypeVar("T")
@@ -39,6 +40,12 @@ MARGIN_SECONDS = 0.5
 ENVELOPE_BYTES = 1024  # of a request around its parameters
 
 _encode = msgspec.json.Encoder().encode
+# What the encoder raises, and Python's arithmetic.
+_UNTOLD = (TypeError, ValueError, OverflowError, RecursionError, msgspec.EncodeError)
+_BYTES = (bytes, bytearray, memoryview)
+# JSON has all their values; those of a float, if there is no "null" in what came of them.
+_PLAIN: frozenset[type] = frozenset({str, int, bool, type(None), Raw})
+_NUMBERS = _PLAIN | {float}
 
 
 class _Failure(Struct):
@@ -96,6 +103,58 @@ def spec(name: str) -> Spec:
     return Spec(method)
 
 
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _invalid(told: str, hint: str = "") -> Error:
+    return from_error(InvalidParams(told, hint=hint))
+
+
+def _encode_all(name: str, given: dict[str, Any]) -> bytes:
+    """As JSON that says the same: the encoder has words for values that JSON does not have."""
+    try:
+        found = _encode(given)
+        _refuse_unlike(given.values(), _NUMBERS if b"null" not in found else _PLAIN)
+    except _UNTOLD as exc:
+        raise _invalid(f"{name}: {exc}") from None
+    return found
+
+
+def _refuse_unlike(level: Collection[Any], plain: frozenset[type]) -> None:
+    """Raise for bytes, and for floats that are no numbers; what is plain is neither.
+
+    Level by level: the last one, which has most of the values, is seen without a loop.
+    """
+    while not plain.issuperset(map(type, level)):
+        deeper: list[Any] = []
+        for value in level:
+            kind = type(value)
+            if kind is dict:
+                deeper += value.values()
+                if not _PLAIN.issuperset(map(type, value)):
+                    _refuse_unlike([*value], _PLAIN)  # a float would become a text
+            elif kind is list:
+                deeper += value
+            elif kind not in plain:
+                deeper += _opened(value)
+        level = deeper
+
+
+def _opened(value: Any) -> Iterable[Any]:
+    """What is in a value that is neither plain nor a list nor a dict, such as a struct."""
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError(f"JSON has no number {value}")
+        return ()
+    if isinstance(value, _BYTES):
+        raise TypeError("JSON has no bytes: decode them, or pass a msgspec.Raw")
+    if isinstance(value, list | tuple | set | frozenset):
+        return value
+    # It was encoded, so the only strangers in it are instances of Raw.
+    simple = msgspec.to_builtins(value, builtin_types=_BYTES, enc_hook=lambda _raw: None)
+    return () if type(simple) is type(value) else (simple,)
+
+
 # --- spans ----------------------------------------------------------------------------------------
 
 
@@ -103,12 +162,18 @@ def ms(span: Duration | None) -> int | None:
     """Milliseconds, rounded up; a text means what it means to `icctl`."""
     if isinstance(span, str):
         found = duration_ms(span)
-        if found is None:
-            raise ValueError(f"invalid duration {span!r}: write 500ms, 5m, 24h or a number")
-        return found
-    if isinstance(span, timedelta):
+    elif isinstance(span, timedelta):
         return -(-span // timedelta(milliseconds=1))
-    return None if span is None else -int(-span * 1000 // 1)
+    elif span is None:
+        return None
+    else:
+        try:
+            return -int(-span * 1000 // 1)
+        except _UNTOLD:  # infinite, or something else
+            found = None
+    if found is None:
+        raise _invalid(f"invalid duration {span!r}", "write 500ms, 5m, 24h or a number")
+    return found
 
 
 def whole_seconds(span: Duration) -> int:
@@ -133,7 +198,7 @@ class Target:
         self.cwd = os.path.abspath(os.getcwd() if project is None else os.fspath(project))
         chosen = os.environ.get("INTERCORE_DB") if project is None and db is None else db
         self.db = os.fspath(chosen) if chosen else None
-        self.session = session or next(filter(None, map(os.environ.get, SESSION_VARIABLES)), None)
+        self.session = session or session_of(os.environ)[:WORD_CHARACTERS] or None
         named = {"cwd": self.cwd, "db": self.db, "session": self.session}
         try:
             told = _encode({name: value for name, value in named.items() if value is not None})
@@ -175,11 +240,11 @@ class Reply(Generic[T]):
         self.is_unknown = False  # an attempt may have been executed
         self.is_doubtful = False  # one before the last may have been
         self._result: Any = None
-        own = _encode(known.given(params))[:-1]
+        own = _encode_all(known.name, known.given(params))[:-1]
         body = own + b"," + target.envelope if len(own) > 1 else own + target.envelope
         if known.keeps_ids:
             self.request_id = request_id or os.urandom(12).hex()
-            body += b',"request_id":' + _encode(self.request_id)
+            body += b',"request_id":' + _encode_all(known.name, {"": self.request_id})[4:-1]
         # Outside strings a line break is mere white space, and a request is one line.
         self.body = body.replace(b"\n", b" ") if b"\n" in body else body
 

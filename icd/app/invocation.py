@@ -7,7 +7,7 @@ environment, directory, terminal, locale or name: everything comes from the call
 import errno
 import os
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
@@ -16,7 +16,7 @@ from icd.app.call import Answer, Call, Params, Progress
 from icd.db import paths
 from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput, Usage
-from icd.printable import printable
+from icd.printable import printable, spelled
 
 T = TypeVar("T")
 
@@ -40,6 +40,8 @@ SESSION_VARIABLES = (
     "CODEX_THREAD_ID",
     "GEMINI_SESSION_ID",
 )
+# What a row keeps of a word from the environment.
+WORD_CHARACTERS = 200
 # What a client says of a file in an errno, where the system's own words would mislead.
 _REASONS = {errno.EPIPE: _NOBODY, errno.ENXIO: "it is a socket, or a missing device"}
 
@@ -181,6 +183,12 @@ class Skew(msgspec.Struct):
 
     line: bytes
     always: bool  # even if all went well
+
+
+def session_of(env: Mapping[str, str]) -> str:
+    """The session of a caller, or nothing; the environment may hold any bytes, and this is text."""
+    found = next(filter(None, map(env.get, SESSION_VARIABLES)), "")
+    return spelled(found) if found else ""
 
 
 def as_the_row_says(_result: Any) -> Output:

@@ -20,6 +20,7 @@ from icd.app.invocation import (
     SESSION_VARIABLES,
     SOON_SECONDS,
     UNAVAILABLE,
+    WORD_CHARACTERS,
     Ask,
     Caller,
     Errand,
@@ -200,6 +201,7 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     world.json, world.verbose, world.db = flags.json, flags.verbose, flags.db
     world.timeout_ms, world.if_database = flags.timeout_ms, flags.if_database
     world.where = Where(world.cwd, flags.db, world.env.get("INTERCORE_DB"))
+    # `session_of`, without another file on the way of every call.
     session = next(filter(None, map(world.env.get, SESSION_VARIABLES)), "")
     world.session = spelled(session) if session else ""
     row = command.row
@@ -383,7 +385,7 @@ def notes(asked: Ask | Errand, answer: Answer) -> bytes:
 
 def _word(given: str | None) -> str | None:
     """The environment may hold any bytes; the database holds text."""
-    return given.encode("utf-8", "backslashreplace").decode()[:200] if given else None
+    return given.encode("utf-8", "backslashreplace").decode()[:WORD_CHARACTERS] if given else None
 
 
 def _errand(world: World, local: Local, context: str) -> Errand:

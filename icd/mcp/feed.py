@@ -83,7 +83,7 @@ class Feed:
         await self._ready.wait()
 
     @property
-    def _is_wanted(self) -> bool:
+    def is_wanted(self) -> bool:
         return self._session is not None or self._listening > 0
 
     def moved(self) -> None:
@@ -102,16 +102,17 @@ class Feed:
     async def _serve(self) -> None:
         """Follow the log for as long as anyone wants it."""
         seen: tuple[Where, int | None] | None = None
-        while self._is_wanted:
-            where = self._project.current
-            found = (where, await self._end(where))
-            if seen is not None and seen != found:
-                await self._tell()
-            self._ready.set()
+        while self.is_wanted:
+            # Begun before the project is looked up: a move in the meantime must not be missed.
             with anyio.CancelScope() as self._stream:
-                found = (where, await self._follow(*found))
+                where = self._project.current
+                found = (where, await self._end(where))
+                if seen is not None and seen != found:
+                    await self._tell()
+                seen = found
+                self._ready.set()
+                seen = (where, await self._follow(*found))
                 await anyio.sleep(LOOK_AGAIN_SECONDS)
-            seen = found
 
     async def _end(self, where: Where) -> int | None:
         """The last sequence number; None if there is no log to be read."""
@@ -130,7 +131,7 @@ class Feed:
             async with await UNIXSocketStream.from_socket(socket(fileno=sock.detach())) as stream:
                 await stream.send(_request(where, seq))
                 lines = BufferedByteReceiveStream(stream)
-                while self._is_wanted and (told := await _next(lines)) is not None:
+                while self.is_wanted and (told := await _next(lines)) is not None:
                     seq = told
                     await self._tell()
         return seq

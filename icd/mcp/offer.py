@@ -28,7 +28,8 @@ NOUNS = (
 ALL = "all"
 # Streams, which the protocol has as a subscription; and what only commands ask for.
 LEFT_OUT = frozenset({"state.watch", "events.watch", "artifact.origins", "discovery.submit_file"})
-# Writes that agents need: they start no process, and nothing is lost that was not named.
+# Writes that agents need: nothing is lost that was not named, and no process is started but the
+# triggers that the user trusts, after an event; without a daemon the server runs them itself.
 HARMLESS = frozenset(
     {
         "state.set",

@@ -215,9 +215,12 @@ class Desk:
             return []
         return found.roots
 
-    async def _roots_changed(self, _ctx: Context, _params: object) -> None:
+    async def _roots_changed(self, ctx: Context, _params: object) -> None:
         self._project.forget()
         self._has_no_roots = False
+        self._feed.moved()
+        if self._feed.is_wanted:  # a subscriber may never call again
+            await self._where(ctx, types.InputResponseRequestParams())
 
 
 def _text(result: Any) -> str:

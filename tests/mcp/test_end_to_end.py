@@ -11,6 +11,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ListRootsResult
 
+from icd.app.invocation import SESSION_VARIABLES
 from icd.mcp import offer, tools
 from tests.support.examples import prepare
 from tests.support.processes import running
@@ -210,14 +211,15 @@ async def test_parallel_calls_are_all_answered(ready, env):
     assert sorted(values) == list(range(1, 21))
 
 
-async def test_the_session_of_the_agent_is_recorded(ready, env):
+@pytest.mark.parametrize("variable", SESSION_VARIABLES)
+async def test_the_session_of_the_agent_is_recorded(ready, env, variable):
     given = {"key": "k", "scope_id": "s"}
-    async with connected(ready, env={**env, "CLAUDE_SESSION_ID": "mine"}) as client:
+    async with connected(ready, env={**env, variable: "mine" + 300 * "e"}) as client:
         await client.call_tool("state_set", {**given, "payload": 1})
 
         found = result(await client.call_tool("state_get", given))
 
-    assert found["writer_session"] == "mine"
+    assert found["writer_session"] == "mine" + 196 * "e"
 
 
 async def test_a_client_that_does_not_tell_its_roots_gets_the_working_directory(ready, env):

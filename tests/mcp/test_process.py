@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from icd.db import lock
 from tests.support import processes
-from tests.support.processes import CLEAN, PATIENCE, running
+from tests.support.processes import CLEAN, PATIENCE, running, until
 from tests.support.tool_client import hosted
 
 pytestmark = pytest.mark.long  # each test starts a server, which loads the SDK
@@ -65,6 +66,9 @@ class Server:
     def children(self) -> str:
         pid = self.process.pid
         return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+
+    def has_open(self, path: Path) -> bool:
+        return lock.has_open(self.process.pid, str(path)) is True
 
     def end(self) -> tuple[bytes, bytes]:
         found: tuple[bytes, bytes] = self.process.communicate(timeout=PATIENCE)
@@ -158,6 +162,17 @@ def test_lines_that_are_no_requests_do_not_end_it(server):
 
     assert all("error" in answers[number] for number in (4, 5))
     assert answers[6]["result"]["structuredContent"]["value"] == 1
+
+
+def test_a_call_waits_for_another_process_that_has_the_database(server, database, project):
+    server.begin()
+    path = project / ".clavain" / "intercore.db.lock"
+    with database.hold(processes.time.monotonic() + PATIENCE):
+        server.send(call(2, "state_incr", key="k", scope_id="s"))
+        until(lambda: server.has_open(path))
+    answer = server.receive()["result"]
+
+    assert answer["structuredContent"]["value"] == 1
 
 
 def test_a_cancelled_call_does_not_end_it(server, database, project):

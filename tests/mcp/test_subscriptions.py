@@ -6,9 +6,9 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp_types import ResourceUpdatedNotification
+from mcp_types import ListRootsResult, ResourceUpdatedNotification, Root
 
-from tests.support.processes import PATIENCE, running
+from tests.support.processes import PATIENCE, icctl, running
 from tests.support.tool_client import HOSTS, connected, hosted, result
 
 pytestmark = [
@@ -136,3 +136,30 @@ async def test_the_stream_moves_to_the_project_of_the_clients_root(project, tmp_
             result(await client.call_tool("events_record", EVENT))
             with anyio.fail_after(PATIENCE):
                 assert (await anext(events)).uri == URI
+
+
+@pytest.mark.parametrize("there", ["where it was started", "another root"])
+async def test_the_stream_moves_when_the_roots_change(tmp_path, env, told, there):
+    """Without a call: who has subscribed may only wait."""
+    started, first, second = places = [tmp_path / name for name in ("started", "first", "second")]
+    for place in places:
+        (place / ".git").mkdir(parents=True)
+        assert icctl("init", cwd=place, env=env).returncode == 0
+    roots = [first]
+
+    async def list_roots(_context: object) -> ListRootsResult:
+        return ListRootsResult(roots=[Root(uri=root.as_uri()) for root in roots])
+
+    options = {"env": env, "era": "legacy", "list_roots": list_roots, "message_handler": told}
+    async with connected(started, **options) as client:
+        await client.subscribe_resource(URI)
+        roots[:], followed = (
+            ([], started) if there == "where it was started" else ([second], second)
+        )
+        await client.send_roots_list_changed()
+
+        # A move is told as well, and it takes two of them at most.
+        for _ in range(4):
+            recorded = icctl("events", "record", "--source=d", "--type=t", cwd=followed, env=env)
+            assert recorded.returncode == 0
+            assert await told.next() == URI

@@ -12,6 +12,7 @@ import pytest
 
 from icctl.api import AsyncClient, Error, UnknownOutcome
 from icctl.api.awaiting import Link
+from icd.app.invocation import SESSION_VARIABLES
 from tests.support.between import Between
 from tests.support.processes import PATIENCE, Daemon, running, until
 from tests.support.restarts import reload
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("INTERCORE_SOCKET", "INTERCORE_MODE", "INTERCORE_DB", "CLAUDE_SESSION_ID"):
+    for name in ("INTERCORE_SOCKET", "INTERCORE_MODE", "INTERCORE_DB", *SESSION_VARIABLES):
         monkeypatch.delenv(name, raising=False)
 
 

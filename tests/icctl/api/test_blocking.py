@@ -1,5 +1,6 @@
 """`Client`: results, errors, retries and threads, with a real daemon, a dead one and none."""
 
+import math
 import os
 import pickle
 import signal
@@ -19,9 +20,12 @@ from msgspec import Raw
 
 from icctl.api import Client, Error, NoDatabase, Refused, UnknownOutcome
 from icctl.api.requests import ms, whole_seconds
+from icd.app.invocation import SESSION_VARIABLES
+from icd.db.lock import FileLock, poll
+from icd.db.wal import open_files
 from tests.support.between import Between
 from tests.support.breakages import STRANGER
-from tests.support.processes import CLEAN, PATIENCE, Daemon, running, until
+from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, running, until
 from tests.support.restarts import Restarts, reload
 
 
@@ -29,7 +33,7 @@ from tests.support.restarts import Restarts, reload
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a daemon calls run here, with what this process has."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("INTERCORE_SOCKET", "INTERCORE_MODE", "INTERCORE_DB", "CLAUDE_SESSION_ID"):
+    for name in ("INTERCORE_SOCKET", "INTERCORE_MODE", "INTERCORE_DB", *SESSION_VARIABLES):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -147,8 +151,62 @@ def test_spans_are_seconds_texts_or_timedeltas_and_are_rounded_up() -> None:
         5000, 2, 300_000, 250, 7000, 1, None,
     ]  # fmt: skip
     assert [whole_seconds(span) for span in (0, 1.2, "1500ms")] == [0, 2, 2]
-    with pytest.raises(ValueError, match="invalid duration"):
-        ms("soon")
+    for span in ("soon", math.inf, -math.inf, math.nan, object()):
+        with pytest.raises(Error, match="invalid duration") as refused:
+            ms(span)  # type: ignore[arg-type]
+        assert refused.value.name == "invalid_params"
+
+
+class Reading(msgspec.Struct):
+    value: object
+
+
+ENDLESS: list[object] = []
+ENDLESS.append(ENDLESS)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        math.nan, {"x": [1, None, -math.inf]}, {math.nan: 1}, Reading(math.inf), (1, math.nan),
+        b"abc", [{"a": {"b": bytearray(b"abc")}}], {b"key": 1}, Reading(b"abc"), (1, (b"abc",)),
+        "\ud800", object(), ENDLESS,
+    ],
+)  # fmt: skip
+def test_what_json_cannot_say_is_refused(alone: Client, payload: object) -> None:
+    with pytest.raises(Error) as refused:
+        alone.state.set("k", "s", payload)
+
+    assert refused.value.name == "invalid_params"
+    assert refused.value.message.startswith("state.set: ")
+    assert alone.state.get("k", "s") is None
+
+
+def test_other_words_that_json_cannot_say_are_refused_as_well(alone: Client) -> None:
+    for call in (
+        lambda: alone.state.set("\ud800", "s", 1),
+        lambda: alone.state.set("k", "s", 1, request_id="\ud800"),
+        lambda: alone.state.set("k", "s", 1, ttl=math.inf),
+        lambda: alone.state.set("k", "s", 1, timeout=math.inf),
+    ):
+        with pytest.raises(Error, match="invalid_params"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("payload", "value"),
+    [
+        ({"null": None, "x": [1.5, {"y": (1, 2.5)}]}, {"null": None, "x": [1.5, {"y": [1, 2.5]}]}),
+        (Reading([None, {1: Raw(b"2")}]), {"value": [None, {"1": 2}]}),
+        ([timedelta(seconds=1), {2.5: None}], ["PT1S", {"2.5": None}]),
+    ],
+)
+def test_whatever_json_can_say_is_stored(client: Client, payload: object, value: object) -> None:
+    client.state.set("k", "s", payload)
+    row = client.state.get("k", "s")
+
+    assert row is not None
+    assert row.value == value
 
 
 def test_the_mode_and_the_project_are_those_of_the_environment(
@@ -168,6 +226,24 @@ def test_the_mode_and_the_project_are_those_of_the_environment(
     monkeypatch.setenv("INTERCORE_MODE", "sometimes")
     with pytest.raises(Error, match="misconfigured"):
         Client()
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("s" * 300, "s" * 200), (os.fsdecode(b"\xff"), r"\udcff")]
+)
+def test_the_session_is_kept_as_icctl_keeps_it(
+    initialized: Path, monkeypatch: pytest.MonkeyPatch, given: str, kept: str
+) -> None:
+    monkeypatch.setenv("INTERCORE_SESSION", given)
+    icctl(
+        "state", "set", "k", "icctl", "--value=1", cwd=initialized, env={"INTERCORE_SESSION": given}
+    )
+
+    with Client(initialized, mode="direct") as client:
+        client.state.set("k", "client", 1)
+        rows = [client.state.get("k", scope) for scope in ("icctl", "client")]
+
+    assert [row and row.writer_session for row in rows] == [kept, kept]
 
 
 def test_a_path_that_json_cannot_say_is_refused_at_once(tmp_path: Path) -> None:
@@ -297,6 +373,75 @@ def test_a_forked_child_has_a_connection_of_its_own(served: Client) -> None:
     assert (status, found.value) == (0, 1)
     assert row is not None
     assert row.value == 2
+
+
+@pytest.fixture
+def held(initialized: Path) -> Iterator[FileLock]:
+    """The lock of the project, as another process would have it."""
+    found = FileLock(str(initialized / ".clavain" / "intercore.db.lock"), poll)
+    found.acquire(time.monotonic() + PATIENCE)
+    yield found
+    found.close()
+
+
+def calls_under_way(held: FileLock) -> int:
+    """How many calls of this process have the lock's file open."""
+    return [*open_files(os.getpid()).values()].count(held.path) - 1
+
+
+# What Python 3.12 says of a fork in a process with threads is what this is about.
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_waits_for_the_call_of_another_thread(alone: Client, held: FileLock) -> None:
+    """Its child would have the lock, and would not know it."""
+    calling = threading.Thread(target=lambda: alone.state.incr("n", "s"))
+    calling.start()
+    until(lambda: calls_under_way(held) == 1)
+    releasing = threading.Timer(0.2, held.release)
+    releasing.start()
+    child = os.fork()
+    if child == 0:
+        os._exit(calls_under_way(held))
+    _, status = os.waitpid(child, 0)
+    calling.join(PATIENCE)
+    releasing.join(PATIENCE)
+
+    assert status == 0
+    assert alone.state.incr("n", "s").value == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_in_the_middle_of_a_call_its_thread_may_fork_but_not_call(
+    alone: Client, initialized: Path, held: FileLock
+) -> None:
+    """As a handler of signals could: a second connection would give up SQLite's locks."""
+    told: list[object] = []
+
+    def interrupt(_number: int, _frame: object) -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        told.append(os.waitpid(child, 0)[1])
+        with Client(initialized, mode="direct", timeout=PATIENCE) as another:
+            with pytest.raises(Error, match="in the middle of another call") as refused:
+                another.state.get("n", "s")
+            told.append(refused.value.name)
+        held.release()
+
+    def wait_and_interrupt() -> None:
+        until(lambda: calls_under_way(held) == 1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        interrupting = threading.Thread(target=wait_and_interrupt)
+        interrupting.start()
+        assert alone.state.incr("n", "s").value == 1
+        interrupting.join(PATIENCE)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert told == [0, "locked"]
+    assert alone.state.incr("n", "s").value == 2
 
 
 def test_direct_mode_leaves_the_process_as_it_was(initialized: Path) -> None:

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from icctl.api import AsyncClient, Client, Error, results
+from icd.app.invocation import SESSION_VARIABLES
 from tests.support.between import Between
 from tests.support.processes import PATIENCE, Daemon, running, until
 from tests.support.restarts import reload
@@ -18,7 +19,7 @@ from tests.support.restarts import reload
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("INTERCORE_SOCKET", "INTERCORE_MODE", "INTERCORE_DB", "CLAUDE_SESSION_ID"):
+    for name in ("INTERCORE_SOCKET", "INTERCORE_MODE", "INTERCORE_DB", *SESSION_VARIABLES):
         monkeypatch.delenv(name, raising=False)
 
 
