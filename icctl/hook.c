@@ -418,20 +418,29 @@ static enum verdict claim(struct job *j)
     return c->exit == 1 && !strncmp(c->said, "throttled", 9) ? NO : FAILED;
 }
 
-/* Take the lock for the child. */
-static enum verdict take(struct job *j)
+/* Ask for the lock, for the child. */
+static enum outcome ask_for_lock(struct job *j, const char *patience)
 {
-    struct call *c = j->c;
-    const char *patience = j->w.skip ? "1ms" : j->w.timeout ? j->w.timeout : "10m";
     char name[SCOPE_ROOM], scope[SCOPE_ROOM], timeout[32];
-    if (!hatch(&j->child)) return LEFT;
     snprintf(name, sizeof name, "hook-%s", j->w.serial);
     snprintf(timeout, sizeof timeout, "--timeout=%s", patience);
     find_scope(j, "project", scope);
     say(j, (const char *[]){"hold", name, scope, timeout, "--", "hook", NULL});
-    c->child = j->child.pid;
-    enum outcome ended = insist(c);
-    c->child = 0;
+    j->c->child = j->child.pid;
+    enum outcome ended = insist(j->c);
+    j->c->child = 0;
+    return ended;
+}
+
+/* Take the lock for the child.  Not at once with all the patience there is: a daemon that hangs would
+   be waited for as long as one that waits for the lock. */
+static enum verdict take(struct job *j)
+{
+    struct call *c = j->c;
+    if (!hatch(&j->child)) return LEFT;
+    enum outcome ended = ask_for_lock(j, "1ms");
+    if (ended == ANSWERED && c->exit == 1 && !j->w.skip)
+        ended = ask_for_lock(j, j->w.timeout ? j->w.timeout : "10m");
     if (ended == ANSWERED) return c->exit == 1 && j->w.skip ? NO : FAILED;
     if (ended != GRANTED) return LEFT; /* nothing was claimed: the Python client does all of it */
     if (!(j->release = malloc(j->size = c->err))) fail("no memory");

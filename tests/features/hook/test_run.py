@@ -275,6 +275,19 @@ def test_a_daemon_that_is_stopped_blocks_no_agent(initialized, daemon, door, eve
     assert done.stderr == b""
 
 
+def test_a_daemon_that_is_stopped_keeps_no_agent_waiting_for_a_lock(
+    initialized, daemon, door, event
+):
+    env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_LOCK_DIR": str(initialized / "locks")}
+    os.kill(daemon.pid, signal.SIGSTOP)
+
+    done = icctl("hook", "--serial=n", "--", "echo", "ran", cwd=initialized, env=env,
+                 stdin=json.dumps(event).encode(), timeout=60)  # fmt: skip
+
+    os.kill(daemon.pid, signal.SIGCONT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"ran\n", b"")
+
+
 def test_a_daemon_that_died_is_not_needed(initialized, daemon, door, event):
     env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_LOCK_DIR": str(initialized / "locks")}
     daemon.kill()
