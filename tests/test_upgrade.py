@@ -199,7 +199,7 @@ def test_the_way_back_is_as_smooth(
             installations.switch(link, old)
             assert daemon.process is not None
             daemon.process.send_signal(signal.SIGHUP)
-            until(lambda: daemon.call("icd.ping")["version"] == OLD)
+            until(lambda: daemon.call("icd.ping")["version"] == OLD, 150)  # the load is in its way
             load.last()
 
             assert_all_done_once(load, daemon, made)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from functools import cache
 from math import isfinite
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -83,6 +83,7 @@ class Spec:
         self.head = b',"method":"%b","params":' % method.name.encode()
         fields = msgspec.structs.fields(method.params)
         self.defaults = {field.name: field.default for field in fields if not field.required}
+        self.of_bytes = {field.name for field in fields if _takes_bytes(field.type)}
         self.read_params = msgspec.json.Decoder(method.params).decode
         self.read_result = msgspec.json.Decoder(method.result).decode
 
@@ -110,11 +111,17 @@ def _invalid(told: str, hint: str = "") -> Error:
     return from_error(InvalidParams(told, hint=hint))
 
 
-def _encode_all(name: str, given: dict[str, Any]) -> bytes:
+def _takes_bytes(hint: Any) -> bool:
+    """Whether a parameter is bytes, such as an embedding; JSON has them in base64."""
+    return hint is bytes or any(map(_takes_bytes, get_args(hint)))
+
+
+def _encode_all(name: str, given: dict[str, Any], of_bytes: Collection[str] = ()) -> bytes:
     """As JSON that says the same: the encoder has words for values that JSON does not have."""
     try:
         found = _encode(given)
-        _refuse_unlike(given.values(), _NUMBERS if b"null" not in found else _PLAIN)
+        values = [v for k, v in given.items() if k not in of_bytes] if of_bytes else given.values()
+        _refuse_unlike(values, _NUMBERS if b"null" not in found else _PLAIN)
     except _UNTOLD as exc:
         raise _invalid(f"{name}: {exc}") from None
     return found
@@ -240,7 +247,7 @@ class Reply(Generic[T]):
         self.is_unknown = False  # an attempt may have been executed
         self.is_doubtful = False  # one before the last may have been
         self._result: Any = None
-        own = _encode_all(known.name, known.given(params))[:-1]
+        own = _encode_all(known.name, known.given(params), known.of_bytes)[:-1]
         body = own + b"," + target.envelope if len(own) > 1 else own + target.envelope
         if known.keeps_ids:
             self.request_id = request_id or os.urandom(12).hex()
