@@ -28,6 +28,8 @@ CLANG := $(shell command -v clang)
 FUZZ_SECONDS ?= 60
 # Most tests wait for processes: twice as many workers as processors keep these busy.
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+# What is long is busy, too.
+LONG_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
 .PHONY: help run test stress torture lint check bench fuzz clean docs picture house hooks codex
@@ -112,7 +114,7 @@ run: $(RUNNABLE)  ## Start the daemon here, in the foreground.
 	@echo '    icctl init && icctl status'
 	@exec $(BIN)/icd serve
 
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(INSTALLED) $(DOORS)/.made  ## Run the tests, in minutes; what is marked `long` is for make check.
 	$(PYTEST) -m "not long" $(COVERAGE)
 
@@ -137,7 +139,7 @@ hooks: $(INSTALLED)  ## Have git run the fast linters before each commit.
 
 check: COVERAGE := --cov --cov-report=
 check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/fuzz $(DOORS)/fuzz-event codex test  ## Everything that must hold before a change lands: linters, every test, coverage.
-	$(PYTEST) -m long $(COVERAGE) --cov-append
+	$(PYTEST) -n $(LONG_WORKERS) -m long $(COVERAGE) --cov-append
 	$(BIN)/python -m coverage report
 
 docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are made from the program.
