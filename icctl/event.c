@@ -1,6 +1,6 @@
 /* Reading an event: JSON, strictly; icd/features/hook/event.py is the reference, and a test compares.
 
-   Whoever writes the event is not trusted.  All of it has to be right before a field of it counts;
+   The author of the event is not trusted.  All of it has to be right before a field of it counts;
    a field that is too long, holds a NUL or half of a surrogate pair is as if it were not there. */
 
 #define _GNU_SOURCE

@@ -153,8 +153,8 @@ def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSett
     return partial(config.load, path, given=above, tell=Once().warn)
 
 
-# Us; and what only a caller's own process runs, with a package that is an extra.
-_LEFT_OUT = {"icd.__main__", "icd.mcp.server", "icd.mcp.feed"}
+# Us; and what only a caller's own process runs: their rows, which help needs, the registry loads.
+_LEFT_OUT = ("icd.__main__", "icd.admin.", "icd.mcp.")
 
 
 def _load_everything() -> None:
@@ -164,7 +164,7 @@ def _load_everything() -> None:
     everything at its start, and stays whole until it is reloaded.
     """
     for module in pkgutil.walk_packages(icd.__path__, "icd."):
-        if module.name not in _LEFT_OUT:
+        if not module.name.startswith(_LEFT_OUT):
             import_module(module.name)
     registry.every()
 

@@ -52,7 +52,7 @@ def test_a_database_that_is_refused_is_not_passed_over(project, other):
 @pytest.mark.usefixtures("database")
 def test_the_users_own_words_come_first_and_stay(project):
     for mine, directory, expected in [
-        (Where("/work", "/work/.clavain/a.db"), None, Where("/work", "/work/.clavain/a.db")),
+        (Where("/p", "/p/.clavain/a.db"), None, Where("/p", "/p/.clavain/a.db")),
         (Where("/work", None, "b.db"), None, Where("/work", None, "b.db")),
         (Where("/work"), "/mine", Where("/mine")),
     ]:

@@ -1,4 +1,4 @@
-"""Configurations of agents as people have them, and as nobody should: bytes by name."""
+"""Configurations of agents, as people have them and as no one should: bytes by name."""
 
 # What each may hold is what agents' documentation shows; none has an entry of ours.
 CLAUDE = {
