@@ -270,10 +270,10 @@ static const char *guess_agent(const struct found *f, const char *event)
     if (f->conversation.kind || f->roots.kind || f->version.kind) return "cursor";
     if (f->timestamp.kind) return "gemini";
     char *transcript = text(f->transcript);
-    bool rollout = transcript && strstr(transcript, "/rollout-");
+    bool rollout = transcript && strstr(transcript, "/rollout-"), named = transcript && *transcript;
     free(transcript);
-    if (f->turn.kind || f->transcript.kind == 'n' || rollout) return "codex";
-    return *event ? "claude" : "";
+    if (f->transcript.kind == 'n' || rollout || (f->turn.kind && !named)) return "codex";
+    return *event || named ? "claude" : "";
 }
 
 /* The first file of a patch of Codex, whose only tool for edits it is; NULL if there is none. */

@@ -192,15 +192,17 @@ def test_formatters_run_one_after_the_other(machine, agent):
 
 @HOST
 def test_the_statusline_of_the_settings_shows_run_and_model(machine, host):
-    event, line = command("claude", "statusline")
+    _event, line = command("claude", "statusline")
     run = machine.icctl("run", "create", "--goal=x", f"--session={session('claude')}").strip()
     own = '"$HOME"/.intercore/statusline.sh'
 
-    shown = machine.run("claude", event, line, NO_COLOR="1", COLUMNS="100")
+    shown = machine.run("claude", "StatusLineOfPlan", line, NO_COLOR="1", COLUMNS="100")
+    without = machine.run("claude", "StatusLine", line, NO_COLOR="1", COLUMNS="100")
 
     expected = f"Opus 4.6 | ctx 42% | $0.42 | 5h 24% | 7d 41% | run {run} brainstorm\n"
     assert shown == (0, expected, "")
-    assert machine.run("claude", event, own) == (0, f"run {run} [brainstorm]\n", "")
+    assert without == (0, f"Opus 5.5 | ctx 0% | $0.00 | run {run} brainstorm\n", "")
+    assert machine.run("claude", "StatusLine", own) == (0, f"run {run} [brainstorm]\n", "")
 
 
 # --- nothing to work with ---
@@ -249,10 +251,10 @@ def test_no_trouble_of_ours_blocks_an_agent(machine, agent, trouble):
 
 @pytest.mark.parametrize("trouble", [no_database, broken_database, dead_daemon])
 def test_the_statusline_has_the_models_part_whatever_happens(machine, trouble):
-    event, line = command("claude", "statusline")
+    _event, line = command("claude", "statusline")
     trouble(machine)
 
-    status, out, _err = machine.run("claude", event, line, NO_COLOR="1")
+    status, out, _err = machine.run("claude", "StatusLineOfPlan", line, NO_COLOR="1")
 
     assert (status, out) == (0, "Opus 4.6 | ctx 42% | $0.42 | 5h 24% | 7d 41%\n")
 
@@ -269,6 +271,8 @@ def test_a_statusline_of_ones_own_ends_well_whatever_happens(machine, trouble):
 # --- every event ---
 
 ALL = sorted(EVENTS.glob("*/*.json"))
+# What Claude Code sends to a status line; that of a subscriber tells the limits of the plan, too.
+NO_HOOKS = ("StatusLine", "StatusLineOfPlan")
 SHOW = 'intercore_event; printf "%s\\n" "$INTERCORE_AGENT" "$INTERCORE_SESSION" "$INTERCORE_EVENT" "$INTERCORE_TOOL" "$INTERCORE_FILE" "$INTERCORE_CWD"'
 
 
@@ -288,7 +292,8 @@ def test_every_event_is_understood(file):
     assert ran.stderr == ""
     assert found[0] == agent
     assert found[1] == session(agent)
-    assert found[2] == (name if name != "StatusLine" else "Status")
+    assert found[2] == event.get("hook_event_name", "")
+    assert found[2] == name or name in NO_HOOKS
     assert found[3] == event.get("tool_name", "")
     expected = event.get("file_path", f"{PLACE}/src/app.py" if "app.py" in edits else "")
     if event.get("tool_name") == "apply_patch":

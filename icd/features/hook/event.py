@@ -110,10 +110,13 @@ def _agent(found: dict[str, Any]) -> str:
         return "cursor"
     if "timestamp" in found:
         return "gemini"
-    transcript = found.get("transcript_path", "")
-    if "turn_id" in found or transcript is None or "/rollout-" in _text(transcript):
+    transcript = _text(found.get("transcript_path"))
+    is_unnamed = "transcript_path" in found and found["transcript_path"] is None
+    # Some events of Claude Code have a turn, too.
+    if is_unnamed or "/rollout-" in transcript or ("turn_id" in found and not transcript):
         return "codex"
-    return "claude" if _text(found.get("hook_event_name")) else ""
+    # What Claude Code sends to a status line has no event.
+    return "claude" if transcript or _text(found.get("hook_event_name")) else ""
 
 
 # --- names and scopes -----------------------------------------------------------------------------

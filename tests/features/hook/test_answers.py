@@ -49,7 +49,7 @@ ANSWERS = [
 ]  # fmt: skip
 SENT = {
     "claude": {"transcript_path": "/x"},
-    "codex": {"turn_id": "t"},
+    "codex": {"turn_id": "t", "transcript_path": None},
     "gemini": {"timestamp": "t"},
     "cursor": {"conversation_id": "c"},
     "": {},
