@@ -7,7 +7,7 @@ import msgspec
 from icd.durations import duration_ms
 from icd.errors import Usage
 
-_SWITCHES = {"--json", "--verbose", "--no-daemon", "--if-database", "--help", "-h"}
+_SWITCHES = {"--json", "--verbose", "--no-daemon", "--if-database", "--json-errors", "--help", "-h"}
 _VALUED = {"--db", "--timeout"}
 
 
@@ -19,6 +19,7 @@ class Flags(msgspec.Struct):
     verbose: bool = False
     no_daemon: bool = False
     if_database: bool = False
+    json_errors: bool = False
     help: bool = False
 
 
