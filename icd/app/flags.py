@@ -59,7 +59,8 @@ def _switch(found: Flags, word: str) -> None:
 
 def _set(found: Flags, flag: str, value: str | None) -> None:
     if value is None:
-        raise Usage(f"{flag} needs a value")
+        shape = "PATH" if flag == "--db" else "DURATION"
+        raise Usage(f"{flag} needs a value", hint=f"write {flag}={shape}")
     if flag == "--db":
         found.db = value
         return

@@ -128,6 +128,8 @@ def nearest(word: str, names: Iterable[str]) -> list[str]:
     if not typed or len(typed) > WORD:
         return []
     found = {name: _score(typed, name) for name in names}
+    if typed in found:
+        return [typed]
     most = 1 if len(typed) < SHORT else 2
     near = [name for name in found if found[name] <= most]
     return sorted(near, key=found.__getitem__)[:NAMES]
@@ -168,11 +170,16 @@ def _unknown_global(word: str) -> IcError:
 def _commands_meant(words: list[str]) -> list[str]:
     """The first rule that finds something decides."""
     word, rest = words[0].lower(), [w for w in words[1:2] if w[:1] != "-"]
-    for rule in (_joined, _plural, _swapped, _other_name, _without_noun, _misspelled):
+    for rule in (_shouted, _joined, _plural, _swapped, _other_name, _without_noun, _misspelled):
         found = rule(word, rest)
         if found:
             return found
     return []
+
+
+def _shouted(word: str, _rest: list[str]) -> list[str]:
+    """`Status`."""
+    return [word] if word in registry.SINGLES else []
 
 
 def _joined(word: str, _rest: list[str]) -> list[str]:
@@ -243,7 +250,8 @@ def _verbs_meant(noun: str, word: str) -> list[str]:
     near = nearest(word, known)
     if plural or (near and len(word) > 2):  # two letters are near to anything
         return plural or near
-    return _below(noun, word) or _same(word, known) or near
+    below = _below(noun, word)
+    return [*_same(word, known)[: 1 if below else NAMES], *below] or near
 
 
 def _same(word: str, known: Sequence[str]) -> list[str]:
@@ -356,11 +364,13 @@ def _extra(words: str, context: str, leaf: Leaf) -> IcError:
 def _bad_value(exc: click.BadParameter, context: str, leaf: Leaf) -> IcError:
     """`--ttl: invalid duration '5min': did you mean '5m'?`"""
     name = exc.param and exc.param.name
-    typed = next(f.typed for f in leaf.fields if f.name == name)
-    where = typed.metavar if isinstance(typed, Argument) else typed.name
+    field = next(f for f in leaf.fields if f.name == name)
     message = exc.message.rstrip(".")
-    hint = "" if "did you mean" in message else f"see 'icctl {context} --help'"
-    return Usage(f"{where}: {message}", hint=hint)
+    if isinstance(field.typed, Option):
+        message = f"{field.typed.name}: {message}"
+    elif not isinstance(field.kind, Choice):  # whose name is its choices
+        message = f"{field.typed.metavar}: {message}"
+    return Usage(message, hint="" if "did you mean" in message else f"see 'icctl {context} --help'")
 
 
 def _shape(context: str, leaf: Leaf) -> str:
