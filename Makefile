@@ -146,6 +146,7 @@ check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/fuzz $(DOORS)/fuzz-
 docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are made from the program.
 	$(BIN)/python -m tests.support.secrets_page
 	$(BIN)/python -m tests.support.reference
+	$(BIN)/python -m tests.support.mistakes
 	$(BIN)/python -m tests.support.python_client
 	$(BIN)/python -m tests.support.comparison
 	$(BIN)/python -m tests.support.picture

@@ -86,7 +86,7 @@ def execute(request: client.Request, limit: float, owed: Owed) -> Output:
             try:
                 acts_as = act_as_owner(planned)
             except IcError as exc:
-                return Output(exc.exit, b"", line(planned.program, planned.context, exc))
+                return Output(exc.exit, b"", line(planned, planned.context, exc))
             if acts_as is not None:
                 continue  # as another user, in another home
         output = _carry_out(request, planned, invocation.env.get("HOME"), owed)

@@ -57,6 +57,15 @@ SENTENCES = {
         "it is internal to lib-intercore.sh",
     ),
 }
+# The errors that these are, for those who read JSON.
+KINDS = {
+    "no daemon": "NoDaemon",
+    "late": "DeadlineExceeded",
+    "no reply": "DeadlineExceeded",
+    "unknown": "UnknownOutcome",
+    "nonsense": "UnknownOutcome",
+    "mode": "Misconfigured",
+}
 # The doctor explains these, and needs no daemon.
 FOR_THE_DOCTOR = {"no daemon", "late", "unknown", "nonsense", "long path", "no socket"}
 
@@ -78,10 +87,26 @@ def tell(program: str, argv: list[str], name: str, *details: Any) -> int:
     if name == "unknown" and _only_reads(*details[1:]):
         name = "no reply"
     happened, hint = told(name, *details)
-    say(f"{program}: {verb}: {happened}; {hint}\n")
+    status = 3 if name == "mode" else 2
+    if "--json-errors" in typed(argv)[1]:
+        say(_as_json(verb, name, happened, hint, status))
+    else:
+        say(f"{program}: {verb}: {happened}; {hint}\n")
     if name != "no helper":  # the library asks for one, and does without
         count_failure(verb)
-    return 3 if name == "mode" else 2
+    return status
+
+
+def _as_json(verb: str, name: str, happened: str, hint: str, status: int) -> str:
+    """As `line` of icd/app/invocation.py writes it."""
+    import json
+
+    from icd import errors  # slow, but the caller has waited for longer
+
+    kind = getattr(errors, KINDS.get(name, "IcError"))
+    facts = {**kind(happened, hint=hint).data, "exit": status, "command": verb}
+    told = {"error": {"code": kind.code, "message": happened, **facts}}
+    return json.dumps(told, separators=(",", ":")) + "\n"
 
 
 def told(name: str, *details: Any) -> tuple[str, str]:

@@ -12,6 +12,8 @@ from tests.support.conversations import TRANSCRIPTS, ask_frame, ask_json, match_
 from tests.support.examples import calls
 from tests.support.processes import Daemon
 
+# Answered differently on purpose: an unknown command prints nothing on stdout any more.
+CHANGED = {r"\x00abogus\x00": r"3 0 «len»\n«any»"}
 NAMES = sorted(path.name for path in TRANSCRIPTS.iterdir())
 
 
@@ -23,7 +25,8 @@ def test_clients_of_a_release_are_answered_as_they_were(
     ask, match = (ask_frame, match_frame) if by_frame else (ask_json, match_json)
     names = {"project": str(project)}
 
-    for sent, old in conversations.read(name):
+    for sent, recorded in conversations.read(name):
+        old = next((now for end, now in CHANGED.items() if sent.endswith(end)), recorded)
         new = ask(daemon, sent, names)
 
         assert match(old, new, names), f"{sent}\n was: {old}\n now: {new}"

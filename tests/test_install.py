@@ -105,7 +105,7 @@ def _use(commands: Path, project: Path, env: dict[str, str]) -> str:
     )
     assert call("state", "set", "k", "s", stdin=b'{"a": 1}') == (0, b"", b"")
     assert call("state", "get", "k", "s", name="icctl-python") == (0, b'{"a": 1}\n', b"")
-    assert call("bogus", name="ic")[2] == b"ic: unknown command: bogus\n"
+    assert call("bogus", name="ic")[2] == b"ic: unknown command 'bogus'; see 'ic --help'\n"
     path = f"{commands}:/usr/bin:/bin"
     sourced = subprocess.run(
         ["bash", "-c", 'source "$(icctl lib-path)"; intercore_state_get k s'],

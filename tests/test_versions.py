@@ -135,7 +135,7 @@ def test_what_is_not_understood_is_a_mistake_that_names_the_versions_and_is_not_
 
     assert (verb.returncode, verb.stdout) == (3, b"")
     error, told = verb.stderr.decode().splitlines(keepends=True)
-    assert error.startswith("icctl: state: unknown subcommand: foresee; use one of ")
+    assert error.startswith("icctl: state: unknown subcommand 'foresee'; use one of ")
     assert told == warning(other)
     assert (option.returncode, option.stdout) == (3, b"")
     assert option.stderr.decode().endswith(warning(other))
@@ -200,7 +200,7 @@ def test_frames_of_earlier_clients_are_answered_as_ever(
     ]
     status, out, err = map(int, refused.partition(b"\n")[0].split())
     assert status == 3
-    assert refused.partition(b"\n")[2][out:].startswith(b"icctl: unknown command: bogus\n")
+    assert refused.partition(b"\n")[2][out:].startswith(b"icctl: unknown command 'bogus'; see")
     assert len(refused.partition(b"\n")[2]) == out + err
 
 

@@ -7,7 +7,7 @@ import msgspec
 from icd.durations import duration_ms
 from icd.errors import Usage
 
-_SWITCHES = {"--json", "--verbose", "--no-daemon", "--if-database", "--help", "-h"}
+_SWITCHES = {"--json", "--verbose", "--no-daemon", "--if-database", "--json-errors", "--help", "-h"}
 _VALUED = {"--db", "--timeout"}
 
 
@@ -19,6 +19,7 @@ class Flags(msgspec.Struct):
     verbose: bool = False
     no_daemon: bool = False
     if_database: bool = False
+    json_errors: bool = False
     help: bool = False
 
 
@@ -58,7 +59,8 @@ def _switch(found: Flags, word: str) -> None:
 
 def _set(found: Flags, flag: str, value: str | None) -> None:
     if value is None:
-        raise Usage(f"{flag} needs a value")
+        shape = "PATH" if flag == "--db" else "DURATION"
+        raise Usage(f"{flag} needs a value", hint=f"write {flag}={shape}")
     if flag == "--db":
         found.db = value
         return

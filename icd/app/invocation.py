@@ -102,6 +102,12 @@ class World(msgspec.Struct):
     session: str = ""  # by SESSION_VARIABLES
 
     @property
+    def json_errors(self) -> bool:
+        """Asked for once something went wrong, even if that is the flags."""
+        argv = self.argv
+        return "--json-errors" in (argv[: argv.index("--")] if "--" in argv else argv)
+
+    @property
     def database(self) -> str:
         """The database that is meant, under the one path that it is known by."""
         return paths.canonical(paths.resolve(self.where))
@@ -130,6 +136,10 @@ class World(msgspec.Struct):
         if not file:
             raise Usage("FILE is empty")
         return os.path.join(self.cwd, file)
+
+
+# Somebody who has not even said who it is.
+UNKNOWN = World([], "/", 0.0)
 
 
 class Refusal(msgspec.Struct):
@@ -223,6 +233,7 @@ class Ask(msgspec.Struct):
     call: Call = cast(Call, None)
     context: str = ""
     program: str = "icctl"
+    json_errors: bool = False
     skew: Skew | None = None
 
 
@@ -292,6 +303,7 @@ class Errand(msgspec.Struct):
     prepare: Callable[[str, Params], Call]
     context: str
     program: str
+    json_errors: bool = False
     if_database: bool = False
     where: Where | None = None  # None: it is not about a project
     served: Served | None = None
@@ -315,8 +327,31 @@ def exit_status(context: str, error: IcError) -> int:
     return min(error.exit, 1) if context.partition(" ")[0] == "hook" else error.exit
 
 
-def line(program: str, context: str, error: IcError) -> bytes:
-    """`icctl: <context>: <message>; <hint>`"""
+class Told(Protocol):
+    """Who is told of an error, and how: a World, an Ask, an Errand."""
+
+    @property
+    def program(self) -> str: ...
+
+    @property
+    def json_errors(self) -> bool: ...
+
+
+def line(to: Told, context: str, error: IcError) -> bytes:
+    """`icctl: <context>: <message>; <hint>`, or the same as JSON."""
+    program, hint = to.program, advice(to.program, error.hint)
+    if to.json_errors:
+        return _as_json(context, error, hint)
     parts = [program, context, error.message] if context else [program, error.message]
-    text = ": ".join(parts) + (f"; {advice(program, error.hint)}" if error.hint else "")
+    text = ": ".join(parts) + (f"; {hint}" if hint else "")
     return printable(text.replace("\n", " ").encode("utf-8", "backslashreplace")) + b"\n"
+
+
+def _as_json(context: str, error: IcError, hint: str) -> bytes:
+    """As the API sends it: scripts of both know an error by its name."""
+    import json  # msgspec refuses what is no text, such as a path of odd bytes
+
+    facts = {**error.data, "hint": hint, "command": context}
+    told = {"error": {"code": error.code, "message": error.message, **facts}}
+    text = json.dumps(told, separators=(",", ":"))
+    return printable(text.encode()) + b"\n"

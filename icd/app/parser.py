@@ -202,7 +202,7 @@ class Leaf:
 
         hint = f"see 'icctl {context} --help'"
         try:
-            return self._converted(explain(self.click, context, words))
+            return self._converted(explain(self, context, words))
         except ValueError as exc:
             raise Usage(f"Invalid value: {exc}".rstrip("."), hint=hint) from exc
 

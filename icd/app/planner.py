@@ -30,6 +30,7 @@ from icd.app.invocation import (
     Output,
     Question,
     Refusal,
+    Told,
     World,
     advice,
     as_the_row_says,
@@ -63,7 +64,6 @@ class Parsed(msgspec.Struct):
     typed: Any = None
     help: Callable[[str], bytes] | None = None  # given the name of the program
     error: IcError | None = None
-    shows: Callable[[str], bytes] | None = None  # on stdout, although it is an error
 
 
 def plan(world: World) -> Ask | Errand | Need | Output:
@@ -85,10 +85,10 @@ def plan(world: World) -> Ask | Errand | Need | Output:
 def _plan(world: World) -> Ask | Errand | Need | Output:
     # Hooks say the same again and again.
     read = _read if sum(map(len, world.argv)) < CACHED_CHARACTERS else _read.__wrapped__
-    parsed = _safely(world.program, "", read, *world.argv)
+    parsed = _safely(world, "", read, *world.argv)
     if isinstance(parsed, Output):
         return parsed
-    return _safely(world.program, parsed.context, _decide, world, parsed)
+    return _safely(world, parsed.context, _decide, world, parsed)
 
 
 def _decide(world: World, parsed: Parsed) -> Ask | Errand | Need | Output:
@@ -96,27 +96,28 @@ def _decide(world: World, parsed: Parsed) -> Ask | Errand | Need | Output:
         if parsed.help is not None:
             return Output(0, parsed.help(world.program))
         if parsed.error is not None:
-            return _refused(world.program, parsed)
+            return _refused(world, parsed)
         wanted = _ask(world, parsed)
         if isinstance(wanted, Local):
             return _errand(world, wanted, parsed.context)
         if isinstance(wanted, Ask):
             wanted.context, wanted.program = parsed.context, world.program
+            wanted.json_errors = parsed.flags is not None and parsed.flags.json_errors
         return wanted
     except Needed as exc:
         return exc.need
     except IcError as exc:
-        return _refused(world.program, Parsed(parsed.context, error=exc))
+        return _refused(world, Parsed(parsed.context, error=exc))
 
 
-def _safely(program: str, context: str, function: Callable[..., T], *given: Any) -> T | Output:
+def _safely(to: Told, context: str, function: Callable[..., T], *given: Any) -> T | Output:
     """A bug in a command is told to its caller, and logged by the host."""
     try:
         return function(*given)
     except Exception as exc:  # noqa: BLE001 -- the error map
         error = failure(exc)
         bug = None if isinstance(error, DamagedRow) else error
-        told = line(program, context, error)
+        told = line(to, context, error)
         return _harmless(Output(exit_status(context, error), b"", told, bug=bug))
 
 
@@ -129,6 +130,8 @@ def _read(*argv: str) -> Parsed:
         words = flags.words
         if words[:1] == ["help"]:
             words, flags.help = words[1:], True
+        elif words[:1] in (["--version"], ["-V"]):
+            words = ["version", *words[1:]]
         if not words:
             parsed.help = _help("usage")
             return parsed
@@ -153,8 +156,9 @@ def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
         command = _verb(noun, words)
         parsed.context, words = f"{noun} {command.name}", words[1:]
     else:
-        parsed.error, parsed.shows = Usage(f"unknown command: {words[0]}"), _help("usage")
-        return
+        from icd.app.reference import mistakes  # few calls need it
+
+        raise mistakes.unknown_command(words)
     if flags.help:
         parsed.help = _help("command", parsed.context, command)
         return
@@ -186,11 +190,12 @@ def _judge(row: Verb[Any, Any], params: Params) -> None:
 
 def _verb(noun: str, words: list[str]) -> Leaf:
     verbs = registry.verbs(noun)
-    known = ", ".join([*verbs, *registry.below(noun)])
     if not words:
-        raise Usage(f"missing subcommand ({known})")
+        raise Usage(f"missing subcommand ({', '.join([*verbs, *registry.below(noun)])})")
     if words[0] not in verbs:
-        raise Usage(f"unknown subcommand: {words[0]}", hint=f"use one of {known}")
+        from icd.app.reference import mistakes
+
+        raise mistakes.unknown_verb(noun, words[0])
     return verbs[words[0]]
 
 
@@ -246,18 +251,17 @@ def _json(row: "Typed", typed: Any, result: Any) -> Output:
     return render.to_json(result, row.exit(result) if row.exit else 0)
 
 
-def _refused(program: str, parsed: Parsed) -> Output:
+def _refused(world: World, parsed: Parsed) -> Output:
     error = parsed.error
     assert error is not None
-    shown = b"" if parsed.shows is None else parsed.shows(program)
     refused = Refusal(parsed.context or "command", type(error), error.message)
-    told = line(program, parsed.context, error)
-    return Output(exit_status(parsed.context, error), shown, told, refused=refused)
+    told = line(world, parsed.context, error)
+    return Output(exit_status(parsed.context, error), b"", told, refused=refused)
 
 
 def finish(asked: Ask, answer: Answer) -> Output:
     """Turn an answer into text and an exit code."""
-    return _harmless(_safely(asked.program, asked.context, _finish, asked, answer))
+    return _harmless(_safely(asked, asked.context, _finish, asked, answer))
 
 
 def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
@@ -274,14 +278,14 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
             raise found.error
         return found.result
 
-    output = _safely(errand.program, errand.context, _run_local, errand, ask)
+    output = _safely(errand, errand.context, _run_local, errand, ask)
     output.stderr = told + output.stderr
     return _harmless(output)
 
 
 def step(errand: Errand, steps: Generator[Any, Any, Output], answer: Answer | None = None) -> Any:
     """What a served errand waits for next, such as a Call; or an Output at the end."""
-    return _safely(errand.program, errand.context, _step, errand, steps, answer)
+    return _safely(errand, errand.context, _step, errand, steps, answer)
 
 
 def _step(errand: Errand, steps: Generator[Any, Any, Output], answer: Answer | None) -> Any:
@@ -324,7 +328,7 @@ def advance(asked: Ask, answer: Answer) -> tuple[Output, Ask | None]:
     output = finish(asked, answer)
     if asked.follow is None:
         return output, None
-    following = _safely(asked.program, asked.context, asked.follow, answer)
+    following = _safely(asked, asked.context, asked.follow, answer)
     if isinstance(following, Output):
         return following, None
     return output, None if following is None else _again(asked, following)
@@ -349,6 +353,7 @@ def _again(before: Ask, asked: Ask) -> Ask:
         verbose=False,
     )
     asked.context, asked.program = before.context, before.program
+    asked.json_errors = before.json_errors
     return asked
 
 
@@ -372,7 +377,7 @@ def _finish(asked: Ask, answer: Answer) -> Output:
 def _told(error: IcError, asked: Ask | Errand, *, if_database: bool) -> Output:
     if if_database and isinstance(error, NoDatabase):
         return Output(UNAVAILABLE)
-    return Output(exit_status(asked.context, error), b"", line(asked.program, asked.context, error))
+    return Output(exit_status(asked.context, error), b"", line(asked, asked.context, error))
 
 
 def notes(asked: Ask | Errand, answer: Answer) -> bytes:
@@ -409,9 +414,8 @@ def _errand(world: World, local: Local, context: str) -> Errand:
         return _call(later, row, Ask(method, params))
 
     where = world.where if local.is_about_project else None
-    return Errand(
-        local.run, prepare, context, world.program, world.if_database, where, local.served
-    )
+    told = context, world.program, world.json_errors
+    return Errand(local.run, prepare, *told, world.if_database, where, local.served)
 
 
 def _call(world: World, method: Method[Any, Any], ask: Ask) -> Call:

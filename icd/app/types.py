@@ -26,6 +26,13 @@ def _fail(told: str) -> NoReturn:
     raise ValueError(told)
 
 
+def _meant(word: str) -> str:
+    """What was meant by a word that is no duration, if that is clear."""
+    from icd.app.reference.mistakes import duration
+
+    return duration(word)
+
+
 class Duration(Kind):
     """A duration that is not negative, in milliseconds.  Its unit is said: it is for deletions."""
 
@@ -36,7 +43,7 @@ class Duration(Kind):
     def read(self, word: str) -> int:
         found = self.parse(word)
         if found is None:
-            _fail(f"invalid duration {word!r}: write {self.written}")
+            _fail(f"invalid duration {word!r}: {_meant(word) or f'write {self.written}'}")
         if found < 0:
             _fail(f"the duration {word!r} is negative")
         if found > CENTURY_MS:
@@ -74,7 +81,8 @@ class Seconds(Whole):
             return self.within(int(word), word)
         found = milliseconds(word)
         if found is None:
-            _fail(f"{word!r} is neither seconds nor a duration: use 300 or 5m")
+            told = _meant(word) or "use 300 or 5m"
+            _fail(f"{word!r} is neither seconds nor a duration: {told}")
         seconds = -(-found // 1000)
         return self.within(seconds, str(seconds))
 
@@ -142,7 +150,9 @@ class Choice(Kind):
     def read(self, word: str) -> str:
         if word not in self.choices:
             known = ", ".join(map(repr, self.choices))
-            _fail(f"{word!r} is not one of {known}")
+            from icd.app.reference.mistakes import choice
+
+            _fail(f"{word!r} is not one of {known}{choice(word, self.choices)}")
         return word
 
 

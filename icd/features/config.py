@@ -108,7 +108,7 @@ def check(world: World, _f: Check) -> Local:
         else:
             output = Output(2) if problems else render.text("ok")
         errors = [Misconfigured(str(problem), hint="") for problem in problems]
-        output.stderr = b"".join(line(world.program, "config check", error) for error in errors)
+        output.stderr = b"".join(line(world, "config check", error) for error in errors)
         output.stderr += _told(world, "config check", ignored)
         return output
 

@@ -22,6 +22,12 @@ KEY_CHARACTERS = 1000
 STRING_BYTES = 100 * 1024
 ARRAY_ELEMENTS = 10_000
 
+# A longer text is not repeated in a message.
+WORD_BYTES = 60
+# Text that a person may have typed without its quotes, and words of other languages.
+_PLAIN = re.compile(r"[A-Za-z][\w .,:/@+-]*", re.ASCII)
+_OTHER_WORDS = {"True": "true", "False": "false", "None": "null", "nil": "null", "NULL": "null"}
+
 _CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")
 
 
@@ -38,9 +44,25 @@ def check(raw: bytes) -> str:
     except RecursionError:
         raise InvalidPayload(_TOO_DEEP, hint=_FLATTEN) from None
     except ValueError as exc:
-        raise InvalidPayload(f"invalid JSON payload: {_reason(exc)}") from exc
+        hint = _meant(payload)
+        raise InvalidPayload(f"invalid JSON payload: {_reason(exc)}", hint=hint) from exc
     _check(value)
     return text
+
+
+def _meant(payload: bytes) -> str | None:
+    """What to send instead of what is no JSON; None: nothing better than the usual."""
+    if not payload:
+        return "it is empty; send one JSON value"
+    text = payload[:WORD_BYTES].decode("utf-8", "replace")
+    if text in _OTHER_WORDS:
+        return f"did you mean '{_OTHER_WORDS[text]}'?"
+    # A secret must not be repeated, not even as a suggestion.
+    if text.encode() == payload and _PLAIN.fullmatch(text) and not secrets.looks_like(text):
+        return f"""did you mean '"{text}"'?"""
+    if text[0] in "{[" and "'" in text:
+        return "strings and keys stand in double quotes"
+    return None
 
 
 def is_json(text: str) -> bool:

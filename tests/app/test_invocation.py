@@ -45,7 +45,7 @@ def test_as_much_input_is_asked_for_as_a_payload_may_hold_with_some_white_space(
 def test_an_error_is_one_line_with_context_and_hint():
     error = IcError("it\nbroke", hint="mend it")
 
-    assert line("ic", "state set", error) == b"ic: state set: it broke; mend it\n"
+    assert line(world(program="ic"), "state set", error) == b"ic: state set: it broke; mend it\n"
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,14 @@ def test_a_hint_names_the_program_and_leaves_paths_alone(hint, told):
 def test_what_the_caller_wrote_is_never_changed():
     error = Usage("there is no 'icctl run' here", hint="mend it")
 
-    assert line("ic", "x", error) == b"ic: x: there is no 'icctl run' here; mend it\n"
+    assert (
+        line(world(program="ic"), "x", error) == b"ic: x: there is no 'icctl run' here; mend it\n"
+    )
 
 
 def test_an_error_without_context_and_hint_is_shorter():
-    assert line("icctl", "", IcError("it broke")) == b"icctl: it broke\n"
+    assert line(world(), "", IcError("it broke")) == b"icctl: it broke\n"
 
 
 def test_an_error_about_bytes_that_are_no_text_is_printed_all_the_same():
-    assert line("icctl", "", IcError("no \udcff")) == b"icctl: no \\udcff\n"
+    assert line(world(), "", IcError("no \udcff")) == b"icctl: no \\udcff\n"

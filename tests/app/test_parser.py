@@ -58,7 +58,7 @@ def test_what_is_read_without_click_is_what_click_reads(name, data):
     except (Doubt, ValueError, IcError):
         return  # click decides, or says what is wrong
 
-    assert found == leaf._converted(explain(leaf.click, name, words))
+    assert found == leaf._converted(explain(leaf, name, words))
 
 
 def test_a_command_that_is_right_loads_no_click():

@@ -105,8 +105,10 @@ def test_a_span_is_a_duration_or_a_number_of_seconds(text, expected):
     "text, message",
     [
         ("-5", "'-5' is negative"),
-        ("1.5", "or a number of seconds"),
-        ("5 s", "or a number of seconds"),
+        ("1.5", r"did you mean '1\.5s' or '1\.5d'"),
+        ("5 s", "did you mean '5s'"),
+        ("2 weeks", "did you mean '14d'"),
+        ("soon", "or a number of seconds"),
         ("999999999999", "longer than a century"),
     ],
 )

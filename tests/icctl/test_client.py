@@ -115,7 +115,7 @@ def test_the_program_is_named_as_it_was_called(initialized: Path, any_daemon: Da
     for env in (DIRECT, through(any_daemon)):
         done = icctl("bogus", cwd=initialized, env=env, program=processes.door / "ic")
 
-        assert done.stderr == b"ic: unknown command: bogus\n"
+        assert done.stderr == b"ic: unknown command 'bogus'; see 'ic --help'\n"
         assert done.stdout.startswith(b"Usage: ic ")
 
 

@@ -143,10 +143,10 @@ class State(nouns.Awaiting):
     async def list(
         self, key: str | None = None, *, prefix: str | None = None, timeout: Duration | None = None
     ) -> builtins.list[results.StateName]:
-        """List the rows of a key, or of all keys with a prefix, without their payloads.
+        """List the rows of a key, of all keys with a prefix, or all, without their payloads.
 
         key: Key of the row.
-        prefix: List all keys that start with P, with their scopes.
+        prefix: List only keys that start with P, with their scopes.
         """
         found: builtins.list[results.StateName] = await self._host.ask(
             "state.list", {"key": key, "prefix": prefix}, timeout

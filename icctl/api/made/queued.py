@@ -103,10 +103,10 @@ class State(nouns.Queued):
     def list(
         self, key: str | None = None, *, prefix: str | None = None
     ) -> Reply[builtins.list[results.StateName]]:
-        """List the rows of a key, or of all keys with a prefix, without their payloads.
+        """List the rows of a key, of all keys with a prefix, or all, without their payloads.
 
         key: Key of the row.
-        prefix: List all keys that start with P, with their scopes.
+        prefix: List only keys that start with P, with their scopes.
         """
         return self._host.queue("state.list", {"key": key, "prefix": prefix})
 

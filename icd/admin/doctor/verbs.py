@@ -92,7 +92,7 @@ def _shown(world: World, sections: dict[str, "Section"]) -> Output:
         bug = Internal("the check itself failed")
         bug.__cause__ = RuntimeError("\n".join(bugs))
         output.exit, output.bug = bug.exit, bug
-        output.stderr = line(world.program, "doctor", bug)
+        output.stderr = line(world, "doctor", bug)
     return output
 
 

@@ -13,7 +13,6 @@ from icd.app import registry
 from icd.app.parser import Field, Leaf
 from icd.app.types import Choice, Kind
 from icd.app.verb import Argument
-from icd.errors import Usage
 
 if TYPE_CHECKING:
     from icd.app.verb import Typed
@@ -26,6 +25,7 @@ GLOBALS = [
     ("--db PATH", "Database file (default $INTERCORE_DB, or the nearest .clavain/intercore.db)."),
     ("--timeout D", "Deadline of the call, such as 500ms or 10s (default 5s)."),
     ("--json", "Print the result as JSON."),
+    ("--json-errors", "Print an error as one line of JSON, on stderr as ever."),
     ("--verbose", "Show SQL statements, timings and lock waits on stderr."),
     ("--no-daemon", "Open the database directly, even if the daemon is running."),
     ("--if-database", "Exit 69, silently, if there is no database; for scripts."),
@@ -107,6 +107,17 @@ class Converter(click.ParamType[Any]):
             self.fail(str(exc), param, ctx)
 
 
+class OneOf(click.Choice[str]):
+    """Some words, which the help shows."""
+
+    def __init__(self, kind: Choice) -> None:
+        super().__init__(kind.choices)
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(Converter(self.kind).convert(value, param, ctx))
+
+
 def click_command(row: "Typed", fields: Sequence[Field]) -> click.Command:
     return click.Command(
         row.command.rpartition(" ")[2],
@@ -117,13 +128,14 @@ def click_command(row: "Typed", fields: Sequence[Field]) -> click.Command:
     )
 
 
-def explain(command: click.Command, context: str, words: list[str]) -> dict[str, Any]:
+def explain(leaf: Leaf, context: str, words: list[str]) -> dict[str, Any]:
     """The fields that are given, or Usage that says what is wrong."""
     try:
-        ctx = command.make_context(context, list(words), terminal_width=80, color=False)
+        ctx = leaf.click.make_context(context, list(words), terminal_width=80, color=False)
     except click.UsageError as exc:
-        hint = f"see 'icctl {context} --help'"
-        raise Usage(exc.format_message().rstrip("."), hint=hint) from exc
+        from icd.app.reference import mistakes
+
+        raise mistakes.told(exc, context, leaf, words) from exc
     return {name: word for name, word in ctx.params.items() if word is not None}
 
 
@@ -151,7 +163,7 @@ def _parameter(field: Field) -> click.Parameter:
 
 def _type(kind: Kind | None) -> click.ParamType[Any] | None:
     if isinstance(kind, Choice):
-        return click.Choice(kind.choices)  # which shows the words in the help
+        return OneOf(kind)
     return None if kind is None else Converter(kind)
 
 

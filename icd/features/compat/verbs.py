@@ -112,7 +112,7 @@ def ask_status(world: World, _f: StatusForm) -> Local:
             complaints.append(exc)
         lines = _lines(found, sides)
         output = render.to_json(lines) if world.json else render.text(_HEADER, *map(_row, lines))
-        told = (line(world.program, "compat status", exc) for exc in complaints)
+        told = (line(world, "compat status", exc) for exc in complaints)
         output.stderr = b"".join(told)
         return output
 
@@ -165,7 +165,7 @@ def ask_check(world: World, p: Check) -> Ask:
         return render.text(f"{shown(p.key.encode())}: {answer}", exit_code=exit_code)
 
     def without(error: IcError) -> Output:
-        told = line(world.program, "compat check", error)
+        told = line(world, "compat check", error)
         return Output(1 if isinstance(error, _UNUSABLE) else error.exit, b"", told)
 
     return Ask("compat.check", p, show, render_error=without)

@@ -272,7 +272,7 @@ def ask_check(world: World, p: Check) -> Local:
             output = render.text(*(found.findings or ["ok"]), exit_code=status)
         if not found.ok:
             told = Corrupt(f"{found.path} is damaged", hint=_WAY_OUT)
-            output.stderr = line(world.program, "db check", told)
+            output.stderr = line(world, "db check", told)
         return output
 
     return Local(run)

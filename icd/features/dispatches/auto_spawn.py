@@ -144,7 +144,7 @@ def _failed(due: Due, why: str) -> Line:
 def _shown(world: World, lines: list[Line], withheld: IcError | None = None) -> Output:
     output = render.to_json(lines) if world.json else Output(0)
     if withheld is not None:
-        output.stderr = line(world.program, "auto-spawn", withheld)
+        output.stderr = line(world, "auto-spawn", withheld)
         return output
     for each in lines:
         said = f"failed: {each.error}" if each.error else f"started: {each.id}"

@@ -140,7 +140,7 @@ def _kill(world: World, ask: Caller, f: Kill) -> Output:
 def _tell(world: World, output: Output, exc: IcError) -> None:
     if isinstance(exc, NoDatabase):
         raise exc  # none of them is to be had
-    output.stderr += line(world.program, "dispatch kill", exc)
+    output.stderr += line(world, "dispatch kill", exc)
     output.exit = max(output.exit, exc.exit)
 
 

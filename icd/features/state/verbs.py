@@ -10,7 +10,7 @@ from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import SPAN
 from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow
-from icd.errors import InvalidName, InvalidParams, InvalidTtl, SecretRefused, Usage
+from icd.errors import InvalidName, InvalidParams, InvalidPayload, InvalidTtl, SecretRefused, Usage
 from icd.features.state import store, watch
 from icd.features.state.store import Document, Name, Row, Written
 from icd.features.state.watch import Key, Scope
@@ -40,6 +40,7 @@ NewScope = Annotated[
 ]
 Span = Annotated[Milliseconds, SPAN]
 Ttl = Annotated[Span, check_ttl]
+_EMPTY = "send one JSON value, or pass it with --value, or a file with @FILE"
 
 
 # --- parameters -----------------------------------------------------------------------------------
@@ -142,13 +143,13 @@ class DeleteForm(DeleteAll):
 
 
 class List(Params):
-    """Print the scopes of a key, one per line; with --prefix, print key and scope."""
+    """Print the scopes of a key, one per line; without a key, print every key and scope."""
 
-    rpc = "List the rows of a key, or of all keys with a prefix, without their payloads."
+    rpc = "List the rows of a key, of all keys with a prefix, or all, without their payloads."
     key: Key | None = None
     prefix: Annotated[
         str | None,
-        Option("--prefix", "List all keys that start with P, with their scopes.", "P"),
+        Option("--prefix", "List only keys that start with P, with their scopes.", "P"),
         validation.check_key_prefix,
     ] = None
 
@@ -254,7 +255,7 @@ def _check_set(p: Set) -> None:
 
 
 def _check_list(p: List) -> None:
-    if (p.key is None) == (p.prefix is None):
+    if p.key is not None and p.prefix is not None:
         raise InvalidName("pass either a key or a prefix", hint="icctl state list KEY")
 
 
@@ -297,10 +298,17 @@ def _payload(world: World, f: SetForm) -> bytes:
     if f.value is not None:
         return f.value.encode()
     if f.file is None:
-        return world.read_stdin()
+        return _piped(world)
     if not f.file.startswith("@"):
         raise Usage(f"unexpected argument {f.file!r}: use @FILE, or --value for inline JSON")
     return world.read_file(f.file[1:])
+
+
+def _piped(world: World) -> bytes:
+    given = world.read_stdin()
+    if not given.strip():
+        raise InvalidPayload("invalid JSON payload: stdin is empty", hint=_EMPTY)
+    return given
 
 
 def show_nothing(_r: object, _p: object) -> list[str]:
@@ -326,12 +334,12 @@ def show_delete(r: Deleted, f: DeleteForm) -> list[str]:
 
 
 def _either(p: List) -> None:
-    if (p.key is None) == (p.prefix is None):
+    if p.key is not None and p.prefix is not None:
         raise Usage("pass either a key or --prefix")
 
 
 def show_list(found: list[Name], p: List) -> Iterator[str]:
-    if p.prefix is None:
+    if p.key is not None:
         return (render.columns(row.scope_id) for row in found)
     return (render.columns(row.key, row.scope_id) for row in found)
 
@@ -408,8 +416,12 @@ VERBS = [
         check=_check_list,
         usage=_either,
         show=show_list,
-        summary="List the scopes of a key.",
-        examples=["icctl state list dispatch", "icctl state list --prefix=dispatch."],
+        summary="List the scopes of a key, or all rows.",
+        examples=[
+            "icctl state list dispatch",
+            "icctl state list --prefix=dispatch.",
+            "icctl state list",
+        ],
     ),
     Verb(
         "state prune",

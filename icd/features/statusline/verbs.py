@@ -112,7 +112,7 @@ def _ask_for_agent(world: World, f: Form, form: str | None) -> Ask:
     def without(error: IcError) -> Output:
         output = ask.render(_nothing(params))
         if not isinstance(error, NoDatabase):
-            output.stderr = invocation.line(world.program, "statusline", error)
+            output.stderr = invocation.line(world, "statusline", error)
         return output
 
     return structs.replace(ask, render_error=without)

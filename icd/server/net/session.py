@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, cast
 import anyio
 
 from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call
-from icd.app.invocation import Ask, Errand, Need, Output, World, line
+from icd.app.invocation import UNKNOWN, Ask, Errand, Need, Output, World, line
 from icd.app.planner import finish, plan
 from icd.errors import DeadlineExceeded, Guard, IcError
 from icd.features.daemon import verbs as daemon
@@ -272,7 +272,7 @@ class Session(asyncio.Protocol):
         try:
             world = argv_frame.world(frame)
         except IcError as exc:
-            self._reply_output(Output(exc.exit, b"", line("icctl", "", exc)))
+            self._reply_output(Output(exc.exit, b"", line(UNKNOWN, "", exc)))
             return
         if self._is_again:
             world.deadline = time.monotonic() + DEFAULT_DEADLINE_MS / 1000
@@ -394,7 +394,7 @@ class Session(asyncio.Protocol):
 
     def _say_goodbye(self, error: IcError) -> None:
         if self._framing.sends_frames:
-            said = argv_frame.reply(Output(error.exit, b"", line("icctl", "", error)))
+            said = argv_frame.reply(Output(error.exit, b"", line(UNKNOWN, "", error)))
         else:
             said = jsonrpc.failure(None, error) + b"\n"
         self._transport.write(said)

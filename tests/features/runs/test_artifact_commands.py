@@ -138,7 +138,7 @@ def test_an_artifact_as_json_has_the_originals_fields_and_a_readable_time(stdout
         (("add", "run00001", "--phase=p", "--path="), 3, b"must not be empty"),
         (("add", "run00001", "--phase=a\tb", "--path=f"), 2, b"control characters"),
         (("list",), 3, b"RUN"),
-        (("bogus",), 3, b"unknown subcommand: bogus"),
+        (("bogus",), 3, b"unknown subcommand 'bogus'"),
     ],
 )
 def test_what_is_refused_is_refused_with_a_reason(ic, argv, exit_code, told):
