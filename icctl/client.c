@@ -533,6 +533,31 @@ void beside(char *path, size_t room, const char *program)
     strcpy(name, program);
 }
 
+/* Become the Python client as its first lines, which are a shell's, would start it: with the Python
+   that `icd` beside it names.  It returns where that is in doubt, and then the shell decides. */
+static void become_python(char *script, char **argv)
+{
+    char path[PATH_MAX], text[1024];
+    beside(path, sizeof path, "icd");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    if (size <= 0) return;
+    text[size] = 0;
+    char *end = strpbrk(text, " \n");
+    if (strncmp(text, "#!/", 3) || !end || *end != '\n' || !strstr(end, "from icd.")) return;
+    *end = 0;
+    size_t count = 0;
+    while (argv[count]) count++;
+    char **all = calloc(count + 5, sizeof *all);
+    if (!all) return;
+    char *first[] = {text + 2, "-E", "-P", "-S", script};
+    memcpy(all, first, sizeof first);
+    if (count) memcpy(all + 5, argv + 1, count * sizeof *all);
+    execv(text + 2, all);
+    free(all);
+}
+
 _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
 {
     char path[PATH_MAX];
@@ -551,6 +576,7 @@ _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
     setenv("INTERCORE_HANDOVER", told.data, 0); /* what a helper said comes first */
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
+    become_python(path, argv);
     execv(path, argv);
     fail(path);
 }

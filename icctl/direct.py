@@ -3,12 +3,15 @@
 Entered when no daemon is there.  Everything but the transport is the daemon's own code.
 """
 
+from __future__ import annotations
+
+from icctl import imports  # isort: skip -- before what loads `typing`
+
 import contextlib
 import os
 import time
 from typing import TYPE_CHECKING
 
-from icctl import imports  # isort: skip -- before what they import
 from icctl import client
 from icd import __version__, config
 from icd.app import registry
@@ -249,13 +252,13 @@ def _invocation(request: client.Request, limit: float) -> World:
     return found
 
 
-def _sight() -> "Sight":
+def _sight() -> Sight:
     from icctl.probe import sight  # only the doctor pays for it
 
     return sight()
 
 
-def _calls(argv: list[str]) -> "Calls":
+def _calls(argv: list[str]) -> Calls:
     from icctl.calls import Calls  # only a process that stays pays for it
 
     is_alone = "--no-daemon" in client.typed(argv)[1]

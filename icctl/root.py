@@ -4,6 +4,8 @@ HOME and the XDG directories are forgotten: root's settings are not the owner's,
 either runs.  What the other user trusts is that user's own, and waits for that user's next call.
 """
 
+from __future__ import annotations
+
 import os
 import pwd
 

@@ -3,6 +3,8 @@
 This module imports nothing: the client reads --timeout with it, and hooks pay for every import.
 """
 
+from __future__ import annotations
+
 _UNITS_NS = {
     "ns": 1,
     "us": 1_000,

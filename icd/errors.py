@@ -6,6 +6,8 @@ sentence, and further facts, which callers get as data.  The dispatcher maps err
 else does.
 """
 
+from __future__ import annotations
+
 import errno
 import sqlite3
 from collections.abc import Callable

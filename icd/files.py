@@ -4,6 +4,8 @@ Nothing here follows a link, waits for the other end of a pipe, or is inherited 
 is started later.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Iterator

@@ -5,16 +5,16 @@ direction of text are spelled out as `\u001b`.  That is the same value inside a 
 one rule serves text and JSON alike; everything else keeps its bytes.
 """
 
-import re
+from __future__ import annotations
 
-_UNSAFE = re.compile(
+_UNSAFE = (
     rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
     rb"|\xc2[\x80-\x9f]"  # U+0080 to U+009F
     rb"|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]"  # U+202A to U+202E, U+2066 to U+2069
 )
-_STYLES = re.compile(rb"(\x1b\[[0-9]{1,2}m)")
+_STYLES = rb"(\x1b\[[0-9]{1,2}m)"
 # All bytes with which none of these begins: what consists of them needs no closer look.
-SAFE = bytes(b for b in range(256) if b not in (0xC2, 0xE2) and not _UNSAFE.match(bytes([b])))
+SAFE = b"\t\n\r" + bytes(b for b in range(32, 256) if b not in (0x7F, 0xC2, 0xE2))
 _BREAKS = {"\t": r"\u0009", "\n": r"\u000a", "\r": r"\u000d"}
 LINE_BREAKS = str.maketrans({char: _BREAKS[char] for char in "\n\r"})
 _FIELD_BREAKS = str.maketrans(_BREAKS)
@@ -24,12 +24,16 @@ def printable(data: bytes) -> bytes:
     """UTF-8 text, or JSON, of any number of lines."""
     if not data.translate(None, SAFE):
         return data
-    return _UNSAFE.sub(lambda found: rb"\u%04x" % ord(found[0].decode()), data)
+    import re  # few calls print such things, and a hook pays for every import
+
+    return re.sub(_UNSAFE, lambda found: rb"\u%04x" % ord(found[0].decode()), data)
 
 
 def styled(data: bytes) -> bytes:
     """The same, for text that has colours, and no other sequence that commands a terminal."""
-    parts = enumerate(_STYLES.split(data))
+    import re
+
+    parts = enumerate(re.split(_STYLES, data))
     return b"".join(part if number % 2 else printable(part) for number, part in parts)
 
 

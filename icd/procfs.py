@@ -3,6 +3,8 @@
 Every runner of an agent loads this module, so it imports nothing that is not built in.
 """
 
+from __future__ import annotations
+
 import os
 
 # A line of stat is far shorter.

@@ -14,6 +14,8 @@ Promises
     - the lock is held from before the database is looked at until after the commit.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import sqlite3
@@ -71,7 +73,7 @@ def run_batch(
     calls: list[Call],
     *,
     clock: Clock,
-    recent: "Recent | None" = None,
+    recent: Recent | None = None,
     close: bool = False,
 ) -> list[Answer | None]:
     """Run the calls in order, in one transaction.  None: not reached, give it to the next batch.
@@ -137,7 +139,7 @@ class _Batch:
     _conn: Connection
 
     def __init__(
-        self, database: Database, calls: list[Call], clock: Clock, recent: "Recent | None"
+        self, database: Database, calls: list[Call], clock: Clock, recent: Recent | None
     ) -> None:
         self.answers: dict[int, Answer] = {}  # by the identity of the call
         self._calls = calls

@@ -1,5 +1,7 @@
 """Flags that every command understands, before or after the verb."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import msgspec

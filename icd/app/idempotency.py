@@ -16,6 +16,8 @@ The table stays bounded: ids of `KEEP_MS`, and those of the times in which nothi
 If the clock steps again and again, the oldest of more than `HELD_MOST` go at each step.
 """
 
+from __future__ import annotations
+
 import sqlite3
 from zlib import crc32
 

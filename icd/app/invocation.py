@@ -4,9 +4,10 @@ The daemon runs other people's command lines, so nothing here may look at this p
 environment, directory, terminal, locale or name: everything comes from the caller.
 """
 
+from __future__ import annotations
+
 import errno
 import os
-import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Literal, Protocol, TypeVar, cast
 
@@ -30,7 +31,7 @@ INPUT_BYTES = 1024 * 1024 + 64 * 1024
 _NOBODY = "no process writes to it"
 _NOBODY_HINT = "start the writer, or raise --timeout"
 # The start of a command in a hint, such as in "run 'icctl init'".
-_COMMAND = re.compile(r"(?:(?<=^)|(?<=['\s]))icctl (?=[a-z-])")
+_COMMAND = r"(?:(?<=^)|(?<=['\s]))icctl (?=[a-z-])"
 # Which session a command belongs to: the first of these that is set.  The user's own word, what
 # the hooks of the original read, then what agents are known to give the programs that they start.
 SESSION_VARIABLES = (
@@ -215,7 +216,7 @@ class Ask(msgspec.Struct):
     # For the few commands that have something to say even then; None: the usual line.
     render_error: Callable[[IcError], Output | None] | None = None
     # For commands that go on: what to ask when the database has changed; None ends it.
-    follow: Callable[[Answer], "Ask | None"] | None = None
+    follow: Callable[[Answer], Ask | None] | None = None
     # Ask again after this long, even without a write; None: there is no need to.
     patience: float | None = LOOK_AGAIN_SECONDS
     # The moment, monotonic, at which it is asked for the last time.
@@ -224,7 +225,7 @@ class Ask(msgspec.Struct):
     cut_short: int = 0
     # Where it is by now, and how to go on from there: for the daemon after this one.
     place: bytes = b""
-    resume: Callable[[bytes], "Ask"] | None = None
+    resume: Callable[[bytes], Ask] | None = None
     # Where to look for the database, if not in the caller's directory.
     cwd: str | None = None
     # A missing database is an answer, not a failure.
@@ -276,7 +277,7 @@ class Local(msgspec.Struct):
     served: Served | None = None
 
 
-def converse(ask: Caller, steps: "Generator[Question, Any, T]") -> T:
+def converse(ask: Caller, steps: Generator[Question, Any, T]) -> T:
     """Take all steps in the caller's own process."""
     try:
         question = next(steps)
@@ -319,7 +320,11 @@ def advice(program: str, hint: str) -> str:
 
     Only where a command of ours is meant: a path, or a word of the caller's, stays as it is.
     """
-    return hint if program == "icctl" else _COMMAND.sub(lambda _: f"{program} ", hint)
+    if program == "icctl":
+        return hint
+    import re  # most calls are right, and a hook pays for every import
+
+    return re.sub(_COMMAND, lambda _: f"{program} ", hint)
 
 
 def exit_status(context: str, error: IcError) -> int:

@@ -3,6 +3,8 @@
 The globals and the path to a command are plain words; its own words are its parser's.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Generator
 from functools import lru_cache, partial
@@ -234,7 +236,7 @@ def _ask_verb(world: World, row: Verb[Any, Any], typed: Any) -> Ask:
     return asked
 
 
-def _text(row: "Typed", typed: Any, result: Any) -> Output:
+def _text(row: Typed, typed: Any, result: Any) -> Output:
     if result is None or row.show is None:
         return Output(1)
     shown = row.show(result, typed)
@@ -243,7 +245,7 @@ def _text(row: "Typed", typed: Any, result: Any) -> Output:
     return render.text(*shown, exit_code=row.exit(result) if row.exit else 0)
 
 
-def _json(row: "Typed", typed: Any, result: Any) -> Output:
+def _json(row: Typed, typed: Any, result: Any) -> Output:
     if result is None:
         return Output(1)
     if row.json:

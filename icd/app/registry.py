@@ -1,5 +1,7 @@
 """Which module holds which rows; a module is loaded when its noun is first used."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +147,7 @@ def commands() -> dict[str, Leaf]:
     return found | {name: single(name) for name in SINGLES}
 
 
-def _typed(module: str) -> "list[Typed]":
+def _typed(module: str) -> list[Typed]:
     """The rows of a module that can be typed."""
     return [row for row in _rows(module) if isinstance(row, Verb | Command)]
 

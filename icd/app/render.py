@@ -1,7 +1,8 @@
 """How results look: plain lines for scripts and people, or the original's JSON style."""
 
+from __future__ import annotations
+
 import os
-import re
 from collections.abc import Sequence
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import Raw
 from icd import printable
 from icd.app.invocation import Output
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_CONTROL = r"[\x00-\x1f\x7f-\x9f]+"
 
 
 def text(*lines: str, exit_code: int = 0) -> Output:
@@ -30,7 +31,11 @@ def payload(document: Raw) -> Output:
 
 def one_line(text: str) -> str:
     """What may have several lines, or tabs, in a column; everything else as it was written."""
-    return _CONTROL.sub(" ", text)
+    if text.isprintable():
+        return text
+    import re  # few calls print such things, and a hook pays for every import
+
+    return re.sub(_CONTROL, " ", text)
 
 
 def relative(path: str, cwd: str) -> str:

@@ -4,7 +4,8 @@ Click is not needed to read a word that is right, and takes longer to load than 
 run: see icd/app/parser.py, and icd/app/reference/help.py for what click does with these.
 """
 
-import re
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -120,6 +121,8 @@ class Score(Kind):
     name = "score"
 
     def read(self, word: str) -> float:
+        import re  # few words are scores, and a hook pays for every import
+
         if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", word):
             _fail(f"{word!r} is not a number")
         if not 0 <= float(word) <= 1:

@@ -14,6 +14,8 @@ and measured (shape.py) before it is parsed, because some documents of 64 KiB ta
 parse.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -26,14 +28,18 @@ from icd.printable import spelled
 if TYPE_CHECKING:
     from icd.config.files import File, Problem
 
+
+class Pattern(msgspec.Struct, frozen=True):
+    """Of a setting that only a file can set, which is judged by it (files.py): every direct call
+    would pay for msgspec's patterns, which are compiled at once."""
+
+    regex: str
+
+
 # What a namespace, a channel or a type may be called: it becomes part of a path.
-_Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\Z")]
-_Path = Annotated[
-    str,
-    msgspec.Meta(
-        pattern=r"\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\Z"
-    ),
-]
+_NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"
+_Word = Annotated[str, Pattern(rf"\A{_NAME}\Z")]
+_Path = Annotated[str, Pattern(rf"\A{_NAME}/{_NAME}\Z")]
 
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
@@ -95,7 +101,7 @@ class Mirror(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     # "auto": if the user named a directory, or there is a ~/.interband.  True: make that, too.
     enabled: bool | Literal["auto"] = "auto"
     # Else the daemon's $INTERBAND_ROOT, else ~/.interband.
-    root: Annotated[str, msgspec.Meta(pattern=r"\A(/[^\0]*)?\Z")] = ""
+    root: Annotated[str, Pattern(r"\A(/[^\0]*)?\Z")] = ""
     channels: dict[str, Channel] = {}
 
 
@@ -179,7 +185,7 @@ def load(
     return msgspec.convert(values, Settings) if values else DEFAULTS
 
 
-def read(user: str | None, project: str | None) -> "Iterator[File]":
+def read(user: str | None, project: str | None) -> Iterator[File]:
     """Those of the files that are there, each with all that is wrong in it.
 
     What a project's file says and may not say is not among its values.
@@ -201,7 +207,7 @@ def from_environment(env: Mapping[str, str]) -> Given:
     }
 
 
-def check_environment(env: Mapping[str, str]) -> "list[Problem]":
+def check_environment(env: Mapping[str, str]) -> list[Problem]:
     """Everything that is wrong, where `from_environment` stops at the first."""
     from icd.config.files import Problem
 

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import structs
 
 from icd import files
-from icd.config import CHANNELS, OF_THE_DAEMON, USER_FILE, Settings, shape
+from icd.config import CHANNELS, OF_THE_DAEMON, USER_FILE, Pattern, Settings, shape
 from icd.config.shape import Path, locate
 from icd.printable import escaped
 
@@ -124,6 +124,17 @@ def _unfit_for(value: object, kind: object, at: Path) -> Iterator[Complaint]:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as exc:
         yield at, f"{dotted(at)}: {str(exc).partition(' - at ')[0]}"
+        return
+    for pattern in _patterns(kind):
+        if isinstance(value, str) and not re.search(pattern, value):
+            yield at, f"{dotted(at)}: Expected `str` matching regex {pattern!r}"
+
+
+def _patterns(kind: object) -> list[str]:
+    marks = [*getattr(kind, "__metadata__", ())]
+    for part in get_args(kind):
+        marks += getattr(part, "__metadata__", ())
+    return [mark.regex for mark in marks if isinstance(mark, Pattern)]
 
 
 def line(lines: dict[Path, int], at: Path) -> int:

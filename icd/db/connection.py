@@ -11,6 +11,8 @@ Invariants
 A handler that is set once and reads the moment from here costs nothing per call.
 """
 
+from __future__ import annotations
+
 import math
 import sqlite3
 import time

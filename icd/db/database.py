@@ -12,6 +12,8 @@ Invariants
       POSIX drops all our locks on a file when any descriptor of it is closed.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import sqlite3

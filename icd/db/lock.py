@@ -26,6 +26,8 @@ and the sqlite3 program write no note; a log that one of them copied left a newe
 and is no loss.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 import stat
@@ -248,7 +250,7 @@ class Note(Struct, frozen=True, gc=False):
         return index.checkpoints == (self.salt, self.copied, self.attempted)
 
     @classmethod
-    def decode(cls, data: bytes) -> "Note | None":
+    def decode(cls, data: bytes) -> Note | None:
         words = data.split()
         if len(words) != 13 or words[0] != b"ic1" or words[1] not in _STATES:
             return None
@@ -267,7 +269,7 @@ class Note(Struct, frozen=True, gc=False):
         *,
         main_sum: int | None = None,
         placed: int = 0,
-    ) -> "Note":
+    ) -> Note:
         """Of these files; what the index says, if it is known."""
         changed_ns = files[0].changed_ns if files[0] else 0
         known_sum = -1 if main_sum is None else main_sum

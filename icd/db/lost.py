@@ -7,6 +7,8 @@ behind is a sound one.
 The caller holds the database's lock.
 """
 
+from __future__ import annotations
+
 import os
 import sqlite3
 import time

@@ -1,8 +1,10 @@
 """Bringing a database to the schema of this program, once, whole or not at all.
 
 `user_version` is read inside the transaction that changes it, so ten programs may try at once.
-An existing database responds agained up first.  A newer one is refused and left untouched.
+An existing database is backed up first.  A newer one is refused and left untouched.
 """
+
+from __future__ import annotations
 
 import math
 import os

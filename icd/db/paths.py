@@ -10,6 +10,8 @@ Promises
       directory, and never passes through a symbolic link to get there.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Iterator

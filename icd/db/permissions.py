@@ -3,6 +3,8 @@
 What judges a database asks the kernel by name, and opens nothing (see ADR 4).
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import sqlite3

@@ -7,6 +7,8 @@ SQLite checks the types of a STRICT table when it is written, not when it is rea
 another program made can hold anything.  What is above this module can rely on its structs.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cache
 from types import NoneType, UnionType

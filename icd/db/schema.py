@@ -9,7 +9,8 @@ may still hold tables of the original program: before the upgrade, nothing in it
 after it, inside the same transaction, the schema is exactly ours or the upgrade is rolled back.
 """
 
-import re
+from __future__ import annotations
+
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -157,6 +158,8 @@ def _table(conn: sqlite3.Connection, name: str, sql: str) -> Table:
 
 def _checks(sql: str) -> list[str]:
     """The expressions between the parentheses of each CHECK."""
+    import re  # only an import of rows asks for this
+
     found = []
     for start in re.finditer(r"CHECK\s*\(", sql):
         depth, end = 1, start.end()

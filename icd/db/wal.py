@@ -15,6 +15,8 @@ their identity, looked at again before they are written to, and never closed, be
 would drop SQLite's own locks.
 """
 
+from __future__ import annotations
+
 import os
 import struct
 from collections.abc import Callable

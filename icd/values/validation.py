@@ -3,7 +3,7 @@
 Names travel in tab-separated lines, so control characters are refused everywhere.
 """
 
-import re
+from __future__ import annotations
 
 from icd.errors import InvalidName
 
@@ -12,13 +12,15 @@ ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 ID_CHARACTERS = 8
 NAME_BYTES = 4096  # far above any session id; keeps a runaway variable out of the index
 
-_KEY = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_.:-]+)*")
-_KEY_PREFIX = re.compile(r"[a-z0-9_.:-]*")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# What the first word of a key consists of, and what follows its first dot.
+_WORD = ID_ALPHABET + "_-"
+_KEY = _WORD + ".:"
 
 
 def check_key(key: str) -> None:
-    if not key or len(key) > KEY_BYTES or not _KEY.fullmatch(key):
+    word, dot, rest = key.partition(".")
+    is_fit = "a" <= key[:1] <= "z" and not word.strip(_WORD) and not rest.strip(_KEY)
+    if not is_fit or (dot and not rest) or len(key) > KEY_BYTES:
         raise InvalidName(
             f"invalid key {shown(key)}",
             hint=f"use lower-case words joined by dots, such as dispatch.codex, "
@@ -27,14 +29,14 @@ def check_key(key: str) -> None:
 
 
 def check_key_prefix(prefix: str) -> None:
-    if len(prefix) > KEY_BYTES or not _KEY_PREFIX.fullmatch(prefix):
+    if len(prefix) > KEY_BYTES or prefix.strip(_KEY):
         raise InvalidName(
             f"invalid key prefix {shown(prefix)}", hint="pass the first letters of a key"
         )
 
 
 def check_scope(scope_id: str) -> None:
-    if _CONTROL.search(scope_id) or len(scope_id) > NAME_BYTES // 4:  # in bytes, it may be too long
+    if _has_control(scope_id) or len(scope_id) > NAME_BYTES // 4:  # in bytes, it may be too long
         _check(scope_id, "scope")
 
 
@@ -51,7 +53,7 @@ def check_owner(owner: str) -> None:
 
 
 def _check(text: str, what: str) -> None:
-    if _CONTROL.search(text):
+    if _has_control(text):
         raise InvalidName(
             f"the {what} {shown(text)} contains control characters",
             hint="remove tabs and newlines from it",
@@ -60,6 +62,10 @@ def _check(text: str, what: str) -> None:
         raise InvalidName(
             f"the {what} is longer than {NAME_BYTES} bytes", hint="use an identifier, not content"
         )
+
+
+def _has_control(text: str) -> bool:
+    return not text.isprintable() and any(char < " " or char == "\x7f" for char in text)
 
 
 def shown(text: str, limit: int = 60) -> str:
