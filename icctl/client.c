@@ -32,6 +32,7 @@
 
 enum { DEFAULT_MS = 5000, MAX_MS = 300000, MARGIN_MS = 500, PART_BYTES = 1 << 28 };
 enum { EVENT_BYTES = 1 << 16 }; /* of icd/features/statusline/agent.py */
+enum { FIRST_BYTES = 256, AHEAD_BYTES = 1024 }; /* most replies fit */
 enum { SHELL_FD = 12 }; /* the highest that /bin/sh needs to start the Python client */
 enum { SEARCH_MS = 10000 }; /* comparing takes longer than a look-up, and no hook waits for it */
 enum { PATIENCE_MS = 1000 }; /* how long a lock is waited for; the daemon answers within the usual time */
@@ -40,6 +41,8 @@ struct reply {
     int fd;
     int64_t deadline; /* -1: a stream may be silent for as long as it likes */
     bool sent, started;
+    char ahead[AHEAD_BYTES]; /* what was received with what was taken, from `next` on */
+    size_t next, end;
 };
 
 int failure = 2;
@@ -54,20 +57,52 @@ _Noreturn void fail(const char *what)
 
 void start(struct bytes *b)
 {
-    if (!(b->file = open_memstream(&b->data, &b->size))) fail("no memory");
+    *b = (struct bytes){.data = calloc(1, FIRST_BYTES), .room = FIRST_BYTES};
+    if (!b->data) fail("no memory");
 }
 
 void stop(struct bytes *b)
 {
-    if (b->file && fclose(b->file)) fail("no memory");
     free(b->data);
     *b = (struct bytes){0};
 }
 
-static void append(FILE *to, struct bytes *b)
+void add(struct bytes *b, const void *data, size_t size)
 {
-    fflush(b->file);
-    fwrite(b->data, 1, b->size, to);
+    size_t room = b->room;
+    while (room - b->size <= size) room *= 2;
+    if (room > b->room && !(b->data = realloc(b->data, b->room = room))) fail("no memory");
+    if (size) memcpy(b->data + b->size, data, size);
+    b->data[b->size += size] = 0;
+}
+
+void add_text(struct bytes *b, const char *text)
+{
+    add(b, text, strlen(text));
+}
+
+void add_number(struct bytes *b, int64_t number)
+{
+    char digits[24], *at = digits + sizeof digits;
+    uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    do *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    if (number < 0) *--at = '-';
+    add(b, at, (size_t)(digits + sizeof digits - at));
+}
+
+/* One of the fields of which a frame consists: its kind, its text, and a NUL. */
+void add_field(struct bytes *b, char kind, const char *text)
+{
+    add(b, &kind, 1);
+    add(b, text, strlen(text) + 1);
+}
+
+static void add_number_field(struct bytes *b, char kind, int64_t number)
+{
+    add(b, &kind, 1);
+    add_number(b, number);
+    add(b, "", 1);
 }
 
 int64_t now(void)
@@ -155,7 +190,8 @@ static bool begin(struct call *c)
     int64_t usual = locks ? PATIENCE_MS : DEFAULT_MS;
     unsigned char random[12];
     if (getrandom(random, sizeof random, 0) != sizeof random) fail("no random numbers");
-    for (size_t i = 0; i < sizeof random; i++) sprintf(c->id + 2 * i, "%02x", random[i]);
+    for (size_t i = 0; i < 2 * sizeof random; i++)
+        c->id[i] = "0123456789abcdef"[random[i / 2] >> (i % 2 ? 0 : 4) & 15];
     for (const char *word = next_word(c, NULL); word; word = next_word(c, word)) {
         if (!strcmp(word, "--no-daemon")) ours = false;
         /* They are about a daemon that may hang. */
@@ -175,21 +211,30 @@ static bool begin(struct call *c)
     return ours;
 }
 
-static void frame(struct call *c, FILE *f)
+static void frame(struct call *c, struct bytes *f)
 {
     /* The daemon is told to be done a little before we stop listening: its "no" still arrives. */
     int64_t margin = (c->deadline - now()) / 10;
     int64_t deadline = c->deadline - (margin < MARGIN_MS ? margin : MARGIN_MS);
     int count = c->count + c->inputs + 9 + (c->child > 0) + (c->launched != NULL);
-    fprintf(f, "ic1 %d%ci%s%cn%s%c", count, 0, c->id, 0, c->program, 0);
-    fprintf(f, "v%s%cp%d%ct%lld%c", c->door, 0, (int)c->parent, 0, (long long)deadline, 0);
-    fprintf(f, "y%d%d%d%cr%s%c", isatty(0), isatty(1), isatty(2), 0, INTERCORE_VERSION, 0);
-    fprintf(f, "c%d%cb%lld%c", !c->keeps, 0, (long long)c->began, 0);
-    if (c->child > 0) fprintf(f, "h%d%c", (int)c->child, 0);
-    if (c->launched) fprintf(f, "l%s%c", c->launched, 0);
-    append(f, &c->fields);
-    append(f, &c->heads);
-    append(f, &c->tail);
+    char terminals[] = {isatty(0) ? '1' : '0', isatty(1) ? '1' : '0', isatty(2) ? '1' : '0', 0};
+    add_text(f, "ic1 ");
+    add_number(f, count);
+    add(f, "", 1);
+    add_field(f, 'i', c->id);
+    add_field(f, 'n', c->program);
+    add_field(f, 'v', c->door);
+    add_number_field(f, 'p', c->parent);
+    add_number_field(f, 't', deadline);
+    add_field(f, 'y', terminals);
+    add_field(f, 'r', INTERCORE_VERSION);
+    add_field(f, 'c', c->keeps ? "0" : "1");
+    add_number_field(f, 'b', c->began);
+    if (c->child > 0) add_number_field(f, 'h', c->child);
+    if (c->launched) add_field(f, 'l', c->launched);
+    add(f, c->fields.data, c->fields.size);
+    add(f, c->heads.data, c->heads.size);
+    add(f, c->tail.data, c->tail.size);
 }
 
 static bool is_pipe(int fd)
@@ -200,7 +245,7 @@ static bool is_pipe(int fd)
 
 /* Read what was asked for; a byte too many tells "too large" from "just fits".  The writer of a pipe
    may take as long as it likes; a pipe without a writer is EPIPE, as no read ever is. */
-int read_all(int fd, size_t left, bool in_vain, FILE *to)
+int read_all(int fd, size_t left, bool in_vain, struct bytes *to)
 {
     char buffer[1 << 16];
     while (left) {
@@ -210,7 +255,7 @@ int read_all(int fd, size_t left, bool in_vain, FILE *to)
         if (n < 0 && errno != EAGAIN) return errno;
         in_vain = false;
         if (n < 0) ready(fd, POLLIN, -1); /* there is a writer, and it takes its time */
-        else fwrite(buffer, 1, (size_t)n, to), left -= (size_t)n;
+        else add(to, buffer, (size_t)n), left -= (size_t)n;
     }
     return 0;
 }
@@ -228,14 +273,13 @@ static void attach(struct call *c)
     start(&content);
     if (!failed) {
         bool in_vain = path && is_pipe(fd) && !ready(fd, POLLIN, now() + c->limit);
-        failed = read_all(fd, c->needs + 1, in_vain, content.file);
+        failed = read_all(fd, c->needs + 1, in_vain, &content);
     }
     if (fd > 0) close(fd);
-    fflush(content.file);
-    if (failed && path) fprintf(c->heads.file, "x%d:%s%c", failed, path, 0);
-    else if (failed) fprintf(c->heads.file, "s0:%c", 0);
-    else fprintf(c->heads.file, "%c%zu:%s%c", path ? 'f' : 's', content.size, path ? path : "", 0);
-    if (!failed) append(c->tail.file, &content);
+    add_text(&c->heads, !path ? "s" : failed ? "x" : "f");
+    add_number(&c->heads, !failed ? (int64_t)content.size : path ? failed : 0);
+    add_field(&c->heads, ':', path ? path : "");
+    if (!failed) add(&c->tail, content.data, content.size);
     stop(&content);
     c->inputs++;
 }
@@ -249,8 +293,9 @@ static int refuse_strange(const char *path)
     char directory[sizeof ((struct sockaddr_un *)0)->sun_path];
     struct stat home, sock;
     const char *slash = strrchr(path, '/');
-    snprintf(directory, sizeof directory, "%s", slash ? path : ".");
-    if (slash) directory[slash > path ? slash - path : 1] = 0;
+    size_t size = !slash || slash == path ? 1 : (size_t)(slash - path);
+    memcpy(directory, slash ? path : ".", size);
+    directory[size] = 0;
     if (lstat(directory, &home) || lstat(path, &sock)) return errno;
     bool shared = home.st_mode & (S_IWGRP | S_IWOTH) && !(home.st_mode & S_ISVTX);
     bool known = home.st_uid == geteuid() || home.st_uid == 0;
@@ -279,15 +324,37 @@ static bool is_absent(int failed)
     return failed == -ENOENT || failed == -ECONNREFUSED || failed == -ENOTDIR;
 }
 
+static void name_usual(struct sockaddr_un *to, const char *before, const char *after)
+{
+    struct bytes path = {0};
+    start(&path);
+    add_text(&path, before);
+    add_number(&path, geteuid());
+    add_text(&path, after);
+    memcpy(to->sun_path, path.data, path.size + 1);
+    stop(&path);
+}
+
+/* Where a daemon may listen: how many places, or 0 if the one that was given cannot be one. */
+static size_t find_places(struct sockaddr_un to[2])
+{
+    const char *given = getenv("INTERCORE_SOCKET");
+    if (!given || !*given) {
+        name_usual(&to[0], "/run/user/", "/intercore/icd.sock");
+        name_usual(&to[1], "/tmp/intercore-", "/icd.sock");
+        return 2;
+    }
+    if (strlen(given) >= sizeof to->sun_path) return 0;
+    strcpy(to[0].sun_path, given);
+    return 1;
+}
+
 /* A connection, or the errno, negative; -EAGAIN: it was full until the call's deadline. */
 int dial(const struct call *c)
 {
     struct sockaddr_un to[2] = {{.sun_family = AF_UNIX}, {.sun_family = AF_UNIX}};
-    const char *given = getenv("INTERCORE_SOCKET");
-    size_t room = sizeof to->sun_path, places = given && *given ? 1 : 2;
-    snprintf(to[0].sun_path, room, "/run/user/%u/intercore/icd.sock", geteuid());
-    snprintf(to[1].sun_path, room, "/tmp/intercore-%u/icd.sock", geteuid());
-    if (places == 1 && (size_t)snprintf(to[0].sun_path, room, "%s", given) >= room) return -EINVAL;
+    size_t places = find_places(to);
+    if (!places) return -EINVAL;
     for (;;) {
         int fd = -ENOENT;
         for (size_t i = 0; i < places && is_absent(fd); i++) fd = dial_at(&to[i]);
@@ -310,19 +377,29 @@ static enum outcome send_all(const struct call *c, int fd, const char *data, siz
 
 /* --- and back --- */
 
-static enum outcome take(struct reply *r, char *to, size_t size)
+/* Receive at least a byte, and as much as there is room for. */
+static enum outcome receive(struct reply *r, char *to, size_t room, size_t *got)
 {
-    while (size) {
-        ssize_t n = recv(r->fd, to, size, 0);
-        if (n > 0) {
-            to += n, size -= (size_t)n;
-            r->started = true;
-        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    for (;;) {
+        ssize_t n = recv(r->fd, to, room, 0);
+        if (n > 0) return r->started = true, *got = (size_t)n, ANSWERED;
+        if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
             if (r->deadline < 0) return BROKEN;
             return (n == 0 ? r->sent : r->started) ? LOST : ABSENT;
-        } else if (!ready(r->fd, POLLIN, r->deadline)) {
-            return r->sent ? UNKNOWN : LATE;
         }
+        if (!ready(r->fd, POLLIN, r->deadline)) return r->sent ? UNKNOWN : LATE;
+    }
+}
+
+static enum outcome take(struct reply *r, char *to, size_t size)
+{
+    size_t got = r->end - r->next;
+    if (got > size) got = size;
+    memcpy(to, r->ahead + r->next, got);
+    r->next += got;
+    while (to += got, size -= got) {
+        enum outcome ended = receive(r, to, size, &got);
+        if (ended) return ended;
     }
     return ANSWERED;
 }
@@ -330,8 +407,12 @@ static enum outcome take(struct reply *r, char *to, size_t size)
 static enum outcome take_line(struct reply *r, char *line, size_t room)
 {
     for (char *at = line; at < line + room; at++) {
-        enum outcome ended = take(r, at, 1); /* a line is short, and a system call cheap */
-        if (ended) return ended;
+        if (r->next == r->end) {
+            enum outcome ended = receive(r, r->ahead, sizeof r->ahead, &r->end);
+            if (ended) return ended;
+            r->next = 0;
+        }
+        *at = r->ahead[r->next++];
         if (*at == '\n') return *at = 0, ANSWERED;
     }
     return NONSENSE;
@@ -375,16 +456,9 @@ static bool is(const char *line, const char *word, size_t *numbers, size_t count
 /* The same caller with other arguments, each ended by NUL. */
 enum outcome follow(struct call *c, const char *words, size_t size)
 {
-    struct bytes world = {0};
-    start(&world);
-    fwrite(c->fields.data, 1, c->world, world.file);
-    stop(&c->fields);
-    start(&c->fields);
-    append(c->fields.file, &world);
-    stop(&world);
+    c->fields.size = c->world;
     for (const char *word = words; word < words + size; word += strlen(word) + 1)
-        fprintf(c->fields.file, "a%s%c", word, 0);
-    fflush(c->fields.file);
+        add_field(&c->fields, 'a', word);
     c->count = 0;
     for (const char *at = c->fields.data; at < c->fields.data + c->fields.size; at += strlen(at) + 1)
         c->count++;
@@ -449,14 +523,13 @@ static enum outcome ask(struct call *c)
     struct bytes f = {0};
     if (r.fd < 0) return r.fd == -EAGAIN ? LATE : ABSENT;
     start(&f);
-    frame(c, f.file);
-    fflush(f.file);
+    frame(c, &f);
     enum outcome ended = send_all(c, r.fd, f.data, f.size);
     r.sent = ended == ANSWERED;
     if (ended != LATE) ended = read_reply(c, &r);
     stop(&f);
     bool keeps = ended == NEEDED || ended == FOLLOWED || ended == ORDERED || (ended == ANSWERED && c->keeps);
-    c->line = keeps ? r.fd : 0;
+    c->line = keeps && r.next == r.end ? r.fd : 0; /* it says nothing unasked */
     if (!c->line) close(r.fd);
     return kept && ended == ABSENT ? ask(c) : ended;
 }
@@ -474,7 +547,6 @@ static bool brings_event(const struct call *c)
 /* Ask for a call whose fields are there, as long as the daemon wants input. */
 enum outcome insist(struct call *c)
 {
-    fflush(c->fields.file);
     stop(&c->heads);
     stop(&c->tail);
     start(&c->heads);
@@ -495,10 +567,14 @@ enum outcome insist(struct call *c)
 
 /* --- handing over --- */
 
-void describe(const struct call *c, enum outcome why, int fd, FILE *to)
+void describe(const struct call *c, enum outcome why, int fd, struct bytes *to)
 {
-    fprintf(to, "%c %s %lld %lld %d %s %s", (char)why, c->id, (long long)c->limit,
-            (long long)c->deadline, fd, c->door, c->program);
+    char *told = NULL;
+    int size = asprintf(&told, "%c %s %lld %lld %d %s %s", (char)why, c->id, (long long)c->limit,
+                        (long long)c->deadline, fd, c->door, c->program);
+    if (size < 0) fail("no memory");
+    add(to, told, (size_t)size);
+    free(told);
 }
 
 /* A file that has no name, or -1. */
@@ -513,11 +589,11 @@ static int keep_input(struct call *c)
     struct bytes b = {0};
     start(&b);
     bool reports = c->launched && *c->launched;
-    fprintf(b.file, "%d%c", c->inputs + reports, 0);
-    if (reports) fprintf(b.file, "l%s%c", c->launched, 0);
-    append(b.file, &c->heads);
-    append(b.file, &c->tail);
-    fflush(b.file);
+    add_number(&b, c->inputs + reports);
+    add(&b, "", 1);
+    if (reports) add_field(&b, 'l', c->launched);
+    add(&b, c->heads.data, c->heads.size);
+    add(&b, c->tail.data, c->tail.size);
     int fd = open_memory();
     if (fd < 0 || write_all(fd, b.data, b.size) || lseek(fd, 0, SEEK_SET)) fail("no memory");
     return fd;
@@ -571,8 +647,7 @@ _Noreturn void hand_over(struct call *c, enum outcome why, char **argv)
     close(spare);
     start(&told);
     bool keeps = c->inputs || (c->launched && *c->launched);
-    describe(c, why, keeps ? keep_input(c) : -1, told.file);
-    fflush(told.file);
+    describe(c, why, keeps ? keep_input(c) : -1, &told);
     setenv("INTERCORE_HANDOVER", told.data, 0); /* what a helper said comes first */
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
@@ -589,13 +664,16 @@ void surround(struct call *c, const char *directory)
                                   "IC_TRACE_ID", "IC_SPAN_ID", "HOME", "INTERCORE_LOCK_DIR",
                                   "INTERCORE_AGENT", "INTERCORE_EVENT", "COLUMNS", "NO_COLOR", "TMPDIR",
                                   "CLAVAIN_DISPATCH_SH"};
-    fprintf(c->fields.file, "d%s%c", directory, 0);
+    add_field(&c->fields, 'd', directory);
     c->count = 1;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = getenv(names[i]);
-        if (value) c->count++, fprintf(c->fields.file, "e%s=%s%c", names[i], value, 0);
+        if (!value) continue;
+        c->count++;
+        add_text(&c->fields, "e");
+        add_text(&c->fields, names[i]);
+        add_field(&c->fields, '=', value);
     }
-    fflush(c->fields.file);
     c->world = c->fields.size;
 }
 
@@ -606,8 +684,8 @@ static bool look_around(struct call *c, char **argv)
     if (!directory) return false;
     surround(c, directory);
     free(directory);
-    for (; *argv; argv++) c->count++, fprintf(c->fields.file, "a%s%c", *argv, 0);
-    return !fflush(c->fields.file);
+    for (; *argv; argv++) c->count++, add_field(&c->fields, 'a', *argv);
+    return true;
 }
 
 /* The arguments of a call that followed another, for the client that takes over. */

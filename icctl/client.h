@@ -30,10 +30,10 @@ enum outcome {
     BROKEN = 'b',     /* the daemon left in the middle of a stream */
 };
 
-struct bytes { /* grow while `file` is written to */
-    FILE *file;
-    char *data;
-    size_t size;
+/* Bytes that grow.  No stream of the C library: each would cost three new pages, and a call has many. */
+struct bytes {
+    char *data; /* a NUL follows, which is not counted */
+    size_t size, room;
 };
 
 struct call {
@@ -68,19 +68,23 @@ extern int failure; /* the exit status of what fails here */
 _Noreturn void fail(const char *what);
 void start(struct bytes *b);
 void stop(struct bytes *b);
+void add(struct bytes *b, const void *data, size_t size);
+void add_text(struct bytes *b, const char *text);
+void add_number(struct bytes *b, int64_t number);
+void add_field(struct bytes *b, char kind, const char *text);
 int64_t now(void);
 bool ready(int fd, short events, int64_t deadline);
 int dial(const struct call *c);
 void beside(char *path, size_t room, const char *program);
 int write_all(int fd, const char *data, size_t size);
-int read_all(int fd, size_t left, bool in_vain, FILE *to);
+int read_all(int fd, size_t left, bool in_vain, struct bytes *to);
 int64_t milliseconds(const char *text);
 int open_memory(void);
 void surround(struct call *c, const char *directory);
 enum outcome insist(struct call *c);
 enum outcome follow(struct call *c, const char *words, size_t size);
 char **arguments(const struct call *c, char *program);
-void describe(const struct call *c, enum outcome why, int fd, FILE *to);
+void describe(const struct call *c, enum outcome why, int fd, struct bytes *to);
 _Noreturn void hand_over(struct call *c, enum outcome why, char **argv);
 void listen_for(sigset_t *heard, sigset_t *before);
 int execute(char **argv);

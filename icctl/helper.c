@@ -114,18 +114,23 @@ static bool keep(const char *name, const char *data, size_t size)
     return kept;
 }
 
-static void answer(const struct call *c, enum outcome ended, FILE *to)
+static void answer(const struct call *c, enum outcome ended, struct bytes *to)
 {
     bool fits = c->out + c->err <= INLINE_BYTES && (!c->said || !memchr(c->said, 0, c->out + c->err));
     if (ended == ANSWERED && fits) {
-        fprintf(to, "%d%c%.*s%c%s%c", c->exit, 0, (int)c->out, c->said, 0, c->said + c->out, 0);
+        add_number(to, c->exit);
+        add(to, "", 1);
+        add(to, c->said, c->out);
+        add(to, "", 1);
+        add(to, c->said + c->out, c->err + 1);
     } else if (ended == ANSWERED && keep("stdout", c->said, c->out) &&
                keep("stderr", c->said + c->out, c->err)) {
-        fprintf(to, "%d@%c", c->exit, 0);
+        add_number(to, c->exit);
+        add(to, "@", 2);
     } else {
-        fputc('!', to);
+        add_text(to, "!");
         describe(c, ended == ANSWERED ? UNWRITABLE : ended, -1, to);
-        fputc(0, to);
+        add(to, "", 1);
     }
 }
 
@@ -143,14 +148,12 @@ static void serve(struct call *c, const char *fields, size_t size, int out)
 {
     struct bytes told = {0};
     start(&c->fields);
-    fwrite(fields, 1, size, c->fields.file);
-    fflush(c->fields.file);
+    add(&c->fields, fields, size);
     enter(&c->fields);
     c->has_stdin = take_stdin();
     enum outcome ended = insist(c);
     start(&told);
-    answer(c, ended, told.file);
-    fflush(told.file);
+    answer(c, ended, &told);
     write_all(out, told.data, told.size);
     stop(&told);
     stop(&c->fields);
@@ -176,8 +179,7 @@ static _Noreturn void attend(struct call *c, int in, int out, int shell)
         }
         ssize_t n = read(in, buffer, sizeof buffer);
         if (n <= 0) continue;
-        fwrite(buffer, 1, (size_t)n, request.file);
-        fflush(request.file);
+        add(&request, buffer, (size_t)n);
         size_t size;
         const char *fields = complete(c, &request, &size);
         if (!fields) continue;

@@ -69,8 +69,7 @@ static _Noreturn void become(int gate, int failed)
     struct bytes words = {0};
     start(&words);
     for (ssize_t size; (size = read(gate, buffer, sizeof buffer)) > 0;)
-        fwrite(buffer, 1, (size_t)size, words.file);
-    fflush(words.file);
+        add(&words, buffer, (size_t)size);
     if (words.size < sizeof whole) _exit(NOT_STARTED);
     memcpy(&whole, words.data, sizeof whole);
     if (words.size - sizeof whole != whole) _exit(NOT_STARTED); /* our parent was killed meanwhile */

@@ -1,7 +1,8 @@
 /* hook: run a command for an agent's event, natively; icd/features/hook/run.py is the reference.
 
-   The event is read once, and lies in a memory file that is our stdin from then on: so the command
-   reads the same bytes, and the Python client can start over as long as nothing was claimed.
+   The event is read once.  Before somebody else needs it, it is put into a memory file that is our
+   stdin from then on: so the command reads the same bytes, and the Python client can start over as
+   long as nothing was claimed.
    That client does what is rare, or waits anyway: --debounce, the scope of a user, a line that is
    not plain, a lock without a daemon.  A failure of ours never blocks an agent. */
 
@@ -27,6 +28,21 @@ struct wish {
     const char *every, *name, *scope, *serial, *when, *timeout;
     char **command;
     char made[64]; /* the name, if none was given */
+};
+
+/* One call of a hook. */
+struct job {
+    struct call *c;
+    struct wish w;
+    struct event e;
+    const char *session;
+    char *program, *project;
+    struct child child; /* its pid is 0 as long as there is none */
+    char *release;      /* what to send when the lock is not needed any more, or NULL */
+    size_t size;
+    sigset_t before;
+    struct bytes input; /* what was read of stdin */
+    bool taken;         /* it was, and nobody else can read it until it is put back */
 };
 
 /* How a question ended. */
@@ -124,8 +140,7 @@ static void name_command(struct wish *w)
     }
     *to++ = '-';
     start(&words);
-    for (char **word = w->command; *word; word++) fprintf(words.file, "%s%c", *word, 0);
-    fflush(words.file);
+    for (char **word = w->command; *word; word++) add(&words, *word, strlen(*word) + 1);
     hash(words.data, words.size - 1, NAME_DIGITS, to);
     stop(&words);
     w->name = w->made;
@@ -162,19 +177,24 @@ static int again(const char *data, size_t size)
     return ends[0];
 }
 
-/* Read the event; false if there is something that is none. */
-static bool take_event(struct event *e)
+/* Whoever reads stdin from now on finds all of it. */
+static void put_back(struct job *j)
 {
-    struct bytes data = {0};
-    start(&data);
-    if (!isatty(0)) read_all(0, EVENT_BYTES + 1, false, data.file);
-    fflush(data.file);
-    bool fits = data.size <= EVENT_BYTES;
-    bool right = read_event(data.data, fits ? data.size : 0, e) || !data.size;
-    int fd = isatty(0) ? -1 : again(data.data, data.size);
+    int fd = j->taken ? again(j->input.data, j->input.size) : -1;
     if (fd >= 0) dup2(fd, 0), close(fd);
-    stop(&data);
-    return right;
+    j->taken = false;
+}
+
+/* Read the event; false if there is something that is none.  What is throttled, nobody reads again;
+   but of what is too long, somebody has to read the rest. */
+static bool take_event(struct job *j)
+{
+    start(&j->input);
+    j->taken = !isatty(0);
+    if (j->taken) read_all(0, EVENT_BYTES + 1, false, &j->input);
+    bool fits = j->input.size <= EVENT_BYTES;
+    if (!fits) put_back(j);
+    return read_event(j->input.data, fits ? j->input.size : 0, &j->e) || !j->input.size;
 }
 
 static const char *session_of(const struct event *e)
@@ -339,19 +359,7 @@ static const char *reason(struct call *c)
     return line && *line ? line : "it is not known why";
 }
 
-/* --- one call of a hook --- */
-
-struct job {
-    struct call *c;
-    struct wish w;
-    struct event e;
-    const char *session;
-    char *program, *project;
-    struct child child; /* its pid is 0 as long as there is none */
-    char *release;      /* what to send when the lock is not needed any more, or NULL */
-    size_t size;
-    sigset_t before;
-};
+/* --- asking, and doing --- */
 
 static void find_scope(const struct job *j, const char *usual, char *to)
 {
@@ -378,8 +386,7 @@ static void say(struct job *j, const char *const *words)
     stop(&c->fields);
     start(&c->fields);
     surround(c, j->project);
-    for (; *words; words++) c->count++, fprintf(c->fields.file, "a%s%c", *words, 0);
-    fflush(c->fields.file);
+    for (; *words; words++) c->count++, add_field(&c->fields, 'a', *words);
 }
 
 /* What the Python client, in the project, says to the same call, under the same id: its exit status. */
@@ -408,8 +415,8 @@ static enum verdict claim(struct job *j)
 {
     struct call *c = j->c;
     char name[SCOPE_ROOM], scope[SCOPE_ROOM] = "project", interval[32];
-    snprintf(name, sizeof name, "hook-%s", j->w.name);
-    snprintf(interval, sizeof interval, "--interval=%s", j->w.once ? "0" : j->w.every);
+    strcpy(stpcpy(name, "hook-"), j->w.name);
+    strcpy(stpcpy(interval, "--interval="), j->w.once ? "0" : j->w.every);
     if (!j->w.scope || strcmp(j->w.scope, "project")) find_scope(j, "session", scope);
     say(j, (const char *[]){"sentinel", "check", name, scope, interval, NULL});
     enum outcome ended = insist(c);
@@ -437,6 +444,7 @@ static enum outcome ask_for_lock(struct job *j, const char *patience)
 static enum verdict take(struct job *j)
 {
     struct call *c = j->c;
+    put_back(j); /* the child reads it */
     if (!hatch(&j->child)) return LEFT;
     enum outcome ended = ask_for_lock(j, "1ms");
     if (ended == ANSWERED && c->exit == 1 && !j->w.skip)
@@ -461,6 +469,7 @@ static int start_now(struct job *j, int *why)
 {
     static volatile int told;
     sigset_t heard;
+    put_back(j);
     listen_for(&heard, &j->before);
     j->child.pid = vfork();
     if (!j->child.pid) {
@@ -480,8 +489,7 @@ static int let_child(struct job *j, int *why)
 {
     struct bytes words = {0};
     start(&words);
-    for (char **word = j->w.command; *word; word++) fprintf(words.file, "%s%c", *word, 0);
-    fflush(words.file);
+    for (char **word = j->w.command; *word; word++) add(&words, *word, strlen(*word) + 1);
     int status = let(&j->child, words.data, words.size, &j->before, why);
     stop(&words);
     return status;
@@ -528,6 +536,7 @@ static enum outcome serve(struct job *j)
         if (j->child.pid > 0) close(j->child.gate), close(j->child.failed); /* it ends by itself */
     }
     clean_up(j);
+    if (found == LEFT) put_back(j);
     return found == LEFT ? UNTRIED : ANSWERED;
 }
 
@@ -541,7 +550,7 @@ enum outcome hook(struct call *c, char **argv)
     if (!j.w.name) name_command(&j.w);
     c->keeps = true; /* what a call says is for us, not for the agent */
     sigprocmask(SIG_BLOCK, NULL, &j.before);
-    bool known = take_event(&j.e);
+    bool known = take_event(&j);
     if (!known && j.w.when && j.w.closed) return give_up(&j, "the event on stdin is too long, or is not JSON");
     if (j.w.when && !matches(j.w.when, &j.e)) return ANSWERED;
     if (!(j.session = strdup(session_of(&j.e)))) fail("no memory"); /* the environment changes */

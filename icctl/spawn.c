@@ -52,40 +52,50 @@ static void give_job(const struct call *c, int to)
     size_t size = 0;
     for (char **word = environ; *word; word++) size += strlen(*word) + 1;
     start(&whole);
-    fprintf(whole.file, "%zu %zu\n", c->err, size);
-    fwrite(c->said + c->out, 1, c->err, whole.file);
-    for (char **word = environ; *word; word++) fwrite(*word, 1, strlen(*word) + 1, whole.file);
-    fflush(whole.file);
+    add_number(&whole, (int64_t)c->err);
+    add_text(&whole, " ");
+    add_number(&whole, (int64_t)size);
+    add_text(&whole, "\n");
+    add(&whole, c->said + c->out, c->err);
+    for (char **word = environ; *word; word++) add(&whole, *word, strlen(*word) + 1);
     write_all(to, whole.data, whole.size); /* if it cannot be given, the report says so */
     stop(&whole);
 }
 
 /* What the runner says before it closes its end. */
-static void hear_report(int from, FILE *told)
+static void hear_report(int from, struct bytes *told)
 {
     char said[REPORT_BYTES];
     size_t size = 0;
     int64_t deadline = now() + START_MS;
     for (ssize_t n = 1; n && size < sizeof said;) {
         if (!ready(from, POLLIN, deadline)) {
-            fputs("no its runner did not report within 60 s", told);
+            add_text(told, "no its runner did not report within 60 s");
             return;
         }
         n = read(from, said + size, sizeof said - size);
         if (n > 0) size += (size_t)n;
         else if (n < 0 && errno != EINTR) n = 0;
     }
-    for (size_t i = 0; i < size; i++) fputc(said[i] ? said[i] : ' ', told);
+    for (size_t i = 0; i < size; i++)
+        if (!said[i]) said[i] = ' ';
+    add(told, said, size);
+}
+
+static void say_no(struct bytes *told)
+{
+    add_text(told, "no cannot start a process: ");
+    add_text(told, strerror(errno));
 }
 
 /* Start the runner that the daemon has ordered; a descriptor to talk to it, or -1. */
-static int launch(const struct call *c, char **argv, FILE *told)
+static int launch(const struct call *c, char **argv, struct bytes *told)
 {
     int job[2], report[2];
-    if (pipe2(job, O_CLOEXEC)) return fprintf(told, "no cannot start a process: %s", strerror(errno)), -1;
+    if (pipe2(job, O_CLOEXEC)) return say_no(told), -1;
     pid_t child = pipe2(report, O_CLOEXEC) ? -1 : fork();
     if (child < 0) {
-        fprintf(told, "no cannot start a process: %s", strerror(errno));
+        say_no(told);
         return close(job[0]), close(job[1]), -1; /* and we end soon */
     }
     if (!child) become(argv, job[0], report[1]);
@@ -132,9 +142,9 @@ enum outcome spawn(struct call *c)
     if (ended != ORDERED) return ended;
     char **argv = words(c->said, c->out, &id);
     start(&told);
-    fprintf(told.file, "%s ", id);
-    int control = launch(c, argv, told.file);
-    fflush(told.file);
+    add_text(&told, id);
+    add_text(&told, " ");
+    int control = launch(c, argv, &told);
     free(argv);
     c->launched = told.data;
     ended = insist(c);
