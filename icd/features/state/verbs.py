@@ -9,7 +9,7 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import SPAN
-from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow
+from icd.app.verb import Argument, Column, Command, Method, Option, Table, Verb, Writes, narrow
 from icd.errors import InvalidName, InvalidParams, InvalidTtl, SecretRefused, Usage
 from icd.features.state import store, watch
 from icd.features.state.store import Document, Name, Row, Written
@@ -408,6 +408,11 @@ VERBS = [
         check=_check_list,
         usage=_either,
         show=show_list,
+        human=Table(
+            Column("KEY", "key"),
+            Column("SCOPE", "scope_id"),
+            empty="No rows. Write one: icctl state set KEY SCOPE --value='{\"a\": 1}'",
+        ),
         summary="List the scopes of a key.",
         examples=["icctl state list dispatch", "icctl state list --prefix=dispatch."],
     ),
