@@ -56,12 +56,15 @@ def text(values: Sequence[Any], _clock: Clock) -> Cells:
 
 
 def state(values: Sequence[Any], _clock: Clock) -> Cells:
-    signs = [STATES.get(value) for value in values]
-    cells = [
-        f"{sign.sign} {value}" if sign else clean(str(value or NOTHING))
-        for sign, value in zip(signs, values, strict=True)
-    ]
-    return cells, [sign.colour if sign else "" for sign in signs]
+    shown = {value: _state(value) for value in set(values)}
+    return [shown[v][0] for v in values], [shown[v][1] for v in values]
+
+
+def _state(value: Any) -> tuple[str, str]:
+    sign = STATES.get(value)
+    if sign is None:
+        return clean(str(value or NOTHING)), ""
+    return f"{sign.sign} {value}", sign.colour
 
 
 def number(values: Sequence[Any], _clock: Clock) -> Cells:
@@ -178,7 +181,7 @@ def in_words(seconds: float) -> str:
     if seconds < 0:
         return NOTHING
     if 0 < seconds < 1:
-        return f"{seconds * 1000:.0f}ms"
+        return f"{seconds * 1000:.0f}ms" if seconds >= 0.01 else f"{seconds * 1000:.1f}ms"
     if seconds < MINUTE:
         return f"{seconds:.0f}s"
     for unit, name, below, short in ((DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "m")):

@@ -4,6 +4,7 @@ A list keeps every column as wide as its values while there is room.  Then text 
 that may be missing go, and at last everything is cut: a line never wraps.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -11,14 +12,16 @@ from typing import Any
 import msgspec
 
 from icd.app.human import kinds
-from icd.app.human.kinds import BOLD, DIM, KINDS, NUMBERS, Clock
-from icd.app.human.text import clean, cut, cut_middle, pad, width, wrapped
+from icd.app.human.kinds import BOLD, CYAN, DIM, GREEN, KINDS, NUMBERS, RED, YELLOW, Clock
+from icd.app.human.text import clean, cut, cut_middle, width, wrapped
 from icd.app.invocation import Output, Terminal
 from icd.app.verb import Card, Column, Table
 
 GAP = "  "
+_NAME = re.compile(r'^ *"(?:[^"\\]|\\.)*"(?=: )')
 # What text is cut down to before columns go, and then everything.
 LEAST_TEXT, LEAST = 12, 4
+NOTHING_THERE = "There is no such thing."
 MANY_LINES = 6  # of a value in a card
 
 
@@ -51,6 +54,37 @@ class Screen:
 
     def show(self, form: Table | Card, found: Any) -> list[str]:
         return self.table(form, found) if isinstance(form, Table) else list(self.card(form, found))
+
+    def item(self, sign: str, text: str, colour: str = "") -> list[str]:
+        """A sentence behind a sign, in as many lines as it takes."""
+        first, *rest = wrapped(clean(text), max(self.width - 2, LEAST_TEXT))
+        return [f"{self.paint(sign, colour)} {first}", *(f"  {line}" for line in rest)]
+
+    def good(self, text: str) -> list[str]:
+        return self.item("✓", text, GREEN)
+
+    def bad(self, text: str) -> list[str]:
+        return self.item("✗", text, RED)
+
+    def doubt(self, text: str) -> list[str]:
+        return self.item("!", text, YELLOW)
+
+    def note(self, text: str) -> list[str]:
+        return self.item("·", text, DIM)
+
+    def advice(self, text: str) -> list[str]:
+        """What to do about it."""
+        first, *rest = wrapped(clean(text), max(self.width - 4, LEAST_TEXT))
+        return [f"  {self.paint('→', DIM)} {first}", *(f"    {line}" for line in rest)]
+
+    def document(self, payload: Any) -> list[str]:
+        """JSON over several lines, its names in a colour; what is no JSON as it is."""
+        try:
+            data = msgspec.json.format(bytes(payload), indent=2)
+        except msgspec.DecodeError:
+            data = bytes(payload)
+        lines = map(clean, data.decode("utf-8", "replace").split("\n"))
+        return [_NAME.sub(lambda found: self.paint(found[0], CYAN), line) for line in lines]
 
     # --- lists ---
 
@@ -113,9 +147,12 @@ class _Cells:
         self.head = head
         self.cells = cells
         self.colours = colours
-        self.is_plain = "".join(cells).isascii()
-        sizes = map(len if self.is_plain else width, cells)
-        self.width = self.natural = max(len(head), *sizes)
+        # Cells of a column repeat, and what is not ASCII takes a while to measure.
+        self.sizes = (
+            None if "".join(cells).isascii() else {cell: width(cell) for cell in set(cells)}
+        )
+        widest = max(map(len, cells) if self.sizes is None else self.sizes.values())
+        self.width = self.natural = max(len(head), widest)
         self.is_flexible = column.kind in kinds.FLEXIBLE
 
     @property
@@ -123,17 +160,20 @@ class _Cells:
         return self.column.spare and all(cell == kinds.NOTHING for cell in self.cells)
 
     def lines(self, screen: Screen) -> list[str]:
-        room, cells = self.width, self.cells
+        room, cells, sizes = self.width, self.cells, self.sizes
         head = cut(self.head, room)
         if room < self.natural:
             shorten = cut_middle if self.column.kind == "path" else cut
-            cells = [shorten(cell, room) for cell in cells]
+            short = {cell: shorten(cell, room) for cell in set(cells)}
+            cells = [short[cell] for cell in cells]
+            sizes = sizes and {cell: width(cell) for cell in short.values()}
         if self.column.kind in NUMBERS:
             cells, head = [cell.rjust(room) for cell in cells], head.rjust(room)
-        elif self.is_plain and cells is self.cells:
+        elif sizes is None:  # one cell a character, and the ellipsis takes one, too
             cells, head = [cell.ljust(room) for cell in cells], head.ljust(room)
         else:
-            cells, head = [pad(cell, room) for cell in cells], head.ljust(room)
+            cells = [cell + " " * (room - sizes[cell]) for cell in cells]
+            head = head.ljust(room)
         if screen.colour:
             head = f"\x1b[{BOLD}m{head}\x1b[0m"
             if self.colours is not None:
@@ -151,7 +191,7 @@ def output(
     """What a person sees of a result."""
     screen = Screen(terminal)
     if result is None:
-        lines: Iterable[str] = screen.hint(getattr(human, "empty", ""))
+        lines: Iterable[str] = screen.hint(getattr(human, "empty", "") or NOTHING_THERE)
         exit_code = 1
     elif isinstance(human, Table | Card):
         lines = screen.show(human, result)

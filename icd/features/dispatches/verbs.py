@@ -29,7 +29,7 @@ from icd.app.invocation import (
 from icd.app.types import SPAN
 from icd.app.verb import Card, Column, Command, Option, Table, Verb, Writes, narrow, no_rows
 from icd.errors import IcError, InvalidPayload, Usage
-from icd.features.dispatches import auto_spawn, calls, kill, spawn
+from icd.features.dispatches import auto_spawn, calls, kill, logs, spawn
 from icd.features.dispatches import poll as polls
 from icd.features.dispatches.calls import (
     Get,
@@ -347,6 +347,7 @@ VERBS = [
     *spawn.VERBS,
     *auto_spawn.VERBS,
     *kill.VERBS,
+    *logs.VERBS,
     Verb(
         "dispatch status",
         Get,

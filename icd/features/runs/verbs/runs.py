@@ -286,6 +286,12 @@ CARD = Card(
     Column("Owner", _owner),
     Column("Session", "session"),
 )
+CURRENT = Card(
+    Column("Run", "id", "id"),
+    Column("Phase", "phase"),
+    Column("Goal", "goal"),
+    Column("Note", lambda r: None if r.found else "No run of this project is active."),
+)
 LISTED = Table(
     Column("RUN", "id", "id"),
     Column("STATE", "status", "state"),
@@ -370,6 +376,7 @@ VERBS = [
         Current,
         ask_current,
         show=lambda r, _: [r.id] if r.found else [],
+        human=CURRENT,
         exit=lambda r: 0 if r.found else 1,
         summary="Print the project's active run.",
         examples=[
