@@ -149,6 +149,9 @@ docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are 
 	$(BIN)/python -m tests.support.comparison
 	$(BIN)/python -m tests.support.picture
 
+screens: $(INSTALLED)  ## Write what people see on a terminal to tests/data/screens; look at the difference.
+	$(BIN)/python -m tests.support.screens
+
 picture: $(INSTALLED)  ## Play the session of the README in a terminal, and draw it.
 	$(BIN)/python -m tests.support.picture
 

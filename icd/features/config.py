@@ -146,7 +146,7 @@ def _files(world: World) -> tuple[str | None, str]:
 
 _COLUMNS = (
     Column("SETTING", "name", "id"),
-    Column("VALUE", lambda s: msgspec.json.encode(s.value).decode()),
+    Column("VALUE", "value", "json"),
 )
 SETTINGS = Table(*_COLUMNS)
 ORIGINS = Table(*_COLUMNS, Column("FROM", "origin", "path"))

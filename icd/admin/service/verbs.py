@@ -263,7 +263,7 @@ def _for_people(report: systemd.Report, _f: object, screen: Any) -> Iterator[str
     for problem in report.problems:
         yield from screen.doubt(problem)
     if report.daemon is not None:
-        yield _answers(report.daemon, report.socket)
+        yield from screen.note(_answers(report.daemon, report.socket))
     yield ""
     yield from screen.table(UNITS, report.units)
 

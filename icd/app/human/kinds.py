@@ -38,10 +38,12 @@ STATES = {
     **dict.fromkeys(["completed", "passed", "pass", "ok", "fired", "trusted", "promoted"], _GOOD),
     **dict.fromkeys(["allowed", "alive", "advance", "approved", "accepted", "set", "free"], _GOOD),
     **dict.fromkeys(["failed", "fail", "error", "timeout", "dead", "exceeded", "block"], _BAD),
-    **dict.fromkeys(["blocked", "damaged", "expired", "reject", "rejected"], _BAD),
+    **dict.fromkeys(["refused", "blocked", "damaged", "expired", "reject", "rejected"], _BAD),
     **dict.fromkeys(["active", "running", "spawned", "held", "live"], _BUSY),
     **dict.fromkeys(["new", "scored", "proposed", "pending", "waiting", "throttled"], _WAITS),
-    **dict.fromkeys(["warning", "warn", "stale", "unknown", "untrusted", "override"], _DOUBT),
+    **dict.fromkeys(
+        ["changed", "warning", "warn", "stale", "unknown", "untrusted", "override"], _DOUBT
+    ),
     **dict.fromkeys(["cancelled", "dismissed", "skip", "skipped", "rollback", "none"], _OVER),
     **dict.fromkeys(["rolled_back", "abandoned", "ignored", "off", "inactive"], _OVER),
 }
@@ -106,6 +108,16 @@ def score(values: Sequence[Any], _clock: Clock) -> Cells:
     return [NOTHING if v is None else f"{bar(k, BAR)} {v:.2f}" for v, k in shown], colours
 
 
+def share(values: Sequence[Any], _clock: Clock) -> Cells:
+    """Percent of what there is, as a bar that warns."""
+    known = [(v or 0.0) / 100 for v in values]
+    colours = [RED if k >= 1 else YELLOW if k >= 0.8 else GREEN for k in known]
+    shown = zip(values, known, strict=True)
+    return [
+        NOTHING if v is None else f"{bar(min(k, 1.0), BAR)} {v:.0f}%" for v, k in shown
+    ], colours
+
+
 def document(values: Sequence[Any], _clock: Clock) -> Cells:
     """JSON in one line."""
     return [_compact(value) for value in values], None
@@ -124,6 +136,7 @@ KINDS: dict[str, Kind] = {
     "until": until,
     "span": span,
     "score": score,
+    "share": share,
     "json": document,
 }
 TIMES = ("age", "until")
@@ -164,7 +177,7 @@ def zone(offset: int) -> str:
 
 
 def coarse(seconds: float) -> str:
-    """One unit: `42s`, `3m`, `5h`, `12d`, `8w`, `2y`."""
+    """One unit: `42s`, `3m`, `5h`, `12d`, `8w`, `9mo`, `2y`."""
     if seconds < MINUTE:
         return f"{int(seconds)}s"
     if seconds < HOUR:
@@ -173,7 +186,9 @@ def coarse(seconds: float) -> str:
         return f"{int(seconds / HOUR)}h"
     if seconds < 8 * WEEK:
         return f"{int(seconds / DAY)}d"
-    return f"{int(seconds / WEEK)}w" if seconds < 2 * YEAR else f"{int(seconds / YEAR)}y"
+    if seconds < 26 * WEEK:
+        return f"{int(seconds / WEEK)}w"
+    return f"{int(seconds / YEAR * 12)}mo" if seconds < 2 * YEAR else f"{int(seconds / YEAR)}y"
 
 
 def in_words(seconds: float) -> str:
@@ -210,4 +225,7 @@ def bar(part: float, cells: int) -> str:
 def _compact(value: Any) -> str:
     if value is None or value is msgspec.UNSET:
         return NOTHING
-    return clean(" ".join(msgspec.json.encode(value).decode().split()))
+    try:
+        return clean(" ".join(msgspec.json.encode(value).decode().split()))
+    except UnicodeEncodeError:  # a path that is no text
+        return clean(str(value))

@@ -40,7 +40,7 @@ class Screen:
         return f"\x1b[{colour}m{text}\x1b[0m" if self.colour and colour else text
 
     def heading(self, text: str) -> str:
-        return self.paint(text, BOLD)
+        return self.paint(cut(clean(text), self.width), BOLD)
 
     def hint(self, text: str) -> list[str]:
         return [self.paint(line, DIM) for line in wrapped(clean(text), self.width)]
@@ -198,7 +198,7 @@ def output(
     else:
         assert human is not None
         lines = human(result, typed, screen)
-    told = "".join([f"{line}\n" for line in lines])
+    told = "".join([f"{line.rstrip()}\n" for line in lines])
     return Output(exit_code, told.encode("utf-8", "backslashreplace"), styled=screen.colour)
 
 

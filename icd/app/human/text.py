@@ -40,14 +40,19 @@ def cut(text: str, room: int) -> str:
         return text
     if room <= 0:
         return ""
+    return text[: _fitting(text, room - 1)].rstrip() + ELLIPSIS
+
+
+def _fitting(text: str, room: int) -> int:
+    """How many characters fit."""
     if text.isascii():
-        return text[: room - 1].rstrip() + ELLIPSIS
+        return room
     taken = end = 0
     for size in _widths(text):
-        if taken + size > room - 1:
+        if taken + size > room:
             break
         taken, end = taken + size, end + 1
-    return text[:end].rstrip() + ELLIPSIS
+    return end
 
 
 def cut_middle(text: str, room: int) -> str:
@@ -86,7 +91,7 @@ def wrapped(text: str, room: int) -> list[str]:
 def _pieces(word: str, room: int) -> list[str]:
     found = []
     while width(word) > room:
-        end = max(len(cut(word, room + 1)) - 1, 1)  # without the ellipsis
+        end = max(_fitting(word, room), 1)
         found.append(word[:end])
         word = word[end:]
     return [*found, word]

@@ -297,6 +297,8 @@ def _last(d: Dispatch) -> str | None:
     """What happened last: why it failed, what it says of itself, or how far it is."""
     if d.error_message:
         return d.error_message
+    if d.status == "timeout":
+        return "it took too long"
     if d.status == "failed" and d.exit_code is not None:
         return f"exit {d.exit_code}"
     if d.verdict_status:

@@ -117,9 +117,16 @@ def _context(payload: object) -> str:
         return ""
 
 
+def _seconds(said: Evidence) -> int:
+    from calendar import timegm  # only a terminal pays for it
+    from time import strptime
+
+    return timegm(strptime(said.timestamp, "%Y-%m-%dT%H:%M:%SZ"))
+
+
 EVIDENCE = Table(
     Column("ID", "id", "number"),
-    Column("WHEN", "timestamp"),
+    Column("WHEN", _seconds, "age"),
     Column("AGENT", "agent_name"),
     Column("EVENT", "event_type"),
     Column("RUN", "run_id", "id", spare=True),

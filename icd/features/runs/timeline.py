@@ -18,11 +18,6 @@ BAR = 20  # cells
 SHOWN = 10  # rows of each kind, the newest
 
 
-def _usage(found: Snapshot) -> float | None:
-    used = found.budget.usage_pct
-    return None if used is None else used / 100
-
-
 FACTS = Card(
     Column("Run", lambda s: s.run.id, "id"),
     Column("State", lambda s: s.run.status, "state"),
@@ -33,7 +28,7 @@ FACTS = Card(
     Column("Updated", lambda s: s.run.updated_at, "age"),
     Column("Tokens", lambda s: s.tokens.total_tokens or None, "number"),
     Column("Budget", lambda s: s.budget.budget, "number"),
-    Column("Usage", _usage, "score"),
+    Column("Usage", lambda s: s.budget.usage_pct, "share"),
 )
 CONDITIONS = Table(
     Column("RESULT", "result", "state"),
@@ -111,7 +106,7 @@ def phases_of(found: Snapshot, now: float) -> list[Phase]:
     ]
 
 
-def _state(number: int, place: int, skipped: bool, visited: bool, is_over: bool) -> str:  # noqa: FBT001
+def _state(number: int, place: int, skipped: bool, visited: bool, is_over: bool) -> str:  # noqa: FBT001 -- four facts of one phase
     if number == place:
         return "past" if is_over else "now"
     if visited:
@@ -162,7 +157,7 @@ def _phases(found: list[Phase], screen: Screen) -> Iterator[str]:
         if phase.artifacts:
             notes.append("1 artifact" if phase.artifacts == 1 else f"{phase.artifacts} artifacts")
         notes += [clean(phase.note)] if phase.note and phase.state == "now" else []
-        rest = cut(", ".join(notes), screen.width - room - cells - 14)
+        rest = cut(", ".join(notes), screen.width - room - cells - 16)
         line = f"{head}  {took:>8}  {screen.paint(drawn, colour)}  {screen.paint(rest, DIM)}"
         yield line.rstrip()
 

@@ -322,7 +322,7 @@ BUDGET = Card(
     Column("Run", "run_id", "id"),
     Column("Budget", "budget", "number"),
     Column("Used", "used", "number"),
-    Column("Usage", lambda b: None if b.usage_pct is None else b.usage_pct / 100, "score"),
+    Column("Usage", "usage_pct", "share"),
     Column("Warn at", "warn_pct", "percent"),
     Column("State", lambda b: None if b.budget is None else b.status.lower(), "state"),
     Column("Note", "message"),
