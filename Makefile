@@ -140,11 +140,7 @@ lint: $(INSTALLED)  ## Run the linters and the type checker.
 hooks: $(INSTALLED)  ## Have git run the fast linters before each commit.
 	$(BIN)/pre-commit install
 
-<<<<<<< HEAD
-# What is covered is judged once, at the end.
-=======
 # The coverage of both parts is judged together, at the end.
->>>>>>> w17-time
 check: COVERAGE := --cov --cov-report= --cov-fail-under=0
 check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/fuzz $(DOORS)/fuzz-event codex test  ## Everything that must hold before a change lands: linters, every test, coverage.
 	$(PYTEST) -n $(LONG_WORKERS) -m long $(COVERAGE) --cov-append
@@ -157,6 +153,9 @@ docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are 
 	$(BIN)/python -m tests.support.python_client
 	$(BIN)/python -m tests.support.comparison
 	$(BIN)/python -m tests.support.picture
+
+screens: $(INSTALLED)  ## Write what people see on a terminal to tests/data/screens; look at the difference.
+	$(BIN)/python -m tests.support.screens
 
 picture: $(INSTALLED)  ## Play the session of the README in a terminal, and draw it.
 	$(BIN)/python -m tests.support.picture

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -211,13 +212,29 @@ static bool begin(struct call *c)
     return ours;
 }
 
+/* What a person's terminal is like, as icctl/terminal.py says it: width, clock, colours. */
+static void face(struct bytes *f)
+{
+    struct winsize size = {0};
+    time_t at = time(NULL);
+    struct tm local = {0};
+    const char *term = getenv("TERM"), *force = getenv("CLICOLOR_FORCE");
+    bool forced = force && *force && strcmp(force, "0"), dumb = !term || !*term || !strcmp(term, "dumb");
+    char said[64];
+    ioctl(1, TIOCGWINSZ, &size);
+    localtime_r(&at, &local);
+    snprintf(said, sizeof said, "%d %ld %d", size.ws_col, local.tm_gmtoff, forced || !dumb);
+    add_field(f, 'w', said);
+}
+
 static void frame(struct call *c, struct bytes *f)
 {
+    bool person = isatty(1); /* a helper's stdout is a pipe */
     /* The daemon is told to be done a little before we stop listening: its "no" still arrives. */
     int64_t margin = (c->deadline - now()) / 10;
     int64_t deadline = c->deadline - (margin < MARGIN_MS ? margin : MARGIN_MS);
-    int count = c->count + c->inputs + 9 + (c->child > 0) + (c->launched != NULL);
-    char terminals[] = {isatty(0) ? '1' : '0', isatty(1) ? '1' : '0', isatty(2) ? '1' : '0', 0};
+    int count = c->count + c->inputs + 9 + person + (c->child > 0) + (c->launched != NULL);
+    char terminals[] = {isatty(0) ? '1' : '0', person ? '1' : '0', isatty(2) ? '1' : '0', 0};
     add_text(f, "ic1 ");
     add_number(f, count);
     add(f, "", 1);
@@ -230,6 +247,7 @@ static void frame(struct call *c, struct bytes *f)
     add_field(f, 'r', INTERCORE_VERSION);
     add_field(f, 'c', c->keeps ? "0" : "1");
     add_number_field(f, 'b', c->began);
+    if (person) face(f);
     if (c->child > 0) add_number_field(f, 'h', c->child);
     if (c->launched) add_field(f, 'l', c->launched);
     add(f, c->fields.data, c->fields.size);

@@ -33,6 +33,8 @@ def styled(data: bytes) -> bytes:
     """The same, for text that has colours, and no other sequence that commands a terminal."""
     import re
 
+    if not re.search(_UNSAFE, re.sub(_STYLES, b"", data)):
+        return data
     parts = enumerate(re.split(_STYLES, data))
     return b"".join(part if number % 2 else printable(part) for number, part in parts)
 

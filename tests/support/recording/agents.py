@@ -294,7 +294,9 @@ def _gemini_script(place: Place) -> Script:
             Call("run_shell_command", {"command": "echo done", "description": "Say done"}),
             "I wrote the greeting.",
         ],
-        "Touch a file.": [Call("run_shell_command", {"command": "touch x", "description": "Touch"})],
+        "Touch a file.": [
+            Call("run_shell_command", {"command": "touch x", "description": "Touch"})
+        ],
     }
 
 

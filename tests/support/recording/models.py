@@ -57,7 +57,9 @@ class Model:
             self.requests.append(body)
             number = len(self.requests)
         step = self._step(dialect.turns(body))
-        if isinstance(step, Call) and f'"{step.tool.rpartition(".")[2]}"' not in json.dumps(dialect.tools(body)):
+        if isinstance(step, Call) and f'"{step.tool.rpartition(".")[2]}"' not in json.dumps(
+            dialect.tools(body)
+        ):
             step = LAST  # something beside, like a title for the conversation
         return "".join(dialect.stream(step, number)).encode()
 
