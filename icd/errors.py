@@ -299,6 +299,18 @@ LeaseHeld = _error(-32064, "lease_held", NO,
 # The lease expired, was released, or has another owner.
 LeaseLost = _error(-32065, "lease_lost", NO, "stop the work that it guards, then acquire it again")
 
+# --- reservations ---------------------------------------------------------------------------------
+
+# The pattern is not one.
+InvalidPattern = _error(-32076, "invalid_pattern", FAILED,
+    "write a path or a pattern such as 'src/**/*.py'; a backslash makes the next character literal")
+# The pattern, or comparing it with those that are reserved, would take too long.
+PatternTooComplex = _error(-32077, "pattern_too_complex", FAILED,
+    "use fewer wildcards, or several shorter patterns")
+# There is no such reservation, or it has expired.
+ReservationLost = _error(-32078, "reservation_lost", NO,
+    "reserve it again before you go on; see 'icctl coordination list'")
+
 # --- discoveries ----------------------------------------------------------------------------------
 
 # There is no such discovery.

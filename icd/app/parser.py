@@ -168,7 +168,10 @@ class Leaf:
         if field.is_switch:
             given[field.name] = True
             return
-        if not equals:
+        bare = getattr(field.typed, "bare", None)
+        if not equals and bare is not None:
+            value = bare
+        elif not equals:
             value = next(rest, "-")
             if value[:1] == "-":
                 raise Doubt

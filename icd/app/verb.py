@@ -61,6 +61,8 @@ class Option(Struct, frozen=True):
     nargs: int = 1
     # Makes the value of what was typed, or of None, where that takes the caller's world.
     resolve: Callable[[World, Any], Any] | None = None
+    # The value where only the name is typed; another one follows an equals sign.
+    bare: str | None = None
 
 
 # --- what a person sees ---------------------------------------------------------------------------

@@ -1604,6 +1604,269 @@ class Lease(nouns.Blocking):
         return found
 
 
+class Coordination(nouns.Blocking):
+    def reserve(
+        self,
+        *,
+        pattern: str | None = None,
+        path: str | None = None,
+        scope: str = ".",
+        project: str | None = None,
+        owner: str = "",
+        type: Literal["file_reservation", "named_lock", "write_set"] = "file_reservation",
+        exclusive: bool = True,
+        ttl: Duration | None = None,
+        pid: int | None = None,
+        reason: str = "",
+        run_id: str = "",
+        dispatch_id: str = "",
+        again: bool = False,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.CoordinationOutcome:
+        """Reserve files for an owner.
+        `conflict` names the reservation of another owner that is in the way; nothing is
+        reserved then.
+        The same owner and pattern again extends the reservation and keeps its id.
+
+        pattern: Pattern, such as 'src/**/*.py', seen from the project.
+        path: Path, in which no character is a wildcard.
+        scope: Scope of the reservation (default: the project's files).
+        project: Directory of the checkout that has the files (default: cwd).
+        owner: Owner of the reservation.
+        type: Kind of reservation, a label.
+        exclusive: Exclude all others; if false, only those who are exclusive.
+        ttl: Time until the reservation expires (default: never).
+        pid: End the reservation with this process.
+        reason: Reason that others are told.
+        run_id: Run that it is for.
+        dispatch_id: Dispatch that it is for.
+        again: The caller has asked before: a conflict is not recorded again.
+        """
+        found: results.CoordinationOutcome = self._host.ask(
+            "coordination.reserve",
+            {
+                "pattern": pattern,
+                "path": path,
+                "scope": scope,
+                "project": project,
+                "owner": owner,
+                "type": type,
+                "exclusive": exclusive,
+                "ttl_ms": ms(ttl),
+                "pid": pid,
+                "reason": reason,
+                "run_id": run_id,
+                "dispatch_id": dispatch_id,
+                "again": again,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    def renew(
+        self,
+        id: str | None = None,
+        *,
+        owner: str | None = None,
+        scope: str | None = None,
+        ttl: Duration | None = None,
+        project: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.CoordinationRenewed:
+        """Extend a reservation, or all of an owner; exit 1 if it has ended.
+
+        The deadline never moves to an earlier time.
+
+        id: Reservation id.
+        owner: Renew all of this owner.
+        scope: Scope of the reservation (default: the project's files).
+        ttl: Time until it expires (default: as before).
+        project: Directory of the checkout that has the files (default: cwd).
+        """
+        found: results.CoordinationRenewed = self._host.ask(
+            "coordination.renew",
+            {"id": id, "owner": owner, "scope": scope, "ttl_ms": ms(ttl), "project": project},
+            timeout,
+            request_id,
+        )
+        return found
+
+    def check(
+        self,
+        *,
+        pattern: str | None = None,
+        path: str | None = None,
+        scope: str = ".",
+        project: str | None = None,
+        exclude_owner: str | None = None,
+        exclusive: bool = True,
+        timeout: Duration | None = None,
+    ) -> builtins.list[results.CoordinationShown]:
+        """List the reservations that cover files.
+
+        pattern: Pattern, such as 'src/**/*.py', seen from the project.
+        path: Path, in which no character is a wildcard.
+        scope: Scope of the reservation (default: the project's files).
+        project: Directory of the checkout that has the files (default: cwd).
+        exclude_owner: Leave out those of this owner.
+        exclusive: Exclude all others; if false, only those who are exclusive.
+        """
+        found: builtins.list[results.CoordinationShown] = self._host.ask(
+            "coordination.check",
+            {
+                "pattern": pattern,
+                "path": path,
+                "scope": scope,
+                "project": project,
+                "exclude_owner": exclude_owner,
+                "exclusive": exclusive,
+            },
+            timeout,
+        )
+        return found
+
+    def check_many(
+        self,
+        paths: Sequence[str],
+        *,
+        exclude_owner: str | None = None,
+        scope: str = ".",
+        project: str | None = None,
+        timeout: Duration | None = None,
+    ) -> builtins.list[results.CoordinationTouched]:
+        """List those of many paths that are reserved, each with one reservation that covers it.
+
+        paths: Paths, without wildcards.
+        exclude_owner: Leave out those of this owner.
+        scope: Scope of the reservation (default: the project's files).
+        project: Directory of the checkout that has the files (default: cwd).
+        """
+        found: builtins.list[results.CoordinationTouched] = self._host.ask(
+            "coordination.check_many",
+            {"paths": paths, "exclude_owner": exclude_owner, "scope": scope, "project": project},
+            timeout,
+        )
+        return found
+
+    def release(
+        self,
+        id: str | None = None,
+        *,
+        owner: str | None = None,
+        scope: str | None = None,
+        pattern: str | None = None,
+        path: str | None = None,
+        project: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.CoordinationReleased:
+        """Release a reservation by its id, or all of an owner.
+
+        id: Reservation id.
+        owner: Release all of this owner.
+        scope: Scope of the reservation (default: the project's files).
+        pattern: Release only this pattern of the owner.
+        path: Release only this path of the owner.
+        project: Directory of the checkout that has the files (default: cwd).
+        """
+        found: results.CoordinationReleased = self._host.ask(
+            "coordination.release",
+            {
+                "id": id,
+                "owner": owner,
+                "scope": scope,
+                "pattern": pattern,
+                "path": path,
+                "project": project,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    def list(
+        self,
+        *,
+        scope: str | None = None,
+        owner: str | None = None,
+        type: Literal["file_reservation", "named_lock", "write_set"] | None = None,
+        active: bool = False,
+        project: str | None = None,
+        timeout: Duration | None = None,
+    ) -> builtins.list[results.CoordinationShown]:
+        """List the reservations, including those that have ended and are not swept yet.
+
+        scope: Scope of the reservation (default: the project's files).
+        owner: Include only those of this owner.
+        type: Include only this kind.
+        active: Include only those that stand.
+        project: Directory of the checkout that has the files (default: cwd).
+        """
+        found: builtins.list[results.CoordinationShown] = self._host.ask(
+            "coordination.list",
+            {"scope": scope, "owner": owner, "type": type, "active": active, "project": project},
+            timeout,
+        )
+        return found
+
+    def sweep(
+        self,
+        *,
+        older_than: Duration = 0,
+        dry_run: bool = False,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.CoordinationSwept:
+        """Delete reservations that have expired, or whose process is gone.
+
+        older_than: Minimum time since the deadline (default: 0s).
+        dry_run: Count them only.
+        """
+        found: results.CoordinationSwept = self._host.ask(
+            "coordination.sweep",
+            {"older_than_ms": ms(older_than), "dry_run": dry_run},
+            timeout,
+            request_id,
+        )
+        return found
+
+    def transfer(
+        self,
+        *,
+        from_owner: str,
+        to_owner: str,
+        scope: str = ".",
+        force: bool = False,
+        project: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.CoordinationTransferred:
+        """Give all reservations of an owner in a scope to another owner.
+
+        from_owner: Present owner.
+        to_owner: New owner.
+        scope: Scope of the reservation (default: the project's files).
+        force: Accepted for older scripts; a transfer has no conflicts.
+        project: Directory of the checkout that has the files (default: cwd).
+        """
+        found: results.CoordinationTransferred = self._host.ask(
+            "coordination.transfer",
+            {
+                "from_owner": from_owner,
+                "to_owner": to_owner,
+                "scope": scope,
+                "force": force,
+                "project": project,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+
 class Discovery(nouns.Blocking):
     def submit(
         self,
@@ -2018,5 +2281,6 @@ class Nouns:
         self.dump = Dump(host)
         self.dispatch = Dispatch(host)
         self.lease = Lease(host)
+        self.coordination = Coordination(host)
         self.discovery = Discovery(host)
         self.icd = Icd(host)

@@ -6,6 +6,14 @@ from icd.features.compat.store import Document as CompatDocument
 from icd.features.compat.store import Guard as CompatGuard
 from icd.features.compat.store import Side as CompatSide
 from icd.features.compat.verbs import Known as CompatKnown
+from icd.features.coordination.store import Shown as CoordinationShown
+from icd.features.coordination.store import Swept as CoordinationSwept
+from icd.features.coordination.verbs import Conflict as CoordinationConflict
+from icd.features.coordination.verbs import Outcome as CoordinationOutcome
+from icd.features.coordination.verbs import Released as CoordinationReleased
+from icd.features.coordination.verbs import Renewed as CoordinationRenewed
+from icd.features.coordination.verbs import Touched as CoordinationTouched
+from icd.features.coordination.verbs import Transferred as CoordinationTransferred
 from icd.features.daemon.report import FailuresByCaller as DaemonFailuresByCaller
 from icd.features.daemon.report import HooksReport as DaemonHooksReport
 from icd.features.daemon.report import LastError as DaemonLastError
@@ -116,6 +124,14 @@ __all__ = [
     "CompatKnown",
     "CompatSide",
     "CompatVerdicts",
+    "CoordinationConflict",
+    "CoordinationOutcome",
+    "CoordinationReleased",
+    "CoordinationRenewed",
+    "CoordinationShown",
+    "CoordinationSwept",
+    "CoordinationTouched",
+    "CoordinationTransferred",
     "CursorPlace",
     "CursorResetCount",
     "DaemonFailuresByCaller",

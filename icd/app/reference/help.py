@@ -157,6 +157,7 @@ def _parameter(field: Field) -> click.Parameter:
         required=field.required and typed.resolve is None,
         # False would have click take an option without its value for a switch.
         is_flag=True if field.is_switch else None,
+        flag_value=typed.bare,
         nargs=typed.nargs,
         metavar=typed.metavar,
         help=typed.help,

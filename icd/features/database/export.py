@@ -38,6 +38,7 @@ TABLES = {
     "run_artifacts": "ORDER BY rowid",
     "dispatches": "ORDER BY rowid",
     "leases": "ORDER BY name, scope_id",
+    "reservations": "ORDER BY rowid",
     "discoveries": "ORDER BY version, id",
     "embedding_sources": "ORDER BY source",
     "embeddings": "ORDER BY discovery_id",

@@ -5,7 +5,7 @@ Invariants
     - of two rows of one name the later one wins, of two as late the one that is there; a sentinel
       that was claimed once and for all wins over any other claim;
     - of two leases the one with the later token wins, else the one that was renewed later;
-    - a row that has expired is not taken in;
+    - a row that has expired is not taken in, nor is a reservation that is in the way of one here;
     - a version never repeats: rows of state and discoveries get new ones, above those of both
       databases; so do the fencing tokens of leases that are acquired afterwards;
     - an event keeps its number and is taken in only beyond the end of the log: what consumers have
@@ -51,6 +51,9 @@ from icd.errors import (
     SchemaTooNew,
     UnreadableInput,
 )
+from icd.features.coordination import globs
+from icd.features.coordination import store as reservations
+from icd.features.coordination.names import check_stored as check_pattern
 from icd.features.database import export
 from icd.features.database.export import End, Header
 from icd.features.discoveries import profile as profiles
@@ -60,7 +63,7 @@ from icd.features.gates import store as gates
 from icd.features.runs import phases
 from icd.features.state import store as state
 from icd.values import payloads
-from icd.values.validation import check_key, check_name, check_scope, shown
+from icd.values.validation import check_key, check_name, check_owner, check_scope, shown
 
 # What has been decided is not undone by a file in which it has not.
 _LIFE = ("new", "scored", "proposed", "promoted", "dismissed")
@@ -101,6 +104,7 @@ _WINS = {
     "runs": "excluded.updated_ms > runs.updated_ms",
     "run_agents": "excluded.updated_at > run_agents.updated_at",
     "dispatches": "excluded.version > dispatches.version",
+    "reservations": "excluded.renewed_ms > reservations.renewed_ms",
     # A token counts acquisitions, and a renewal keeps it.
     "leases": "(excluded.token, excluded.renewed_at) > (leases.token, leases.renewed_at)",
 }
@@ -214,6 +218,13 @@ _RULES: dict[str, dict[str, Callable[[Any], object]]] = {
     "run_artifacts": {"id": check_name},
     "dispatches": {"id": check_name, "scope_id": check_scope},
     "leases": {"name": check_name, "scope_id": check_scope},
+    "reservations": {
+        "id": check_name,
+        "owner": check_owner,
+        "scope": check_scope,
+        "pattern": check_pattern,
+        "reason": check_scope,
+    },
     "discoveries": {
         "id": check_name,
         "source": check_name,
@@ -278,6 +289,21 @@ def _lease(file: Import, line: Any) -> bool:
     return file.put(line)
 
 
+def _reservation(file: Import, line: Any) -> bool:
+    glob = globs.parse(line.pattern)
+    line.key = glob.key
+    in_the_way = reservations.blockers(
+        file.conn,
+        line.scope,
+        glob,
+        but=line.owner,
+        exclusive=line.exclusive,
+        now_ms=file.now_ms,
+    )
+    has_expired = line.expires_ms is not None and line.expires_ms <= file.now_ms
+    return not has_expired and next(in_the_way, None) is None and file.put(line)
+
+
 def _discovery(file: Import, line: Any) -> bool:
     """A discovery never changes its source: its embedding, and what compares with that, rely on
     it.  So one that is here under another id, or whose id is that of another find, stays."""
@@ -335,6 +361,7 @@ _TAKE: dict[str, Callable[[Import, Any], bool | None]] = {
     "runs": _run,
     "run_skips": _skip,
     "leases": _lease,
+    "reservations": _reservation,
     "discoveries": _discovery,
     "embeddings": _embedding,
     "feedback_signals": _signal,

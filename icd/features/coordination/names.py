@@ -1,0 +1,117 @@
+"""Which files a caller's pattern means, as it is stored: one spelling for one file.
+
+A pattern is stored relative to the directory that has the database, so a project may be moved.
+A relative one is seen from the top of the caller's checkout, wherever below it the caller stands:
+a worktree that shares the database has files of its own, and they are stored as such.  What lies
+outside of the project is stored as an absolute path.
+
+Only words are looked at here, no links are followed: a name is reserved, not what it leads to.
+"""
+
+import os
+import re
+
+from msgspec import Struct
+
+from icd.db import paths
+from icd.errors import InvalidPattern
+from icd.features.coordination import globs
+from icd.features.coordination.globs import Glob
+from icd.values.validation import shown
+
+# The scope of everything that names no other: the project's files.
+FILES = "."
+
+# Control characters, and bytes that are no UTF-8.
+_UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+class Place(Struct, frozen=True):
+    """Where patterns are seen from: `root` has the database, `base` is the caller's checkout."""
+
+    root: str
+    base: str
+
+
+def place(database: str, cwd: str | None) -> Place:
+    directory = os.path.dirname(database)
+    is_usual = os.path.basename(directory) == paths.DIRECTORY
+    root = os.path.dirname(directory) if is_usual else directory
+    # Most callers stand there, and are spared a look at the file system.
+    base = root if cwd is None or cwd == root else paths.project_root(cwd)
+    return Place(_text(root), _text(base))
+
+
+def _text(path: str) -> str:
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+def scope_of(given: str, here: Place) -> str:
+    """The project's own directory is what other programs call the scope of its files."""
+    return FILES if given.rstrip("/") in (here.root, here.base) and given else given or FILES
+
+
+def pattern(text: str, here: Place) -> Glob:
+    """A pattern as a caller writes it; a slash at its end means all that is below."""
+    if not text:
+        raise InvalidPattern("the pattern is empty", hint="is the variable that holds it unset?")
+    if _UNFIT.search(text):
+        hint = "write ? for such a character"
+        raise InvalidPattern(f"{shown(text)} contains characters that are no text", hint=hint)
+    if len(text) > globs.PATH_BYTES:
+        raise InvalidPattern(f"the pattern is longer than {globs.PATH_BYTES} characters")
+    found = globs.parse(_seen(text, here))
+    if found.path is None and found.text[:1] == "/" and _reaches(found, here):
+        raise InvalidPattern(
+            f"{shown(text)} covers files inside and outside of the project",
+            hint="reserve what is inside and what is outside apart",
+        )
+    return found
+
+
+def path(name: str, here: Place) -> Glob:
+    """A path in which no character is a wildcard."""
+    if len(name) > globs.PATH_BYTES or "\0" in name or not name:
+        raise InvalidPattern(f"{shown(name)} is not a path")
+    return globs.parse(_seen(globs.escape(_text(name)), here))
+
+
+def check_stored(text: str) -> None:
+    """Refuse a pattern that is not as this module would have written it."""
+    bare = text.removeprefix("/")
+    if _UNFIT.search(text) or not bare or "/".join(_resolved(bare)) != bare:
+        raise InvalidPattern(f"{shown(text)} is not a normalised pattern")
+    globs.parse(text)
+
+
+def _seen(text: str, here: Place) -> str:
+    """The normalised pattern: relative to the root, or absolute outside of it."""
+    root = globs.escape(here.root)
+    if here.root != root and text.startswith(here.root + "/"):  # a path that nobody has escaped
+        text = root + text[len(here.root) :]
+    if text[:1] != "/":
+        text = f"{globs.escape(here.base)}/{text}"
+    segments = _resolved(text)
+    above = [name for name in root.split("/") if name]
+    if segments[: len(above)] != above:
+        return "/" + "/".join(segments)
+    return "/".join(segments[len(above) :]) or "**"
+
+
+def _resolved(text: str) -> list[str]:
+    found: list[str] = []
+    for name in text.split("/"):
+        if name == "..":
+            if found and set(found[-1]) & {"*", "?", "["}:
+                raise InvalidPattern(f"{shown(text)} has .. behind a wildcard")
+            found = found[:-1]
+        elif name not in ("", ".") and not (name == "**" and found[-1:] == ["**"]):
+            found.append(name)
+    if text.endswith(("/", "/.")) and found[-1:] != ["**"]:
+        found.append("**")
+    return found
+
+
+def _reaches(found: Glob, here: Place) -> bool:
+    below = globs.parse(f"{globs.escape(here.root)}/**")
+    return globs.overlap(found, below, globs.Budget())

@@ -1,0 +1,139 @@
+"""`icctl coordination …`: what is printed, and the exit codes that scripts rely on."""
+
+import json
+
+import pytest
+
+from icd.app.invocation import Output
+
+ANN, BOB = ({"env": {"CLAUDE_SESSION_ID": name}} for name in ("ann", "bob"))
+
+
+@pytest.fixture
+def reserve(ic):
+    def reserved(*words, **who):
+        return ic("coordination", "reserve", *words, **(who or ANN))
+
+    return reserved
+
+
+def test_reserve_prints_the_id_and_json_has_the_lock(reserve):
+    plain = reserve("--pattern=src/*", "--ttl=900", "--reason=refactoring")
+    again = json.loads(reserve("--pattern=src/*", "--ttl=900", "--json").stdout)["lock"]
+
+    assert plain == Output(0, f"{again['id']}\n".encode())
+    assert (again["owner"], again["scope"], again["pattern"]) == ("ann", ".", "src/*")
+    assert (again["ttl_seconds"], again["expires_at"]) == (900, 1_800_000_900)
+    assert (again["exclusive"], again["reason"]) == (True, "refactoring")
+
+
+def test_a_conflict_exits_with_1_and_names_owner_age_session_and_life(reserve):
+    reserve("--pattern=src/**", "--owner=me", "--ttl=15m", "--reason=moving it")
+
+    output = reserve("--path=src/a.py", "--json", **BOB)
+
+    assert output.exit == 1
+    assert json.loads(output.stdout)["conflict"] == {
+        "blocker_id": json.loads(output.stdout)["conflict"]["blocker_id"],
+        "blocker_owner": "me",
+        "blocker_pattern": "src/**",
+        "blocker_reason": "moving it",
+        "blocker_exclusive": True,
+        "blocker_age_seconds": 0,
+        "blocker_alive": "unknown",
+        "blocker_session": "ann",
+        "blocker_expires_at": 1_800_000_900,
+    }
+    assert output.stderr == (
+        b"icctl: coordination reserve: src/** is held exclusively by me (for 0s, session ann, "
+        b"until 2027-01-15T08:15:00Z): moving it; wait for it with --wait, ask its owner to "
+        b"release it, or work on something else\n"
+    )
+
+
+@pytest.mark.parametrize("word", ["--exclusive=false", "--exclusive=f"])
+def test_those_who_share_go_together(reserve, word):
+    assert reserve("--path=a", word).exit == 0
+    assert reserve("--path=a", word, **BOB).exit == 0
+    assert reserve("--path=a", "--exclusive", **BOB).exit == 1
+
+
+def test_check_exits_with_1_if_anyone_holds_it_and_prints_an_array(ic, reserve):
+    reserve("--pattern=*.md")
+
+    free = ic("coordination", "check", "--pattern=a.py", "--json")
+    held = ic("coordination", "check", "--path=a.md", "--json")
+    own = ic("coordination", "check", "--path=a.md", "--exclude-owner=ann")
+
+    assert free == Output(0, b"[]\n")
+    assert (held.exit, [lock["owner"] for lock in json.loads(held.stdout)]) == (1, ["ann"])
+    assert own == Output(0, b"")
+
+
+def test_check_many_prints_those_that_are_held(ic, reserve):
+    lock = reserve("--pattern=src/**").stdout.decode().strip()
+
+    output = ic("coordination", "check-many", "README.md", "src/a.py")
+
+    assert output == Output(1, f"src/a.py\tsrc/**\tann\t{lock}\n".encode())
+
+
+def test_release_by_id_by_owner_and_by_path(ic, reserve):
+    one = reserve("--path=a").stdout.decode().strip()
+    reserve("--path=b")
+    reserve("--path=c")
+
+    assert ic("coordination", "release", one, "--json") == Output(0, b'{"released":1}\n')
+    assert ic("coordination", "release", one) == Output(0, b"0 released\n")
+    assert ic("coordination", "release", "--owner=ann", "--path=b") == Output(0, b"1 released\n")
+    assert ic("coordination", "release", "--owner=ann") == Output(0, b"1 released\n")
+
+
+def test_renew_of_what_has_ended_exits_with_1(ic, reserve):
+    lock = reserve("--path=a", "--ttl=1h").stdout.decode().strip()
+
+    assert ic("coordination", "renew", lock) == Output(0, b"1 renewed\n")
+    ic("coordination", "release", lock)
+    assert ic("coordination", "renew", lock).exit == 1
+
+
+def test_transfer_sweep_and_list(ic, reserve):
+    lock = reserve("--path=a").stdout.decode().strip()
+
+    moved = ic("coordination", "transfer", "--from=ann", "--to=bob", "--json")
+    swept = ic("coordination", "sweep", "--dry-run", "--json")
+    listed = ic("coordination", "list", "--active", "--owner=bob")
+
+    assert moved == Output(0, b'{"transferred":1}\n')
+    assert swept == Output(0, b'{"expired":0,"total":1}\n')
+    assert listed == Output(0, f"{lock}\tbob\texclusive\t.\ta\t0\n".encode())
+
+
+def test_the_projects_directory_is_the_scope_of_its_files(ic, reserve, project):
+    reserve("--path=a", f"--scope={project}")
+
+    assert ic("coordination", "check", "--pattern=a").exit == 1
+    assert ic("coordination", "check", f"--pattern={project}/a", f"--scope={project}/").exit == 1
+    assert ic("coordination", "check", "--pattern=a", "--scope=other").exit == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["reserve"], 3),
+        (["reserve", "--path=a", "--pattern=b"], 3),
+        (["reserve", "--pattern=[", "--owner=o"], 2),
+        (["reserve", "--pattern=a", "--owner=o", "--ttl=0"], 2),
+        (["reserve", "--pattern=a", "--owner=o", "--type=other"], 3),
+        (["reserve", "--pattern=a", "--owner="], 2),
+        (["reserve", "--pattern=" + "*a" * 200, "--owner=o"], 2),
+        (["release"], 3),
+        (["renew"], 3),
+        (["check"], 3),
+    ],
+)
+def test_mistakes_are_told(ic, words, status):
+    output = ic("coordination", *words)
+
+    assert (output.exit, output.stdout) == (status, b"")
+    assert output.stderr.startswith(b"icctl: coordination ")

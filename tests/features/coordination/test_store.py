@@ -1,0 +1,216 @@
+"""Reservations: never two owners of one path, unless both share it; nothing dead is in the way."""
+
+import itertools
+import json
+import os
+import subprocess
+
+import pytest
+
+from icd.features.coordination import names, store
+from icd.features.coordination.names import Place
+from icd.features.coordination.store import Wish
+from icd.features.events import store as events
+from icd.values import processes
+from icd.values.processes import Process, Writer
+
+NOW = 1_800_000_000_123
+MINUTE = 60_000
+ME = Writer(pid=41, session="session-a")
+HERE = Place("/p", "/p")
+
+
+def glob(text):
+    return names.pattern(text, HERE)
+
+
+@pytest.fixture
+def reserve(conn):
+    def reserved(owner, pattern, *, now_ms=NOW, **more):
+        wish = Wish(owner, more.pop("scope", "."), glob(pattern), **more)
+        return store.reserve(conn, wish, actor=ME, now_ms=now_ms)
+
+    return reserved
+
+
+@pytest.fixture
+def held(conn):
+    """Who holds a pattern, for everybody else."""
+
+    def blockers(pattern, *, now_ms=NOW, **more):
+        found = store.blockers(conn, ".", glob(pattern), now_ms=now_ms, **more)
+        return [lock.owner for lock in found]
+
+    return blockers
+
+
+@pytest.fixture
+def told(conn):
+    def log():
+        found = events.read(conn, limit=1000, source="coordination")
+        return [(event.type, json.loads(bytes(event.payload))["owner"]) for event in found]
+
+    return log
+
+
+def test_what_overlaps_is_refused_and_names_what_is_in_the_way(reserve, told):
+    lock, _ = reserve("ann", "src/**/*.py")
+
+    nothing, blocker = reserve("bob", "src/a/b.py")
+
+    assert (nothing, blocker.id) == (None, lock.id)
+    assert told() == [("acquired", "ann"), ("conflict", "bob")]
+
+
+@pytest.mark.parametrize(("one", "other"), [*itertools.product([True, False], repeat=2)])
+def test_only_two_that_share_go_together(reserve, one, other):
+    reserve("ann", "a", exclusive=one)
+
+    lock, _ = reserve("bob", "a", exclusive=other)
+
+    assert (lock is not None) is (not one and not other)
+
+
+def test_another_scope_is_another_world(reserve, held):
+    reserve("ann", "a", scope="api")
+
+    assert held("a") == []
+    assert reserve("bob", "a")[0] is not None
+
+
+def test_the_same_again_keeps_its_id_and_never_ends_earlier(reserve, told):
+    lock, _ = reserve("ann", "a", ttl_ms=MINUTE)
+
+    again, _ = reserve("ann", "a", ttl_ms=1000)
+
+    assert (again.id, again.expires_ms) == (lock.id, lock.expires_ms)
+    assert told() == [("acquired", "ann"), ("renewed", "ann")]
+
+
+def test_what_has_expired_is_in_nobodys_way_and_is_swept(reserve, held, told):
+    reserve("ann", "a/*", ttl_ms=MINUTE)
+
+    assert held("a/b", now_ms=NOW + MINUTE - 1) == ["ann"]
+    assert held("a/b", now_ms=NOW + MINUTE) == []
+    assert reserve("bob", "a/b", now_ms=NOW + MINUTE)[0] is not None
+    assert told() == [("acquired", "ann"), ("acquired", "bob"), ("expired", "ann")]
+
+
+def test_a_reservation_ends_with_its_process(reserve, held):
+    child = subprocess.Popen(["sleep", "60"])
+    reserve("ann", "a", process=processes.identify(child.pid))
+    assert held("a") == ["ann"]
+
+    child.kill()
+    child.wait()
+
+    assert held("a") == []
+    assert reserve("bob", "a")[0] is not None
+
+
+def test_a_process_that_cannot_be_looked_at_counts_as_alive(reserve, held):
+    reserve("ann", "a", process=Process(1, 1, "", "another-namespace"))
+
+    assert held("a") == ["ann"]
+
+
+def test_a_reservation_of_one_process_is_kept_if_another_of_its_owner_wants_it(reserve, held):
+    child = subprocess.Popen(["sleep", "60"])
+    reserve("ann", "a", process=processes.identify(child.pid))
+    reserve("ann", "a", process=processes.identify(os.getpid()))
+
+    child.kill()
+    child.wait()
+
+    assert held("a") == ["ann"]
+
+
+def test_a_transfer_gives_what_stands(conn, reserve, held, told):
+    reserve("ann", "a")
+    reserve("ann", "b", ttl_ms=1)
+
+    locks = store.of_owner(conn, "ann", ".")
+    assert store.transfer(conn, locks, "bob", actor=ME, now_ms=NOW + 1) == 1
+
+    assert held("**", now_ms=NOW + 1) == ["bob"]
+    assert told()[-1] == ("transferred", "bob")
+
+
+def test_a_release_counts_what_stood(conn, reserve, held):
+    reserve("ann", "a")
+    reserve("ann", "b", ttl_ms=1)
+
+    locks = store.of_owner(conn, "ann", None)
+    assert store.release(conn, locks, actor=ME, now_ms=NOW + 1) == 1
+
+    assert (held("**"), store.every(conn)) == ([], [])
+
+
+def test_many_paths_get_the_answers_that_each_alone_gets(conn, reserve, held):
+    for number, text in enumerate(["src/*.py", "**/x.md", "*", "docs/", "a/b", "[!a]/b", "**/q*"]):
+        reserve(f"o{number}", text, exclusive=False)
+    paths = ["src/a.py", "src/a.md", "x.md", "d/x.md", "docs/a/b", "a/b", "b/b", "z", "q", "k/q/r"]
+
+    asked = [(path, names.path(path, HERE)) for path in paths]
+    found = store.check_many(conn, ".", asked, but="o2", now_ms=NOW)
+
+    alone = {path: held(path, but="o2") for path in paths}
+    assert {path for path, _ in found} == {path for path in paths if alone[path]}
+    assert all(lock.owner in alone[path] for path, lock in found)
+
+
+def test_every_kind_of_pattern_is_found_by_every_other(conn, reserve, held):
+    """The index leaves nothing out: compared with a look at all rows."""
+    texts = ["a", "a/b", "a/b/c", "a/*", "a/**", "*", "**", "*/b", "**/b", "a*", "?/b", "*b*", "ab",
+             "a/b*", "**/c", "[ab]/**/c", "\\*b", "a/\\*", "/x/y", "/x/*"]  # fmt: skip
+    for text in texts:
+        reserve(text, text, exclusive=False)
+
+    for text in texts:
+        wanted = {
+            other for other in texts if store.globs.overlap(glob(text), glob(other), store.Budget())
+        }
+        assert set(held(text)) == wanted, text
+
+
+# --- which file is meant ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("src/a.py", "src/a.py"),
+        ("./src//a.py", "src/a.py"),
+        ("/p/src/../a.py", "a.py"),
+        ("/p", "**"),
+        (".", "**"),
+        ("src/", "src/**"),
+        ("src/**/**/a", "src/**/a"),
+        ("/etc/hosts", "/etc/hosts"),
+        ("../q/a", "/q/a"),
+    ],
+)
+def test_one_file_has_one_spelling(text, stored):
+    assert names.pattern(text, HERE).text == stored
+
+
+def test_a_worktree_has_files_of_its_own():
+    there = Place("/p", "/w")
+
+    assert names.pattern("src/a.py", there).text == "/w/src/a.py"
+    assert names.pattern("/p/src/a.py", there).text == "src/a.py"
+    assert names.pattern("src/a.py", Place("/p", "/p/.worktrees/w")).text == ".worktrees/w/src/a.py"
+
+
+@pytest.mark.parametrize("text", ["", "a\tb", "*/../a", "/**", "/*/src/a", "x" * 5000, "a\udcff"])
+def test_what_is_no_pattern_of_a_project_is_refused(text):
+    with pytest.raises(store.IcError):
+        names.pattern(text, HERE)
+
+
+def test_a_project_whose_name_has_wildcards_is_a_project():
+    here = Place("/p[1]*", "/p[1]*")
+
+    assert names.pattern("/p[1]*/a?", here).text == "a?"
+    assert names.path("/p[1]*/a?", here).text == r"a\?"
+    assert names.pattern("b", here).text == "b"
