@@ -137,7 +137,8 @@ lint: $(INSTALLED)  ## Run the linters and the type checker.
 hooks: $(INSTALLED)  ## Have git run the fast linters before each commit.
 	$(BIN)/pre-commit install
 
-check: COVERAGE := --cov --cov-report=
+# What is covered is judged once, at the end.
+check: COVERAGE := --cov --cov-report= --cov-fail-under=0
 check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/fuzz $(DOORS)/fuzz-event codex test  ## Everything that must hold before a change lands: linters, every test, coverage.
 	$(PYTEST) -n $(LONG_WORKERS) -m long $(COVERAGE) --cov-append
 	$(BIN)/python -m coverage report

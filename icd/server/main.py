@@ -167,6 +167,7 @@ def _load_everything() -> None:
         if not module.name.startswith(_LEFT_OUT):
             import_module(module.name)
     registry.every()
+    registry.commands()  # whose help the daemon prints, also of those that it does not run
 
 
 def _directory() -> str:

@@ -1,6 +1,7 @@
 """What it takes for rows to become files: the user wants that, and trusts the database."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +35,12 @@ class Band:
 
     def shows(self, channel: str, name: str, payload: Any) -> None:
         until(lambda: self.payload(channel, name) == payload)
+
+    def shows_soon(self, channel: str, name: str, payload: Any, write: Callable[[], Any]) -> None:
+        """Of a row that lives for seconds: a busy machine may look too late, so it is written anew."""
+
+        def is_seen() -> bool:
+            write()
+            return self.payload(channel, name) == payload
+
+        until(is_seen)

@@ -253,6 +253,8 @@ class Mirror:
         self._is_off = True
         self._survey_at = math.inf
         self._dirty, self._failed = set(), set()
+        if refusal is Refusal.GONE:
+            return  # what was written is ours to remove, once the store has noticed
         self.files.disown()
         if refusal is Refusal.UNWANTED:
             self.is_untrusted = False

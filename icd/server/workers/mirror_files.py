@@ -82,6 +82,7 @@ def root() -> Root | None:
 class Refusal(enum.Enum):
     UNWANTED = "there is no directory for mirrored files"
     UNTRUSTED = "the database is not trusted"
+    GONE = "the database is not there"
 
 
 class Permit(Struct, frozen=True):
@@ -100,6 +101,8 @@ class Permit(Struct, frozen=True):
     def refusal(self) -> Refusal | None:
         if self.must_exist and not os.path.isdir(self.root):
             return Refusal.UNWANTED
+        if not os.path.lexists(self.path):
+            return Refusal.GONE
         return None if trust.allows(self.home, self.path) else Refusal.UNTRUSTED
 
     def was_told(self) -> bool:

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,8 +84,8 @@ def test_a_deleted_row_takes_its_file_along(put, band, daemon: Daemon, initializ
 
 def test_an_expired_row_takes_its_file_along(put, band) -> None:
     began = time.monotonic()
-    put("bead", "s1", {"id": "x"}, ttl_ms=3000)
-    band.shows("interphase/bead", "s1", {"id": "x"})
+    write = partial(put, "bead", "s1", {"id": "x"}, ttl_ms=3000)
+    band.shows_soon("interphase/bead", "s1", {"id": "x"}, write)
 
     band.shows("interphase/bead", "s1", None)
 
@@ -92,8 +93,8 @@ def test_an_expired_row_takes_its_file_along(put, band) -> None:
 
 
 def test_an_expired_row_takes_its_file_along_after_a_reload(put, band, daemon: Daemon) -> None:
-    put("bead", "s1", {"id": "x"}, ttl_ms=5000)
-    band.shows("interphase/bead", "s1", {"id": "x"})
+    write = partial(put, "bead", "s1", {"id": "x"}, ttl_ms=5000)
+    band.shows_soon("interphase/bead", "s1", {"id": "x"}, write)
 
     assert daemon.call("icd.reload")["pid"] == daemon.pid
     until(lambda: daemon.log.read_text().count('"listening"') == 2)
@@ -106,13 +107,10 @@ def test_a_row_that_nobody_writes_loses_its_file_after_the_retention(
 ) -> None:
     settings = "[mirror.channels.bead]\nretention_seconds = 1\n"
     (initialized / ".clavain" / "intercore.toml").write_text(settings)
-    put("bead", "s1", {"id": "x"})
-    band.shows("interphase/bead", "s1", {"id": "x"})
+    for payload in ({"id": "x"}, {"id": "again"}):
+        band.shows_soon("interphase/bead", "s1", payload, partial(put, "bead", "s1", payload))
 
-    band.shows("interphase/bead", "s1", None)
-
-    put("bead", "s1", {"id": "again"})
-    band.shows("interphase/bead", "s1", {"id": "again"})
+        band.shows("interphase/bead", "s1", None)
 
 
 def test_ten_thousand_writes_at_full_speed_are_a_few_files_and_the_last_value_is_there(
@@ -247,6 +245,20 @@ def test_a_deleted_database_takes_its_files_along(put, band, initialized: Path) 
     band.shows("interphase/bead", "s1", None)
 
 
+def test_a_deleted_database_takes_its_files_along_if_the_mirror_sees_it_first(
+    put, band, daemon: Daemon, initialized: Path
+) -> None:
+    """The row's end wakes the mirror before the idle store looks for its database."""
+    (initialized / ".clavain" / "intercore.toml").write_text("idle_seconds = 5\n")
+    write = partial(put, "bead", "s1", {"id": "x"}, ttl_ms=2000)
+    band.shows_soon("interphase/bead", "s1", {"id": "x"}, write)
+    until(lambda: mirror(daemon)["waiting"] == 0)
+
+    vanish(initialized / ".clavain")
+
+    band.shows("interphase/bead", "s1", None)
+
+
 def test_a_replaced_database_is_mirrored_anew(put, band, daemon: Daemon, initialized: Path) -> None:
     put("bead", "old", {"n": 1})
     band.shows("interphase/bead", "old", {"n": 1})
@@ -352,8 +364,8 @@ def test_a_row_that_cannot_be_read_does_not_hold_up_the_others(
 def test_a_file_that_cannot_be_removed_is_not_tried_all_the_time(
     put, band, daemon: Daemon, tmp_path: Path
 ) -> None:
-    put("bead", "s1", {"id": "x"}, ttl_ms=4000)
-    band.shows("interphase/bead", "s1", {"id": "x"})
+    write = partial(put, "bead", "s1", {"id": "x"}, ttl_ms=4000)
+    band.shows_soon("interphase/bead", "s1", {"id": "x"}, write)
     channel = band.file("interphase/bead", "s1").parent
     channel.rename(tmp_path / "moved")
     channel.symlink_to(tmp_path / "moved")
@@ -366,8 +378,8 @@ def test_a_file_that_cannot_be_removed_is_not_tried_all_the_time(
 
 
 def test_a_database_that_was_held_is_read_later(put, band, initialized: Path) -> None:
-    put("bead", "s1", {"id": "x"}, ttl_ms=4000)
-    band.shows("interphase/bead", "s1", {"id": "x"})
+    write = partial(put, "bead", "s1", {"id": "x"}, ttl_ms=4000)
+    band.shows_soon("interphase/bead", "s1", {"id": "x"}, write)
     lock = initialized / ".clavain" / "intercore.db.lock"
     holder = subprocess.Popen(
         ["flock", lock, "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -480,8 +492,8 @@ def test_a_trusted_project_with_a_short_retention_removes_its_own_files_only(
         "[mirror.channels.bead]\nretention_seconds = 1\n"
     )
 
-    state(daemon, other, "theirs")
-    band.shows("interphase/bead", "theirs", {"n": 1})
+    write = partial(state, daemon, other, "theirs")
+    band.shows_soon("interphase/bead", "theirs", {"n": 1}, write)
     band.shows("interphase/bead", "theirs", None)
 
     assert files(band) == ["interphase/bead/mine.json"]
