@@ -1,8 +1,12 @@
 """`icd`: the daemon's own command line."""
 
+# ruff: noqa: E402 -- before all that is loaded
+import gc
+
+gc.disable()  # until everything is loaded: there is no garbage in it
+
 import contextlib
 import errno
-import gc
 import os
 import sys
 
@@ -57,7 +61,6 @@ def serve(
     SIGHUP reloads the installed version without losing a call.
     The exit status is 78 for errors that a restart cannot fix.
     """
-    gc.disable()  # until everything is loaded: there is no garbage in it
     from icd.server import start_failures as startups
     from icd.server.logs import Starter
 

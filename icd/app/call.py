@@ -121,6 +121,9 @@ class Call(msgspec.Struct, gc=False):
     trace: list[str] = []
     ran_at: float = 0.0  # when its method was begun, monotonic; 0 until then
     progress: Progress | None = None
+    # Where its answer is put, in a daemon: an object of its own would cost every call.
+    ticket: Any = None
+    index: int = 0
 
     @property
     def request_id(self) -> str | None:

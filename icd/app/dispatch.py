@@ -83,10 +83,12 @@ def run_batch(
     `close` closes the database at the end, under the same lock: to a host that runs one call and
     leaves, waiting for the lock once more could turn a committed call into a failed one.
     """
-    size = next((i for i, call in enumerate(calls) if call.method.runs.whole), len(calls)) or 1
+    size = len(calls)
+    if any(method.runs.whole for method in {call.method for call in calls}):
+        size = next(i for i, call in enumerate(calls) if call.method.runs.whole) or 1
     batch = _Batch(database, calls[:size], clock, recent)
     batch.run(close=close)
-    return [batch.answers.get(id(call)) for call in calls]
+    return list(map(batch.answers.get, map(id, calls)))
 
 
 def failure(exc: Exception, path: str = "", conn: sqlite3.Connection | None = None) -> IcError:
@@ -305,24 +307,27 @@ class _Batch:
 
     def _run_together(self, calls: list[Call]) -> None:
         """Many calls, one transaction; or each its own, if the shared one is lost."""
-        answers: dict[int, Answer] = {}
+        found: list[Answer] = []
+        conn, clock = self._conn, time.monotonic
         # A call that fails the others will hear it alone.
         with Guard(lambda _: self._run_each(calls)):
             is_write = any(method.writes is not None for method in {c.method for c in calls})
             self._begin(write=is_write, deadline=min([call.deadline for call in calls]))
-            stop_at = time.monotonic() + BATCH_SECONDS
+            stop_at = clock() + BATCH_SECONDS
             read = 0
             for call in calls:
                 writes = call.method.writes
                 run = self._caught if writes is None or writes.atomic else self._in_savepoint
-                answers[id(call)] = answer = run(call)
-                if not self._conn.in_transaction:
+                answer = run(call)
+                if not conn.in_transaction:
                     self._answer(call, answer)  # it lost the transaction of all
                     self._run_each(calls)
                     return
+                found.append(answer)
                 read += answer.size
-                if read > BATCH_CHARACTERS or time.monotonic() > stop_at:
+                if read > BATCH_CHARACTERS or clock() > stop_at:
                     break
+            answers = dict(zip(map(id, calls), found, strict=False))
             self._conn.execute("COMMIT")
             self.answers |= answers
 
@@ -368,27 +373,28 @@ class _Batch:
         return answer
 
     def _run(self, call: Call) -> Answer:
-        database, clock = self._database, self._clock
-        call.ran_at = now = clock.monotonic()
+        database, conn, monotonic = self._database, self._conn, self._clock.monotonic
+        deadline = call.deadline
+        call.ran_at = now = monotonic()
         ctx = Context(
-            self._conn,
+            conn,
             database.path,
-            clock.now_ms(),
+            self._clock.now_ms(),
             now,
             call.writer,
             call.params.request_id,
             self._recent,
             database.told() if database.notes else [],
-            call.deadline,
+            deadline,
             database.settings,
             call.progress,
         )
-        bounds = self._conn.bounds
+        bounds = conn.bounds
         # What is written to a file of the caller's is not kept in memory.
         room = math.inf if call.method.runs.local else RESULT_CHARACTERS
-        stop_at = call.deadline + STATEMENT_GRACE_SECONDS
+        stop_at = deadline + STATEMENT_GRACE_SECONDS
         until = min(stop_at, now + BACKGROUND_SECONDS) if call.background else stop_at
-        bounds.begin(until, room, clock.monotonic)
+        bounds.begin(until, room, monotonic)
         try:
             if call.verbose:
                 return self._run_traced(ctx, call)
@@ -425,8 +431,8 @@ class _Batch:
 
 
 def _execute(ctx: Context, call: Call) -> object:
-    method, writes = call.method, call.method.writes
+    method = call.method
     assert method.run is not None, f"{method.name} does not run on a database"
-    if call.params.request_id and writes is not None and writes.keeps_effects:
+    if ctx.request_id and method.writes is not None and method.writes.keeps_effects:
         return idempotency.run_once(ctx, call)
     return method.run(ctx, call.params)

@@ -92,6 +92,16 @@ _methods: dict[str, dict[str, Method[Any, Any]]] = {}
 _commands: dict[str, Commands] = {}
 
 
+def load() -> None:
+    """Load the rows of all nouns, of methods and of commands."""
+    for module in {
+        *METHODS.values(),
+        *SINGLES.values(),
+        *(module for module, _ in GROUPS.values()),
+    }:
+        _rows(module)
+
+
 # --- methods ---
 
 

@@ -60,26 +60,36 @@ class Bounds:
 
     def count(self, _cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """The row as it is, unless it is one too many."""
-        taken = self.taken + ROW_CHARACTERS
+        taken = ROW_CHARACTERS
         for value in row:
             kind = value.__class__
             if kind is str or kind is bytes:
                 taken += len(value)
-        self.taken = taken
-        if taken > self.room:
-            raise ReplyTooLarge(f"the answer has more than {RESULT_CHARACTERS} characters")
+        self.take(taken)
         return row
+
+    def take(self, characters: int) -> None:
+        self.taken += characters
+        if self.taken > self.room:
+            raise ReplyTooLarge(f"the answer has more than {RESULT_CHARACTERS} characters")
 
 
 class Connection(sqlite3.Connection):
     """A connection with bounds, none at first."""
 
     bounds: Bounds
+    # For statements that find one row at most, which whoever reads it has to count.
+    single: sqlite3.Cursor
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.bounds = put_on(self)
+        self.single = self.cursor()
         self.row_factory = self.bounds.count
+
+    def close(self) -> None:
+        del self.single  # it knows us: nothing but the garbage collector would free the two
+        super().close()
 
 
 def put_on(conn: sqlite3.Connection) -> Bounds:

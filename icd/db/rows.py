@@ -9,6 +9,7 @@ another program made can hold anything.  What is above this module can rely on i
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from functools import cache
 from types import NoneType, UnionType
@@ -16,6 +17,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Raw
+
+from icd.db.connection import ROW_CHARACTERS, Connection
 
 Kind = TypeVar("Kind")
 
@@ -26,7 +29,8 @@ Column = Annotated[Kind, _COLUMN]
 # How many sequences of types are remembered per struct: few columns can be NULL in practice, and
 # a stranger's rows must not fill the memory with all that are possible.
 REMEMBERED = 64
-_good: dict[type, set[tuple[type, ...]]] = {}
+# With each, which columns are texts or bytes.
+_good: dict[type, dict[tuple[type, ...], tuple[int, ...]]] = {}
 
 
 class WrongValue(ValueError):
@@ -41,15 +45,42 @@ def checked(kind: type[Kind], row: tuple[Any, ...]) -> Kind:
     return kind(*row)
 
 
-def _judge(kind: type, types: tuple[type, ...]) -> None:
+def one(
+    conn: sqlite3.Connection, kind: type[Kind], statement: str, given: Sequence[Any]
+) -> Kind | None:
+    """What a statement finds that finds one row at most, such as by a key.
+
+    The hot reads: without a cursor for each, and the row is looked at once.
+    """
+    if not isinstance(conn, Connection):
+        row = conn.execute(statement, given).fetchone()
+        return None if row is None else checked(kind, row)
+    row = conn.single.execute(statement, given).fetchone()
+    if row is None:
+        return None
+    types = tuple(map(type, row))
+    known = _good.get(kind)
+    texts = None if known is None else known.get(types)
+    if texts is None:
+        texts = _judge(kind, types)
+    characters = ROW_CHARACTERS
+    for index in texts:
+        characters += len(row[index])
+    conn.bounds.take(characters)
+    return kind(*row)
+
+
+def _judge(kind: type, types: tuple[type, ...]) -> tuple[int, ...]:
     names: tuple[str, ...] = getattr(kind, "__struct_fields__", None) or kind._fields  # type: ignore[attr-defined]
     hints = _hints(kind)
     for name, found in zip(names, types, strict=False):
         if not _allows(hints[name], found):
             raise WrongValue(f"a row of the database holds {_word(found)} as its {name}")
-    known = _good.setdefault(kind, set())
+    texts = tuple(i for i, found in enumerate(types) if found in (str, bytes))
+    known = _good.setdefault(kind, {})
     if len(known) < REMEMBERED:
-        known.add(types)
+        known[types] = texts
+    return texts
 
 
 def _hints(kind: type) -> dict[str, Any]:

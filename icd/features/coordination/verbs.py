@@ -450,7 +450,7 @@ def ask_reserve(world: World, f: ReserveForm) -> Ask:
             return (
                 render.to_json({"lock": found.lock}) if world.json else render.text(found.lock.id)
             )
-        told = line(world.program, "coordination reserve", IcError(found.told, hint=HINT))
+        told = line(world, "coordination reserve", IcError(found.told, hint=HINT))
         shown = render.to_json({"conflict": found.conflict}, 1) if world.json else Output(1)
         shown.stderr = told
         return shown

@@ -16,7 +16,7 @@ import sqlite3
 
 from msgspec import Struct
 
-from icd.db.rows import checked
+from icd.db.rows import checked, one
 from icd.errors import RequestMismatch
 from icd.values.wire import Result, iso
 
@@ -133,7 +133,8 @@ def check(
     claim = (name, scope_id, now_ms, interval_ms, WEEK_MS, request_id)
     if conn.execute(_CLAIM, claim).fetchone():
         return Verdict(allowed=True, fired_ms=now_ms, retry_ms=interval_ms or None)
-    row = checked(_Row, conn.execute(_FIND, (name, scope_id)).fetchone())
+    row = one(conn, _Row, _FIND, (name, scope_id))
+    assert row is not None, "what cannot be claimed is claimed"
     if request_id and row.request_id == request_id:
         return _repeat(row, interval_ms, now_ms=now_ms)
     row = _note(conn, name, scope_id, row, interval_ms, now_ms=now_ms)

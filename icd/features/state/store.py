@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from icd.db.rows import checked, document, put, select, values
+from icd.db.rows import checked, document, one, put, select, values
 from icd.errors import NotAnInteger, VersionConflict
 from icd.values.processes import Writer
 from icd.values.wire import INT64, Result, iso, iso_if
@@ -137,8 +137,7 @@ SELECT expires_ms FROM state WHERE expires_ms IS NOT NULL ORDER BY expires_ms LI
 
 
 def get(conn: sqlite3.Connection, key: str, scope_id: str, *, now_ms: int) -> Row | None:
-    row = conn.execute(_GET, (key, scope_id, now_ms)).fetchone()
-    return checked(Row, row) if row else None
+    return one(conn, Row, _GET, (key, scope_id, now_ms))
 
 
 def set(  # noqa: A001 -- the verb of the contract

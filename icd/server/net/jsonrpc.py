@@ -62,7 +62,7 @@ def decode_line(line: bytes) -> Request | IcError | list[Request | IcError]:
     """A line is one request, or a batch of them."""
     if not (line.isascii() or _is_utf8(line)):  # what is kept raw is not looked at by the decoder
         return ParseError("not JSON: it is not valid UTF-8")
-    if line.startswith(b"{") or line.lstrip()[:1] != b"[":
+    if line[:1] == b"{" or line.lstrip()[:1] != b"[":
         return decode(line)
     try:
         items = _items.decode(line)
@@ -107,11 +107,14 @@ def parameters(request: Request) -> tuple[Method[Any, Any], Params]:
             )
         known = _methods[method.name] = (method, msgspec.json.Decoder(method.params))
     method, decoder = known
-    raw = bytes(request.params)
-    if raw[:1] == b"[":
-        raw = _by_name(method, raw)
     try:
-        return method, decoder.decode(raw)
+        return method, decoder.decode(request.params)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raw = bytes(request.params)
+        if raw[:1] != b"[":
+            raise InvalidParams(f"{method.name}: {exc}") from exc
+    try:
+        return method, decoder.decode(_by_name(method, raw))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidParams(f"{method.name}: {exc}") from exc
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from icd.app import registry
 from icd.app.call import Answer, Call, Params
@@ -35,23 +35,20 @@ Room = Callable[[], Awaitable[None]]
 ALONE = "send it outside a batch, and with an id"
 
 
-class _Slot:
+class _Slot(Struct):
     """One request's place in the burst.  A notification gets no reply, whatever happens.
 
     `text` is its line, unless it is one of an array.
     """
 
-    __slots__ = ("call", "id", "is_begun", "is_settled", "later", "reply", "silent", "text")
-
-    def __init__(self, request_id: Id, *, silent: bool, text: bytes = b"") -> None:
-        self.id = request_id
-        self.silent = silent
-        self.text = text
-        self.call: Call | None = None
-        self.later: Callable[[], Awaitable[Call | Answer]] | None = None
-        self.reply = b""
-        self.is_settled = False
-        self.is_begun = False  # it may have had an effect
+    id: Id
+    silent: bool
+    text: bytes
+    call: Call | None = None
+    later: Callable[[], Awaitable[Call | Answer]] | None = None
+    reply: bytes = b""
+    is_settled: bool = False
+    is_begun: bool = False  # it may have had an effect
 
     def settle(self, answer: Answer) -> None:
         if answer.later:
@@ -210,29 +207,40 @@ def _prepare(handler: Handler, item: Request | IcError, size: int, line: bytes =
         slot = _Slot(None, silent=False, text=line)
         slot.settle(Answer(error=item))
         return slot
-    slot = _Slot(None if item.id is UNSET else item.id, silent=item.id is UNSET, text=line)
-    is_alone = bool(line) and not slot.silent
+    silent = item.id is UNSET
+    slot = _Slot(None if silent else item.id, silent, line)  # type: ignore[arg-type]
     try:
         method, params = jsonrpc.parameters(item)
-        if isinstance(params, daemon.Run):
-            frame = partial(jsonrpc.output, slot.id) if is_alone else None
-            slot.later = partial(_command, handler, params, size, frame)
-        elif isinstance(params, daemon.Reload):
-            slot.later = partial(handler.reload, method)
-        elif method.stream is not None and method.stream.notifies:
-            if not is_alone:
-                raise InvalidRequest("a stream needs its own line and id", hint=ALONE)
-            slot.later = partial(_watch, handler, method, params, slot.id)
-        elif method.run is None:
-            slot.settle(handler.ask_daemon(method, params))
-        elif size > limits.LARGE_BYTES:
-            slot.later = partial(_large_call, handler, method, params, size)
-        else:
+        if method.run is not None and method.stream is None and size <= limits.LARGE_BYTES:
             slot.call = _call(handler, method, params)
+        else:
+            _prepare_other(handler, slot, method, params, size)
     except IcError as exc:
         handler.refuse("method" if registry.find(item.method) is None else item.method, exc)
         slot.settle(Answer(error=exc))
     return slot
+
+
+def _prepare_other(
+    handler: Handler, slot: _Slot, method: Method[Any, Any], params: Params, size: int
+) -> None:
+    """What is not one call of a database: commands, streams, what is large or about the daemon."""
+    is_alone = bool(slot.text) and not slot.silent
+    if isinstance(params, daemon.Run):
+        frame = partial(jsonrpc.output, slot.id) if is_alone else None
+        slot.later = partial(_command, handler, params, size, frame)
+    elif isinstance(params, daemon.Reload):
+        slot.later = partial(handler.reload, method)
+    elif method.stream is not None and method.stream.notifies:
+        if not is_alone:
+            raise InvalidRequest("a stream needs its own line and id", hint=ALONE)
+        slot.later = partial(_watch, handler, method, params, slot.id)
+    elif method.run is None:
+        slot.settle(handler.ask_daemon(method, params))
+    elif size > limits.LARGE_BYTES:
+        slot.later = partial(_large_call, handler, method, params, size)
+    else:
+        slot.call = _call(handler, method, params)
 
 
 async def _watch(

@@ -6,8 +6,6 @@ Used in the event loop only.
 from collections import deque
 from collections.abc import Callable
 
-import msgspec
-
 from icd.app.call import Answer, Call
 from icd.errors import DeadlineExceeded, IcError, UnknownOutcome
 from icd.server import limits
@@ -20,47 +18,54 @@ Moved = Callable[[list[Call], list[Answer], Deliver], None]
 class Ticket:
     """Calls that were submitted together; their answers are delivered together.
 
-    `size` is what the answers hold in memory until then.
+    `size` is what the answers hold in memory until then.  The calls know their ticket, and the
+    garbage collector does not know calls: so a ticket that is done forgets what knows its calls.
     """
 
-    __slots__ = ("_deliver", "_missing", "_moved", "answers", "calls", "size")
+    __slots__ = ("_calls", "_deliver", "_missing", "_moved", "answers", "count", "size")
 
     def __init__(self, calls: list[Call], deliver: Deliver, moved: Moved | None) -> None:
-        self.calls = calls
+        self._calls = calls
+        self.count = len(calls)
         self.answers: list[Answer | None] = [None] * len(calls)
         self.size = 0
         self._missing = len(calls)
-        self._deliver = deliver
+        self._deliver: Deliver = deliver
         self._moved = moved
-
-    def answer(self, index: int, answer: Answer) -> None:
-        if self.answers[index] is not None:
-            return
-        self.size += answer.size
-        self.answers[index] = answer
-        self._missing -= 1
-        if not self._missing:
-            found = [answer for answer in self.answers if answer is not None]
-            if self._moved is not None and [answer for answer in found if answer.moved]:
-                self._moved(self.calls, found, self._deliver)
-            else:
-                self._deliver(found)
-
-
-class Waiter(msgspec.Struct, gc=False):
-    """One call of a ticket."""
-
-    call: Call
-    ticket: Ticket
-    index: int
+        for index, call in enumerate(calls):
+            call.ticket = self
+            call.index = index
 
     @property
-    def is_for_later(self) -> bool:
-        """Those that were submitted with it are enough for now."""
-        return self.call.may_wait and self.ticket.size > limits.PIECE_CHARACTERS
+    def is_untouched(self) -> bool:
+        return self._missing == self.count
 
-    def answer(self, answer: Answer) -> None:
-        self.ticket.answer(self.index, answer)
+    @property
+    def is_large(self) -> bool:
+        return self.size > limits.PIECE_CHARACTERS
+
+    def answer(self, index: int, answer: Answer) -> None:
+        if self.answers[index] is None:
+            self.size += answer.size
+            self.answers[index] = answer
+            self._missing -= 1
+            if not self._missing:
+                self._finish([answer for answer in self.answers if answer is not None])
+
+    def answer_all(self, answers: list[Answer]) -> None:
+        """Answer all calls, of which none was answered before."""
+        self.size = sum([answer.size for answer in answers])
+        self.answers[:] = answers
+        self._missing = 0
+        self._finish(answers)
+
+    def _finish(self, answers: list[Answer]) -> None:
+        calls, deliver = self._calls, self._deliver
+        self._calls, self._deliver = [], _done
+        if self._moved is not None and [answer for answer in answers if answer.moved]:
+            self._moved(calls, answers, deliver)
+        else:
+            deliver(answers)
 
 
 class CallQueue:
@@ -68,38 +73,43 @@ class CallQueue:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.pending: deque[Waiter] = deque()  # those whose turn has not come
-        self._in_flight: list[Waiter] = []
+        self.pending: deque[Call] = deque()  # those whose turn has not come
+        self._in_flight: list[Call] = []
 
     @property
     def unanswered(self) -> int:
         return len(self.pending) + len(self._in_flight)
 
-    def calls(self) -> list[Call]:
-        return [waiter.call for waiter in self.pending]
-
     def add(self, calls: list[Call], deliver: Deliver, moved: Moved | None = None) -> None:
-        ticket = Ticket(calls, deliver, moved)
-        for index, call in enumerate(calls):
-            self.pending.append(Waiter(call, ticket, index))
+        Ticket(calls, deliver, moved)  # the calls know it
+        self.pending += calls
 
     def take(self, most: int) -> list[Call]:
         """The calls whose turn it is; `hand_out` ends it."""
-        size = min(len(self.pending), most)
-        self._in_flight = [self.pending.popleft() for _ in range(size)]
-        return [waiter.call for waiter in self._in_flight]
+        if len(self.pending) <= most:
+            self._in_flight = list(self.pending)
+            self.pending.clear()
+        else:
+            self._in_flight = [self.pending.popleft() for _ in range(most)]
+        return self._in_flight
 
     def hand_out(self, answers: list[Answer | None]) -> None:
         """Deliver the answers of a turn.  None: not reached, it is the first of the next turn."""
         batch, self._in_flight = self._in_flight, []
         left = []
         large = False
-        for waiter, answer in zip(batch, answers, strict=True):
-            if answer is None:
-                left.append(waiter)
+        place = 0
+        while place < len(batch):
+            call, answer = batch[place], answers[place]
+            ticket: Ticket = call.ticket
+            if found := _whole(ticket, batch, answers, place):
+                ticket.answer_all(found)
+            elif answer is None:
+                left.append(call)
             else:
-                waiter.ticket.answer(waiter.index, answer)
-                large |= waiter.ticket.size > limits.PIECE_CHARACTERS
+                ticket.answer(call.index, answer)
+            large |= ticket.is_large
+            place += len(found) or 1
         if left:
             self.pending.extendleft(reversed(left))
         if large:
@@ -107,25 +117,17 @@ class CallQueue:
 
     def _put_off(self) -> None:
         """Answer `later` to calls of peers that have enough to read: they ask again."""
-        some = [waiter for waiter in self.pending if waiter.is_for_later]
-        if some:
-            self.pending = deque(w for w in self.pending if not w.is_for_later)
-        for waiter in some:
-            waiter.answer(Answer(later=True))
+        self._answer_if(lambda call: call.may_wait and call.ticket.is_large, Answer(later=True))
 
     def refuse(self, error: IcError, *, until: float) -> None:
         """Answer those whose turn has not come and whose deadline is not after `until`."""
-        refused = [waiter for waiter in self.pending if waiter.call.deadline <= until]
-        if refused:
-            self.pending = deque(w for w in self.pending if w.call.deadline > until)
-        for waiter in refused:
-            waiter.answer(Answer(error=error))
+        self._answer_if(lambda call: call.deadline <= until, Answer(error=error))
 
     def settle(self, *, overdue: float) -> None:
         """Answer calls that are overdue because the thread hangs, with what is known."""
-        for waiter in self._in_flight:
-            if waiter.call.deadline < overdue:
-                waiter.answer(Answer(error=self._overdue(waiter.call)))
+        for call in self._in_flight:
+            if call.deadline < overdue:
+                call.ticket.answer(call.index, Answer(error=self._overdue(call)))
         self.refuse(DeadlineExceeded(f"{self._path} did not start the call in time"), until=overdue)
 
     def _overdue(self, call: Call) -> IcError:
@@ -138,4 +140,30 @@ class CallQueue:
     def turn_away(self) -> None:
         """Answer `moved` to all that wait: nothing is served here any more."""
         while self.pending:
-            self.pending.popleft().answer(Answer(moved=True))
+            call = self.pending.popleft()
+            call.ticket.answer(call.index, Answer(moved=True))
+
+    def _answer_if(self, holds: Callable[[Call], bool], answer: Answer) -> None:
+        """Answer those whose turn has not come and for which it holds."""
+        some = [call for call in self.pending if holds(call)]
+        if some:
+            self.pending = deque(call for call in self.pending if not holds(call))
+        for call in some:
+            call.ticket.answer(call.index, answer)
+
+
+def _done(_answers: list[Answer]) -> None:
+    """Deliver nothing twice."""
+
+
+def _whole(
+    ticket: Ticket, batch: list[Call], answers: list[Answer | None], place: int
+) -> list[Answer]:
+    """The answers to all calls of a ticket, if they begin here and nothing is missing."""
+    end = place + ticket.count
+    if end == place + 1 or end > len(batch) or batch[place].index or not ticket.is_untouched:
+        return []
+    if batch[end - 1].ticket is not ticket:
+        return []
+    found = [answer for answer in answers[place:end] if answer is not None]
+    return found if len(found) == ticket.count else []

@@ -171,7 +171,7 @@ class Store:
     async def _open(self) -> DbThread | None:
         """Open for the calls that wait; None: it cannot be opened, and they were all told why."""
         while self._queue.pending:
-            calls = self._queue.calls()
+            calls = list(self._queue.pending)
             creates = any(call.method.runs.creates for call in calls)
             first = min(call.deadline for call in calls)
             self.database.stop_at = max(call.deadline for call in calls) + STATEMENT_GRACE_SECONDS

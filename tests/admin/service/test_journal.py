@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from icd.admin.service import verbs as journal
+from icd.admin.service import journal
 
 
 @pytest.fixture(autouse=True)

@@ -47,7 +47,7 @@ def test_a_call_that_was_not_reached_is_the_first_of_the_next_turn(waiting: Call
     waiting.take(2)
     waiting.hand_out([Answer(), None])
 
-    assert [found.deadline for found in waiting.calls()] == [2, 3]
+    assert [found.deadline for found in waiting.pending] == [2, 3]
 
 
 def test_only_those_whose_time_is_over_are_refused(waiting: CallQueue) -> None:
@@ -58,7 +58,7 @@ def test_only_those_whose_time_is_over_are_refused(waiting: CallQueue) -> None:
     waiting.refuse(Locked("held"), until=2)
 
     assert len(refused) == 2
-    assert [found.deadline for found in waiting.calls()] == [5, 6]
+    assert [found.deadline for found in waiting.pending] == [5, 6]
 
 
 def test_whoever_is_overdue_hears_whether_its_call_may_have_run(waiting: CallQueue) -> None:
