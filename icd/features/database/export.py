@@ -38,6 +38,8 @@ TABLES = {
     "run_artifacts": "ORDER BY rowid",
     "dispatches": "ORDER BY rowid",
     "leases": "ORDER BY name, scope_id",
+    "sessions": "ORDER BY id",
+    "attributions": "ORDER BY session_id, project_dir",
     "discoveries": "ORDER BY version, id",
     "embedding_sources": "ORDER BY source",
     "embeddings": "ORDER BY discovery_id",

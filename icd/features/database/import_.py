@@ -84,6 +84,7 @@ _BARE = """
 SELECT source FROM discoveries
 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM embeddings WHERE discovery_id = ?1)
 """
+_SESSION = "SELECT id FROM sessions WHERE session_id = ? AND project_dir = ?"
 _TOUCH = "UPDATE discoveries SET version = ? WHERE id = ?"
 _EQUAL = """
 SELECT count(*) FROM feedback_signals
@@ -103,6 +104,10 @@ _WINS = {
     "dispatches": "excluded.version > dispatches.version",
     # A token counts acquisitions, and a renewal keeps it.
     "leases": "(excluded.token, excluded.renewed_at) > (leases.token, leases.renewed_at)",
+    # Of two accounts of a session the one that counted more is the later one.
+    "sessions": "excluded.input_tokens + 0.0 + excluded.output_tokens >= "
+    "sessions.input_tokens + 0.0 + sessions.output_tokens",
+    "attributions": "excluded.updated_at > attributions.updated_at",
 }
 # Or less than the whole row is taken over.
 _LESS = {
@@ -214,6 +219,14 @@ _RULES: dict[str, dict[str, Callable[[Any], object]]] = {
     "run_artifacts": {"id": check_name},
     "dispatches": {"id": check_name, "scope_id": check_scope},
     "leases": {"name": check_name, "scope_id": check_scope},
+    "sessions": {
+        "session_id": check_scope,
+        "project_dir": check_scope,
+        "agent_type": check_scope,
+        "model": check_scope,
+        "metadata": _check_payload,
+    },
+    "attributions": dict.fromkeys(("session_id", "bead_id", "run_id", "phase"), check_scope),
     "discoveries": {
         "id": check_name,
         "source": check_name,
@@ -278,6 +291,12 @@ def _lease(file: Import, line: Any) -> bool:
     return file.put(line)
 
 
+def _session(file: Import, line: Any) -> bool:
+    """Its number is given here: another session may have the one that it had over there."""
+    line.id = file.find(_SESSION, line.session_id, line.project_dir) or file.next("sessions")
+    return file.put(line)
+
+
 def _discovery(file: Import, line: Any) -> bool:
     """A discovery never changes its source: its embedding, and what compares with that, rely on
     it.  So one that is here under another id, or whose id is that of another find, stays."""
@@ -335,6 +354,7 @@ _TAKE: dict[str, Callable[[Import, Any], bool | None]] = {
     "runs": _run,
     "run_skips": _skip,
     "leases": _lease,
+    "sessions": _session,
     "discoveries": _discovery,
     "embeddings": _embedding,
     "feedback_signals": _signal,
