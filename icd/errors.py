@@ -299,6 +299,9 @@ LeaseHeld = _error(-32064, "lease_held", NO,
 # The lease expired, was released, or has another owner.
 LeaseLost = _error(-32065, "lease_lost", NO, "stop the work that it guards, then acquire it again")
 
+# There is no such session, or it has ended.
+UnknownSession = _error(-32085, "unknown_session", FAILED, "see 'icctl session list'")
+
 # --- reservations ---------------------------------------------------------------------------------
 
 # The pattern is not one.

@@ -54,10 +54,10 @@ def _text(row: Typed, typed: Any, result: Any) -> Output:
 
 
 def _json(row: Typed, typed: Any, result: Any) -> Output:
-    if result is None:
-        return Output(1)
     if row.json:
         return row.json(result, typed)
+    if result is None:
+        return Output(1)
     return to_json(result, row.exit(result) if row.exit else 0)
 
 

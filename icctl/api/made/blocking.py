@@ -1867,6 +1867,169 @@ class Coordination(nouns.Blocking):
         return found
 
 
+class Session(nouns.Blocking):
+    def start(
+        self,
+        *,
+        session_id: str,
+        project: str | None = None,
+        agent_type: str = "",
+        model: str | None = None,
+        metadata: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.SessionStarted:
+        """Record that a session works in a project; one that is known goes on.
+        Where a parameter is missing, what was recorded stays.
+
+        session_id: Id of the session.
+        project: Project directory (default: `cwd`, else the project of the database).
+        agent_type: Kind of agent (default claude-code).
+        model: Model of the agent.
+        metadata: JSON document about the session.
+        """
+        found: results.SessionStarted = self._host.ask(
+            "session.start",
+            {
+                "session_id": session_id,
+                "project": project,
+                "agent_type": agent_type,
+                "model": model,
+                "metadata": metadata,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    def attribute(
+        self,
+        *,
+        session_id: str,
+        project: str | None = None,
+        bead: str | None = None,
+        run: str | None = None,
+        phase: str | None = None,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.SessionAttributed:
+        """Record what a session works on.
+
+        What is left out, or empty, stays as it was; a new run forgets the phase of the old one.
+
+        session_id: Id of the session.
+        project: Project directory (default: `cwd`, else the project of the database).
+        bead: Issue that it works on.
+        run: Run that it belongs to.
+        phase: Phase of the run.
+        """
+        found: results.SessionAttributed = self._host.ask(
+            "session.attribute",
+            {
+                "session_id": session_id,
+                "project": project,
+                "bead": bead,
+                "run": run,
+                "phase": phase,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    def current(
+        self, *, session_id: str, project: str | None = None, timeout: Duration | None = None
+    ) -> results.SessionAttribution | None:
+        """Return what a session works on, or null.
+
+        session_id: Id of the session.
+        project: Project directory (default: `cwd`, else the project of the database).
+        """
+        found: results.SessionAttribution | None = self._host.ask(
+            "session.current", {"session_id": session_id, "project": project}, timeout
+        )
+        return found
+
+    def end(
+        self, *, session_id: str, timeout: Duration | None = None, request_id: str | None = None
+    ) -> results.SessionEnded:
+        """Record that a session has ended, in all projects.
+
+        session_id: Id of the session.
+        """
+        found: results.SessionEnded = self._host.ask(
+            "session.end", {"session_id": session_id}, timeout, request_id
+        )
+        return found
+
+    def tokens(
+        self,
+        *,
+        session_id: str,
+        project: str | None = None,
+        input: int = 0,
+        output: int = 0,
+        cache_creation: int = 0,
+        cache_read: int = 0,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.SessionAdded:
+        """Add to the tokens that a session used in a project.
+
+        session_id: Id of the session.
+        project: Project directory (default: `cwd`, else the project of the database).
+        input: Tokens read.
+        output: Tokens written.
+        cache_creation: Tokens written to the cache.
+        cache_read: Tokens read from the cache.
+        """
+        found: results.SessionAdded = self._host.ask(
+            "session.tokens",
+            {
+                "session_id": session_id,
+                "project": project,
+                "input": input,
+                "output": output,
+                "cache_creation": cache_creation,
+                "cache_read": cache_read,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    def list(
+        self,
+        *,
+        project: str | None = None,
+        session_id: str | None = None,
+        since: int = 0,
+        active_only: bool = False,
+        limit: int = 100,
+        timeout: Duration | None = None,
+    ) -> builtins.list[results.Session]:
+        """List the sessions, newest first.
+
+        project: Only sessions in this directory's project.
+        session_id: Only this session.
+        since: Only those that started at this Unix time or later.
+        active_only: Only sessions that have not ended.
+        limit: At most this many (default 100).
+        """
+        found: builtins.list[results.Session] = self._host.ask(
+            "session.list",
+            {
+                "project": project,
+                "session_id": session_id,
+                "since": since,
+                "active_only": active_only,
+                "limit": limit,
+            },
+            timeout,
+        )
+        return found
+
+
 class Discovery(nouns.Blocking):
     def submit(
         self,
@@ -2282,5 +2445,6 @@ class Nouns:
         self.dispatch = Dispatch(host)
         self.lease = Lease(host)
         self.coordination = Coordination(host)
+        self.session = Session(host)
         self.discovery = Discovery(host)
         self.icd = Icd(host)

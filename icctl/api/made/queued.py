@@ -1483,6 +1483,149 @@ class Coordination(nouns.Queued):
         )
 
 
+class Session(nouns.Queued):
+    def start(
+        self,
+        *,
+        session_id: str,
+        project: str | None = None,
+        agent_type: str = "",
+        model: str | None = None,
+        metadata: str | None = None,
+        request_id: str | None = None,
+    ) -> Reply[results.SessionStarted]:
+        """Record that a session works in a project; one that is known goes on.
+        Where a parameter is missing, what was recorded stays.
+
+        session_id: Id of the session.
+        project: Project directory (default: `cwd`, else the project of the database).
+        agent_type: Kind of agent (default claude-code).
+        model: Model of the agent.
+        metadata: JSON document about the session.
+        """
+        return self._host.queue(
+            "session.start",
+            {
+                "session_id": session_id,
+                "project": project,
+                "agent_type": agent_type,
+                "model": model,
+                "metadata": metadata,
+            },
+            request_id,
+        )
+
+    def attribute(
+        self,
+        *,
+        session_id: str,
+        project: str | None = None,
+        bead: str | None = None,
+        run: str | None = None,
+        phase: str | None = None,
+        request_id: str | None = None,
+    ) -> Reply[results.SessionAttributed]:
+        """Record what a session works on.
+
+        What is left out, or empty, stays as it was; a new run forgets the phase of the old one.
+
+        session_id: Id of the session.
+        project: Project directory (default: `cwd`, else the project of the database).
+        bead: Issue that it works on.
+        run: Run that it belongs to.
+        phase: Phase of the run.
+        """
+        return self._host.queue(
+            "session.attribute",
+            {
+                "session_id": session_id,
+                "project": project,
+                "bead": bead,
+                "run": run,
+                "phase": phase,
+            },
+            request_id,
+        )
+
+    def current(
+        self, *, session_id: str, project: str | None = None
+    ) -> Reply[results.SessionAttribution | None]:
+        """Return what a session works on, or null.
+
+        session_id: Id of the session.
+        project: Project directory (default: `cwd`, else the project of the database).
+        """
+        return self._host.queue("session.current", {"session_id": session_id, "project": project})
+
+    def end(self, *, session_id: str, request_id: str | None = None) -> Reply[results.SessionEnded]:
+        """Record that a session has ended, in all projects.
+
+        session_id: Id of the session.
+        """
+        return self._host.queue("session.end", {"session_id": session_id}, request_id)
+
+    def tokens(
+        self,
+        *,
+        session_id: str,
+        project: str | None = None,
+        input: int = 0,
+        output: int = 0,
+        cache_creation: int = 0,
+        cache_read: int = 0,
+        request_id: str | None = None,
+    ) -> Reply[results.SessionAdded]:
+        """Add to the tokens that a session used in a project.
+
+        session_id: Id of the session.
+        project: Project directory (default: `cwd`, else the project of the database).
+        input: Tokens read.
+        output: Tokens written.
+        cache_creation: Tokens written to the cache.
+        cache_read: Tokens read from the cache.
+        """
+        return self._host.queue(
+            "session.tokens",
+            {
+                "session_id": session_id,
+                "project": project,
+                "input": input,
+                "output": output,
+                "cache_creation": cache_creation,
+                "cache_read": cache_read,
+            },
+            request_id,
+        )
+
+    def list(
+        self,
+        *,
+        project: str | None = None,
+        session_id: str | None = None,
+        since: int = 0,
+        active_only: bool = False,
+        limit: int = 100,
+    ) -> Reply[builtins.list[results.Session]]:
+        """List the sessions, newest first.
+
+        project: Only sessions in this directory's project.
+        session_id: Only this session.
+        since: Only those that started at this Unix time or later.
+        active_only: Only sessions that have not ended.
+        limit: At most this many (default 100).
+        """
+        return self._host.queue(
+            "session.list",
+            {
+                "project": project,
+                "session_id": session_id,
+                "since": since,
+                "active_only": active_only,
+                "limit": limit,
+            },
+        )
+
+
 class Discovery(nouns.Queued):
     def submit(
         self,
@@ -1831,5 +1974,6 @@ class Nouns:
         self.dispatch = Dispatch(host)
         self.lease = Lease(host)
         self.coordination = Coordination(host)
+        self.session = Session(host)
         self.discovery = Discovery(host)
         self.icd = Icd(host)

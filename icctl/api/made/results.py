@@ -94,6 +94,12 @@ from icd.features.sentinels.verbs import Checked as SentinelChecked
 from icd.features.sentinels.verbs import Claim as SentinelClaim
 from icd.features.sentinels.verbs import Pruned as SentinelPruned
 from icd.features.sentinels.verbs import ResetCount as SentinelResetCount
+from icd.features.sessions.store import Attribution as SessionAttribution
+from icd.features.sessions.store import Session
+from icd.features.sessions.verbs import Added as SessionAdded
+from icd.features.sessions.verbs import Attributed as SessionAttributed
+from icd.features.sessions.verbs import Ended as SessionEnded
+from icd.features.sessions.verbs import Started as SessionStarted
 from icd.features.state.store import Document as StateDocument
 from icd.features.state.store import Name as StateName
 from icd.features.state.store import Written as StateWritten
@@ -207,6 +213,12 @@ __all__ = [
     "SentinelClaim",
     "SentinelPruned",
     "SentinelResetCount",
+    "Session",
+    "SessionAdded",
+    "SessionAttributed",
+    "SessionAttribution",
+    "SessionEnded",
+    "SessionStarted",
     "StateDeleted",
     "StateDocument",
     "StateGone",

@@ -39,6 +39,8 @@ TABLES = {
     "dispatches": "ORDER BY rowid",
     "leases": "ORDER BY name, scope_id",
     "reservations": "ORDER BY rowid",
+    "sessions": "ORDER BY id",
+    "attributions": "ORDER BY session_id, project_dir",
     "discoveries": "ORDER BY version, id",
     "embedding_sources": "ORDER BY source",
     "embeddings": "ORDER BY discovery_id",

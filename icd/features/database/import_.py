@@ -87,6 +87,7 @@ _BARE = """
 SELECT source FROM discoveries
 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM embeddings WHERE discovery_id = ?1)
 """
+_SESSION = "SELECT id FROM sessions WHERE session_id = ? AND project_dir = ?"
 _TOUCH = "UPDATE discoveries SET version = ? WHERE id = ?"
 _EQUAL = """
 SELECT count(*) FROM feedback_signals
@@ -107,6 +108,10 @@ _WINS = {
     "reservations": "excluded.renewed_ms > reservations.renewed_ms",
     # A token counts acquisitions, and a renewal keeps it.
     "leases": "(excluded.token, excluded.renewed_at) > (leases.token, leases.renewed_at)",
+    # Of two accounts of a session the one that counted more is the later one.
+    "sessions": "excluded.input_tokens + 0.0 + excluded.output_tokens >= "
+    "sessions.input_tokens + 0.0 + sessions.output_tokens",
+    "attributions": "excluded.updated_at > attributions.updated_at",
 }
 # Or less than the whole row is taken over.
 _LESS = {
@@ -225,6 +230,14 @@ _RULES: dict[str, dict[str, Callable[[Any], object]]] = {
         "pattern": check_pattern,
         "reason": check_scope,
     },
+    "sessions": {
+        "session_id": check_scope,
+        "project_dir": check_scope,
+        "agent_type": check_scope,
+        "model": check_scope,
+        "metadata": _check_payload,
+    },
+    "attributions": dict.fromkeys(("session_id", "bead_id", "run_id", "phase"), check_scope),
     "discoveries": {
         "id": check_name,
         "source": check_name,
@@ -304,6 +317,12 @@ def _reservation(file: Import, line: Any) -> bool:
     return not has_expired and next(in_the_way, None) is None and file.put(line)
 
 
+def _session(file: Import, line: Any) -> bool:
+    """Its number is given here: another session may have the one that it had over there."""
+    line.id = file.find(_SESSION, line.session_id, line.project_dir) or file.next("sessions")
+    return file.put(line)
+
+
 def _discovery(file: Import, line: Any) -> bool:
     """A discovery never changes its source: its embedding, and what compares with that, rely on
     it.  So one that is here under another id, or whose id is that of another find, stays."""
@@ -362,6 +381,7 @@ _TAKE: dict[str, Callable[[Import, Any], bool | None]] = {
     "run_skips": _skip,
     "leases": _lease,
     "reservations": _reservation,
+    "sessions": _session,
     "discoveries": _discovery,
     "embeddings": _embedding,
     "feedback_signals": _signal,

@@ -12,6 +12,7 @@ COUNTED = (
     *("state", "sentinels", "requests", "events", "cursors"),
     *("runs", "run_skips", "run_agents", "run_artifacts", "dispatches", "leases"),
     "reservations",
+    *("sessions", "attributions"),
     *("discoveries", "embeddings", "embedding_sources", "feedback_signals", "interest_profile"),
 )
 # SQLite writes a new database, and then all of it once more through the write-ahead log.
