@@ -18,6 +18,7 @@ from icd.app.human import screen
 from icd.app.invocation import Terminal
 from icd.features import config, trust
 from icd.features.compat.verbs import Line
+from icd.features.coordination.store import Shown as Reservation
 from icd.features.daemon import report
 from icd.features.daemon.verbs import Pong
 from icd.features.discoveries import rank, search
@@ -39,6 +40,7 @@ from icd.features.runs.verbs.runs import Found
 from icd.features.runs.verbs.snapshot import Gate, Snapshot
 from icd.features.sentinels.store import Sentinel
 from icd.features.sentinels.verbs import Checked
+from icd.features.sessions.store import Attribution, Session
 from icd.features.state.store import Document as Row
 from icd.features.state.store import Name
 from icd.features.state.verbs import GetForm
@@ -139,6 +141,12 @@ GATE = gates.Checked(
     ]),
     from_phase="executing", result="fail", run_id="run00001", tier="hard", to_phase="review",
 )  # fmt: skip
+RESERVATIONS = [
+    Reservation("pqwe0n9j", "file_reservation", "s-1", ".", "src/**/*.py", True, True,
+                "a larger change", 900, ago(60), "", NOW + 840, None, 60, "alive", "s-1", 4242),
+    Reservation("zz9x8y7w", "file_reservation", "s-0", ".", "README.md", False, False,
+                "", None, ago(4000), "", None, None, 4000, "unknown", "s-0"),
+]  # fmt: skip
 LOCKS = [
     Lock("deploy", "web", Owner(4242, "vm", "4242:vm", ago(2)), 120, "alive"),
     Lock("sprint", "B-12", Owner(17, "vm", "17:vm", ago(90)), 5400, "dead"),
@@ -274,6 +282,16 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
         [Lease("sprint", "B-12", "ada", 3, 1_800_000, ago(12), ago(2), NOW + 1080,
                (NOW + 1080) * 1000, "s-1", 4242)],
         None,
+    ),
+    "coordination list": (RESERVATIONS, None),
+    "coordination check": (RESERVATIONS[:1], None),
+    "session list": (
+        [Session("s-1", "/home/ada/app", 2, "codex", "gpt-5", None, ago(600), None, 1200, 340, 0, 0),
+         Session("s-0", "/home/ada/app", 1, "claude-code", None, None, ago(9000), ago(4000), 0, 0, 0, 0)],
+        None,
+    ),
+    "session current": (
+        Attribution("s-1", "/home/ada/app", "B-12", "r1", "executing", ago(60)), None,
     ),
     "compat status": (
         [Line("dispatch", True, True, 3, 2, 0, ago(4000), ago(5)),

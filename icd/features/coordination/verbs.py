@@ -10,7 +10,19 @@ from icd.app import render
 from icd.app.call import EVENTS, Context, Params, Topic
 from icd.app.invocation import Ask, Output, World, line
 from icd.app.types import DURATION, SPAN, TRUTH
-from icd.app.verb import Argument, Command, Method, Option, Stream, Verb, Writes, narrow, no_rows
+from icd.app.verb import (
+    Argument,
+    Column,
+    Command,
+    Method,
+    Option,
+    Stream,
+    Table,
+    Verb,
+    Writes,
+    narrow,
+    no_rows,
+)
 from icd.errors import BadPath, IcError, InvalidTtl, Usage
 from icd.features.coordination import names, reserving, store
 from icd.features.coordination.globs import Glob
@@ -480,6 +492,19 @@ def show_list(found: list[Shown], _p: List) -> Iterator[str]:
     )
 
 
+HELD = Table(
+    Column("ID", "id"),
+    Column("PATTERN", "pattern", "path"),
+    Column("OWNER", "owner"),
+    Column("HOLDS", lambda r: "exclusively" if r.exclusive else "shared"),
+    Column("STATE", lambda r: "active" if r.active else "ended", "state"),
+    Column("SINCE", "created_at", "age"),
+    Column("EXPIRES", "expires_at", "until"),
+    Column("PROCESS", lambda r: r.pid and f"{r.pid} {r.alive}", spare=True),
+    Column("WHY", "reason", spare=True),
+    empty="Nothing is reserved. Do so: icctl coordination reserve --path=FILE --ttl=15m",
+)
+
 VERBS = [
     Method(
         "coordination.reserve",
@@ -520,6 +545,7 @@ VERBS = [
         check,
         check=_check_named,
         show=show_check,
+        human=HELD,
         exit=bool,
         summary="Print who holds files; exit 1 if anyone does.",
         examples=[
@@ -557,6 +583,7 @@ VERBS = [
         list[Shown],
         list_,
         show=show_list,
+        human=HELD,
         summary="List reservations.",
         examples=["icctl coordination list --active", "icctl coordination list --json"],
     ),

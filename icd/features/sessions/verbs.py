@@ -9,7 +9,7 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import World
 from icd.app.types import MOMENT
-from icd.app.verb import Option, Verb, Writes, no_rows
+from icd.app.verb import Card, Column, Option, Table, Verb, Writes, no_rows
 from icd.errors import Usage
 from icd.features.runs.verbs import check_project, project_of
 from icd.features.sessions import store
@@ -316,6 +316,15 @@ VERBS = [
         current,
         check=_check_place,
         show=show_current,
+        human=Card(
+            Column("Session", "session_id"),
+            Column("Project", "project_dir", "path"),
+            Column("Bead", "bead_id"),
+            Column("Run", "run_id", "id"),
+            Column("Phase", "phase"),
+            Column("Updated", "updated_at", "age"),
+            empty="Nothing was recorded. Do so: icctl session attribute --run=RUN",
+        ),
         json=lambda found, _: render.to_json(found, int(found is None)),
         summary="Print what a session works on.",
         examples=[
@@ -351,6 +360,16 @@ VERBS = [
         list_,
         check=_check_place,
         show=show_list,
+        human=Table(
+            Column("SESSION", "session_id", "id"),
+            Column("STATE", lambda s: "active" if s.ended_at is None else "ended", "state"),
+            Column("STARTED", "started_at", "age"),
+            Column("AGENT", "agent_type"),
+            Column("MODEL", "model", spare=True),
+            Column("TOKENS", lambda s: s.input_tokens + s.output_tokens, "number"),
+            Column("PROJECT", "project_dir", "path"),
+            empty="No sessions. Record one: icctl session start --session=ID",
+        ),
         summary="List sessions, newest first.",
         examples=["icctl session list --active-only", "icctl session list --limit=10 --json"],
     ),
