@@ -32,7 +32,7 @@ WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 LONG_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
-.PHONY: help run test stress torture lint check bench fuzz clean docs picture house hooks codex
+.PHONY: help run test stress torture lint check bench fuzz clean docs screens picture house hooks codex
 .DEFAULT_GOAL := test
 
 # The native client, beside client.c.
