@@ -32,7 +32,7 @@ WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 LONG_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
-.PHONY: help run test stress torture lint check bench fuzz clean docs picture house hooks codex
+.PHONY: help run test stress torture lint check bench fuzz clean docs screens picture house hooks codex
 .DEFAULT_GOAL := test
 
 # The native client, beside client.c.
@@ -149,6 +149,9 @@ docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are 
 	$(BIN)/python -m tests.support.python_client
 	$(BIN)/python -m tests.support.comparison
 	$(BIN)/python -m tests.support.picture
+
+screens: $(INSTALLED)  ## Write what people see on a terminal to tests/data/screens; look at the difference.
+	$(BIN)/python -m tests.support.screens
 
 picture: $(INSTALLED)  ## Play the session of the README in a terminal, and draw it.
 	$(BIN)/python -m tests.support.picture

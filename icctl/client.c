@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -175,16 +176,31 @@ static bool begin(struct call *c)
     return ours;
 }
 
+/* What a person's terminal is like, as icctl/terminal.py says it: width, clock, colours. */
+static void face(FILE *f)
+{
+    struct winsize size = {0};
+    time_t at = time(NULL);
+    struct tm local = {0};
+    const char *term = getenv("TERM"), *force = getenv("CLICOLOR_FORCE");
+    bool forced = force && *force && strcmp(force, "0"), dumb = !term || !*term || !strcmp(term, "dumb");
+    ioctl(1, TIOCGWINSZ, &size);
+    localtime_r(&at, &local);
+    fprintf(f, "w%d %ld %d%c", size.ws_col, local.tm_gmtoff, forced || !dumb, 0);
+}
+
 static void frame(struct call *c, FILE *f)
 {
+    bool person = isatty(1); /* a helper's stdout is a pipe */
     /* The daemon is told to be done a little before we stop listening: its "no" still arrives. */
     int64_t margin = (c->deadline - now()) / 10;
     int64_t deadline = c->deadline - (margin < MARGIN_MS ? margin : MARGIN_MS);
-    int count = c->count + c->inputs + 9 + (c->child > 0) + (c->launched != NULL);
+    int count = c->count + c->inputs + 9 + person + (c->child > 0) + (c->launched != NULL);
     fprintf(f, "ic1 %d%ci%s%cn%s%c", count, 0, c->id, 0, c->program, 0);
     fprintf(f, "v%s%cp%d%ct%lld%c", c->door, 0, (int)c->parent, 0, (long long)deadline, 0);
-    fprintf(f, "y%d%d%d%cr%s%c", isatty(0), isatty(1), isatty(2), 0, INTERCORE_VERSION, 0);
+    fprintf(f, "y%d%d%d%cr%s%c", isatty(0), person, isatty(2), 0, INTERCORE_VERSION, 0);
     fprintf(f, "c%d%cb%lld%c", !c->keeps, 0, (long long)c->began, 0);
+    if (person) face(f);
     if (c->child > 0) fprintf(f, "h%d%c", (int)c->child, 0);
     if (c->launched) fprintf(f, "l%s%c", c->launched, 0);
     append(f, &c->fields);

@@ -99,6 +99,10 @@ class Request:
             *world,
             *(b"a" + word.encode(encoding, "surrogateescape") for word in argv),
         ]
+        if posix.isatty(1):  # a person pays for it
+            from icctl import terminal
+
+            self.fields.append(terminal.field())
 
     def frame(self, deadline: float) -> bytes:
         # The same clock on both ends: a daemon that wakes up too late must not execute it.  It is

@@ -16,11 +16,13 @@ from icd.app.call import Answer, Call
 from icd.app.dispatch import Clock, answered, run_batch
 from icd.app.invocation import (
     LOOK_AGAIN_SECONDS,
+    MOST_COLUMNS,
     WORD_CHARACTERS,
     Ask,
     Errand,
     Need,
     Output,
+    Terminal,
     World,
     line,
     session_of,
@@ -229,6 +231,7 @@ def _invocation(request: client.Request, limit: float) -> World:
         program=request.program,
         door=request.door.decode().replace("-", " "),
         client_version=__version__,
+        terminal=_terminal() if os.isatty(1) else None,
         host="direct",
         env=dict(os.environ),
         pid=os.getppid(),
@@ -247,6 +250,13 @@ def _invocation(request: client.Request, limit: float) -> World:
         else:
             found.files[os.fsdecode(path)] = why_not(content)
     return found
+
+
+def _terminal() -> Terminal:
+    from icctl import terminal  # only a person pays for it
+
+    width, offset, colour = terminal.facts()
+    return Terminal(min(width or 80, MOST_COLUMNS), offset, colour)
 
 
 def _sight() -> "Sight":

@@ -29,6 +29,8 @@ def printable(data: bytes) -> bytes:
 
 def styled(data: bytes) -> bytes:
     """The same, for text that has colours, and no other sequence that commands a terminal."""
+    if not _UNSAFE.search(_STYLES.sub(b"", data)):
+        return data
     parts = enumerate(_STYLES.split(data))
     return b"".join(part if number % 2 else printable(part) for number, part in parts)
 

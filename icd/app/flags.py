@@ -7,7 +7,10 @@ import msgspec
 from icd.durations import duration_ms
 from icd.errors import Usage
 
-_SWITCHES = {"--json", "--verbose", "--no-daemon", "--if-database", "--json-errors", "--help", "-h"}
+_SWITCHES = {
+    *("--json", "--plain", "--absolute", "--verbose", "--no-daemon", "--if-database"),
+    *("--json-errors", "--help", "-h"),
+}
 _VALUED = {"--db", "--timeout"}
 
 
@@ -16,6 +19,8 @@ class Flags(msgspec.Struct):
     db: str | None = None
     timeout_ms: int | None = None
     json: bool = False
+    plain: bool = False
+    absolute: bool = False
     verbose: bool = False
     no_daemon: bool = False
     if_database: bool = False

@@ -27,6 +27,7 @@ LOOK_AGAIN_SECONDS = 1.0
 SOON_SECONDS = 0.05
 # A payload's limit, and room for white space around it.
 INPUT_BYTES = 1024 * 1024 + 64 * 1024
+MOST_COLUMNS = 1000  # of a terminal
 _NOBODY = "no process writes to it"
 _NOBODY_HINT = "start the writer, or raise --timeout"
 # The start of a command in a hint, such as in "run 'icctl init'".
@@ -60,6 +61,16 @@ class Needed(Exception):
         self.need = need
 
 
+class Terminal(msgspec.Struct):
+    """Where a person reads stdout, as a client sees it: see icctl/terminal.py."""
+
+    width: int = 80
+    offset: int = 0  # of its clock, in seconds east of Greenwich
+    colour: bool = False
+    absolute: bool = False  # times as dates
+    now: float = 0.0  # the moment that times are relative to; 0: that of the rendering
+
+
 class World(msgspec.Struct):
     """A caller: its command line, what a client forwards of the world around it, and the flags.
 
@@ -75,6 +86,8 @@ class World(msgspec.Struct):
     client_version: str = ""  # unknown
     continues: bool = True  # whether the client knows `Output.then`
     is_terminal: bool = False  # whether a person reads what goes to stderr
+    # Whether a person reads what goes to stdout, and wants it for people.
+    terminal: Terminal | None = None
     host: Literal["daemon", "direct"] = "daemon"
     env: dict[str, str] = {}
     pid: int | None = None  # of the caller, which started the client

@@ -5,8 +5,8 @@ The globals and the path to a command are plain words; its own words are its par
 
 import time
 from collections.abc import Callable, Generator
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -43,9 +43,6 @@ from icd.db.paths import Where
 from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage
 from icd.printable import SAFE, printable, spelled, styled
 from icd.values.processes import Writer
-
-if TYPE_CHECKING:
-    from icd.app.verb import Typed
 
 T = TypeVar("T")
 
@@ -209,6 +206,8 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     # `session_of`, without another file on the way of every call.
     session = next(filter(None, map(world.env.get, SESSION_VARIABLES)), "")
     world.session = spelled(session) if session else ""
+    if world.terminal is not None:
+        render.face(world, world.terminal, flags)
     row = command.row
     if isinstance(row, Verb):
         return _ask_verb(world, row, parsed.typed)
@@ -216,7 +215,7 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     asked = row.ask(world, typed)
     if isinstance(asked, Ask):
         if asked.render is as_the_row_says:
-            asked.render = partial(_json if world.json else _text, row, typed)
+            asked.render = render.rendering(world, row, typed)
         method = registry.find(asked.method)
         assert method is not None, f"{asked.method} is not in the table of methods"
         if method.check is not None:
@@ -229,26 +228,9 @@ def _ask_verb(world: World, row: Verb[Any, Any], typed: Any) -> Ask:
     if not isinstance(typed, Params):
         typed = typed(world)
         _judge(row, typed)
-    asked = Ask(row.name, typed, partial(_json if world.json else _text, row, typed))
+    asked = Ask(row.name, typed, render.rendering(world, row, typed))
     asked.call = _call(world, row, asked)
     return asked
-
-
-def _text(row: "Typed", typed: Any, result: Any) -> Output:
-    if result is None or row.show is None:
-        return Output(1)
-    shown = row.show(result, typed)
-    if isinstance(shown, Output):
-        return shown
-    return render.text(*shown, exit_code=row.exit(result) if row.exit else 0)
-
-
-def _json(row: "Typed", typed: Any, result: Any) -> Output:
-    if result is None:
-        return Output(1)
-    if row.json:
-        return row.json(result, typed)
-    return render.to_json(result, row.exit(result) if row.exit else 0)
 
 
 def _refused(world: World, parsed: Parsed) -> Output:

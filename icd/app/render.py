@@ -1,21 +1,88 @@
-"""How results look: plain lines for scripts and people, or the original's JSON style."""
+"""How results look: plain lines for scripts, or the original's JSON style.
+
+What people see on a terminal is made by `icd.app.human`, which only they pay for.
+"""
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
 from icd import printable
-from icd.app.invocation import Output
+from icd.app.invocation import MOST_COLUMNS, Output, Terminal, World
+
+if TYPE_CHECKING:
+    from icd.app.flags import Flags
+    from icd.app.verb import Typed
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def face(world: World, terminal: Terminal, flags: "Flags") -> None:
+    """Decide for whom to print; a script may have a terminal, too."""
+    if flags.json or flags.plain:
+        world.terminal = None
+        return
+    columns = world.env.get("COLUMNS", "")
+    if columns.isascii() and columns.isdecimal() and 0 < int(columns[:5]) <= MOST_COLUMNS:
+        terminal.width = int(columns[:5])
+    terminal.colour = terminal.colour and not world.env.get("NO_COLOR")
+    terminal.absolute = flags.absolute
+
+
+def rendering(world: World, row: "Typed", typed: Any) -> Callable[[Any], Output]:
+    """What is made of the result of a command, by its row."""
+    if world.json:
+        return partial(_json, row, typed)
+    if world.terminal is not None and row.human is not None:
+        return partial(_human, world.terminal, row, typed)
+    return partial(_text, row, typed)
+
+
+def _text(row: "Typed", typed: Any, result: Any) -> Output:
+    if result is None or row.show is None:
+        return Output(1)
+    shown = row.show(result, typed)
+    if isinstance(shown, Output):
+        return shown
+    return text(*shown, exit_code=row.exit(result) if row.exit else 0)
+
+
+def _json(row: "Typed", typed: Any, result: Any) -> Output:
+    if result is None:
+        return Output(1)
+    if row.json:
+        return row.json(result, typed)
+    return to_json(result, row.exit(result) if row.exit else 0)
+
+
+def _human(terminal: Terminal, row: "Typed", typed: Any, result: Any) -> Output:
+    from icd.app.human import screen
+
+    code = row.exit(result) if row.exit and result is not None else 0
+    return screen.output(terminal, row.human, result, typed, code)
 
 
 def text(*lines: str, exit_code: int = 0) -> Output:
     text = "".join([f"{line.translate(printable.LINE_BREAKS)}\n" for line in lines])
     return Output(exit_code, text.encode("utf-8", "surrogateescape"))  # paths as they are
+
+
+def shown(
+    world: World, result: Any, lines: Callable[[], Iterable[str]], human: Any, exit_code: int = 0
+) -> Output:
+    """For commands that render in the caller's own process: JSON, for people, or lines."""
+    if world.json:
+        return to_json(result, exit_code)
+    if world.terminal is not None:
+        from icd.app.human import screen
+
+        return screen.output(world.terminal, human, result, None, exit_code)
+    return text(*lines(), exit_code=exit_code)
 
 
 def columns(*fields: object) -> str:

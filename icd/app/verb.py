@@ -63,6 +63,58 @@ class Option(Struct, frozen=True):
     resolve: Callable[[World, Any], Any] | None = None
 
 
+# --- what a person sees ---------------------------------------------------------------------------
+
+
+class Column:
+    """A column of a list, or a line of a card: its heading, where its value is, and its kind.
+
+    `of` is the name of a field, or a function of the row.  The kinds are those of
+    icd/app/human/kinds.py.  A `spare` column may be missing, where there is no room or no value.
+    """
+
+    __slots__ = ("head", "kind", "of", "spare")
+
+    def __init__(
+        self, head: str, of: str | Callable[[Any], Any], kind: str = "text", *, spare: bool = False
+    ) -> None:
+        self.head = head
+        self.of = of
+        self.kind = kind
+        self.spare = spare
+
+
+class Table:
+    """A list: a line for each row of the result, or of its field `of`.
+
+    `empty` says what to do next where there is none.
+    """
+
+    __slots__ = ("columns", "empty", "of")
+
+    def __init__(self, *columns: Column, empty: str = "", of: str = "") -> None:
+        self.columns = columns
+        self.empty = empty
+        self.of = of
+
+
+class Card:
+    """A thing: a line for each field that says something, then lists of what belongs to it."""
+
+    __slots__ = ("columns", "empty", "parts")
+
+    def __init__(
+        self,
+        *columns: Column,
+        # Heading, where the rows are, and how they are shown.
+        parts: Sequence[tuple[str, str | Callable[[Any], Any], Table]] = (),
+        empty: str = "",
+    ) -> None:
+        self.columns = columns
+        self.parts = parts
+        self.empty = empty
+
+
 # --- rows -----------------------------------------------------------------------------------------
 
 
@@ -183,6 +235,8 @@ class Verb(Method[P, R]):
         show: Callable[[R, P], Iterable[str] | Output],
         exit: Callable[[R], int] | None = None,  # noqa: A002
         json: Callable[[R, P], Output] | None = None,
+        # What a terminal gets instead of the lines; the third is a `Screen`.
+        human: Table | Card | Callable[[R, P, Any], Iterable[str]] | None = None,
         # Of the options in the help, where it is not that of the parameters.
         order: Sequence[str] = (),
         # Says what is wrong with a command line in the words of the command line.
@@ -204,6 +258,7 @@ class Verb(Method[P, R]):
         self.show = show
         self.exit = exit
         self.json = json
+        self.human = human
         self.order = order
         self.usage = usage
 
@@ -227,6 +282,7 @@ class Command(Generic[F]):
         show: Callable[[Any, F], Iterable[str] | Output] | None = None,
         exit: Callable[[Any], int] | None = None,  # noqa: A002
         json: Callable[[Any, F], Output] | None = None,
+        human: Table | Card | Callable[[Any, F, Any], Iterable[str]] | None = None,
         order: Sequence[str] = (),
     ) -> None:
         self.command = name
@@ -237,6 +293,7 @@ class Command(Generic[F]):
         self.show = show
         self.exit = exit
         self.json = json
+        self.human = human
         self.order = order
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 from icd import config
 from icd.app import render
 from icd.app.invocation import Caller, Local, Output, World, line
-from icd.app.verb import Command, Option
+from icd.app.verb import Column, Command, Option, Table
 from icd.config import CHANNELS, Channel, Settings, complete
 from icd.config.files import Problem, dotted, place
 from icd.config.shape import Path, paths
@@ -89,7 +89,12 @@ def show(world: World, f: Show) -> Local:
         if world.json:
             output = render.to_json([{c: getattr(s, c) for c in columns} for s in settings])
         else:
-            output = render.text(*(render.columns(*_row(s)[: len(columns)]) for s in settings))
+            output = render.shown(
+                world,
+                settings,
+                lambda: (render.columns(*_row(s)[: len(columns)]) for s in settings),
+                ORIGINS if f.origin else SETTINGS,
+            )
         if f.origin:
             output.stderr = _told(world, "config show", _ignored(world))
         return output
@@ -139,11 +144,19 @@ def _files(world: World) -> tuple[str | None, str]:
     return config.user_file(home), config.project_file(databases.canonical(database))
 
 
+_COLUMNS = (
+    Column("SETTING", "name", "id"),
+    Column("VALUE", "value", "json"),
+)
+SETTINGS = Table(*_COLUMNS)
+ORIGINS = Table(*_COLUMNS, Column("FROM", "origin", "path"))
+
 VERBS = [
     Command(
         "config show",
         Show,
         show,
+        human=SETTINGS,
         summary="Show the effective settings.",
         examples=["icctl config show", "icctl config show --origin --json"],
     ),

@@ -6,14 +6,14 @@ agent in a sandbox, can trust nothing, and no other process does it instead.
 
 import os
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Struct
 
 from icd import config, trust
 from icd.app import render
 from icd.app.invocation import Caller, Local, Output, World
-from icd.app.verb import Command, Option
+from icd.app.verb import Column, Command, Option, Table
 from icd.db import paths
 from icd.errors import NoDatabase, PermissionRefused, Untrusted, Usage, from_os
 from icd.features import interband
@@ -126,7 +126,7 @@ def _accepted(world: World, ask: Caller, *, dry_run: bool) -> Output:
         except OSError as exc:
             raise from_os(exc, f"record the trust in {home}/{trust.SHARE}") from exc
         found = _effects(world, ask, home, database)
-    return render.to_json(found) if world.json else render.text(*_lines(found))
+    return render.shown(world, found, lambda: _lines(found), _effects_for_people)
 
 
 def _effects(world: World, ask: Caller, home: str, database: str) -> Effects:
@@ -190,13 +190,17 @@ def _hooks(home: str, database: str) -> list[Hook]:
 
 
 def _lines(found: Effects) -> list[str]:
+    return ["\t".join(map(_plain, line)) for line in _rows(found)]
+
+
+def _rows(found: Effects) -> list[list[str]]:
     verdict = "trusted" if found.trusted else f"untrusted: {found.problem}"
     lines = [["database", found.path, verdict]]
     lines += [["script", e.path, _verdict(e)] for e in found.scripts]
     lines += [["agent", e.name, f"of run {e.run_id}, prompt {e.prompt}"] for e in found.agents]
     lines += [["mirror", e.key, f"{e.rows} rows to {e.path}"] for e in found.mirrored]
     lines += [["hook", each.name, each.state] for each in found.hooks]
-    return ["\t".join(map(_plain, line)) for line in lines]
+    return lines
 
 
 def _verdict(script: Script) -> str:
@@ -214,9 +218,8 @@ def _listed(world: World) -> Output:
         Entry(e.path, trust.objection(home, e.path) or "trusted", e.granted_at, e.scripts)
         for e in trust.entries(home)
     ]
-    if world.json:
-        return render.to_json(found)
-    return render.text(*(f"{_plain(e.path)}\t{_plain(e.state)}" for e in found))
+    lines = (f"{_plain(e.path)}\t{_plain(e.state)}" for e in found)
+    return render.shown(world, found, lambda: lines, ENTRIES)
 
 
 def _revoked(world: World) -> Output:
@@ -244,11 +247,30 @@ def _home(world: World) -> str:
     return home
 
 
+ENTRIES = Table(
+    Column("STATE", "state", "state"),
+    Column("TRUSTED", "granted_at", "age"),
+    Column("DATABASE", "path", "path"),
+    empty="No database is trusted. See what one would do: icctl trust --dry-run",
+)
+_EFFECTS = Table(
+    Column("WHAT", lambda line: line[0], "id"),
+    Column("NAME", lambda line: line[1], "path"),
+    Column("DETAIL", lambda line: line[2]),
+)
+
+
+def _effects_for_people(found: Effects, _f: object, screen: Any) -> list[str]:
+    lines: list[str] = screen.table(_EFFECTS, _rows(found))
+    return lines
+
+
 VERBS = [
     Command(
         "trust",
         TrustForm,
         ask_trust,
+        human=_effects_for_people,
         summary="Trust a database to start programs.",
         examples=[
             "icctl trust --dry-run",

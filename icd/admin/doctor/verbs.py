@@ -4,7 +4,8 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -85,7 +86,11 @@ def _findings(sections: dict[str, "Section"]) -> list["Finding"]:
 
 def _shown(world: World, sections: dict[str, "Section"]) -> Output:
     found = _findings(sections)
-    output = _json(found) if world.json else render.text(*_lines(world.program, sections))
+    if world.json:
+        output = _json(found)
+    else:
+        lines = partial(_lines, world.program, sections)
+        output = render.shown(world, sections, lines, partial(_for_people, world.program))
     output.exit = int(any(finding.severity in _BAD for finding in found))
     bugs = [section.bug for section in sections.values() if section.bug]
     if bugs:
@@ -108,9 +113,7 @@ def _json(findings: list["Finding"]) -> Output:
 def _lines(program: str, sections: dict[str, "Section"]) -> Iterator[str]:
     found = _findings(sections)
     for name, section in sections.items():
-        other = {finding.check for finding in section.findings if finding.severity != "ok"}
-        fine = dict.fromkeys(f.check for f in section.findings if f.check not in other)
-        if fine:
+        if fine := _fine(section):
             yield f"ok: {name}: {', '.join(fine)}"
     for finding in found:
         if finding.severity == "ok" and finding.check in _TELLING:
@@ -121,6 +124,37 @@ def _lines(program: str, sections: dict[str, "Section"]) -> Iterator[str]:
         if finding.hint:
             yield f"  do this: {advice(program, finding.hint)}"
     yield _verdict(found)
+
+
+_SIGNS = {"error": "bad", "warning": "doubt", "note": "note", "fixed": "good"}
+
+
+def _for_people(
+    program: str, sections: dict[str, "Section"], _f: object, screen: Any
+) -> Iterator[str]:
+    """First whether anything is wrong and what to do, then what is fine."""
+    found = _findings(sections)
+    wrong = [finding for finding in found if finding.severity in _SHOWN]
+    is_bad = any(finding.severity in _BAD for finding in wrong)
+    yield from screen.bad(_verdict(found)) if is_bad else screen.good(_verdict(found))
+    yield ""
+    for finding in sorted(wrong, key=lambda f: -_SHOWN.index(f.severity)):
+        yield from getattr(screen, _SIGNS[finding.severity])(f"{finding.check}: {finding.message}")
+        if finding.hint:
+            yield from screen.advice(advice(program, finding.hint))
+    if wrong:
+        yield ""
+    for finding in found:
+        if finding.severity == "ok" and finding.check in _TELLING:
+            yield from screen.note(f"{finding.check}: {finding.message}")
+    for name, section in sections.items():
+        if fine := _fine(section):
+            yield from screen.good(f"{name}: {', '.join(fine)}")
+
+
+def _fine(section: "Section") -> list[str]:
+    other = {finding.check for finding in section.findings if finding.severity != "ok"}
+    return list(dict.fromkeys(f.check for f in section.findings if f.check not in other))
 
 
 def _verdict(findings: list["Finding"]) -> str:
@@ -136,6 +170,7 @@ VERBS = [
         "doctor",
         Doctor,
         lambda world, f: Local(lambda _ask: doctor(world, f)),
+        human=partial(_for_people, "icctl"),
         summary="Diagnose problems and suggest repairs.",
         examples=["icctl doctor", "icctl doctor --fix", "icctl doctor --json --timeout=20s"],
     ),

@@ -17,7 +17,7 @@ from icd.admin.service.systemd import SERVICE, SOCKET, State, Steps, Unit, Words
 from icd.app import render
 from icd.app.invocation import Ask, Local, Output, World
 from icd.app.types import Whole
-from icd.app.verb import Command, Option
+from icd.app.verb import Column, Command, Option, Table
 from icd.errors import ForegroundDaemon, NoSystemd, ServiceFailed
 from icd.features.daemon.verbs import Pong, Reload, Reloaded
 from icd.printable import escaped
@@ -236,9 +236,7 @@ def _answers(daemon: Pong, socket: str) -> str:
 def status(world: World, _f: Status) -> Output:
     report = systemd.examine(world.env, sys.executable)
     exit_code = 0 if report.works else 1
-    if world.json:
-        return render.to_json(report, exit_code)
-    return render.text(*_lines(report), exit_code=exit_code)
+    return render.shown(world, report, lambda: _lines(report), _for_people, exit_code)
 
 
 def _lines(report: systemd.Report) -> Iterator[str]:
@@ -248,6 +246,26 @@ def _lines(report: systemd.Report) -> Iterator[str]:
     if report.daemon is not None:
         yield _answers(report.daemon, report.socket)
     yield from (f"problem: {problem}" for problem in report.problems)
+
+
+UNITS = Table(
+    Column("UNIT", "name", "id"),
+    Column("STATE", lambda unit: unit.active, "state"),
+    Column("IS", lambda unit: unit.sub),
+    Column("ENABLED", "enabled"),
+    Column("FILE", "found"),
+)
+
+
+def _for_people(report: systemd.Report, _f: object, screen: Any) -> Iterator[str]:
+    """First whether it works, and what is wrong."""
+    yield from screen.good("It works.") if report.works else screen.bad("It does not work.")
+    for problem in report.problems:
+        yield from screen.doubt(problem)
+    if report.daemon is not None:
+        yield from screen.note(_answers(report.daemon, report.socket))
+    yield ""
+    yield from screen.table(UNITS, report.units)
 
 
 # --- logs -----------------------------------------------------------------------------------------
@@ -384,6 +402,7 @@ VERBS = [
         "service status",
         Status,
         _here(status),
+        human=_for_people,
         summary="Show whether the service works.",
         examples=["icctl service status", "icctl service status --json"],
     ),

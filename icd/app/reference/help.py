@@ -26,6 +26,8 @@ GLOBALS = [
     ("--timeout D", "Deadline of the call, such as 500ms or 10s (default 5s)."),
     ("--json", "Print the result as JSON."),
     ("--json-errors", "Print an error as one line of JSON, on stderr as ever."),
+    ("--plain", "Print on a terminal what a pipe gets."),
+    ("--absolute", "Show times on a terminal as dates, not as ages."),
     ("--verbose", "Show SQL statements, timings and lock waits on stderr."),
     ("--no-daemon", "Open the database directly, even if the daemon is running."),
     ("--if-database", "Exit 69, silently, if there is no database; for scripts."),

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Caller, Local, Output, World, line
-from icd.app.verb import Argument, Command, Method
+from icd.app.verb import Argument, Column, Command, Method, Table
 from icd.errors import (
     BadPath,
     Corrupt,
@@ -111,7 +111,7 @@ def ask_status(world: World, _f: StatusForm) -> Local:
         except IcError as exc:
             complaints.append(exc)
         lines = _lines(found, sides)
-        output = render.to_json(lines) if world.json else render.text(_HEADER, *map(_row, lines))
+        output = render.shown(world, lines, lambda: (_HEADER, *map(_row, lines)), SIDES)
         told = (line(world, "compat status", exc) for exc in complaints)
         output.stderr = b"".join(told)
         return output
@@ -171,6 +171,21 @@ def ask_check(world: World, p: Check) -> Ask:
     return Ask("compat.check", p, show, render_error=without)
 
 
+def _known(is_there: bool | None) -> str:  # noqa: FBT001 -- the value of a column
+    return {None: "unknown", True: "set", False: "none"}[is_there]
+
+
+SIDES = Table(
+    Column("KEY", "key", "id"),
+    Column("LEGACY", lambda each: _known(each.legacy), "state"),
+    Column("FILES", "files", "number"),
+    Column("WRITTEN", "legacy_at", "age"),
+    Column("DATABASE", lambda each: _known(each.db), "state"),
+    Column("ROWS", "state", "number"),
+    Column("SENTINELS", "sentinels", "number", spare=True),
+    Column("WRITTEN", "db_at", "age", spare=True),
+)
+
 VERBS = [
     Method("compat.status", Status, list[Side], status),
     Method("compat.check", Check, Known, check),
@@ -178,6 +193,7 @@ VERBS = [
         "compat status",
         StatusForm,
         ask_status,
+        human=SIDES,
         summary="Show which keys still use legacy files.",
         examples=["icctl compat status"],
     ),

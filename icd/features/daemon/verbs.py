@@ -156,6 +156,12 @@ def show_status(r: Report, _p: Status) -> Iterable[str]:
     return report.lines(r)
 
 
+def _for_people(r: Report, _p: Status, screen: Any) -> Iterable[str]:
+    from icd.features.daemon.screen import show  # a pipe never pays for it
+
+    return show(r, screen)
+
+
 def show_metrics(r: Report, _f: Metrics) -> Output:
     from icd.features.daemon import metrics  # only this command pays for it
 
@@ -178,6 +184,7 @@ VERBS = [
         None,
         method="icd.status",
         show=show_status,
+        human=_for_people,
         summary="Show the daemon's status.",
         examples=["icctl status", "icctl status --json"],
     ),

@@ -10,14 +10,26 @@ by id.  Keywords are found word by word, whatever their case, and each counts on
 """
 
 import sqlite3
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Raw, Struct, field
 
 from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, World
-from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow, no_rows
+from icd.app.verb import (
+    Argument,
+    Card,
+    Column,
+    Command,
+    Method,
+    Option,
+    Table,
+    Verb,
+    Writes,
+    narrow,
+    no_rows,
+)
 from icd.db.rows import checked
 from icd.errors import InvalidParams, Usage
 from icd.features.discoveries import profile as profiles
@@ -388,6 +400,29 @@ def show_profile(found: Shown, f: ProfileForm) -> list[str]:
     ]
 
 
+RANKED = Table(
+    Column("DISCOVERY", "id", "id"),
+    Column("RANK", "rank_score", "score"),
+    Column("SCORE", lambda r: f"{r.relevance_score:.2f}"),
+    Column("STATE", "status", "state"),
+    Column("WORDS", lambda r: ", ".join(r.keywords) or None, spare=True),
+    Column("SOURCE", "source", spare=True),
+    Column("TITLE", "title"),
+    empty="No discoveries. Submit one: icctl discovery submit --source=S --title=T",
+)
+PROFILE = Card(
+    Column("Keywords", "keyword_weights"),
+    Column("Sources", "source_weights"),
+    Column("Topic", lambda p: p.topic_dimension and f"a vector of {p.topic_dimension} numbers"),
+    Column("Version", "version"),
+    Column("Updated", lambda p: p.updated_at if p.version else None, "age"),
+)
+
+
+def _profile(found: Shown, f: ProfileForm, screen: Any) -> list[str]:
+    return show_profile(found, f) if f.word is not None else screen.show(PROFILE, found)
+
+
 VERBS = [
     Method("discovery.profile", Show, Shown, show),
     Method(
@@ -403,6 +438,7 @@ VERBS = [
         ProfileForm,
         ask_profile,
         show=show_profile,
+        human=_profile,
         order=("if_version",),
         summary="Show or change the interest profile.",
         examples=[
@@ -418,6 +454,7 @@ VERBS = [
         list[Ranked],
         run,
         show=lambda found, _: map(_line, found),
+        human=RANKED,
         order=("source", "status", "limit"),
         summary="Rank discoveries by interest.",
         examples=[

@@ -23,7 +23,7 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import NUMBER
-from icd.app.verb import Command, Method, Option, Runs, narrow
+from icd.app.verb import Column, Command, Method, Option, Runs, Table, narrow
 from icd.config import Settings
 from icd.db.rows import checked
 from icd.errors import (
@@ -290,7 +290,10 @@ def ask_search(world: World, f: SearchForm) -> Ask:
     params = narrow(f, Search, embedding=vector)
 
     def show(found: list[Match]) -> Output:
-        output = render.in_order(found) if world.json else render.text(*map(_line, found))
+        if world.json:
+            output = render.in_order(found)
+        else:
+            output = render.shown(world, found, lambda: map(_line, found), MATCHES)
         output.stderr = note
         return output
 
@@ -324,6 +327,17 @@ def _line(found: Match) -> str:
     )
 
 
+MATCHES = Table(
+    Column("DISCOVERY", "id", "id"),
+    Column("SIMILARITY", "similarity", "score"),
+    Column("SCORE", lambda m: f"{m.relevance_score:.2f}"),
+    Column("TIER", "confidence_tier", spare=True),
+    Column("STATE", "status", "state", spare=True),
+    Column("SOURCE", "source", spare=True),
+    Column("TITLE", "title"),
+    empty="Nothing like it. Lower --min-score, or add --include-dismissed.",
+)
+
 VERBS = [
     Method(
         "discovery.search",
@@ -338,6 +352,7 @@ VERBS = [
         "discovery search",
         SearchForm,
         ask_search,
+        human=MATCHES,
         order=("like", "source", "tier", "status", "include_dismissed", "min_score", "limit"),
         summary="Find discoveries by similarity.",
         examples=[

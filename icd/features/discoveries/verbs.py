@@ -1,6 +1,6 @@
 """discovery: what scanners have found, and what becomes of it."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -8,7 +8,7 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import DURATION, SCORE, SPAN, Whole
-from icd.app.verb import Command, Method, Option, Verb, Writes, narrow, no_rows
+from icd.app.verb import Card, Column, Command, Method, Option, Table, Verb, Writes, narrow, no_rows
 from icd.errors import Usage
 from icd.features.discoveries import lifecycle, promote, rank, search, store, submit
 from icd.features.discoveries.promote import Id
@@ -266,6 +266,13 @@ def show_retire(result: Retired, _f: RetireForm) -> list[str]:
     return [_line(found) for found in result.discoveries]
 
 
+def _retired(result: Retired, _f: RetireForm, screen: Any) -> list[str]:
+    if result.applied or not result.discoveries:
+        return [f"{result.count} dismissed" if result.applied else "Nothing to dismiss."]
+    told = f"These {result.count} would be dismissed; add --apply to do it."
+    return [*screen.hint(told), *screen.table(LISTED, result.discoveries)]
+
+
 def ask_rollback(world: World, f: RollbackForm) -> Ask:
     def show(result: Retired) -> Output:
         output = render.in_order(result) if world.json else render.text(str(result.count))
@@ -279,6 +286,38 @@ def ask_rollback(world: World, f: RollbackForm) -> Ask:
     return ask
 
 
+CARD = Card(
+    Column("Discovery", "id", "id"),
+    Column("State", "status", "state"),
+    Column("Score", "relevance_score", "score"),
+    Column("Tier", "confidence_tier"),
+    Column("Title", "title"),
+    Column("Summary", "summary"),
+    Column("URL", "url"),
+    Column("Source", "source"),
+    Column("Source id", "source_id"),
+    Column("Base score", lambda d: f"{d.base_score:.2f}"),
+    Column("Decay", lambda d: f"{d.decay:.2f}"),
+    Column("Discovered", "discovered_at", "age"),
+    Column("Reviewed", "reviewed_at", "age"),
+    Column("Promoted", "promoted_at", "age"),
+    Column("Run", "run_id", "id"),
+    Column("Bead", "bead_id"),
+    Column("Metadata", lambda d: None if d.raw_metadata == "{}" else d.raw_metadata),
+)
+_COLUMNS = (
+    Column("DISCOVERY", "id", "id"),
+    Column("SCORE", "relevance_score", "score"),
+    Column("TIER", "confidence_tier", spare=True),
+    Column("STATE", "status", "state"),
+    Column("FOUND", "discovered_at", "age", spare=True),
+    Column("SOURCE", "source"),
+    Column("TITLE", "title"),
+)
+LISTED = Table(
+    *_COLUMNS, empty="No discoveries. Submit one: icctl discovery submit --source=S --title=T"
+)
+
 VERBS = [
     *submit.VERBS,
     Verb(
@@ -288,6 +327,7 @@ VERBS = [
         get,
         method="discovery.get",
         show=lambda found, _: [_line(found)],
+        human=CARD,
         json=lambda found, _: render.in_order(found),
         summary="Show a discovery; exit 1 if absent.",
         examples=[
@@ -301,6 +341,7 @@ VERBS = [
         list[View],
         list_,
         show=lambda found, _: map(_line, found),
+        human=LISTED,
         json=lambda found, _: render.in_order(found),
         summary="List discoveries, the best first.",
         examples=[
@@ -328,6 +369,7 @@ VERBS = [
         RetireForm,
         ask_retire,
         show=show_retire,
+        human=_retired,
         json=lambda result, _: render.in_order(result),
         summary="Dismiss the recent finds of a source.",
         examples=[

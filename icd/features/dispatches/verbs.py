@@ -27,9 +27,9 @@ from icd.app.invocation import (
     converse,
 )
 from icd.app.types import SPAN
-from icd.app.verb import Command, Option, Verb, Writes, narrow, no_rows
+from icd.app.verb import Card, Column, Command, Option, Table, Verb, Writes, narrow, no_rows
 from icd.errors import IcError, InvalidPayload, Usage
-from icd.features.dispatches import auto_spawn, calls, kill, spawn
+from icd.features.dispatches import auto_spawn, calls, kill, logs, spawn
 from icd.features.dispatches import poll as polls
 from icd.features.dispatches.calls import (
     Get,
@@ -83,14 +83,14 @@ def _list(world: World, ask: Caller, p: List) -> Output:
         seen = found  # nothing can be recorded at the moment: the next look will
     if [each.status for each in seen] != [each.status for each in found]:
         found = ask("dispatch.list", p)
-    return render.to_json(found) if world.json else render.text(*show_list(found, p))
+    return render.shown(world, found, lambda: show_list(found, p), LISTED)
 
 
 def ask_poll(world: World, p: Poll) -> Local:
     def steps() -> Generator[Question, Any, Output]:
         found = yield Question("dispatch.get", Get(p.id))
         found = yield from _look(world, found, progress=True)
-        return render.to_json(found) if world.json else render.text(*show_dispatch(found))
+        return render.shown(world, found, lambda: show_dispatch(found), CARD)
 
     served = Served(world.cwd, lambda: reach.is_as_free(world.peer), steps)
     is_served = world.client_version == __version__  # clients of before do it themselves
@@ -280,7 +280,7 @@ def _look_again(world: World, params: Get | Poll, found: Dispatch, ends_at: floa
 
 
 def _waited(world: World, found: Dispatch) -> Output:
-    output = render.to_json(found) if world.json else render.text(*show_dispatch(found))
+    output = render.shown(world, found, lambda: show_dispatch(found), CARD)
     output.exit = 0 if found.status in FINE else 1
     if not found.is_over:
         sentence = f"timed out; dispatch {found.id} is still {found.status}"
@@ -288,11 +288,68 @@ def _waited(world: World, found: Dispatch) -> Output:
     return output
 
 
+def _took(d: Dispatch) -> int | None:
+    """Until its end; of one that goes on, the age says it."""
+    return None if d.completed_at is None else d.completed_at - (d.started_at or d.created_at)
+
+
+def _last(d: Dispatch) -> str | None:
+    """What happened last: why it failed, what it says of itself, or how far it is."""
+    if d.error_message:
+        return d.error_message
+    if d.status == "timeout":
+        return "it took too long"
+    if d.status == "failed" and d.exit_code is not None:
+        return f"exit {d.exit_code}"
+    if d.verdict_status:
+        return f"{d.verdict_status}: {d.verdict_summary}" if d.verdict_summary else d.verdict_status
+    return _stats(d) or None
+
+
+def _owned(d: Dispatch) -> str:
+    return f"{d.agent_type} ({d.name})" if d.name else d.agent_type
+
+
+LISTED = Table(
+    Column("DISPATCH", "id", "id"),
+    Column("STATE", "status", "state"),
+    Column("AGENT", _owned),
+    Column("STARTED", lambda d: d.started_at or d.created_at, "age"),
+    Column("TOOK", _took, "span"),
+    Column("RUN", "run_id", "id", spare=True),
+    Column("LAST", _last, spare=True),
+    empty="No dispatches yet. Start one: icctl dispatch spawn --prompt-file=FILE",
+)
+CARD = Card(
+    Column("Dispatch", "id", "id"),
+    Column("State", "status", "state"),
+    Column("Error", "error_message"),
+    Column("Exit", "exit_code"),
+    Column("Verdict", "verdict_status", "state"),
+    Column("Summary", "verdict_summary"),
+    Column("Agent", _owned),
+    Column("Model", "model"),
+    Column("Sandbox", "sandbox"),
+    Column("Run", "run_id", "id"),
+    Column("Retry of", "parent_id", "id"),
+    Column("Created", "created_at", "age"),
+    Column("Started", "started_at", "age"),
+    Column("Ended", "completed_at", "age"),
+    Column("Took", _took, "span"),
+    Column("Stats", _stats),
+    Column("Tokens", _tokens),
+    Column("Process", "pid"),
+    Column("Project", "project_dir", "path"),
+    Column("Prompt", "prompt_file", "path"),
+    Column("Output", "output_file", "path"),
+)
+
 VERBS = [
     *calls.VERBS,
     *spawn.VERBS,
     *auto_spawn.VERBS,
     *kill.VERBS,
+    *logs.VERBS,
     Verb(
         "dispatch status",
         Get,
@@ -300,6 +357,7 @@ VERBS = [
         calls.get,
         method="dispatch.get",
         show=show_dispatch,
+        human=CARD,
         summary="Show a dispatch; exit 1 if unknown.",
         examples=["icctl dispatch status k3v9x0qa", "icctl dispatch status k3v9x0qa --json"],
     ),
@@ -308,6 +366,7 @@ VERBS = [
         List,
         ask_list,
         show=show_list,
+        human=LISTED,
         summary="List dispatches, the newest first.",
         examples=["icctl dispatch list --active", 'icctl dispatch list --run="$RUN" --json'],
     ),
@@ -315,6 +374,7 @@ VERBS = [
         "dispatch poll",
         Poll,
         ask_poll,
+        human=CARD,
         summary="Update a dispatch and show it.",
         examples=["icctl dispatch poll k3v9x0qa", "icctl dispatch poll k3v9x0qa --json"],
     ),
@@ -322,6 +382,7 @@ VERBS = [
         "dispatch wait",
         Wait,
         ask_wait,
+        human=CARD,
         summary="Wait until a dispatch ends.",
         examples=[
             "icctl dispatch wait k3v9x0qa",

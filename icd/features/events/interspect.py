@@ -7,7 +7,7 @@ from msgspec import Raw, Struct
 
 from icd.app import render
 from icd.app.invocation import Ask, Output, World
-from icd.app.verb import Command, Option
+from icd.app.verb import Column, Command, Option, Table
 from icd.features.events.record import Record, Recorded
 from icd.features.events.store import Batch, Event, Marks
 from icd.features.events.tail import LIMIT, Tail, limited
@@ -80,14 +80,17 @@ def show_record(r: Recorded, _f: RecordForm) -> list[str]:
     return [str(r.seq)]
 
 
-def ask_query(_world: World, f: Query) -> Ask:
+def ask_query(world: World, f: Query) -> Ask:
     limit, marks = limited(f.limit), Marks(interspect=f.since)
     asked = Tail(source="interspect", subject_id=f.agent, limit=limit, marks=marks)
-    return Ask("events.tail", asked, _lines)
 
+    def show(batch: Batch) -> Output:
+        found = [_evidence(event) for event in batch.events]
+        if world.terminal is not None:
+            return render.shown(world, found, list, EVIDENCE)
+        return render.lines(found)
 
-def _lines(batch: Batch) -> Output:
-    return render.lines([_evidence(event) for event in batch.events])
+    return Ask("events.tail", asked, show)
 
 
 def _evidence(event: Event) -> Evidence:
@@ -114,6 +117,25 @@ def _context(payload: object) -> str:
         return ""
 
 
+def _seconds(said: Evidence) -> int:
+    from calendar import timegm  # only a terminal pays for it
+    from time import strptime
+
+    return timegm(strptime(said.timestamp, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+EVIDENCE = Table(
+    Column("ID", "id", "number"),
+    Column("WHEN", _seconds, "age"),
+    Column("AGENT", "agent_name"),
+    Column("EVENT", "event_type"),
+    Column("RUN", "run_id", "id", spare=True),
+    Column("SESSION", "session_id", spare=True),
+    Column("REASON", "override_reason", spare=True),
+    Column("CONTEXT", "context_json", spare=True),
+    empty="No events about agents. Record one: icctl interspect record --agent=NAME --type=T",
+)
+
 VERBS = [
     Command(
         "interspect record",
@@ -127,6 +149,7 @@ VERBS = [
         "interspect query",
         Query,
         ask_query,
+        human=EVIDENCE,
         summary="Print events about agents.",
         examples=[
             "icctl interspect query --agent=reviewer",

@@ -10,7 +10,18 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import DURATION
-from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow
+from icd.app.verb import (
+    Argument,
+    Card,
+    Column,
+    Command,
+    Method,
+    Option,
+    Table,
+    Verb,
+    Writes,
+    narrow,
+)
 from icd.errors import Usage
 from icd.features.events import cursors, record, retention, tail
 from icd.features.events.cursors import Place
@@ -260,6 +271,25 @@ def show_reset(r: ResetCount, _p: Reset) -> list[str]:
 
 _ONCE = Writes(_original, keeps_effects=False)
 
+CURSOR = Card(
+    Column("Consumer", "consumer"),
+    Column("Run", "run_id", "id"),
+    Column("At", "seq", "number"),
+    Column("Behind by", "lag", "number"),
+    Column("Durable", "durable", "yes"),
+    Column("Note", lambda place: "events after it were pruned" if place.behind else None),
+    empty="There is no such cursor. Register it: icctl events cursor register NAME",
+)
+CURSORS = Table(
+    Column("CONSUMER", "consumer"),
+    Column("RUN", "run_id", "id", spare=True),
+    Column("AT", "seq", "number"),
+    Column("BEHIND BY", "lag", "number"),
+    Column("DURABLE", "durable", "yes"),
+    Column("NOTE", lambda place: "events were pruned" if place.behind else None, spare=True),
+    empty="No cursors. Register one: icctl events cursor register NAME",
+)
+
 VERBS = [
     *tail.VERBS,
     *record.VERBS,
@@ -281,6 +311,7 @@ VERBS = [
         method="cursor.list",
         writes=Writes(keeps_effects=False),
         show=show_list,
+        human=CURSORS,
         summary="List the cursors.",
         examples=["icctl events cursor list"],
     ),
@@ -292,6 +323,7 @@ VERBS = [
         method="cursor.get",
         writes=_ONCE,
         show=show_get,
+        human=CURSOR,
         summary="Show a cursor; exit 1 if it is absent.",
         examples=[
             "icctl events cursor get notifier",

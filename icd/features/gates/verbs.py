@@ -1,7 +1,7 @@
 """gate: whether a run may go on, why not, and going on all the same."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -9,7 +9,7 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import Whole
-from icd.app.verb import Command, Method, Option, Verb, Writes, no_rows
+from icd.app.verb import Card, Column, Command, Method, Option, Table, Verb, Writes, no_rows
 from icd.errors import Usage
 from icd.features.gates import store
 from icd.features.gates.store import Condition, Evidence, Rule
@@ -165,7 +165,7 @@ def ask_rules(world: World, f: RulesForm) -> Ask | Output:
     if f.run is not None:
         return Ask("gate.rules", Rules(f.run, f.phase))
     found = store.met(store.DEFAULT, phases.DEFAULT, f.phase)
-    return render.to_json(found) if world.json else render.text(*show_rules(found, f))
+    return render.shown(world, found, lambda: show_rules(found, f), _checks)
 
 
 def show_rules(found: list[Rule], _f: RulesForm) -> Iterator[str]:
@@ -175,6 +175,42 @@ def show_rules(found: list[Rule], _f: RulesForm) -> Iterator[str]:
             yield render.columns(f"{rule.from_phase} → {rule.to_phase}", f"{check.check}{about}")
 
 
+def _conditions(r: Checked) -> list[Condition]:
+    return r.evidence.conditions if r.evidence else []
+
+
+def _checks(found: list[Rule], _f: RulesForm, screen: Any) -> list[str]:
+    each = [(rule, check) for rule in found for check in rule.checks]
+    shown: list[str] = screen.table(_RULES, each)
+    return shown
+
+
+_RULES = Table(
+    Column("FROM", lambda pair: pair[0].from_phase),
+    Column("TO", lambda pair: pair[0].to_phase),
+    Column("CHECK", lambda pair: pair[1].check),
+    Column("PHASE", lambda pair: pair[1].phase, spare=True),
+    empty="No rules: nothing is checked here.",
+)
+CHECKED = Card(
+    Column("Gate", lambda r: f"{r.from_phase} → {r.to_phase}"),
+    Column("Result", "result", "state"),
+    Column("Tier", "tier"),
+    parts=[
+        (
+            "Checks",
+            _conditions,
+            Table(
+                Column("RESULT", "result", "state"),
+                Column("CHECK", "check"),
+                Column("PHASE", "phase", spare=True),
+                Column("COUNT", "count", "number", spare=True),
+                Column("DETAIL", "detail", spare=True),
+            ),
+        )
+    ],
+)
+
 VERBS = [
     Verb(
         "gate check",
@@ -182,6 +218,7 @@ VERBS = [
         Checked,
         check,
         show=show_check,
+        human=CHECKED,
         exit=_fails,
         json=json_check,
         summary="Check a gate: pass (0) or fail (1).",
@@ -207,6 +244,7 @@ VERBS = [
         RulesForm,
         ask_rules,
         show=show_rules,
+        human=_checks,
         summary="List the gate rules.",
         examples=[
             "icctl gate rules",

@@ -9,7 +9,7 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import World
 from icd.app.types import SPAN
-from icd.app.verb import Argument, Option, Verb, Writes, no_rows
+from icd.app.verb import Argument, Column, Option, Table, Verb, Writes, no_rows
 from icd.errors import InvalidTtl, Usage
 from icd.features.leases import store
 from icd.features.leases.store import Lease
@@ -247,6 +247,16 @@ VERBS = [
         list[Lease],
         list_,
         show=show_list,
+        human=Table(
+            Column("LEASE", "name"),
+            Column("SCOPE", "scope_id"),
+            Column("OWNER", "owner"),
+            Column("TOKEN", "token", "number"),
+            Column("EXPIRES", "expires_at", "until"),
+            Column("ACQUIRED", "acquired_at", "age"),
+            Column("RENEWED", "renewed_at", "age", spare=True),
+            empty="No lease is held. Take one: icctl lease acquire NAME SCOPE --ttl=30m",
+        ),
         summary="List held leases.",
         examples=["icctl lease list", 'icctl lease list sprint "$BEAD" --json'],
     ),

@@ -17,7 +17,7 @@ from icd import procfs
 from icd.app import render
 from icd.app.invocation import Local, Output, Served, World
 from icd.app.types import DURATION
-from icd.app.verb import Argument, Command, Option
+from icd.app.verb import Argument, Column, Command, Option, Table
 from icd.errors import NoOwner
 from icd.features.locks import directory, owners, store
 from icd.features.locks.directory import Place
@@ -138,7 +138,11 @@ def release(world: World, f: Release) -> Local:
 
 def list_(world: World, _f: List) -> Local:
     place = directory.place(world.env)
-    return _local(world, place, lambda: _at_once(lambda: _listed(world, store.every(place))))
+
+    def find() -> Output:
+        return _listed(world, store.every(place), LISTED)
+
+    return _local(world, place, lambda: _at_once(find))
 
 
 def stale(world: World, f: Stale) -> Local:
@@ -146,7 +150,8 @@ def stale(world: World, f: Stale) -> Local:
 
     def find() -> Output:
         found = store.every(place)
-        return _listed(world, [e for e in found if store.is_forsaken(e, f.older_than / 1000)])
+        left = [e for e in found if store.is_forsaken(e, f.older_than / 1000)]
+        return _listed(world, left, STALE)
 
     return _local(world, place, lambda: _at_once(find))
 
@@ -233,10 +238,12 @@ def _told(world: World, f: Acquire | Release, what: str, owner: Owner) -> Output
     return render.text(f"{what} {f.name}/{f.scope}") if world.verbose else Output(0)
 
 
-def _listed(world: World, locks: list[Lock]) -> Output:
+def _listed(world: World, locks: list[Lock], human: Table) -> Output:
     if world.json:
         return render.to_json([_json(lock) for lock in locks])
-    return render.text(*(render.columns(*_cells(lock)) for lock in locks))
+    return render.shown(
+        world, locks, lambda: (render.columns(*_cells(lock)) for lock in locks), human
+    )
 
 
 def _cells(lock: Lock) -> tuple[str, str, str, str]:
@@ -269,6 +276,17 @@ def _span(seconds: int) -> str:
     return f"{hours}h{text}" if hours else text
 
 
+_COLUMNS = (
+    Column("LOCK", "name"),
+    Column("SCOPE", "scope"),
+    Column("HOLDER", "liveness", "state"),
+    Column("PROCESS", lambda lock: lock.owner and lock.owner.pid, "id"),
+    Column("FOR", lambda lock: lock.age_s if lock.owner else None, "span"),
+    Column("OWNER", lambda lock: lock.owner and lock.owner.owner, spare=True),
+)
+LISTED = Table(*_COLUMNS, empty="No lock is held. Take one: icctl lock acquire NAME SCOPE")
+STALE = Table(*_COLUMNS, empty="No lock is left behind.")
+
 VERBS = [
     Command(
         "lock acquire",
@@ -295,6 +313,7 @@ VERBS = [
         "lock list",
         List,
         list_,
+        human=LISTED,
         summary="List held locks.",
         examples=["icctl lock list", "icctl lock list --json"],
     ),
@@ -302,6 +321,7 @@ VERBS = [
         "lock stale",
         Stale,
         stale,
+        human=STALE,
         summary="List locks whose owner is dead.",
         examples=["icctl lock stale", "icctl lock stale --older-than=0s"],
     ),

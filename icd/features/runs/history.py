@@ -39,6 +39,16 @@ class _Gate(Struct):
     gate_tier: str | None = None
 
 
+class _Condition(Struct):
+    check: str
+    result: str
+    detail: str | None = None
+
+
+class _Evidence(Struct):
+    conditions: list[_Condition]
+
+
 _LAST_MOVE = """
 SELECT type, to_state, at, actor_session, actor_pid FROM events
 WHERE run_id = ? AND run_id <> '' AND +source = 'phase' AND from_state = ?
@@ -74,6 +84,18 @@ def why_not_in(conn: sqlite3.Connection, run: Run, expected: str) -> str:
     names += [f"pid {pid}"] if pid else []
     who = f" by {', '.join(names)}" if names else ""
     return f"{where}: {what} from {expected} to {to_phase} at {iso(at)}{who}"
+
+
+def why(event: PhaseEvent) -> str | None:
+    """The reason in words: what a gate has recorded is JSON, of which the failures matter."""
+    reason = event.reason
+    if reason is None or not reason.startswith("{"):
+        return reason
+    try:
+        found = msgspec.json.decode(reason, type=_Evidence).conditions
+    except (msgspec.DecodeError, RecursionError):
+        return reason
+    return ", ".join(each.detail or each.check for each in found if each.result != "pass") or None
 
 
 def _after(conn: sqlite3.Connection, run_id: str, since: int) -> list[PhaseEvent]:

@@ -10,7 +10,18 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, World
 from icd.app.types import DURATION, Seconds
-from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow, no_rows
+from icd.app.verb import (
+    Argument,
+    Column,
+    Command,
+    Method,
+    Option,
+    Table,
+    Verb,
+    Writes,
+    narrow,
+    no_rows,
+)
 from icd.errors import Usage
 from icd.features.sentinels import store
 from icd.values import validation
@@ -305,6 +316,12 @@ VERBS = [
         check=_check_guards,
         writes=Writes(no_rows, keeps_effects=False),
         show=show_checks,
+        human=Table(
+            Column("VERDICT", "verdict", "state"),
+            Column("SENTINEL", "name"),
+            Column("SCOPE", "scope_id"),
+            Column("FREE AGAIN", "expires", "until"),
+        ),
         exit=lambda found: 0 if all(r.allowed for r in found) else 1,
         summary="Claim several at once.",
         examples=['icctl sentinel check-many "stop:$SESSION:0" "drift:$SESSION:300"'],
@@ -325,6 +342,14 @@ VERBS = [
         list[store.Sentinel],
         list_,
         show=show_list,
+        human=Table(
+            Column("SENTINEL", "name"),
+            Column("SCOPE", "scope_id"),
+            Column("FIRED", "last_fired", "age"),
+            Column("INTERVAL", lambda s: None if s.once else s.interval, "span"),
+            Column("FREE AGAIN", lambda s: None if s.once else s.last_fired + s.interval, "until"),
+            empty="No claims yet. Make one: icctl sentinel check NAME SCOPE --interval=5m",
+        ),
         summary="List claims and their times.",
         examples=["icctl sentinel list"],
     ),

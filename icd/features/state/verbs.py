@@ -1,7 +1,7 @@
 """state: small JSON documents by key and scope."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Raw
 
@@ -9,7 +9,18 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import SPAN
-from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow
+from icd.app.verb import (
+    Argument,
+    Card,
+    Column,
+    Command,
+    Method,
+    Option,
+    Table,
+    Verb,
+    Writes,
+    narrow,
+)
 from icd.errors import InvalidName, InvalidParams, InvalidPayload, InvalidTtl, SecretRefused, Usage
 from icd.features.state import store, watch
 from icd.features.state.store import Document, Name, Row, Written
@@ -286,6 +297,23 @@ def _meta(row: Document) -> Iterator[str]:
             yield render.columns(name, "" if value is None else value)
 
 
+META = Card(
+    Column("Key", "key"),
+    Column("Scope", "scope_id"),
+    Column("Version", "version"),
+    Column("Updated", "updated_at", "age"),
+    Column("Expires", "expires_at", "until"),
+    Column("Process", "writer_pid"),
+    Column("Session", "writer_session"),
+    empty="There is no such row.",
+)
+
+
+def _get(row: Document, f: GetForm, screen: Any) -> list[str]:
+    shown: list[str] = screen.show(META, row) if f.meta else screen.document(row.payload)
+    return shown
+
+
 def ask_set(world: World, f: SetForm) -> Ask:
     if f.debounce_ms and (f.ttl_ms or f.if_version is not None):
         raise Usage("--debounce cannot be combined with --ttl or --if-version")
@@ -369,6 +397,7 @@ VERBS = [
         GetForm,
         ask_get,
         show=show_get,
+        human=_get,
         summary="Print a payload; exit 1 if it is absent.",
         examples=[
             'icctl state get dispatch "$SESSION"',
@@ -416,6 +445,11 @@ VERBS = [
         check=_check_list,
         usage=_either,
         show=show_list,
+        human=Table(
+            Column("KEY", "key"),
+            Column("SCOPE", "scope_id"),
+            empty="No rows. Write one: icctl state set KEY SCOPE --value='{\"a\": 1}'",
+        ),
         summary="List the scopes of a key, or all rows.",
         examples=[
             "icctl state list dispatch",

@@ -16,7 +16,7 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Caller, Local, Output, World
 from icd.app.types import Choice
-from icd.app.verb import Argument, Command, Method, Runs, Writes, no_rows
+from icd.app.verb import Argument, Column, Command, Method, Runs, Table, Writes, no_rows
 from icd.db import paths
 from icd.errors import InvalidName, NoHook, PermissionRefused
 from icd.features.triggers import files, store
@@ -141,10 +141,8 @@ class Revoke(Struct):
 def list_(world: World, _f: List, _ask: Caller) -> Output:
     trust = _trust(world)
     found = [structs.asdict(each) | {"state": trust.state(each)} for each in trust.looks.look()]
-    if world.json:
-        return render.to_json(found)
     lines = (render.columns(x["name"], x["state"], x["problem"]).rstrip() for x in found)
-    return render.text(*lines)
+    return render.shown(world, found, lambda: lines, LISTED)
 
 
 def grant(world: World, f: Grant, ask: Caller) -> Output:
@@ -186,6 +184,14 @@ def _trust(world: World) -> Trust:
     return Trust(home, project)
 
 
+LISTED = Table(
+    Column("TRIGGER", "name"),
+    Column("STATE", "state", "state"),
+    Column("PROBLEM", "problem", spare=True),
+    empty="No triggers. Put a program named on-event into .clavain/hooks, then: "
+    "icctl triggers trust",
+)
+
 VERBS = [
     # Local: a caller in a sandbox must not make others skip what they are owed.
     Method("hook.begin", Begin, Begun, begin, writes=Writes(no_rows), runs=Runs(local=True)),
@@ -194,6 +200,7 @@ VERBS = [
         "triggers list",
         List,
         lambda world, form: Local(partial(list_, world, form)),
+        human=LISTED,
         summary="List the triggers and their trust.",
         examples=["icctl triggers list", "icctl triggers list --json"],
     ),

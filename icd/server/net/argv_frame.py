@@ -5,7 +5,8 @@ Request   `ic1 N` NUL, then N fields, each a letter and a value and NUL, then at
           v which client sends this · r its version · d directory · p parent's pid ·
           b when it began, in the same clock · h the pid of its child ·
           l that it knows `@`, and what a program that it has launched reports ·
-          c whether it knows `&` · y which of 0 1 2 are terminals · e NAME=VALUE · a argument ·
+          c whether it knows `&` · y which of 0 1 2 are terminals ·
+          w COLUMNS OFFSET COLOUR of the terminal that is stdout · e NAME=VALUE · a argument ·
           s LENGTH: (stdin follows) · f LENGTH:PATH (a file follows) · x ERRNO:PATH (unreadable)
 Reply     `EXIT OUT ERR` newline and OUT + ERR raw bytes;
           `+ OUT ERR` newline and bytes: more follows;
@@ -28,7 +29,7 @@ from typing import NamedTuple
 
 from icd.app.call import DEFAULT_DEADLINE_MS
 from icd.app.idempotency import MAX_DEADLINE_MS
-from icd.app.invocation import Need, Output, World, why_not
+from icd.app.invocation import MOST_COLUMNS, Need, Output, Terminal, World, why_not
 from icd.errors import IcError, InvalidRequest
 from icd.features.daemon.verbs import PROTOCOL, no_common_protocol
 from icd.server import limits
@@ -118,10 +119,23 @@ def _set(found: World, letter: bytes, value: bytes) -> None:
         found.continues = value == b"1"
     elif letter == b"y":
         found.is_terminal = value[2:3] == b"1"
+    elif letter == b"w":
+        found.terminal = _terminal(value)
     elif letter == b"d":
         found.cwd = os.fsdecode(value)
         if not found.cwd.startswith("/"):
             raise InvalidRequest("the directory in a frame must be absolute")
+
+
+def _terminal(value: bytes) -> Terminal | None:
+    """`COLUMNS OFFSET COLOUR`; what is no terminal gets what a pipe gets."""
+    try:
+        width, offset, colour = map(int, value.split(b" "))
+    except ValueError:
+        return None
+    if not (0 <= width <= 0xFFFF and abs(offset) <= 86_400):
+        return None
+    return Terminal(min(width or 80, MOST_COLUMNS), offset, bool(colour))
 
 
 def reply(answer: Output | Need) -> bytes:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from icd.app import render
 from icd.app.call import Context, Params
-from icd.app.verb import Argument, Option, Verb, Writes, no_rows
+from icd.app.verb import Argument, Column, Option, Table, Verb, Writes, no_rows
 from icd.features.runs import store as runs
 from icd.features.runs.store import Agent, AgentStatus
 from icd.features.runs.verbs import RunId
@@ -107,6 +107,15 @@ VERBS = [
         list_,
         method="agent.list",
         show=show_list,
+        human=Table(
+            Column("AGENT", "id", "id"),
+            Column("STATE", "status", "state"),
+            Column("TYPE", "agent_type"),
+            Column("NAME", "name"),
+            Column("DISPATCH", "dispatch_id", "id", spare=True),
+            Column("UPDATED", "updated_at", "age"),
+            empty="No agents yet. Add one: icctl run agent add RUN --name=reviewer",
+        ),
         summary="List the agents of a run.",
         examples=['icctl run agent list "$RUN"', 'icctl run agent list "$RUN" --json'],
     ),

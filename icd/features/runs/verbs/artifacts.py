@@ -15,7 +15,7 @@ from msgspec import Meta, structs
 from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import INPUT_BYTES, Ask, Caller, Local, Output, World
-from icd.app.verb import Command, Method, Option, Verb, Writes, no_rows
+from icd.app.verb import Column, Command, Method, Option, Table, Verb, Writes, no_rows
 from icd.errors import UnreadableInput, Usage
 from icd.features.runs import store as runs
 from icd.features.runs.store import Artifact, Origin
@@ -183,6 +183,15 @@ VERBS = [
         list_,
         method="artifact.list",
         show=show_list,
+        human=Table(
+            Column("ARTIFACT", "id", "id"),
+            Column("PHASE", "phase"),
+            Column("TYPE", "type", spare=True),
+            Column("STATE", "status", "state"),
+            Column("ADDED", "created_at", "age"),
+            Column("PATH", "path", "path"),
+            empty="No artifacts yet. Add one: icctl run artifact add RUN --phase=P --path=FILE",
+        ),
         summary="List the artifacts of a run.",
         examples=[
             'icctl run artifact list "$RUN"',

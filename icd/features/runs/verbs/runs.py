@@ -9,7 +9,7 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, World
 from icd.app.types import Choice
-from icd.app.verb import Command, Method, Option, Verb, narrow
+from icd.app.verb import Card, Column, Command, Method, Option, Table, Verb, narrow
 from icd.errors import InvalidParams, Usage
 from icd.features.runs import budget as budgets
 from icd.features.runs import history, store
@@ -264,6 +264,70 @@ def show_budget(found: Budget, _p: BudgetOf) -> list[str]:
     ]
 
 
+def _owner(run: Document) -> str | None:
+    return None if run.owner_pid is None else f"process {run.owner_pid}, {run.owner_liveness}"
+
+
+CARD = Card(
+    Column("Run", "id", "id"),
+    Column("State", "status", "state"),
+    Column("Phase", "phase"),
+    Column("Goal", "goal"),
+    Column("Project", "project_dir", "path"),
+    Column("Scope", "scope_id"),
+    Column("Created", "created_at", "age"),
+    Column("Updated", "updated_at", "age"),
+    Column("Completed", "completed_at", "age"),
+    Column("Phases", lambda run: " → ".join(run.phases) if run.phases else None),
+    Column("Skipped", lambda run: ", ".join(run.skipped) or None),
+    Column("Complexity", "complexity"),
+    Column("Budget", "token_budget", "number"),
+    Column("Advances", lambda run: None if run.auto_advance else "only by hand"),
+    Column("Owner", _owner),
+    Column("Session", "session"),
+)
+CURRENT = Card(
+    Column("Run", "id", "id"),
+    Column("Phase", "phase"),
+    Column("Goal", "goal"),
+    Column("Note", lambda r: None if r.found else "No run of this project is active."),
+)
+LISTED = Table(
+    Column("RUN", "id", "id"),
+    Column("STATE", "status", "state"),
+    Column("PHASE", "phase"),
+    Column("UPDATED", "updated_at", "age"),
+    Column("SCOPE", "scope_id", spare=True),
+    Column("GOAL", "goal"),
+    empty="No runs here. Start one: icctl run create --goal='what is to be done'",
+)
+HISTORY = Table(
+    Column("WHEN", "created_at", "age"),
+    Column("EVENT", "event_type", "state"),
+    Column("FROM", "from_phase"),
+    Column("TO", "to_phase"),
+    Column("GATE", "gate_result", "state", spare=True),
+    Column("REASON", history.why, spare=True),
+    empty="Nothing has happened to this run yet. Go on: icctl run advance RUN",
+)
+SPENT = Card(
+    Column("Run", "run_id", "id"),
+    Column("Input", "input_tokens", "number"),
+    Column("Output", "output_tokens", "number"),
+    Column("Cache hits", "cache_hits", "number"),
+    Column("Cache ratio", "cache_ratio", "percent"),
+    Column("Total", "total_tokens", "number"),
+)
+BUDGET = Card(
+    Column("Run", "run_id", "id"),
+    Column("Budget", "budget", "number"),
+    Column("Used", "used", "number"),
+    Column("Usage", "usage_pct", "share"),
+    Column("Warn at", "warn_pct", "percent"),
+    Column("State", lambda b: None if b.budget is None else b.status.lower(), "state"),
+    Column("Note", "message"),
+)
+
 VERBS = [
     *create.VERBS,
     Verb(
@@ -272,6 +336,7 @@ VERBS = [
         Document,
         status,
         show=show_status,
+        human=CARD,
         summary="Show a run.",
         examples=['icctl run status "$RUN"', 'icctl run status "$RUN" --json'],
     ),
@@ -290,6 +355,7 @@ VERBS = [
         ListForm,
         ask_list,
         show=show_list,
+        human=LISTED,
         order=("active", "status", "scope_id", "project", "all_projects", "limit"),
         summary="List runs, the newest first.",
         examples=[
@@ -310,6 +376,7 @@ VERBS = [
         Current,
         ask_current,
         show=lambda r, _: [r.id] if r.found else [],
+        human=CURRENT,
         exit=lambda r: 0 if r.found else 1,
         summary="Print the project's active run.",
         examples=[
@@ -323,6 +390,7 @@ VERBS = [
         list[PhaseEvent],
         events,
         show=show_events,
+        human=HISTORY,
         summary="Print the history of a run.",
         examples=['icctl run events "$RUN"'],
     ),
@@ -333,6 +401,7 @@ VERBS = [
         Tokens,
         tokens,
         show=show_tokens,
+        human=SPENT,
         summary="Show the token usage of a run.",
         examples=['icctl run tokens "$RUN"', 'icctl run tokens "$RUN" --json'],
     ),
@@ -342,6 +411,7 @@ VERBS = [
         Budget,
         budget,
         show=show_budget,
+        human=BUDGET,
         exit=lambda r: 1 if r.exceeded else 0,
         summary="Show the budget; exit 1 if it is used up.",
         examples=['icctl run budget "$RUN" || exit', 'icctl run budget "$RUN" --json'],

@@ -7,7 +7,7 @@ kinds of which there is more.
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence, Sized
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -153,9 +153,15 @@ def ask_take(world: World, f: TakeForm) -> Ask:
     def show(found: Snapshot | None) -> Output:
         if found is None:
             return render.to_json({"found": False}, 1) if world.json else Output(1)
-        return render.to_json(found) if world.json else render.text(*_lines(found))
+        return render.shown(world, found, lambda: _lines(found), _for_people)
 
     return Ask("run.snapshot", narrow(f, Take, cwd=world.cwd), show)
+
+
+def _for_people(found: Snapshot, _f: object, screen: Any) -> Iterator[str]:
+    from icd.features.runs.timeline import show  # a pipe never pays for it
+
+    return show(found, screen)
 
 
 def _lines(found: Snapshot) -> list[str]:
@@ -256,6 +262,7 @@ VERBS = [
         "run snapshot",
         TakeForm,
         ask_take,
+        human=_for_people,
         order=("current", "project"),
         summary="Show everything about a run.",
         examples=[

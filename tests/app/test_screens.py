@@ -1,0 +1,166 @@
+"""What people see on a terminal: compared with the files of tests/data/screens, and attacked."""
+
+import re
+from unicodedata import category
+
+import pytest
+from msgspec import Raw, Struct, structs
+
+from icd.app import registry
+from icd.app.human import kinds, text
+from icd.app.human.screen import Screen
+from icd.app.invocation import Output, Terminal
+from icd.app.planner import _harmless
+from icd.app.verb import Card, Column, Table
+from tests.support import screens
+
+HOSTILE = [
+    "\x1b[2J\x1b]0;owned\x07\u202e\u2066日本語 👩‍👩‍👧 e\u0301\r\n\x9b31mx\x00\x7f\u200b\ufeff",
+    "x" * 300,
+    "日本" * 100,
+    "\udcff\ud800",
+    "",
+    "👩\u200d" * 50,
+]
+SHOWS = r"list|status|show|get|stale|snapshot|query|search|rank|rules|current|profile|budget"
+
+
+@pytest.mark.parametrize("command", screens.SAMPLES)
+def test_a_screen_is_the_golden_one(command):
+    expected = screens.path(command).read_text(encoding="utf-8")
+
+    assert screens.golden(command) == expected, "look at it, then: make screens"
+
+
+def test_every_command_that_lists_or_shows_has_a_screen_and_a_sample():
+    rows = {name: leaf.row for name, leaf in registry.commands().items()}
+    people = {name for name, row in rows.items() if row.human is not None}
+
+    assert people == set(screens.SAMPLES)
+    assert {name for name in rows if re.search(rf"\b({SHOWS})$", name)} <= people
+    assert {file.stem.replace("-", " ") for file in screens.SCREENS.iterdir()} == {
+        name.replace("-", " ") for name in people
+    }
+
+
+def test_every_list_says_what_to_do_when_it_is_empty():
+    lists = [name for name, (sample, _) in screens.SAMPLES.items() if isinstance(sample, list)]
+    never_empty = {"compat status", "config show", "gate rules", "sentinel check-many"}
+
+    for name in set(lists) - never_empty:
+        assert screens.shown(name, screens.terminal(80), []).strip(), name
+
+
+@pytest.mark.parametrize("command", screens.SAMPLES)
+def test_no_data_commands_a_terminal_or_leaves_its_line(command):
+    sample, _ = screens.SAMPLES[command]
+    for word in HOSTILE:
+        result = poisoned(sample, word)
+        for width in (40, 80, 200):
+            plain = screens.shown(command, screens.terminal(width), result)
+            coloured = screens.shown(command, screens.terminal(width, colour=True), result)
+
+            stripped = screens.STYLES.sub("", coloured)
+            assert [line.rstrip() for line in stripped.split("\n")] == plain.split("\n")
+            for line in plain.split("\n"):
+                assert all(category(c) not in ("Cc", "Cs") for c in line)
+                assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]", line)
+                # A document is printed as it is, and may be wider than any terminal.
+                assert command == "state get" or text.width(line) <= width, line
+            data = coloured.encode()
+            assert _harmless(Output(0, data, styled=True)).stdout == data
+
+
+def poisoned(value, word):
+    """The same with another word in place of every text."""
+    if isinstance(value, Struct):
+        found = {name: getattr(value, name) for name in value.__struct_fields__}
+        return structs.replace(
+            value, **{name: poisoned(each, word) for name, each in found.items() if name != "path"}
+        )
+    if isinstance(value, list):
+        return [poisoned(each, word) for each in value]
+    if isinstance(value, dict):
+        return {key: poisoned(each, word) for key, each in value.items()}
+    if isinstance(value, Raw):
+        return value
+    if isinstance(value, str):
+        return value if re.fullmatch(r"[\d-]{10}T.*Z|error|warning|note|ok", value) else word
+    return value
+
+
+@pytest.mark.parametrize(
+    ("given", "cells"),
+    [
+        ("abc", 3), ("日本語", 6), ("e\u0301", 1), ("é", 1), ("한국", 4),
+        ("\u1112\u1161\u11ab", 2), ("👩‍👩‍👧", 2), ("❤\ufe0f", 2), ("❤", 1), ("🇩🇪", 2),
+        ("👍🏽", 2), ("…", 1), ("\uff46\uff55", 4), ("a\u200bb", len("a\\u200bb")),
+    ],
+)  # fmt: skip
+def test_text_is_as_wide_as_a_terminal_draws_it(given, cells):
+    assert text.width(text.clean(given)) == cells
+
+
+@pytest.mark.parametrize("room", range(12))
+@pytest.mark.parametrize(
+    "given", ["日本語のログ", "plain text", "e\u0301" * 9, "👩‍👩‍👧👍🏽🇩🇪❤\ufe0fx"]
+)
+def test_what_is_cut_fits_and_is_cut_only_then(given, room):
+    for cut in (text.cut, text.cut_middle):
+        found = cut(given, room)
+
+        assert text.width(found) <= room
+        assert found == given if text.width(given) <= room else text.ELLIPSIS in found or not room
+    for line in text.wrapped(given, max(room, 2)):
+        assert text.width(line) <= max(room, 2)
+
+
+@pytest.mark.parametrize(
+    ("past", "told"),
+    [
+        (0, "now"), (0.9, "now"), (59, "59s ago"), (60, "1m ago"), (3599, "59m ago"),
+        (47 * 3600, "47h ago"), (48 * 3600, "2d ago"), (60 * 86400, "8w ago"),
+        (400 * 86400, "13mo ago"), (900 * 86400, "2y ago"), (-90, "in 1m"),
+        (-(10**12), "in 31709y"),
+    ],
+)  # fmt: skip
+def test_an_age_is_told_in_one_unit(past, told):
+    assert kinds.moment(1e9 - past, kinds.Clock(1e9)) == told
+
+
+def test_dates_are_those_of_the_callers_zone_which_the_heading_names():
+    form = Table(Column("AT", "at", "age"))
+    rows = [{"at": 0}, {"at": 10**18}, {"at": None}]
+
+    def shown(offset):
+        return Screen(Terminal(80, offset, absolute=True, now=1e9)).table(form, rows)
+
+    assert shown(0) == ["AT (UTC)", "1970-01-01 00:00:00", "?", "-"]
+    assert shown(-12_600)[:2] == ["AT (UTC-3:30)", "1969-12-31 20:30:00"]
+
+
+def test_columns_are_cut_then_left_out_and_a_line_never_wraps():
+    form = Table(
+        Column("ID", "id", "id"), Column("SPARE", "spare", spare=True), Column("TEXT", "text")
+    )
+    rows = [{"id": "abcdefgh", "spare": "s" * 20, "text": "t" * 50}]
+
+    def shown(width):
+        return Screen(Terminal(width, now=1e9)).table(form, rows)[1]
+
+    assert shown(100) == f"abcdefgh  {'s' * 20}  {'t' * 50}"
+    assert shown(60) == f"abcdefgh  {'s' * 20}  {'t' * 27}…"
+    assert shown(36) == f"abcdefgh  {'s' * 11}…  {'t' * 11}…"
+    assert shown(30) == f"abcdefgh  {'t' * 19}…"
+    assert shown(12) == "abcd…  ttt…" or text.width(shown(12)) <= 12
+    assert shown(1) == "…"
+
+
+def test_what_says_nothing_is_left_out():
+    card = Card(Column("A", "a"), Column("B", "b"))
+    table = Table(Column("A", "a"), Column("B", "b", spare=True))
+    row = {"a": 1, "b": None}
+    screen = Screen(Terminal(80, now=1e9))
+
+    assert list(screen.card(card, row)) == ["A  1"]
+    assert screen.table(table, [row]) == ["A", "1"]
