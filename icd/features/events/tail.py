@@ -5,6 +5,7 @@ A consumer acknowledges what it has written out, and only its own process knows 
 reply to a consumer names the command that acknowledges, and that goes on (ADR 11).
 """
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from msgspec import Meta, structs
@@ -16,6 +17,7 @@ from icd.app.types import MOMENT, SPAN, Moment
 from icd.app.verb import Argument, Command, Method, Option, Stream, Writes, narrow
 from icd.errors import ClientTooOld, Usage
 from icd.features.events import cursors, store
+from icd.features.events.people import log as log_of_people
 from icd.features.events.store import Batch, Marks, Wanted
 from icd.features.events.watch import Seq, log
 from icd.values.validation import check_name, check_scope
@@ -28,6 +30,8 @@ LIMIT = 100
 UNLIMITED = 1000
 # A follower asks for at least so many once it goes on: a stream pauses between two questions.
 FOLLOWED = 1000
+# What a person sees who asks for nothing in particular.
+SCREENFUL = 20
 
 Limit = Annotated[int, Meta(ge=1, le=MOST, description="Maximum number of events.")]
 Run = Annotated[str, Argument("RUN", "Include only events of this run."), check_scope]
@@ -50,6 +54,8 @@ After = Annotated[
     Marks,
     Meta(description="Last ids seen, by source, as in the original; only later events are read."),
 ]
+
+Show = Callable[[Batch], Output]
 
 _START_OVER = (
     "'icctl events cursor reset {}' starts again at the oldest, "
@@ -118,6 +124,7 @@ class TailForm(Params):
 
     Without RUN, the events of all runs are printed, and those without a run.
     Of many, the first 100 are printed; -n prints the newest instead.
+    On a terminal, the newest 20 are printed, a line each: when, source, what, and who.
     A time is a duration back from now (1h, 7d), or a date with or without a time of day (UTC).
 
     With --consumer, it starts at the consumer's cursor, and advances the cursor once the lines have
@@ -265,8 +272,10 @@ def ask_tail(world: World, f: TailForm) -> Ask:
         raise Usage("--ack and --acked require --consumer")
     if f.follow and f.until is not None:
         raise Usage("pass either --follow or --until")
-    asked = _asked(f)
-    return _follow(asked) if f.follow else Ask("events.tail", asked, _lines, patience=None)
+    asked, show = _asked(f, is_person=world.terminal is not None), _shown(world, f)
+    if f.follow:
+        return _follow(asked, show)
+    return Ask("events.tail", asked, show, patience=None)
 
 
 def _refuse_choice(f: TailForm) -> None:
@@ -276,10 +285,13 @@ def _refuse_choice(f: TailForm) -> None:
         raise Usage("--consumer takes no time, --until, --lines or --session")
 
 
-def _asked(f: TailForm) -> Tail:
+def _asked(f: TailForm, *, is_person: bool) -> Tail:
     since, until = f.since or Moment(0), f.until or Moment()
     # Who names a time wants all of it.
     usual = LIMIT if since.seq is not None and f.until is None else MOST
+    # A person wants the newest; a script that says nothing starts where it always did.
+    is_bare = (f.newest, f.limit, f.since, f.until) == (None,) * 4 and f.marks == Marks()
+    newest = SCREENFUL if is_person and is_bare else f.newest
     return Tail(
         f.run_id,
         since.seq or 0,
@@ -288,7 +300,7 @@ def _asked(f: TailForm) -> Tail:
         f.type,
         marks=f.marks,
         session_id=f.session_id,
-        newest=f.newest,
+        newest=newest,
         until=until.seq,
         since_ms=since.at_ms,
         until_ms=until.at_ms,
@@ -301,7 +313,21 @@ def _lines(batch: Batch) -> Output:
     return render.lines(batch.events)
 
 
-def _follow(p: Tail, place: bytes = b"", patience: float | None = None) -> Ask:
+def _shown(world: World, f: TailForm) -> Show:
+    """JSON lines, or lines for a person."""
+    terminal = world.terminal
+    if terminal is None:
+        return _lines
+
+    def people(batch: Batch) -> Output:
+        from icd.app.human import screen  # only a person pays for it
+
+        return screen.output(terminal, log_of_people, batch, f)
+
+    return people
+
+
+def _follow(p: Tail, show: Show, place: bytes = b"", patience: float | None = None) -> Ask:
     """Ask on from where the last answer ended; `place` is that, once there was one."""
 
     def go_on(since: int, patience: float | None) -> Ask:
@@ -314,7 +340,7 @@ def _follow(p: Tail, place: bytes = b"", patience: float | None = None) -> Ask:
             since_ms=None,
             max_age_ms=None,
         )
-        return _follow(following, b"%d" % since, patience)
+        return _follow(following, show, b"%d" % since, patience)
 
     def follow(answer: Answer) -> Ask | None:
         if answer.error is not None:
@@ -325,7 +351,7 @@ def _follow(p: Tail, place: bytes = b"", patience: float | None = None) -> Ask:
     return Ask(
         "events.tail",
         p,
-        _lines,
+        show,
         follow=follow,
         patience=patience,
         place=place,
@@ -334,8 +360,10 @@ def _follow(p: Tail, place: bytes = b"", patience: float | None = None) -> Ask:
 
 
 def _consume(world: World, f: TailForm) -> Ask:
+    lines = _shown(world, f)
+
     def show(batch: Batch) -> Output:
-        output = _lines(batch)
+        output = lines(batch)
         if batch.events:
             output.then = _then(world, f, batch)
         return output
@@ -395,7 +423,8 @@ VERBS = [
         "events tail",
         TailForm,
         ask_tail,
-        summary="Print events as JSON lines.",
+        human=log_of_people,
+        summary="Print events, for scripts as JSON lines.",
         examples=[
             "icctl events tail -n 20",
             "icctl events tail --since=1h --until=10m --session=s1",

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from icd.app.dispatch import run_batch
+from icd.app.invocation import Terminal
 from icd.app.planner import advance, resume
 from icd.features.events import store as events
 from icd.features.state import store as state
@@ -411,6 +412,32 @@ def test_what_says_nothing_new_starts_where_it_always_did(record, tail):
 
     assert tail("--all") == tail() == list(range(1, 101))
     assert tail("--all", "--limit=0") == tail("--since=1s") == list(range(1, 106))
+
+
+def test_a_person_sees_the_newest_and_a_line_for_each(record, stdout):
+    for number in range(25):
+        record(f"--reason=no {number}")
+    terminal = Terminal(width=60)
+
+    shown = stdout("events", "tail", terminal=terminal).splitlines()
+    named = stdout("events", "tail", "--since=3", "--limit=2", terminal=terminal).splitlines()
+    piped = stdout("events", "tail", "--plain", terminal=terminal)
+
+    assert [line.split("no ")[1].split()[0] for line in shown] == [str(n) for n in range(5, 25)]
+    assert [line.split("no ")[1].split()[0] for line in named] == ["3", "4"]
+    assert piped == stdout("events", "tail")
+    assert "No such events" in stdout("events", "tail", "--source=none", terminal=terminal)
+
+
+def test_a_follower_on_a_terminal_is_told_lines_and_no_hint(invoke, database, clock, record):
+    planned = invoke("events", "tail", "-f", terminal=Terminal(width=60))
+    nothing, following = advance(planned, _answer(database, planned, clock))
+    record("--reason=why")
+
+    output, _ = advance(following, _answer(database, following, clock))
+
+    assert nothing.stdout == b""
+    assert output.stdout.split()[2:] == [b"ci", b"built", b"why", b"pid", b"41"]
 
 
 def test_events_are_those_of_a_session_and_of_a_run(record, tail):
