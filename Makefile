@@ -35,7 +35,7 @@ SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/_
 # pytest keeps the assertions that it rewrote, or each worker rewrites those of all files anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test stress torture lint check bench fuzz clean docs picture house hooks codex
+.PHONY: help run test stress torture lint check bench fuzz clean docs screens picture house hooks codex
 .DEFAULT_GOAL := test
 
 # The native client, beside client.c.

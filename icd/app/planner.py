@@ -93,7 +93,8 @@ def _plan(world: World) -> Ask | Errand | Need | Output:
 def _decide(world: World, parsed: Parsed) -> Ask | Errand | Need | Output:
     try:
         if parsed.help is not None:
-            return Output(0, parsed.help(world.program))
+            alone = not world.argv and world.terminal is not None
+            return Output(0, (_help("short") if alone else parsed.help)(world.program))
         if parsed.error is not None:
             return _refused(world, parsed)
         wanted = _ask(world, parsed)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from msgspec import Struct
+
 from icd.durations import duration_ms, milliseconds
-from icd.values.wire import CENTURY_MS
+from icd.values.wire import CENTURY_MS, INT64
 
 
 class Kind:
@@ -91,6 +93,41 @@ class Seconds(Whole):
 def _is_integer(word: str) -> bool:
     digits = word[1:] if word[:1] in ("+", "-") else word
     return 0 < len(digits) < 20 and digits.isascii() and digits.isdigit()
+
+
+class Moment(Struct, frozen=True):
+    """A place in the log of events: a sequence number, an age, or a Unix time."""
+
+    seq: int | None = None
+    age_ms: int | None = None
+    at_ms: int | None = None
+
+
+class Place(Kind):
+    """A sequence number, a duration back from now, or a time, which is UTC if it does not say."""
+
+    name = "time"
+
+    def read(self, word: str) -> Moment:
+        if word.isascii() and word.isdigit():
+            return Moment(seq=Whole(0, INT64 - 1).read(word))
+        if milliseconds(word) is not None:
+            return Moment(age_ms=DURATION.read(word))
+        return Moment(at_ms=_unix_ms(word))
+
+
+def _unix_ms(word: str) -> int:
+    from datetime import UTC, datetime  # few words are times
+
+    try:
+        found = datetime.fromisoformat(word)
+        found = found if found.tzinfo else found.replace(tzinfo=UTC)
+        moment = found - datetime(1970, 1, 1, tzinfo=UTC)
+        at_ms = moment.days * 86_400_000 + moment.seconds * 1000 + moment.microseconds // 1000
+    except (ValueError, OverflowError):
+        told = _meant(word) or "use 1h, 2026-01-31, 2026-01-31T12:00Z or a sequence number"
+        _fail(f"{word!r} is no time: {told}")
+    return max(at_ms, 0)
 
 
 class Truth(Kind):
@@ -177,6 +214,7 @@ class Moment(Kind):
 
 
 DURATION = Duration()
+MOMENT = Place()
 SPAN = Span()
 SCORE = Score()
 TRUTH = Truth()

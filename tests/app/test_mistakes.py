@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from icd.app import registry
+from icd.app.invocation import Terminal
 from icd.app.reference.mistakes import COMMANDS, SYNONYMS, distance, nearest
 from tests.support import mistakes
 from tests.support.processes import DOORS, Daemon, icctl
@@ -139,3 +140,13 @@ def test_what_stands_behind_two_dashes_is_no_flag(invoke):
 @pytest.mark.parametrize("argv", [["--version"], ["-V"], ["--json", "--version"]])
 def test_the_version_is_an_option_too(invoke, argv):
     assert invoke(*argv).method == "db.schema"
+
+
+def test_the_program_alone_is_a_screenful_for_a_person_and_everything_for_a_pipe(invoke):
+    person = invoke(terminal=Terminal()).stdout.decode()
+    pipe = invoke().stdout
+
+    assert pipe == invoke("--help").stdout == invoke("--help", terminal=Terminal()).stdout
+    assert len(person.splitlines()) <= 36
+    assert all(f"  {noun} " in person for noun in registry.GROUPS if " " not in noun)
+    assert "doctor" in person

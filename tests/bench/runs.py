@@ -1,5 +1,6 @@
 """Everything about a run in one call, next to the five that it takes without."""
 
+import socket
 import subprocess
 import time
 
@@ -13,6 +14,7 @@ from tests.support import rows
 
 RUNS = 50
 RUN = "run00001"
+LISTED, LISTS = 50, 300
 EVENTS, ARTIFACTS, AGENTS, DISPATCHES = 1_000, 100, 50, 20
 SNAPSHOT = ["run", "snapshot", RUN, "--json"]
 # What the scripts of a sprint ask today.
@@ -29,6 +31,7 @@ def run(table: Table) -> None:
     with place.project() as setting, place.daemon(setting):
         _fill(setting)
         times = _interleaved(setting)
+        screen, piped = _lists(setting)
     snapshot, *others = times.values()
     five = [sum(taken) for taken in zip(*others, strict=True)]
     what = f"run snapshot / five calls, of {EVENTS:,} events"
@@ -36,6 +39,27 @@ def run(table: Table) -> None:
         what, snapshot, five, unit="ms", most=0.8,
         meaning="One question instead of five, whose times are summed.",
     )  # fmt: skip
+    table.ratio(
+        f"run list on a terminal / in a pipe, {LISTED} runs, by the daemon", screen, piped,
+        unit="ms", most=1.15, meaning="Headings, columns, ages and colours, without the client.",
+    )  # fmt: skip
+
+
+def _lists(setting: place.Setting) -> tuple[list[float], list[float]]:
+    """The same question with a terminal and without one, in turn."""
+    fields = [b"nicctl", b"c1", b"d" + bytes(setting.root), b"arun", b"alist", b"a--all-projects"]
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(2 * LISTS):
+        more = [b"w100 0 1"] if number % 2 == 0 else []
+        frame = b"\0".join([b"ic1 %d" % len(fields + more), *fields, *more, b""])
+        began = time.perf_counter()
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(setting.socket)
+            sock.sendall(frame)
+            head = sock.makefile("rb").readline()
+            times[number % 2].append((time.perf_counter() - began) * 1000)
+        assert head.startswith(b"0 "), head
+    return times
 
 
 def _fill(setting: place.Setting) -> None:
@@ -45,6 +69,11 @@ def _fill(setting: place.Setting) -> None:
         conn = database.connection()
         conn.execute("BEGIN IMMEDIATE")
         rows.run(conn, RUN, project_dir=str(setting.root), phase="executing")
+        for i in range(1, LISTED):
+            rows.run(
+                conn, f"listed{i:02}", project_dir=str(setting.root), phase="planned",
+                goal=f"Goal {i}, which takes more room than a line of a list has for it, by far",
+            )  # fmt: skip
         for i in range(EVENTS):
             fact = Fact("phase", "pause", run_id=RUN, from_state="executing", reason=f"reason {i}")
             events.append(conn, fact, actor=Writer(), now_ms=now_ms)

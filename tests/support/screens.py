@@ -27,6 +27,7 @@ from icd.features.discoveries.verbs import Retired, RetireForm
 from icd.features.dispatches.store import Dispatch
 from icd.features.events.cursors import Place
 from icd.features.events.interspect import Evidence as Said
+from icd.features.events.store import Batch, Event
 from icd.features.gates import verbs as gates
 from icd.features.gates.store import DEFAULT, Condition, Evidence
 from icd.features.leases.store import Lease
@@ -152,6 +153,28 @@ LOCKS = [
     Lock("sprint", "B-12", Owner(17, "vm", "17:vm", ago(90)), 5400, "dead"),
     Lock("odd", EVIL, None, 7, "unknown"),
 ]
+
+
+def event(seq: int, minutes: float, source: str, kind: str, **more: Any) -> Event:
+    facts = {"run_id": "", "from_state": "", "to_state": "", "timestamp": "", **more}
+    return Event(
+        id=seq, seq=seq, source=source, type=kind, at_ms=ago(minutes) * 1000, pid=4242, **facts
+    )
+
+
+LOG = Batch(
+    [
+        event(1, 60 * 30, "phase", "advance", run_id="run00001", from_state="planned",
+              to_state="executing", session="s-1"),
+        event(2, 90, "dispatch", "status_change", run_id="run00001", subject_id="disp0001",
+              from_state="running", to_state="failed", reason="exit status 3"),
+        event(3, 60, "review", "finding", payload=Raw(b'{"severity": "P1", "file": "a.py"}')),
+        event(4, 30, "ci", "built", reason=GOAL, session="4f9c2c1e-6a52-4d0a-a0a5-0c2b7f1d9e11"),
+        event(5, 0, "a-source-with-a-long-name", WIDE, reason=EVIL, session=EVIL),
+    ],
+    5,
+    more=False,
+)  # fmt: skip
 CURSORS = [
     Place(consumer="notifier", run_id="", phase=1, dispatch=2, interspect=0, discovery=0, seq=1234,
           lag=0, durable=True, updated_at=ago(1), expires_at=None),
@@ -246,6 +269,7 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
          Checked("drift", "s-1", False, ago(3), "", 120, NOW + 120, "")],
         None,
     ),
+    "events tail": (LOG, None),
     "events cursor list": (CURSORS, None),
     "events cursor get": (CURSORS[1], None),
     "interspect query": (

@@ -290,6 +290,13 @@ class Events(nouns.AwaitingEvents):
         type: str | None = None,
         subject_id: str | None = None,
         marks: results.EventMarks | None = None,
+        session_id: str | None = None,
+        newest: int | None = None,
+        until: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        max_age_ms: int | None = None,
+        min_age_ms: int | None = None,
         timeout: Duration | None = None,
     ) -> results.EventBatch:
         """Read events in the order in which they were recorded.
@@ -301,6 +308,13 @@ class Events(nouns.AwaitingEvents):
         type: Include only events of this type.
         subject_id: Include only events about this subject.
         marks: Last ids seen, by source, as in the original; only later events are read.
+        session_id: Include only events of this session.
+        newest: Read so many of the newest events, instead of `limit` of the oldest.
+        until: Include only events up to this sequence number.
+        since_ms: Include only events recorded since this Unix time.
+        until_ms: Include only events recorded until this Unix time.
+        max_age_ms: Include only events of at most this age.
+        min_age_ms: Include only events of at least this age.
         """
         found: results.EventBatch = await self._host.ask(
             "events.tail",
@@ -312,6 +326,13 @@ class Events(nouns.AwaitingEvents):
                 "type": type,
                 "subject_id": subject_id,
                 "marks": marks,
+                "session_id": session_id,
+                "newest": newest,
+                "until": until,
+                "since_ms": since_ms,
+                "until_ms": until_ms,
+                "max_age_ms": max_age_ms,
+                "min_age_ms": min_age_ms,
             },
             timeout,
         )

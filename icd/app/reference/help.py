@@ -53,6 +53,25 @@ def usage(program: str) -> bytes:
     return formatter.getvalue().encode()
 
 
+def short(program: str) -> bytes:
+    """For a person who has typed nothing else: a screenful."""
+    formatter = _formatter()
+    formatter.write_usage(program, "COMMAND [ARGUMENT]...")
+    formatter.write_paragraph()
+    formatter.write_text(ABOUT)
+    with formatter.section("Nouns, each with verbs"):
+        nouns = ((name, about) for name, (_, about) in registry.GROUPS.items() if " " not in name)
+        formatter.write_dl([(name, f"{about[0].upper()}{about[1:]}.") for name, about in nouns])
+    with formatter.section("Other commands"):
+        formatter.write_text(", ".join(registry.SINGLES))
+    formatter.write_paragraph()
+    formatter.write_text(
+        f"Run '{program} NOUN --help' for its verbs, '{program} COMMAND --help' for examples, "
+        f"'{program} --help' for everything."
+    )
+    return formatter.getvalue().encode()
+
+
 def noun(program: str, name: str) -> bytes:
     formatter = _formatter()
     formatter.write_usage(f"{program} {name}", "VERB [ARGUMENT]...")

@@ -29,6 +29,8 @@ from icd.values.wire import Result, iso
 BATCH_CHARACTERS = 8 * 1024 * 1024
 
 SOURCE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+# No event comes after this one.
+LAST = 2**63 - 1
 # The payload of an event that has none, as JSON.
 NOTHING = Raw(b"null")
 
@@ -136,20 +138,30 @@ _BY_KEY = "SELECT seq FROM events WHERE source = ? AND idempotency_key = ?"
 _REST = """
   AND (:type IS NULL OR type = :type)
   AND (:subject_id IS NULL OR subject_id = :subject_id)
+  AND (:session IS NULL OR actor_session = :session)
   AND NOT (source = 'phase' AND coalesce(source_id, seq) <= :phase)
   AND NOT (source = 'dispatch' AND coalesce(source_id, seq) <= :dispatch)
   AND NOT (source = 'discovery' AND coalesce(source_id, seq) <= :discovery)
   AND NOT (source = 'interspect' AND coalesce(source_id, seq) <= :interspect)
-ORDER BY seq LIMIT :limit
+ORDER BY seq {} LIMIT :limit
 """
-ALL = select(_Row, "events", f"WHERE seq > :since {_REST}")
-OF_SOURCE = select(_Row, "events", f"WHERE source = :source AND seq > :since {_REST}")
-OF_RUN = select(
-    _Row,
-    "events",
-    f"WHERE run_id = :run_id AND run_id <> '' AND seq > :since "
-    f"AND (:source IS NULL OR +source = :source) {_REST}",
-)
+_RANGE = "seq > :since AND seq <= :until"
+_OF_RUN = "run_id = :run_id AND run_id <> '' AND (:source IS NULL OR +source = :source)"
+
+
+def _select(condition: str, order: str) -> str:
+    return select(_Row, "events", f"WHERE {condition} AND {_RANGE} {_REST.format(order)}")
+
+
+ALL = select(_Row, "events", f"WHERE {_RANGE} {_REST.format('')}")
+OF_SOURCE = _select("source = :source", "")
+OF_RUN = _select(_OF_RUN, "")
+# From the end of the log, which is where people look.
+NEWEST = select(_Row, "events", f"WHERE {_RANGE} {_REST.format('DESC')}")
+NEWEST_OF_SOURCE = _select("source = :source", "DESC")
+NEWEST_OF_RUN = _select(_OF_RUN, "DESC")
+# Read in the order of the log, not of time, and from its end: most ask for what was just now.
+LAST_BEFORE = "SELECT seq FROM events WHERE +at_ms < ? ORDER BY seq DESC LIMIT 1"
 _HAS_RUN = "SELECT 1 FROM events WHERE run_id = ? AND run_id <> '' LIMIT 1"
 _HEAD = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
 _RAISE_HEAD = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'events'"
@@ -181,7 +193,10 @@ class Wanted(Struct, frozen=True, kw_only=True):
     source: str | None = None
     type: str | None = None
     subject_id: str | None = None
+    session: str | None = None
     marks: Marks = Marks()
+    until: int = LAST
+    newest: bool = False  # the last `limit`, instead of the first
 
 
 def read(
@@ -200,18 +215,27 @@ def read(
 
 def page(conn: sqlite3.Connection, wanted: Wanted) -> tuple[list[Event], bool]:
     """Read as `read` does, and tell whether there may be more."""
-    statement = OF_RUN if wanted.run_id else ALL if wanted.source is None else OF_SOURCE
+    first, last = _statements(wanted)
     values = structs.asdict(wanted) | structs.asdict(wanted.marks)
-    del values["marks"]
+    del values["marks"], values["newest"]
     found: list[Event] = []
     size = 0
-    for columns in conn.execute(statement, values):
+    for columns in conn.execute(last if wanted.newest else first, values):
         row = checked(_Row, columns)
         found.append(_event(row))
         size += len(row.payload or "") + len(row.reason)
         if size >= BATCH_CHARACTERS:
-            return found, True
-    return found, len(found) >= wanted.limit
+            break
+    if wanted.newest:  # what is left out is before them
+        return found[::-1], False
+    return found, len(found) >= wanted.limit or size >= BATCH_CHARACTERS
+
+
+def _statements(wanted: Wanted) -> tuple[str, str]:
+    """To read from the beginning, and from the end."""
+    if wanted.run_id:
+        return OF_RUN, NEWEST_OF_RUN
+    return (ALL, NEWEST) if wanted.source is None else (OF_SOURCE, NEWEST_OF_SOURCE)
 
 
 def batch(conn: sqlite3.Connection, wanted: Wanted) -> Batch:
@@ -223,6 +247,12 @@ def batch(conn: sqlite3.Connection, wanted: Wanted) -> Batch:
 def head(conn: sqlite3.Connection) -> int:
     """The sequence number of the last event that was ever recorded."""
     row = conn.execute(_HEAD).fetchone()
+    return int(row[0]) if row else 0
+
+
+def last_before(conn: sqlite3.Connection, at_ms: int) -> int:
+    """The last event that was recorded before a moment: what follows is not older, as clocks go."""
+    row = conn.execute(LAST_BEFORE, (at_ms,)).fetchone()
     return int(row[0]) if row else 0
 
 

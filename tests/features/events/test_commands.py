@@ -5,6 +5,7 @@ import json
 import pytest
 
 from icd.app.dispatch import run_batch
+from icd.app.invocation import Terminal
 from icd.app.planner import advance, resume
 from icd.features.events import store as events
 from icd.features.state import store as state
@@ -109,7 +110,8 @@ def test_tail_finds_what_was_asked_for(record, tail, words, found):
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["--all", "--ack=manual"], ["--all", "--acked=1"], ["--all", "--since=-1"],
+    [["-f", "--until=1h"], ["-n", "x"], ["--since=soon"], ["--consumer=c", "-n", "5"],
+     ["--consumer=c", "--since=1h"], ["--consumer=c", "--session=s"], ["--all", "--ack=manual"], ["--all", "--acked=1"], ["--all", "--since=-1"],
      ["a", "b"], ["--all", "--limit=x"], ["--all", "--bogus"], ["--all", "--ack=never"]],
 )  # fmt: skip
 def test_mistakes_are_mistakes(ic, words):
@@ -388,3 +390,120 @@ def test_events_about_agents_that_were_imported_may_say_anything(stdout, conn, p
 @pytest.mark.parametrize("words", [["record", "--agent=a"], ["record", "--type=t"], ["query", "x"]])
 def test_mistakes_about_agents(ic, words):
     assert ic("interspect", *words).exit == 3
+
+
+# --- the newest, and those of a time --------------------------------------------------------------
+
+
+def test_the_newest_are_printed_in_the_order_of_the_log(record, tail):
+    for _ in range(5):
+        record()
+    record(source="other")
+
+    assert tail("-n", "2") == tail("--all", "--lines=2") == [5, 6]
+    assert tail("-n", "2", "--source=ci") == [4, 5]
+    assert tail("-n", "9", "--since=4") == [5, 6]
+    assert tail("-n0") == []
+
+
+def test_what_says_nothing_new_starts_where_it_always_did(record, tail):
+    for _ in range(105):
+        record()
+
+    assert tail("--all") == tail() == list(range(1, 101))
+    assert tail("--all", "--limit=0") == tail("--since=1s") == list(range(1, 106))
+
+
+def test_a_person_sees_the_newest_and_a_line_for_each(record, stdout):
+    for number in range(25):
+        record(f"--reason=no {number}")
+    terminal = Terminal(width=60)
+
+    shown = stdout("events", "tail", terminal=terminal).splitlines()
+    named = stdout("events", "tail", "--since=3", "--limit=2", terminal=terminal).splitlines()
+    piped = stdout("events", "tail", "--plain", terminal=terminal)
+
+    assert [line.split("no ")[1].split()[0] for line in shown] == [str(n) for n in range(5, 25)]
+    assert [line.split("no ")[1].split()[0] for line in named] == ["3", "4"]
+    assert piped == stdout("events", "tail")
+    assert "No such events" in stdout("events", "tail", "--source=none", terminal=terminal)
+
+
+def test_a_follower_on_a_terminal_is_told_lines_and_no_hint(invoke, database, clock, record):
+    planned = invoke("events", "tail", "-f", terminal=Terminal(width=60))
+    nothing, following = advance(planned, _answer(database, planned, clock))
+    record("--reason=why")
+
+    output, _ = advance(following, _answer(database, following, clock))
+
+    assert nothing.stdout == b""
+    assert output.stdout.split()[2:] == [b"ci", b"built", b"why", b"pid", b"41"]
+
+
+def test_events_are_those_of_a_session_and_of_a_run(record, tail):
+    record("--session=one", "--run=r")
+    record("--session=two", "--run=r")
+    record("--session=one", "--run=s")
+
+    assert tail("--session=one") == [1, 3]
+    assert tail("r", "--session=one") == tail("-n", "1", "--session=one", "r") == [1]
+    assert tail("r", "-n", "1") == [2]
+
+
+def test_a_time_is_an_age_a_date_or_a_place_in_the_log(record, tail, clock):
+    for _ in range(3):
+        record()
+        clock.wall_ms += 3_600_000
+
+    assert tail("--since=90m") == [3]
+    assert tail("--since=2h") == [2, 3]
+    assert tail("--until=2h") == [1, 2]
+    assert tail("--since=2h", "--until=2h") == [2]
+    assert tail("--until=2") == [1, 2]
+    assert tail("--since=1", "--until=2") == [2]
+    assert tail("--since=2000-01-01") == tail("--until=9999-12-31T23:59Z") == [1, 2, 3]
+    assert tail("--since=9999-12-31") == tail("--until=1970-01-01") == []
+
+
+def test_a_time_of_day_is_that_of_its_zone_and_else_of_greenwich(record, tail, stdout, clock):
+    record()
+    first = json.loads(stdout("events", "tail"))["timestamp"]  # ends in Z
+    clock.wall_ms += 3_600_000
+    record()
+    later = json.loads(stdout("events", "tail", "-n", "1"))["timestamp"]
+
+    assert tail(f"--since={later}") == tail(f"--since={later.removesuffix('Z')}") == [2]
+    assert tail(f"--until={first.replace('Z', '.999Z')}") == [1]
+    assert tail(f"--since={later.replace('Z', '+02:00')}") == [1, 2]
+
+
+def test_a_clock_that_went_back_hides_nothing_from_a_follower(invoke, database, clock, record):
+    """Where to start is a question of time once; from there, the log decides."""
+    record()
+    planned = invoke("events", "tail", "-f", "--since=1h")
+    _, following = advance(planned, _answer(database, planned, clock))
+    clock.wall_ms -= 7_200_000
+    record()
+
+    output, _ = advance(following, _answer(database, following, clock))
+
+    assert [json.loads(line)["seq"] for line in output.stdout.splitlines()] == [2]
+
+
+def test_the_newest_of_large_payloads_are_the_last_ones(conn):
+    big = json.dumps("x" * 1000)
+    fact = events.Fact("ci", "t", payload=big)
+    for _ in range(4):
+        events.append(conn, fact, actor=Writer(None, None, None, None), now_ms=0)
+    before, events.BATCH_CHARACTERS = events.BATCH_CHARACTERS, 2000
+    try:
+        found, more = events.page(conn, events.Wanted(limit=4, newest=True))
+    finally:
+        events.BATCH_CHARACTERS = before
+
+    assert ([event.seq for event in found], more) == ([3, 4], False)
+
+
+def _answer(database, asked, clock):
+    (answer,) = run_batch(database, [asked.call], clock=clock)
+    return answer
