@@ -1,6 +1,7 @@
 """What people see on a terminal: compared with the files of tests/data/screens, and attacked."""
 
 import re
+import xml.dom.minidom
 from unicodedata import category
 
 import pytest
@@ -12,6 +13,7 @@ from icd.app.human.screen import Screen
 from icd.app.invocation import Output, Terminal
 from icd.app.planner import _harmless
 from icd.app.verb import Card, Column, Table
+from icd.features.runs import timeline
 from tests.support import screens
 
 HOSTILE = [
@@ -38,9 +40,8 @@ def test_every_command_that_lists_or_shows_has_a_screen_and_a_sample():
 
     assert people == set(screens.SAMPLES)
     assert {name for name in rows if re.search(rf"\b({SHOWS})$", name)} <= people
-    assert {file.stem.replace("-", " ") for file in screens.SCREENS.iterdir()} == {
-        name.replace("-", " ") for name in people
-    }
+    kept = set(screens.SCREENS.iterdir()) - {screens.PICTURE}
+    assert kept == {screens.path(name) for name in people}
 
 
 def test_every_list_says_what_to_do_when_it_is_empty():
@@ -87,6 +88,38 @@ def poisoned(value, word):
     if isinstance(value, str):
         return value if re.fullmatch(r"[\d-]{10}T.*Z|error|warning|note|ok", value) else word
     return value
+
+
+def test_a_timeline_is_a_picture_whatever_its_words_are():
+    sample, _ = screens.SAMPLES["run snapshot"]
+
+    assert screens.picture() == screens.PICTURE.read_text(encoding="utf-8")
+    for word in [*HOSTILE, "</text><script>alert(1)</script>&\ufffe\"'"]:
+        drawn = screens.picture(poisoned(sample, word))
+
+        # Whatever stands there is text: a parser finds the elements that we wrote.
+        assert set(re.findall(r"<(\w+)", drawn)) == {"svg", "style", "text", "line", "rect"}
+        xml.dom.minidom.parseString(drawn.encode())
+
+
+def test_a_phase_that_was_entered_again_counts_all_its_time():
+    sample, _ = screens.SAMPLES["run snapshot"]
+    moves = [
+        screens.moved(1, "brainstorm", "planned", 200),
+        screens.moved(2, "planned", "brainstorm", 150, event_type="rollback"),
+        screens.moved(3, "brainstorm", "executing", 90),
+    ]
+    found = {
+        p.name: p for p in timeline.phases_of(structs.replace(sample, events=moves), screens.NOW)
+    }
+
+    assert {name: (p.state, p.seconds / 60, p.visits) for name, p in found.items() if p.visits} == {
+        "brainstorm": ("past", 100 + 60, 2),
+        "planned": ("past", 50, 1),
+        "executing": ("now", 90, 1),
+    }
+    assert found["strategized"].state == "skipped"
+    assert found["review"].state == "ahead"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from icd.features.gates.store import DEFAULT, Condition, Evidence
 from icd.features.leases.store import Lease
 from icd.features.locks.owners import Owner
 from icd.features.locks.store import Lock
-from icd.features.runs import phases
+from icd.features.runs import phases, timeline
 from icd.features.runs.budget import Budget, Tokens
 from icd.features.runs.history import PhaseEvent
 from icd.features.runs.store import Agent, Artifact, Document
@@ -374,6 +374,14 @@ def golden(command: str) -> str:
     ).replace("\x1b", "␛")  # fmt: skip
 
 
+def picture(found: Any = ...) -> str:
+    """`run snapshot --svg`."""
+    return timeline.svg(SAMPLES["run snapshot"][0] if found is ... else found, NOW)
+
+
+PICTURE = SCREENS / "run-snapshot.svg"
+
+
 def path(command: str) -> Path:
     return SCREENS / f"{command.replace(' ', '-')}.txt"
 
@@ -382,6 +390,7 @@ def main() -> None:
     SCREENS.mkdir(exist_ok=True)
     for command in SAMPLES:
         path(command).write_text(golden(command), encoding="utf-8")
+    PICTURE.write_text(picture(), encoding="utf-8")
 
 
 if __name__ == "__main__":

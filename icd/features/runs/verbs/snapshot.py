@@ -6,6 +6,7 @@ kinds of which there is more.
 """
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Annotated, Any, TypeVar
 
@@ -66,6 +67,9 @@ class TakeForm(Take):
     current: Annotated[bool, Option("--current", "Use the newest active run of the project.")] = (
         False
     )
+    svg: Annotated[
+        bool, Option("--svg", "Print the timeline of its phases as a picture (SVG).")
+    ] = False
 
 
 class Gate(Result):
@@ -150,7 +154,14 @@ def ask_take(world: World, f: TakeForm) -> Ask:
     if f.project is not None and not f.current:
         raise Usage("--project requires --current")
 
+    if f.svg and world.json:
+        raise Usage("--svg and --json are mutually exclusive")
+
     def show(found: Snapshot | None) -> Output:
+        if f.svg and found is not None:
+            from icd.features.runs.timeline import svg  # few want it
+
+            return Output(0, svg(found, time.time()).encode("utf-8", "backslashreplace"))
         if found is None:
             return render.to_json({"found": False}, 1) if world.json else Output(1)
         return render.shown(world, found, lambda: _lines(found), _for_people)
@@ -263,11 +274,12 @@ VERBS = [
         TakeForm,
         ask_take,
         human=_for_people,
-        order=("current", "project"),
+        order=("current", "project", "svg"),
         summary="Show everything about a run.",
         examples=[
             'icctl run snapshot "$RUN"',
             "icctl run snapshot --current --json",
+            'icctl run snapshot "$RUN" --svg > run.svg',
             "icctl run snapshot --current --project=../other",
         ],
     ),
