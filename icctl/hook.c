@@ -170,10 +170,12 @@ static int again(const char *data, size_t size)
     pid_t other = fork();
     if (!other) {
         close(ends[0]);
+        if (fork()) _exit(0); /* it is no child of the command that we become */
         pass_on(data, size, ends[1]);
     }
     close(ends[1]);
     if (other < 0) return close(ends[0]), -1;
+    waitpid(other, NULL, 0);
     return ends[0];
 }
 
@@ -463,25 +465,15 @@ static enum verdict decide(struct job *j)
     return found == YES && (j->w.once || j->w.every) ? claim(j) : found;
 }
 
-/* Start the command here and now, and accompany it.  Until then the child uses our memory, so that
-   starting costs no copy of it, and tells us in it why it failed. */
-static int start_now(struct job *j, int *why)
+/* Be the command; without a lock there is nothing to do after it, and whoever ends us ends it.  Why
+   that failed is returned. */
+static int become(struct job *j)
 {
-    static volatile int told;
-    sigset_t heard;
     put_back(j);
-    listen_for(&heard, &j->before);
-    j->child.pid = vfork();
-    if (!j->child.pid) {
-        signal(SIGPIPE, SIG_DFL);
-        signal(SIGXFSZ, SIG_DFL);
-        sigprocmask(SIG_SETMASK, &j->before, NULL);
-        told = execute(j->w.command);
-        _exit(NOT_STARTED);
-    }
-    if (j->child.pid < 0) told = errno;
-    *why = told;
-    return *why ? 0 : accompany(j->child.pid, &heard);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
+    signal(SIGCHLD, SIG_DFL); /* a shell that was started without it could not wait for its jobs */
+    return execute(j->w.command);
 }
 
 /* Let the child, which has the lock, be the command. */
@@ -495,12 +487,14 @@ static int let_child(struct job *j, int *why)
     return status;
 }
 
-/* Be the command's parent until it ends. */
+/* Run the command; only that of a child ends before us. */
 static void run(struct job *j)
 {
     if (j->c->line > 0) close(j->c->line); /* the daemon need not wait for the command */
     j->c->line = 0;
-    int why, status = j->child.pid > 0 ? let_child(j, &why) : start_now(j, &why);
+    int why, status = 0;
+    if (j->child.pid > 0) status = let_child(j, &why);
+    else why = become(j);
     j->c->exit = why ? 1 : status;
     if (why)
         fprintf(stderr, "%s: hook run: cannot run %s: %s; check its spelling and that it is executable\n",

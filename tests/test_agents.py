@@ -134,6 +134,23 @@ def test_the_claim_lets_one_session_edit_and_names_it_to_another(machine, agent,
     assert f"{file} is held by another" in err
 
 
+@pytest.mark.parametrize("name", ["src/../src/./app.py", "{}//src/app.py", "{}/link/app.py"])
+def test_all_names_of_a_file_are_one_claim(machine, name):
+    (machine.project / "src").mkdir()
+    (machine.project / "link").symlink_to("src")
+    _, line = command("claude", "edit-claim.sh")
+    sent = {"hook_event_name": "PreToolUse", "session_id": "s1", "cwd": str(machine.project)}
+    sent |= {"tool_name": "Edit", "tool_input": {"file_path": name.format(machine.project)}}
+
+    done = subprocess.run(
+        ["sh", "-c", line], input=json.dumps(sent), text=True, cwd="/", env=machine.env, check=False
+    )
+
+    assert done.returncode == 0
+    held = machine.icctl("lease", "list", "edit").split("\t")
+    assert held[:3] == ["edit", f"{machine.project}/src/app.py", "s1"]
+
+
 @AGENT
 @HOST
 def test_the_start_of_a_session_is_told_where_the_project_stands(machine, agent, host, tmp_path):

@@ -19,8 +19,12 @@ intercore_event
 cd -- "${INTERCORE_CWD:-.}" 2>/dev/null || exit 0
 intercore_available 2>/dev/null || exit 0 # without a database, no session can have it
 
-file=$INTERCORE_FILE
-[[ $file == /* ]] || file=$PWD/$file
+# One file is one claim, whatever it is called: a/../b, ./b, or by a link.
+file=$(realpath -m -- "$INTERCORE_FILE" 2>/dev/null) || file=
+if [[ -z $file ]]; then # a realpath that cannot name what is not there yet
+    file=$INTERCORE_FILE
+    [[ $file == /* ]] || file=$PWD/$file
+fi
 reason=$(intercore_lease_acquire edit "$file" 10m "$INTERCORE_SESSION" 2>&1 >/dev/null)
 (( $? == 1 )) || exit 0 # 0 it is ours; 2 or more: could not tell
 

@@ -26,6 +26,8 @@ STOP_SECONDS = 20.0
 # A daemon that is there answers within milliseconds.
 LOOK_SECONDS = 5.0
 PID_BYTES = 32
+# How often to look whether another caller has started the daemon.
+TURN_SECONDS = 0.05
 
 
 class Started(Struct):
@@ -44,10 +46,13 @@ class Stopped(Struct):
 
 
 def start(world: World) -> Output:
+    deadline = time.monotonic() + START_SECONDS
     found = _daemon(world)
+    if found is None:
+        _take_turn(deadline)
+        found = _daemon(world)
     if found is not None:
         return _told(world, found, started=False)
-    deadline = time.monotonic() + START_SECONDS
     while found is None:
         said = _attempt(deadline)
         if not said and time.monotonic() > deadline:
@@ -118,6 +123,15 @@ def _is_of_systemd(world: World, pid: int) -> bool:
 
 
 # --- its start and its end ------------------------------------------------------------------------
+
+
+def _take_turn(deadline: float) -> None:
+    """Of several callers one starts the daemon, and the others find it there.
+
+    Who waited long enough goes on without its turn: the daemon's own lock decides.
+    """
+    while not detach.take_turn(wait=False) and time.monotonic() < deadline:
+        time.sleep(TURN_SECONDS)
 
 
 def _attempt(deadline: float) -> str:

@@ -18,6 +18,8 @@ from icd.admin.setup.documents import PROGRAM, SERVER, Document, Entry, Json, Ki
 # `service ensure` waits at most a second; more is for a machine that is very busy.
 SECONDS = 10
 ENSURE = "service ensure"
+# A prompt waits for its status line, and the usual deadline is 5 seconds.
+STATUSLINE_TIMEOUT = "2s"
 
 
 class Agent(Struct, frozen=True, kw_only=True):
@@ -170,7 +172,7 @@ def _hooks(agent: Agent, program: str) -> Iterator[Entry]:
     yield Entry(what, ("hooks", agent.event), program, agent.words, agent.handler, kind)
     if agent.has_statusline:
         fields = {"type": "command"}
-        words = f"statusline --from={agent.name}"
+        words = f"--timeout={STATUSLINE_TIMEOUT} statusline --from={agent.name}"
         yield Entry("the status line", ("statusLine",), program, words, fields, "member")
 
 

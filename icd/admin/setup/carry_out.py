@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from icd.admin.setup import agents, store
 from icd.admin.setup.agents import AGENTS, Agent, Scope, Target
-from icd.admin.setup.documents import PROGRAM, Found
+from icd.admin.setup.documents import PROGRAM, REMOVABLE, Found
 from icd.admin.setup.jsonc import Malformed
 from icd.admin.setup.store import Memory, Place, Record, Seen
 from icd.admin.setup.verbs import Setup
@@ -30,6 +30,7 @@ _SAYS = {
     "stale": "outdated",
     "edited": "present, edited by you",
     "foreign": "yours, left alone",
+    "unread": "not read by the agent: another member of that name follows",
 }
 
 
@@ -80,6 +81,7 @@ def setup(world: World, f: Setup) -> Output:
     if not os.path.isabs(home):
         raise AgentConfigRefused("HOME is not set, or not an absolute path", hint="set HOME")
     scope = Scope(world.env, home, _root(world) if f.project else None)
+    _refuse_unwritable(home, *([scope.root] if scope.root is not None else [_program(world)]))
     if f.agent is not None:
         return _shown(world, _one(world, f, scope, AGENTS[f.agent]))
     return _shown(world, _all(world, f, scope))
@@ -90,6 +92,17 @@ def _refuse_contradictions(f: Setup) -> None:
         raise Usage("choose one of --user and --project")
     if f.check and (f.remove or f.dry_run):
         raise Usage("--check only looks; leave out --remove and --dry-run")
+
+
+def _refuse_unwritable(*names: str) -> None:
+    """What we write and remember is UTF-8, and a path need not be."""
+    for path in names:
+        try:
+            path.encode()
+        except UnicodeEncodeError as exc:
+            shown = os.fsencode(path).decode(errors="backslashreplace")
+            told = f"the path {shown} is not UTF-8, so no configuration can name it"
+            raise AgentConfigRefused(told, hint="rename it, or install icctl elsewhere") from exc
 
 
 def _root(world: World) -> str:
@@ -294,10 +307,10 @@ def _added(agent: Agent, edits: list[Edit]) -> Iterator[Row]:
 
 
 def _removed(agent: Agent, edits: list[Edit]) -> Iterator[Row]:
-    states = {**_SAYS, "ours": "removed", "stale": "removed", "edited": "kept, edited by you"}
+    states = dict.fromkeys(REMOVABLE, "removed") | {"edited": "kept, edited by you"}
     for edit in edits:
         for one in edit.found:
-            if one.state in ("ours", "stale", "edited"):
+            if one.state in states:
                 yield Row(agent.name, edit.target.path, one.entry.what, states[one.state])
 
 

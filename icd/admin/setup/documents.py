@@ -14,7 +14,9 @@ import os
 import re
 import shlex
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -26,10 +28,11 @@ PROGRAM = "icctl"
 SERVER = "intercore"  # our name among the MCP servers
 
 # ours: as we write it, maybe with another path of the program; stale: that program is gone;
-# edited: ours, changed by the user; foreign: the user has another one in its place.
-State = Literal["missing", "ours", "stale", "edited", "foreign"]
+# edited: ours, changed by the user; foreign: the user has another one in its place; unread: ours,
+# in a member that agents do not read, because another of its name follows.
+State = Literal["missing", "ours", "stale", "edited", "foreign", "unread"]
 Kind = Literal["nested", "flat", "member", "server"]
-REMOVABLE = ("ours", "stale")
+REMOVABLE = ("ours", "stale", "unread")
 
 # The length of a path to the member of a group that lists its handlers.
 _IN_GROUP = 4
@@ -100,22 +103,20 @@ class Json(Struct, frozen=True):
 
     def _refreshed(self, text: str) -> str:
         """With the program as it is called now, where the one that was called is gone."""
-        for one in reversed(self.found(text)):
-            if one.state == "stale":
-                root = jsonc.parse(text)
-                assert root is not None
+        changes: list[tuple[Node, Any]] = []
+        root = jsonc.parse(text)
+        for one in self.found(text):
+            if one.state == "stale" and root is not None:
                 command = jsonc.at_path(root, one.path).last("command")
                 assert command is not None
-                text = jsonc.replaced(text, command, one.entry.value["command"])
-        return text
+                changes.append((command, one.entry.value["command"]))
+        return jsonc.replaced(text, changes)
 
     def removed(self, text: str) -> str:
         """Without the entries that are as we wrote them."""
-        while ours := [one for one in self.found(text) if one.state in REMOVABLE]:
-            root = jsonc.parse(text)
-            assert root is not None
-            text = jsonc.dropped(text, root, _highest(text, root, ours[0].path))
-        return text
+        ours = {one.path for one in self.found(text) if one.state in REMOVABLE}
+        root = jsonc.parse(text)
+        return text if root is None else jsonc.dropped(text, root, _highest(text, root, ours))
 
     def is_empty(self, text: str) -> bool:
         """Whether nothing but what the agent wants beside entries is left."""
@@ -126,71 +127,107 @@ class Json(Struct, frozen=True):
 
 def _all(entry: Entry, root: Node) -> list[Found]:
     if entry.is_hook:
-        found = [
-            Found(entry, state, path)
-            for path, handler in _handlers(root, flat=entry.kind == "flat")
-            if (state := _state(handler.plain(), entry)) != "missing"
-        ]
+        spots = _handlers(root, flat=entry.kind == "flat")
     else:
-        states = [(path, _state(n.plain(), entry)) for path, n in _members(root, entry.names)]
-        found = [Found(entry, _in_place(state), path) for path, state in states]
-    return found or [Found(entry, "missing")]
+        spots = _members(Spot((), root), entry.names)
+    found = [one for spot in spots if (one := _judged(entry, spot)).state != "missing"]
+    is_read = any(one.state != "unread" for one in found)
+    return found if is_read else [*found, Found(entry, "missing")]
 
 
-def _handlers(root: Node, *, flat: bool) -> Iterator[tuple[Path, Node]]:
+def _judged(entry: Entry, spot: "Spot") -> Found:
+    state = _state(spot.node.plain(), entry)
+    if not spot.is_read:
+        state = "unread" if state in REMOVABLE else "missing"
+    elif not entry.is_hook:
+        state = _in_place(state)
+    return Found(entry, state, spot.path)
+
+
+class Spot(Struct, frozen=True):
+    """A node and its path; of members of one name, agents read only the last."""
+
+    path: Path
+    node: Node
+    is_read: bool = True
+
+    def children(self) -> "Iterator[Spot]":
+        counts = _last_of_names(self.node) if self.node.kind == "{" else {}
+        for number, child in enumerate(self.node.children):
+            is_read = self.is_read and counts.get(child.name, number) == number
+            yield Spot((*self.path, number), child, is_read)
+
+
+def _last_of_names(node: Node) -> dict[str, int]:
+    return {child.name: number for number, child in enumerate(node.children)}
+
+
+def _handlers(root: Node, *, flat: bool) -> Iterator[Spot]:
     """Every handler of every event: a user may have moved ours."""
-    for path, event in _events(root):
-        for number, group in enumerate(event.children):
+    for event in _events(root):
+        for group in event.children():
             if flat:
-                yield (*path, number), group
+                yield group
             else:
-                yield from _of_group(group, (*path, number))
+                yield from _of_group(group)
 
 
-def _events(root: Node) -> Iterator[tuple[Path, Node]]:
-    for path, hooks in _members(root, ("hooks",)):
-        if hooks.kind != "{":
+def _events(root: Node) -> Iterator[Spot]:
+    for hooks in _members(Spot((), root), ("hooks",)):
+        if hooks.node.kind != "{":
             raise Malformed("'hooks' is not an object")
-        for number, event in enumerate(hooks.children):
-            if event.kind == "[":
-                yield (*path, number), event
+        yield from (event for event in hooks.children() if event.node.kind == "[")
 
 
-def _of_group(group: Node, path: Path) -> Iterator[tuple[Path, Node]]:
-    for number, member in enumerate(group.children):
-        if member.name == "hooks" and member.kind == "[":
-            for last, handler in enumerate(member.children):
-                yield (*path, number, last), handler
+def _of_group(group: Spot) -> Iterator[Spot]:
+    for member in group.children():
+        if member.node.name == "hooks" and member.node.kind == "[":
+            yield from member.children()
 
 
-def _members(node: Node, names: tuple[str, ...], path: Path = ()) -> Iterator[tuple[Path, Node]]:
+def _members(spot: Spot, names: tuple[str, ...]) -> Iterator[Spot]:
     """All members of that path; a name may occur more than once."""
     if not names:
-        yield path, node
+        yield spot
         return
-    for number, child in enumerate(node.children if node.kind == "{" else []):
-        if child.name == names[0]:
-            yield from _members(child, names[1:], (*path, number))
+    for child in spot.children() if spot.node.kind == "{" else ():
+        if child.node.name == names[0]:
+            yield from _members(child, names[1:])
 
 
-def _highest(text: str, root: Node, path: Path) -> Path:
-    """The path of all that goes with an entry: the containers that hold nothing else.
+def _highest(text: str, root: Node, paths: set[Path]) -> set[Path]:
+    """The paths of all that goes with some entries: the containers that hold nothing else.
 
     A group goes with its last handler, also if it has a matcher: agents refuse an empty one.
     Of two members of one name, the one that counts stays: the other must not come to life.
     """
-    while len(path) > 1:
-        parent = jsonc.at_path(root, path[:-1])
-        is_spent = len(parent.children) == 1 or len(path) == _IN_GROUP
-        if not is_spent or jsonc.has_comments(text, parent) or _is_double(root, path[:-1]):
-            break
-        path = path[:-1]
-    return path
+    goes, doubles = set(paths), _Doubles(root)
+    for length in range(max(map(len, paths), default=1), 1, -1):
+        for above in {path[:-1] for path in goes if len(path) == length}:
+            parent = jsonc.at_path(root, above)
+            numbers = range(len(parent.children))
+            is_spent = length == _IN_GROUP or all((*above, number) in goes for number in numbers)
+            if is_spent and not jsonc.has_comments(text, parent) and above not in doubles:
+                goes.difference_update([(*above, number) for number in numbers])
+                goes.add(above)
+    return goes
 
 
-def _is_double(root: Node, path: Path) -> bool:
-    parent, node = jsonc.at_path(root, path[:-1]), jsonc.at_path(root, path)
-    return parent.kind == "{" and sum(one.name == node.name for one in parent.children) > 1
+class _Doubles:
+    """The paths of members that share their name with another; counted once per object."""
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+        self.counts: dict[Path, Counter[str]] = {}
+
+    def __contains__(self, path: Path) -> bool:
+        parent, number = jsonc.at_path(self.root, path[:-1]), path[-1]
+        assert isinstance(number, int)
+        if parent.kind != "{":
+            return False
+        if path[:-1] not in self.counts:
+            self.counts[path[:-1]] = Counter(child.name for child in parent.children)
+        return self.counts[path[:-1]][parent.children[number].name] > 1
 
 
 # --- recognising ----------------------------------------------------------------------------------
@@ -215,9 +252,10 @@ def _in_place(state: State) -> State:
 
 def _mentions(line: str, entry: Entry) -> bool:
     """Whether a command runs ours in another way: with more words, or after others."""
-    first = entry.words.partition(";")[0].split()
+    first = [w for w in entry.words.partition(";")[0].split() if not w.startswith("--timeout")]
     words = r"\s+".join(map(re.escape, first))
-    return re.search(rf"(?:^|[\s/'\"]){PROGRAM}['\"]?\s+{words}(?![\w-])", line) is not None
+    called = rf"(?:^|[\s/'\"]){PROGRAM}['\"]?(?:\s+--timeout\S+)?\s+{words}(?![\w-])"
+    return re.search(called, line) is not None
 
 
 def _called(found: Any) -> tuple[str, str]:
@@ -227,6 +265,11 @@ def _called(found: Any) -> tuple[str, str]:
         return "", ""
     if isinstance(found.get("args"), list):
         return command, " ".join(map(str, found["args"]))
+    return _split(command) if PROGRAM in command else ("", command)
+
+
+@lru_cache(maxsize=16)  # many entries run the same
+def _split(command: str) -> tuple[str, str]:
     rest = io.StringIO(command)  # it is read one character at a time, so what is left is the rest
     reader = shlex.shlex(rest, posix=True)
     reader.whitespace_split, reader.commenters = True, ""

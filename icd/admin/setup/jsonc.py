@@ -14,7 +14,7 @@ Promises
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -309,27 +309,47 @@ def _is_tight(text: str, root: Node) -> bool:
 # --- removing -------------------------------------------------------------------------------------
 
 
-def replaced(text: str, node: Node, value: Any) -> str:
-    """With another value in its place."""
-    return text[: node.start] + json.dumps(value, ensure_ascii=False) + text[node.end :]
+def replaced(text: str, changes: list[tuple[Node, Any]]) -> str:
+    """With other values in the place of some nodes."""
+    pieces: list[str] = []
+    at = 0
+    for node, value in sorted(changes, key=lambda change: change[0].start):
+        pieces += text[at : node.start], json.dumps(value, ensure_ascii=False)
+        at = node.end
+    return "".join([*pieces, text[at:]])
 
 
-def dropped(text: str, root: Node, path: Path) -> str:
-    """Without the child that a path of numbers leads to, and its comma."""
-    parent, number = at_path(root, path[:-1]), path[-1]
-    assert isinstance(number, int)
-    node, comma = parent.children[number], parent.commas[number]
-    start = _before_blank(text, parent, number)
-    cuts = [(start, node.end)]
-    if comma >= 0:
-        cuts.append((comma, comma + 1))
-    elif number > 0:
-        cuts.append((parent.commas[number - 1], parent.commas[number - 1] + 1))
-    if len(parent.children) == 1 and not has_comments(text, parent):
-        cuts = [(parent.start + 1, parent.end - 1)]
-    elif number == 0 and comma >= 0 and start == node.begin:
-        cuts.append((comma + 1, _end_of_spaces(text, comma + 1)))
+def dropped(text: str, root: Node, paths: Iterable[Path]) -> str:
+    """Without the children that paths of numbers lead to, and their commas; all in one go."""
+    doomed: dict[Path, set[int]] = {}
+    for path in paths:
+        number = path[-1]
+        assert isinstance(number, int)
+        doomed.setdefault(path[:-1], set()).add(number)
+    cuts: list[tuple[int, int]] = []
+    for above, numbers in doomed.items():
+        cuts += _cuts(text, at_path(root, above), numbers)
     return _without(text, cuts)
+
+
+def _cuts(text: str, parent: Node, numbers: set[int]) -> Iterator[tuple[int, int]]:
+    if len(numbers) == len(parent.children) and not has_comments(text, parent):
+        yield parent.start + 1, parent.end - 1
+        return
+    stays = -1  # the last child that does
+    is_first_at_once = _before_blank(text, parent, 0) == parent.children[0].begin
+    for number, node in enumerate(parent.children):
+        comma = parent.commas[number]
+        if number not in numbers:
+            stays = number
+            continue
+        yield _before_blank(text, parent, number), node.end
+        if comma >= 0:
+            yield comma, comma + 1
+        elif stays >= 0:
+            yield parent.commas[stays], parent.commas[stays] + 1
+        if stays < 0 and comma >= 0 and is_first_at_once:
+            yield comma + 1, _end_of_spaces(text, comma + 1)
 
 
 def _before_blank(text: str, parent: Node, number: int) -> int:
@@ -346,13 +366,18 @@ def _before_blank(text: str, parent: Node, number: int) -> int:
 
 
 def _end_of_spaces(text: str, at: int) -> int:
-    return at + len(text[at:]) - len(text[at:].lstrip(" \t"))
+    while text[at : at + 1] in (" ", "\t"):
+        at += 1
+    return at
 
 
 def _without(text: str, cuts: list[tuple[int, int]]) -> str:
-    for start, end in sorted(cuts, reverse=True):
-        text = text[:start] + text[end:]
-    return text
+    pieces: list[str] = []
+    at = 0
+    for start, end in sorted(cuts):
+        pieces.append(text[at:start])
+        at = max(at, end)
+    return "".join([*pieces, text[at:]])
 
 
 def has_comments(text: str, parent: Node) -> bool:

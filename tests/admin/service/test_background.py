@@ -154,6 +154,14 @@ def test_a_second_start_finds_it_running(place: Place):
     assert place.daemons() == [place.pid]
 
 
+def test_of_several_starts_at_once_one_says_that_it_started_it(place: Place):
+    running = [place.begin("start", stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = sorted(each.communicate(timeout=PATIENCE)[0] for each in running)
+
+    assert [line.split(" icd ")[0] for line in said] == ["already running:"] * 3 + ["started"]
+    assert {line.partition("(")[2] for line in said} == {f"pid {place.pid}) at {place.socket}\n"}
+
+
 def test_stop_ends_a_daemon_that_hangs_once_it_goes_on(place: Place, door: Path):
     """It does not answer, and is told to stop all the same; its end is waited for."""
     place.service("start")

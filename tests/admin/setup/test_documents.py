@@ -5,6 +5,7 @@ import tomllib
 
 import pytest
 
+from icd.admin.setup import jsonc
 from icd.admin.setup.documents import Entry, Json, Toml
 from icd.admin.setup.jsonc import Malformed
 from tests.support.agent_configurations import TOML, TOML_REFUSED
@@ -14,6 +15,7 @@ HOOK = Entry("a hook", ("hooks", "SessionStart"), "icctl", "service ensure", FIE
 FLAT = Entry("a hook", ("hooks", "sessionStart"), "icctl", "service ensure; echo {}", {}, "flat")
 LINE = Entry("a line", ("statusLine",), "icctl", "statusline --from=claude", {}, "member")
 SERVER = Entry("a server", ("mcpServers", "intercore"), "icctl", "mcp", {}, "server")
+CLAUDE = Json([HOOK])
 CODEX = Toml(Entry("a server", ("mcp_servers",), "icctl", "mcp", {}, "server"))
 
 
@@ -72,6 +74,45 @@ def test_an_entry_is_found_where_its_user_moved_it():
     moved = {"hooks": {"Setup": [{"matcher": "x", "hooks": [1, {"a": 2}, HOOK.value]}]}}
 
     assert [one.state for one in Json([HOOK]).found(json.dumps(moved))] == ["ours"]
+
+
+def test_an_entry_in_a_member_that_agents_do_not_read_is_missing():
+    ours = CLAUDE.added("{}").strip()[1:-1]
+    text = f'{{{ours}, "hooks": {{"Stop": []}}}}'
+    states = [one.state for one in CLAUDE.found(text) if one.entry.is_hook]
+
+    added = CLAUDE.added(text)
+
+    assert states == ["unread", "missing"]
+    assert "SessionStart" in json.loads(added)["hooks"]
+    assert {one.state for one in CLAUDE.found(added) if one.entry.is_hook} == {"unread", "ours"}
+    assert json.loads(CLAUDE.removed(added)) == {"hooks": {"Stop": []}}
+
+
+def test_many_entries_are_removed_and_mended_in_one_go():
+    """Counted, not timed: to read a text anew for each of 40,000 entries took half a minute."""
+    gone = HOOK.value | {"command": "/nowhere/icctl service ensure"}
+    text = json.dumps({"hooks": {"SessionStart": [{"hooks": [gone] * 50}] * 3}, "a": 1})
+    jsonc.parse.cache_clear()
+
+    removed = CLAUDE.removed(text)
+    mended = CLAUDE.added(text)
+
+    assert json.loads(removed) == {"a": 1}
+    assert "/nowhere/" not in mended
+    assert jsonc.parse.cache_info().misses <= len(["text", "mended"])
+
+
+@pytest.mark.parametrize("kept", [(), (0,), (1,), (0, 2), (2, 3), (0, 1, 2, 3)])
+@pytest.mark.parametrize("text", ["[{}]", "[ {} ]", "[\n  {}\n]"])
+def test_whichever_of_a_list_go_the_others_stay(text, kept):
+    gap = ",\n  " if "\n" in text else ", "
+    whole = text.format(gap.join("0123"))
+    root = jsonc.parse(whole)
+
+    left = jsonc.dropped(whole, root, {(n,) for n in range(4) if n not in kept})
+
+    assert left == (text.format(gap.join(map(str, kept))) if kept else "[]")
 
 
 def test_a_group_goes_with_its_last_handler_only():

@@ -223,8 +223,8 @@ def test_the_users_entries_name_the_program_and_a_projects_do_not(machine):
 
     own = json.loads(machine.file("claude").read_bytes())
     shared = json.loads(machine.file("claude", project=True).read_bytes())
-    assert own["statusLine"]["command"] == f"{machine.icctl} statusline --from=claude"
-    assert shared["statusLine"]["command"] == "icctl statusline --from=claude"
+    assert own["statusLine"]["command"] == f"{machine.icctl} --timeout=2s statusline --from=claude"
+    assert shared["statusLine"]["command"] == "icctl --timeout=2s statusline --from=claude"
     assert own["hooks"]["SessionStart"][0]["hooks"][0]["command"].endswith("/icctl service ensure")
 
 
@@ -505,6 +505,24 @@ def test_a_file_of_another_user_is_refused(machine):
     os.chown(path, 12345, -1)
 
     assert "another user" in refused(machine, project=True).message
+
+
+@pytest.mark.parametrize("place", ["program", "project", "home"])
+def test_a_path_that_is_not_utf8_is_refused_with_a_sentence(tmp_path, place):
+    strange = Path(os.fsdecode(bytes(tmp_path / "a") + b"\xff"))
+    machine = Machine(strange if place != "program" else tmp_path)
+    if place == "program":
+        machine.bin.rename(strange)
+        machine.env["PATH"] = str(strange)
+    if place == "project":
+        machine.env["HOME"] = str(tmp_path)
+
+    with pytest.raises(AgentConfigRefused) as refused:
+        machine.setup("claude", project=place == "project")
+
+    assert refused.value.message.startswith(f"the path {tmp_path}/a\\xff")
+    assert refused.value.message.endswith("is not UTF-8, so no configuration can name it")
+    assert not list(tmp_path.rglob("settings.json"))
 
 
 def test_without_a_home_directory_nothing_is_done(machine):

@@ -25,9 +25,30 @@ def test_output_and_exit_status_are_those_of_the_command(status, hook, door):
     assert (done.returncode, done.stdout, done.stderr) == (status, b"not JSON", b"told\n")
 
 
-def test_a_command_that_is_killed_is_told_as_by_a_shell(hook, door):
-    assert hook("--", "sh", "-c", "kill -KILL $$").returncode == 128 + signal.SIGKILL
-    assert hook("--serial=x", "--", "sh", "-c", "kill -KILL $$").returncode == 128 + signal.SIGKILL
+@pytest.mark.parametrize("options", ["", "--serial=x"])
+def test_a_command_that_is_killed_is_told_by_a_shell(options, door, initialized, world):
+    line = f"'{door}/icctl' hook {options} -- sh -c 'kill -KILL $$' </dev/null; exit $?"
+
+    done = subprocess.run(["sh", "-c", line], cwd=initialized, env={**CLEAN, **world}, check=False)
+
+    assert done.returncode == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("door", ["native"], indirect=True)
+def test_who_ends_the_native_hook_ends_its_command(door, initialized, world):
+    """An agent kills a hook that takes too long."""
+    running = subprocess.Popen(
+        [door / "icctl", "hook", "--", "sh", "-c", "echo $$; exec sleep 100"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=initialized, env={**CLEAN, **world},
+    )  # fmt: skip
+    assert running.stdout is not None
+    command = int(running.stdout.readline())
+
+    running.kill()
+
+    assert running.wait(PATIENCE) == -signal.SIGKILL
+    until(lambda: not Path(f"/proc/{command}").exists())
+    running.stdout.close()
 
 
 def test_a_signal_is_passed_on(door, initialized, world):
