@@ -30,7 +30,7 @@ FUZZ_SECONDS ?= 60
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 # What is long is busy, too.
 LONG_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
-SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
+SOURCES := pyproject.toml lib-intercore.sh $(shell find icd icctl systemd lib-intercore -type f -not -path '*/__pycache__/*')
 
 # pytest keeps the assertions that it rewrote, or each worker rewrites those of all files anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -134,8 +134,6 @@ lint: $(INSTALLED)  ## Run the linters and the type checker.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	git ls-files '*.sh' .ci/run | xargs -r $(BIN)/shellcheck
-	@# What the library keeps as text is code, too: the same file with its texts in the open.
-	sed "/^_intercore_read_/d; /<<'TEXT'\$$/d; /^TEXT\$$/,/^}\$$/d" lib-intercore.sh | $(BIN)/shellcheck -
 
 hooks: $(INSTALLED)  ## Have git run the fast linters before each commit.
 	$(BIN)/pre-commit install
@@ -152,6 +150,7 @@ docs: $(INSTALLED)  ## Write the pages and tables of the documentation that are 
 	$(BIN)/python -m tests.support.mistakes
 	$(BIN)/python -m tests.support.python_client
 	$(BIN)/python -m tests.support.comparison
+	$(BIN)/python -m tests.support.library
 	$(BIN)/python -m tests.support.picture
 
 screens: $(INSTALLED)  ## Write what people see on a terminal to tests/data/screens; look at the difference.

@@ -14,6 +14,9 @@
 # What prints a value puts it into a variable instead with `-v VAR` as first arguments; that saves a
 # subshell.  A shell that makes calls itself, outside of subshells, gets a helper process that makes
 # further calls several times cheaper and ends with the shell, if icctl is native.
+#
+# What few hooks use lies in lib-intercore/ beside this file, one file for each noun; a copy of this
+# file that is alone has it at its end.
 
 # shellcheck disable=SC2034 # for those who source this
 INTERCORE_LIB_VERSION=2.0.0 INTERCORE_STOP_DEDUP_SENTINEL=stop
@@ -42,20 +45,27 @@ fi
 _intercore_call() {
     local _intercore_to=$1 _intercore_out='' _intercore_status=0
     shift
-    if [[ $_intercore_to == *[!a-zA-Z0-9_]* && $_intercore_to != [-.] ]] &&
-        ! _intercore_is_element "$_intercore_to"; then
-        printf '%s\n' "intercore: not the name of a variable: $_intercore_to" >&2
-        return 3
+    if [[ $_intercore_to != [-.] ]]; then
+        if [[ $_intercore_to == *[!a-zA-Z0-9_]* ]] && ! _intercore_late element check "$_intercore_to"; then
+            printf '%s\n' "intercore: not the name of a variable: $_intercore_to" >&2
+            return 3
+        fi
+        printf -v "$_intercore_to" '' || return 3
     fi
-    [[ $_intercore_to == [-.] ]] || printf -v "$_intercore_to" '' || return 3
-    _intercore_find || return "$_intercore_unavailable"
-    [[ ${_intercore_alone-} == unlimited ]] || set -- "--timeout=$INTERCORE_TIMEOUT" "$@"
-    set -- --if-database "$@"
-    if [[ -z ${_intercore_alone-} ]] && _intercore_is_helped "$@"; then
+    [[ -n $_intercore_program && $_intercore_asked == "${INTERCORE_BIN-}" ]] || _intercore_find ||
+        return "$_intercore_unavailable"
+    if [[ ${_intercore_alone-} == unlimited ]]; then
+        set -- --if-database "$@"
+    else
+        set -- --if-database "--timeout=$INTERCORE_TIMEOUT" "$@"
+    fi
+    if [[ -n $_intercore_helper && -z ${_intercore_alone-} ]] && _intercore_is_helped "$@"; then
         _intercore_ask "$@" || _intercore_status=$?
         [[ $_intercore_to != - || -z $_intercore_out ]] || printf '%s\n' "$_intercore_out" ||
             _intercore_status=2
     else
+        # Not the first call: most hooks make no other, and a helper costs as much as half of it.
+        [[ -n $_intercore_helper || -n ${_intercore_alone-} ]] || _intercore_helper=next
         case $_intercore_to in
             -) (_intercore_become "$@") || _intercore_status=$? ;;
             .) (_intercore_become "$@") >/dev/null || _intercore_status=$? ;;
@@ -64,19 +74,6 @@ _intercore_call() {
     fi
     [[ $_intercore_to == [-.] ]] || printf -v "$_intercore_to" '%s' "$_intercore_out"
     return "$_intercore_status"
-}
-
-# Whether it is an element of an array.  bash would compute what stands between the brackets, and run
-# commands in it, unless it is a number or the array is associative.
-_intercore_is_element() {
-    local _intercore_array=${1%%\[*} _intercore_index=${1#*\[} _intercore_kind
-    _intercore_index=${_intercore_index%\]}
-    [[ $1 == "${_intercore_array}[$_intercore_index]" && $_intercore_array == [a-zA-Z_]* ]] || return
-    [[ -n $_intercore_index && $_intercore_array$_intercore_index != *[!a-zA-Z0-9_]* ]] || return
-    [[ $_intercore_index == *[!0-9]* || $_intercore_index == 0?* ]] || return 0
-    _intercore_kind=$(declare -p "$_intercore_array" 2>/dev/null) || return
-    _intercore_kind=${_intercore_kind#declare -}
-    [[ ${_intercore_kind%% *} == *A* ]]
 }
 
 # Find the program: INTERCORE_BIN, or icctl or ic on the PATH or in ~/.local/bin.
@@ -102,7 +99,7 @@ _intercore_find() {
     return 1
 }
 
-# Become the program: only for subshells.  Variables count whether they are exported or not.
+# Become the program: only for subshells.
 _intercore_become() {
     export INTERCORE_DB INTERCORE_MODE INTERCORE_SOCKET INTERCORE_LOCK_DIR INTERCORE_SESSION \
         CLAUDE_SESSION_ID
@@ -122,122 +119,13 @@ _intercore_whose() {
 
 # --- the helper: see icctl/helper.c for what is written and read ---
 
-# Whether a call goes through a helper.  Not the first one: most hooks make no other, and to start
-# a helper costs half of what the call does; it is made up for by the second call with it.
+# Whether a call goes through a helper.
 _intercore_is_helped() {
     [[ $BASHPID == "$$" && $_intercore_shell == "$$" && -z $_intercore_busy ]] || return 1
     [[ $_intercore_helper != none && . -ef ${PWD-} && ${BASH_XTRACEFD-} != [89] ]] || return 1
     local _intercore_all="$*"
     (( ${#_intercore_all} < 14000 )) || return 1 # a pipe holds 64 KiB, a character has up to 4 bytes
-    if [[ -z $_intercore_helper ]]; then
-        _intercore_helper=next
-        return 1
-    fi
     _intercore_late helper ready 2>/dev/null # if its text cannot be read, a process does as well
-}
-
-_intercore_read_helper() {
-    _intercore_parse 2>/dev/null <<'TEXT'
-# Find the helper, or start one.
-_intercore_helper_ready() {
-    local _intercore_now="${INTERCORE_SOCKET-} ${INTERCORE_MODE-} $_intercore_program"
-    if [[ $_intercore_helper != next ]] && ! kill -0 "$_intercore_helper" 2>/dev/null; then
-        _intercore_bury # it left because no call came for long, or was killed
-    fi
-    if [[ $_intercore_helper == next ]]; then
-        _intercore_summon
-        _intercore_world=$_intercore_now
-    fi
-    [[ $_intercore_helper != none && $_intercore_world == "$_intercore_now" ]]
-}
-
-# Start a helper, which only the native client can be: what is a script is not asked.
-_intercore_summon() {
-    local _intercore_line=none
-    IFS= read -r -n 4 _intercore_line 2>/dev/null <"$_intercore_program"
-    [[ $_intercore_line == ?ELF ]] &&
-        _intercore_line=$(_intercore_become --helper "$$" 2>/dev/null) || _intercore_line=none
-    _intercore_helper=${_intercore_line%% *}
-    _intercore_pipes=${_intercore_line#* }
-    [[ -p $_intercore_pipes/in ]] || _intercore_helper=none
-}
-
-# Forget a helper that is dead; one that was killed left its directory behind.
-_intercore_bury() {
-    [[ $_intercore_pipes != */intercore-helper-* ]] || command rm -rf -- "$_intercore_pipes"
-    _intercore_helper=next
-}
-
-# Leaves stdout in `_intercore_out`, without its last newline.
-_intercore_ask() {
-    local _intercore_reply='' _intercore_err='' _intercore_sent=''
-    _intercore_busy=yes
-    _intercore_talk "$@" 8<>"$_intercore_pipes/in" 9<>"$_intercore_pipes/out"
-    _intercore_busy=
-    [[ -n $_intercore_sent ]] || _intercore_reply=! # then nothing was done
-    case ${_intercore_reply%@} in
-        '!'*) _intercore_take_over "${_intercore_reply#!}" "$@" ;;
-        '' | *[!0-9]*) _intercore_lost ;;
-        *)
-            [[ -z $_intercore_err ]] || printf '%s\n' "$_intercore_err" >&2
-            return "${_intercore_reply%@}" ;;
-    esac
-}
-
-_intercore_talk() {
-    local _intercore_patience=300 _intercore_id
-    case $INTERCORE_TIMEOUT in
-        *[!0-9ms]*) ;;
-        *ms) _intercore_patience=1 ;;
-        *[0-9]s) _intercore_patience=${INTERCORE_TIMEOUT%s} ;;
-    esac
-    if [[ -n ${_intercore_stdin-} ]]; then
-        printf '%s' "$_intercore_stdin" >"$_intercore_pipes/stdin" || return 0
-    fi
-    _intercore_whose
-    _intercore_sent=yes
-    # Under the name of a session that every daemon knows, older ones too.
-    printf 'ic1 %d\0d%s\0eINTERCORE_DB=%s\0eCLAUDE_SESSION_ID=%s\0eHOME=%s\0' \
-        "$(( $# + 4 ))" "$PWD" "${INTERCORE_DB-}" "$_intercore_id" "${HOME-}" >&8
-    printf 'a%s\0' "$@" >&8
-    _intercore_hear _intercore_reply || return 0
-    case $_intercore_reply in
-        [0-9]*@)
-            _intercore_out=$(<"$_intercore_pipes/stdout")
-            _intercore_err=$(<"$_intercore_pipes/stderr") ;;
-        [0-9]*)
-            _intercore_hear _intercore_out && _intercore_hear _intercore_err || _intercore_reply=
-            # Short ones only: looking for a suffix in a long string takes bash minutes.
-            _intercore_out=${_intercore_out%$'\n'}
-            _intercore_err=${_intercore_err%$'\n'} ;;
-    esac
-}
-
-# The next field of an answer; 1 if it does not come, because the helper is stopped, or dead.
-_intercore_hear() {
-    local _intercore_part='' _intercore_whole=''
-    until IFS= read -r -d '' -t 1 _intercore_part <&9; do
-        _intercore_whole+=$_intercore_part # what came before the second was over
-        (( _intercore_patience-- > -3 )) || return 1
-        kill -0 "$_intercore_helper" 2>/dev/null || return 1
-    done
-    printf -v "$1" '%s' "$_intercore_whole$_intercore_part"
-}
-
-# What the helper could not answer, a process of its own goes on with.
-_intercore_take_over() {
-    local INTERCORE_HANDOVER=$1
-    shift
-    [[ -z $INTERCORE_HANDOVER ]] || export INTERCORE_HANDOVER
-    _intercore_out=$(_intercore_become "$@")
-}
-
-_intercore_lost() {
-    _intercore_helper=none
-    printf '%s\n' "intercore: unknown_outcome: the helper died; read the state before you repeat a write" >&2
-    return 2
-}
-TEXT
 }
 
 # --- is it there? ---
@@ -276,22 +164,6 @@ intercore_state_get() {
     _intercore_default 0 "$_intercore_status"
 }
 
-# intercore_state_incr [-v VAR] KEY SCOPE [BY] [TTL]
-# Adds to a counter and prints its new value.  1 unavailable, nothing is printed; 2 not counted.
-intercore_state_incr() {
-    local _intercore_to=- _intercore_status=0
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_call "$_intercore_to" state incr ${3:+"--by=$3"} ${4:+"--ttl=$4"} \
-        -- "${1-}" "${2-}" || _intercore_status=$?
-    _intercore_default 1 "$_intercore_status"
-}
-
-# intercore_state_delete_all KEY [GLOB]
-# Deletes the rows of all scopes; unavailable: removes the legacy files.  0 always.
-intercore_state_delete_all() {
-    _intercore_call . state delete --all -- "${1-}" || _intercore_remove "$?" "${2-}"
-}
-
 # --- sentinels: throttle guards ---
 
 # intercore_sentinel_check NAME SCOPE INTERVAL
@@ -299,16 +171,6 @@ intercore_state_delete_all() {
 intercore_sentinel_check() {
     local _intercore_status=0
     _intercore_call . sentinel check --interval="${3-}" -- "${1-}" "${2-}" || _intercore_status=$?
-    _intercore_default 0 "$_intercore_status"
-}
-
-# intercore_sentinel_check_many [-v VAR] NAME:SCOPE:INTERVAL...
-# Prints a line for each: name, scope, and allowed or throttled, separated by tabs; nothing if it is
-# unavailable.  0 all are allowed, or unavailable; 1 at least one is throttled; 2 could not tell.
-intercore_sentinel_check_many() {
-    local _intercore_to=- _intercore_status=0
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_call "$_intercore_to" sentinel check-many -- "$@" || _intercore_status=$?
     _intercore_default 0 "$_intercore_status"
 }
 
@@ -333,28 +195,6 @@ intercore_check_or_die() {
     fi
     [[ $_intercore_status != 1 ]] || exit 0
     return 0
-}
-
-# intercore_sentinel_reset_or_legacy NAME SCOPE [GLOB]
-# Lets a guard fire again; unavailable: removes the legacy files.  0 always.
-intercore_sentinel_reset_or_legacy() {
-    _intercore_call . sentinel reset -- "${1-}" "${2-}" || _intercore_remove "$?" "${3-}"
-}
-
-# intercore_sentinel_reset_all NAME [GLOB]
-# The same for all scopes.  0 always.
-intercore_sentinel_reset_all() {
-    _intercore_call . sentinel reset --all -- "${1-}" || _intercore_remove "$?" "${2-}"
-}
-
-# intercore_cleanup_stale
-# Removes guards that fired over an hour ago and throttle no caller any more; unavailable: legacy guard
-# files that old.  0 always.
-intercore_cleanup_stale() {
-    local _intercore_status=0
-    _intercore_call . sentinel prune --older-than=1h --keep-live || _intercore_status=$?
-    [[ $_intercore_status == "$_intercore_unavailable" ]] || return 0
-    _intercore_late legacy clean || return 0
 }
 
 # --- what the functions share ---
@@ -383,20 +223,18 @@ _intercore_mtime() {
     command stat -c %Y -- "$1" 2>/dev/null
 }
 
-# --- the rest ---
+# --- the parts: what few hooks use is read when it is called; see ADR 15 ---
 
-# What few hooks use is text until it is used: bash reads a text several times faster than it parses
-# the same lines.  It is in the memory of the shell, whatever becomes of this file; see ADR 15.
+_intercore_known= # parts that have been read; none of this version when this is sourced
+_intercore_core=1 # raised when a part could not do with the core of another version
 
-_intercore_known= # texts that have been parsed; none of this version when this is sourced
-
-# _intercore_late TEXT NAME ARGUMENT...: run _intercore_TEXT_NAME, which is in a text.
+# _intercore_late PART NAME ARGUMENT...: run _intercore_PART_NAME, which is in a part.
 _intercore_late() {
     local _intercore_function=_intercore_$1_$2
     # A shell that was handed the variables under `set -a` need not have been handed the functions.
     if [[ ${_intercore_known-} != *" $1 "* ]] || ! declare -F "$_intercore_function" >/dev/null; then
         if ! _intercore_read "$1"; then
-            printf '%s\n' "intercore: bash cannot read a here-document; are there too many open files, or is the disk full?" >&2
+            printf '%s\n' "intercore: bash cannot read lib-intercore/$1.sh; are there too many open files, or was intercore removed?" >&2
             return 2
         fi
         _intercore_known+=" $1 "
@@ -405,14 +243,25 @@ _intercore_late() {
     "$_intercore_function" "$@"
 }
 
-# Read a text as it was written: without what the caller's aliases would make of it.
+# Read a part as it was written: without what the caller's aliases would make of it.
 _intercore_read() {
-    shopt -q expand_aliases || { "_intercore_read_$1"; return; }
-    local _intercore_status=0
+    local _intercore_status=0 _intercore_aliases=-u
+    if shopt -q expand_aliases; then _intercore_aliases=-s; fi
     shopt -u expand_aliases
-    "_intercore_read_$1" || _intercore_status=$?
-    shopt -s expand_aliases
+    _intercore_bring "$1" 2>/dev/null || _intercore_status=$?
+    shopt "$_intercore_aliases" expand_aliases
     return "$_intercore_status"
+}
+
+# From beside this file, or else from its own end.  If another version was installed meanwhile, all
+# of that one: parts of two would not fit.
+_intercore_bring() {
+    if [[ -n ${_intercore_parts-} ]]; then
+        _intercore_parse <"$_intercore_parts/$1.sh" && return
+        local _intercore_whole=yes
+        command source "$_intercore_parts.sh" || return
+    fi
+    "_intercore_text_$1"
 }
 
 # Parse stdin.  `source` opens it by its name, which is not there in every sandbox.
@@ -423,66 +272,145 @@ _intercore_parse() {
     [[ -n $_intercore_text ]] && eval "$_intercore_text"
 }
 
-# --- events ---
-
+intercore_state_incr() { _intercore_late state incr "$@"; }
+intercore_state_delete_all() { _intercore_late state delete_all "$@" || return 0; }
+intercore_sentinel_check_many() { _intercore_late sentinel check_many "$@"; }
+intercore_sentinel_reset_or_legacy() { _intercore_late sentinel reset_or_legacy "$@" || return 0; }
+intercore_sentinel_reset_all() { _intercore_late sentinel reset_all "$@" || return 0; }
+intercore_cleanup_stale() { _intercore_late sentinel clean "$@" || return 0; }
+intercore_event() { _intercore_late event take "$@" || return 0; }
 intercore_events_tail() { _intercore_late events tail "$@"; }
 intercore_events_tail_all() { _intercore_late events tail_all "$@"; }
 intercore_events_cursor_get() { _intercore_late events cursor_get "$@"; }
 intercore_events_cursor_set() { _intercore_late events cursor_set "$@"; }
 intercore_events_cursor_reset() { _intercore_late events cursor_reset "$@"; }
+intercore_lock() { _intercore_late lock take "$@"; }
+intercore_unlock() { _intercore_late lock release "$@" || return 0; }
+intercore_lock_clean() { _intercore_late lock clean "$@" || return 0; }
+intercore_lease_acquire() { _intercore_late lease acquire "$@"; }
+intercore_lease_renew() { _intercore_late lease renew "$@"; }
+intercore_lease_release() { _intercore_late lease release "$@"; }
+intercore_lease_list() { _intercore_late lease list "$@"; }
+intercore_run_create() { _intercore_late run pass 2 run create "$@"; }
+intercore_run_list() { _intercore_late run pass 2 run list "$@"; }
+intercore_run_status() { _intercore_late run pass 2 run status "$@"; }
+intercore_run_snapshot() { _intercore_late run pass 2 run snapshot "$@"; }
+intercore_run_agent_list() { _intercore_late run pass 3 run agent list "$@"; }
+intercore_run_agent_update() { _intercore_late run pass 3 run agent update "$@"; }
+intercore_run_current() { _intercore_late run current "$@"; }
+intercore_run_phase() { _intercore_late run phase "$@"; }
+intercore_run_advance() { _intercore_late run advance "$@"; }
+intercore_run_skip() { _intercore_late run skip "$@"; }
+intercore_run_agent_add() { _intercore_late run agent_add "$@"; }
+intercore_run_artifact_add() { _intercore_late run artifact_add "$@"; }
+intercore_run_tokens() { _intercore_late run pass 3 run tokens --json "$@"; }
+intercore_run_budget() { _intercore_late run pass 3 run budget --json "$@"; }
+intercore_run_rollback() { _intercore_late run rollback "$@"; }
+intercore_run_rollback_dry() { _intercore_late run rollback_dry "$@"; }
+intercore_run_code_rollback() { _intercore_late run code_rollback "$@"; }
+intercore_gate_check() { _intercore_late gate check "$@"; }
+intercore_gate_override() { _intercore_late gate override "$@"; }
+intercore_dispatch_spawn() { _intercore_late dispatch spawn "$@"; }
+intercore_dispatch_status() { _intercore_late dispatch status "$@"; }
+intercore_dispatch_wait() { _intercore_late dispatch wait "$@"; }
+intercore_dispatch_list_active() { _intercore_late dispatch list_active "$@"; }
+intercore_dispatch_kill() { _intercore_late dispatch kill "$@" || return 0; }
+intercore_dispatch_tokens() { _intercore_late dispatch tokens "$@"; }
 
-_intercore_read_events() {
-    _intercore_parse 2>/dev/null <<'TEXT'
-# intercore_events_tail RUN [ARGUMENT...], intercore_events_tail_all [ARGUMENT...]
-# Prints the events of a run, or all, as `icctl events tail` does.  0 also if unavailable; 2 could not
-# tell.  Not through a helper: whose cursor moves must know that the lines have been written.
-_intercore_events_tail() { _intercore_events_print tail ${1+"$@"}; }
-_intercore_events_tail_all() { _intercore_events_print tail --all ${1+"$@"}; }
+_intercore_parts=${BASH_SOURCE[0]%.sh}
+[[ $_intercore_parts == /* ]] || _intercore_parts=${PWD-}/$_intercore_parts
+[[ -n ${_intercore_whole-} || ! -r $_intercore_parts/here.sh ]] || return 0
+_intercore_parts=
 
-# intercore_events_cursor_get [-v VAR] CONSUMER
-# Prints where a consumer is, as JSON; nothing if it has no cursor, or unavailable: 0.  2 could not
-# tell.
-_intercore_events_cursor_get() {
-    local _intercore_to=- _intercore_status=0
+# --- the parts once more, for a copy of this file that is alone: `make docs` writes them here ---
+
+_intercore_text_dispatch() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Dispatches: agents and their processes.
+[[ ${_intercore_core-} == 1 ]] || return 1
+
+# intercore_dispatch_spawn [-v VAR] TYPE PROJECT PROMPT_FILE [OUTPUT] [NAME]
+# Starts an agent and prints the dispatch's id.  1 unavailable; 2 not started.
+_intercore_dispatch_spawn() {
+    local _intercore_to=- _intercore_alone=unlimited # a --timeout would be the agent's
     if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_call "$_intercore_to" events cursor get -- "${1-}" || _intercore_status=$?
-    [[ $_intercore_status != 1 ]] || return 0
-    _intercore_default 0 "$_intercore_status"
+    _intercore_answer 1 dispatch spawn "--type=${1:-codex}" ${2:+"--project=$2"} \
+        "--prompt-file=${3-}" ${4:+"--output=$4"} "--name=${5:-codex}"
 }
 
-# intercore_events_cursor_set CONSUMER PHASE DISPATCH
-# Says that a consumer has seen the events up to these ids.  0 done, or unavailable; 2 not done.
-_intercore_events_cursor_set() {
-    local _intercore_status=0
-    _intercore_call . events cursor set "--phase=${2-}" "--dispatch=${3-}" -- "${1-}" ||
-        _intercore_status=$?
-    _intercore_default 0 "$_intercore_status"
+# intercore_dispatch_status [-v VAR] ID
+# Prints a dispatch as JSON.  1 there is none, or unavailable.
+_intercore_dispatch_status() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 dispatch status --json ${1+"$@"}
 }
 
-# intercore_events_cursor_reset CONSUMER
-# Forgets where a consumer was; prints reset or not found.  0 done, or unavailable; 2 not done.
-_intercore_events_cursor_reset() {
-    local _intercore_status=0
-    _intercore_call - events cursor reset -- "${1-}" || _intercore_status=$?
-    _intercore_default 0 "$_intercore_status"
+# intercore_dispatch_wait ID [TIMEOUT]
+# Blocks until a dispatch has ended, for ever if no TIMEOUT is given.  0 completed or cancelled;
+# 1 failed, time is up, no such dispatch, or unavailable; 2 could not tell.
+_intercore_dispatch_wait() {
+    local _intercore_to=. _intercore_alone=unlimited
+    _intercore_answer 1 dispatch wait ${2:+"--timeout=$2"} -- "${1-}"
 }
 
-_intercore_events_print() {
-    local _intercore_status=0
-    _intercore_find || return 0
-    (_intercore_become --if-database "--timeout=$INTERCORE_TIMEOUT" events "$@") ||
-        _intercore_status=$?
-    _intercore_default 0 "$_intercore_status"
+# intercore_dispatch_list_active [-v VAR]
+# Prints a line for each that has not ended: id, status, type and name, separated by tabs; nothing if
+# there is none, or unavailable: 0.  2 could not tell.
+_intercore_dispatch_list_active() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 dispatch list --active
+}
+
+# intercore_dispatch_kill ID
+# Ends an agent with all it has started.  0 always; a line on stderr if it could not tell.
+_intercore_dispatch_kill() {
+    local _intercore_alone=unlimited _intercore_err='' _intercore_status=0
+    _intercore_err=$(_intercore_call . dispatch kill -- "${1-}" 2>&1) || _intercore_status=$?
+    case $_intercore_status in
+        0 | 1 | "$_intercore_unavailable") ;; # one that is over, or never was, is not there either
+        *) printf '%s\n' "$_intercore_err" >&2 ;;
+    esac
+}
+
+# intercore_dispatch_tokens ID IN OUT [CACHE]
+# Says what a dispatch has used.  0 noted; 1 there is none, or unavailable; 2 not noted.
+_intercore_dispatch_tokens() {
+    local _intercore_to=-
+    _intercore_answer 1 dispatch tokens ${2:+"--in=$2"} ${3:+"--out=$3"} ${4:+"--cache=$4"} -- "${1-}"
 }
 TEXT
 }
 
-# --- the event that an agent sends to its hook ---
+_intercore_text_element() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Whether a name, behind -v, is an element of an array.
+[[ ${_intercore_core-} == 1 ]] || return 1
 
-intercore_event() { _intercore_late event take "$@" || return 0; }
+# Whether it is an element of an array.  bash would compute what stands between the brackets, and run
+# commands in it, unless it is a number or the array is associative.
+_intercore_element_check() {
+    local _intercore_array=${1%%\[*} _intercore_index=${1#*\[} _intercore_kind
+    _intercore_index=${_intercore_index%\]}
+    [[ $1 == "${_intercore_array}[$_intercore_index]" && $_intercore_array == [a-zA-Z_]* ]] || return
+    [[ -n $_intercore_index && $_intercore_array$_intercore_index != *[!a-zA-Z0-9_]* ]] || return
+    [[ $_intercore_index == *[!0-9]* || $_intercore_index == 0?* ]] || return 0
+    _intercore_kind=$(declare -p "$_intercore_array" 2>/dev/null) || return
+    _intercore_kind=${_intercore_kind#declare -}
+    [[ ${_intercore_kind%% *} == *A* ]]
+}
+TEXT
+}
 
-_intercore_read_event() {
-    _intercore_parse 2>/dev/null <<'TEXT'
+_intercore_text_event() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# The event that an agent sends to its hook.
+[[ ${_intercore_core-} == 1 ]] || return 1
+
 # intercore_event
 # Reads the event from stdin, once, and sets, each empty if the event does not tell:
 #   INTERCORE_EVENT        its name, as the agent spells it
@@ -728,235 +656,62 @@ _intercore_event_whose() {
 TEXT
 }
 
-# --- locks: these need no database; without a program, the shell does what icctl would do ---
+_intercore_text_events() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Events.
+[[ ${_intercore_core-} == 1 ]] || return 1
 
-intercore_lock() { _intercore_late lock take "$@"; }
-intercore_unlock() { _intercore_late lock release "$@" || return 0; }
-intercore_lock_clean() { _intercore_late lock clean "$@" || return 0; }
+# intercore_events_tail RUN [ARGUMENT...], intercore_events_tail_all [ARGUMENT...]
+# Prints the events of a run, or all, as `icctl events tail` does.  0 also if unavailable; 2 could not
+# tell.  Not through a helper: whose cursor moves must know that the lines have been written.
+_intercore_events_tail() { _intercore_events_print tail ${1+"$@"}; }
+_intercore_events_tail_all() { _intercore_events_print tail --all ${1+"$@"}; }
 
-_intercore_read_lock() {
-    _intercore_parse 2>/dev/null <<'TEXT'
-# intercore_lock NAME SCOPE [TIMEOUT]
-# Takes a lock for this shell, waiting for TIMEOUT, 1s if it is left out.  0 it is held now, until
-# intercore_unlock or the end of the shell; 1 another owner holds it and is named on stderr; 2 could
-# not tell; 3 a mistake in the arguments.
-_intercore_lock_take() {
-    local _intercore_status=127
-    # A subshell may outlive the shell, and no process can hold a lock for that.
-    [[ $BASHPID == "$$" ]] || (_intercore_late here begin "${1-}" "${2-}") || return
-    if _intercore_find; then
-        _intercore_status=0
-        (_intercore_become --if-database lock acquire "--timeout=${3:-1s}" \
-            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}") >/dev/null || _intercore_status=$?
-    fi
-    case $_intercore_status in
-        126 | 127) (_intercore_late here lock "${1-}" "${2-}" "${3:-1s}") ;; # no program, or a broken one
-        [0-3]) return "$_intercore_status" ;;
-        *)
-            printf '%s\n' "intercore: $_intercore_program ended with status $_intercore_status; the lock may be held by now" >&2
-            return 2 ;;
-    esac
+# intercore_events_cursor_get [-v VAR] CONSUMER
+# Prints where a consumer is, as JSON; nothing if it has no cursor, or unavailable: 0.  2 could not
+# tell.
+_intercore_events_cursor_get() {
+    local _intercore_to=- _intercore_status=0
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_call "$_intercore_to" events cursor get -- "${1-}" || _intercore_status=$?
+    [[ $_intercore_status != 1 ]] || return 0
+    _intercore_default 0 "$_intercore_status"
 }
 
-# intercore_unlock NAME SCOPE
-# Gives a lock of this shell back.  0 always; a line on stderr if it could not.
-_intercore_lock_release() {
-    local _intercore_status=127 _intercore_err=''
-    if _intercore_find; then
-        _intercore_status=0
-        _intercore_err=$(_intercore_become --if-database lock release \
-            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}" 2>&1 >/dev/null) ||
-            _intercore_status=$?
-    fi
-    case $_intercore_status in
-        0 | 1) ;; # not held, or by another owner by now
-        2 | 3) printf '%s\n' "$_intercore_err" >&2 ;;
-        *) (_intercore_late here unlock "${1-}" "${2-}") || return 0 ;;
-    esac
+# intercore_events_cursor_set CONSUMER PHASE DISPATCH
+# Says that a consumer has seen the events up to these ids.  0 done, or unavailable; 2 not done.
+_intercore_events_cursor_set() {
+    local _intercore_status=0
+    _intercore_call . events cursor set "--phase=${2-}" "--dispatch=${3-}" -- "${1-}" ||
+        _intercore_status=$?
+    _intercore_default 0 "$_intercore_status"
 }
 
-# intercore_lock_clean [OLDER_THAN]
-# Removes locks whose owner is dead, taken 5s ago or OLDER_THAN; there is no need to, for the next
-# caller that asks for one gets it.  0 always; a line on stderr if it could not.
-_intercore_lock_clean() {
-    local _intercore_status=127
-    if _intercore_find; then
-        _intercore_status=0
-        (_intercore_become --if-database lock clean "--older-than=${1:-5s}") >/dev/null || _intercore_status=$?
-    fi
-    (( _intercore_status > 3 )) || return 0
-    (_intercore_late here clean "${1:-5s}") || return 0
+# intercore_events_cursor_reset CONSUMER
+# Forgets where a consumer was; prints reset or not found.  0 done, or unavailable; 2 not done.
+_intercore_events_cursor_reset() {
+    local _intercore_status=0
+    _intercore_call - events cursor reset -- "${1-}" || _intercore_status=$?
+    _intercore_default 0 "$_intercore_status"
 }
 
-# As `hostname -s`; $HOSTNAME may have come from elsewhere with the environment.
-_intercore_host() {
-    local _intercore_line=''
-    IFS= read -r _intercore_line 2>/dev/null </proc/sys/kernel/hostname
-    printf '%s' "${_intercore_line%%.*}"
+_intercore_events_print() {
+    local _intercore_status=0
+    _intercore_find || return 0
+    (_intercore_become --if-database "--timeout=$INTERCORE_TIMEOUT" events "$@") ||
+        _intercore_status=$?
+    _intercore_default 0 "$_intercore_status"
 }
 TEXT
 }
 
-# --- leases: claims of work that outlive processes ---
+_intercore_text_gate() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Gates: may a run go on?
+[[ ${_intercore_core-} == 1 ]] || return 1
 
-intercore_lease_acquire() { _intercore_late lease acquire "$@"; }
-intercore_lease_renew() { _intercore_late lease renew "$@"; }
-intercore_lease_release() { _intercore_late lease release "$@"; }
-intercore_lease_list() { _intercore_late lease list "$@"; }
-
-_intercore_read_lease() {
-    _intercore_parse 2>/dev/null <<'TEXT'
-# intercore_lease_acquire [-v VAR] NAME SCOPE TTL [OWNER]
-# Claims work and prints the fencing token.  0 it is yours now, or still; 1 another owner has it and
-# is named on stderr, or unavailable: then no owner can have it; 2 could not tell.  OWNER is the
-# session, INTERCORE_SESSION and so on, if it is left out; without either, 3.
-_intercore_lease_acquire() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 lease acquire "--ttl=${3-}" ${4:+"--owner=$4"} -- "${1-}" "${2-}"
-}
-
-# intercore_lease_renew NAME SCOPE [TTL] [OWNER] [TOKEN]
-# Moves the deadline of a claim.  0 still yours; 1 it is lost, or unavailable; 2 could not tell.
-_intercore_lease_renew() {
-    local _intercore_to=.
-    _intercore_answer 1 lease renew ${3:+"--ttl=$3"} ${4:+"--owner=$4"} ${5:+"--token=$5"} \
-        -- "${1-}" "${2-}"
-}
-
-# intercore_lease_release NAME SCOPE [OWNER] [TOKEN]
-# Gives a claim up.  0 done, or it was not held, or unavailable; 1 another owner has it; 2 not done.
-_intercore_lease_release() {
-    local _intercore_to=.
-    _intercore_answer 0 lease release ${3:+"--owner=$3"} ${4:+"--token=$4"} -- "${1-}" "${2-}"
-}
-
-# intercore_lease_list [-v VAR] [NAME] [SCOPE]
-# Prints a line for each claim: name, scope, owner, token and unix time of the deadline, separated by
-# tabs; nothing if there is none, or unavailable: 0.  2 could not tell.
-_intercore_lease_list() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 0 lease list -- ${1+"$@"}
-}
-TEXT
-}
-
-# --- runs: what agents work on ---
-
-intercore_run_create() { _intercore_late run pass 2 run create "$@"; }
-intercore_run_list() { _intercore_late run pass 2 run list "$@"; }
-intercore_run_status() { _intercore_late run pass 2 run status "$@"; }
-intercore_run_snapshot() { _intercore_late run pass 2 run snapshot "$@"; }
-intercore_run_agent_list() { _intercore_late run pass 3 run agent list "$@"; }
-intercore_run_agent_update() { _intercore_late run pass 3 run agent update "$@"; }
-intercore_run_current() { _intercore_late run current "$@"; }
-intercore_run_phase() { _intercore_late run phase "$@"; }
-intercore_run_advance() { _intercore_late run advance "$@"; }
-intercore_run_skip() { _intercore_late run skip "$@"; }
-intercore_run_agent_add() { _intercore_late run agent_add "$@"; }
-intercore_run_artifact_add() { _intercore_late run artifact_add "$@"; }
-intercore_run_tokens() { _intercore_late run pass 3 run tokens --json "$@"; }
-intercore_run_budget() { _intercore_late run pass 3 run budget --json "$@"; }
-intercore_run_rollback() { _intercore_late run rollback "$@"; }
-intercore_run_rollback_dry() { _intercore_late run rollback_dry "$@"; }
-intercore_run_code_rollback() { _intercore_late run code_rollback "$@"; }
-
-_intercore_read_run() {
-    _intercore_parse 2>/dev/null <<'TEXT'
-# intercore_run_create [-v VAR] ARGUMENT..., and so on
-# Take the arguments of `icctl run create` and so on, and print what that prints; intercore_run_tokens
-# and intercore_run_budget print JSON.  1 an expected no, such as a budget that is used up, or
-# unavailable; 2 could not tell.
-# _intercore_run_pass COUNT WORD... [-v VAR] ARGUMENT...: COUNT words of a command, then the caller's.
-_intercore_run_pass() {
-    local _intercore_to=- _intercore_words=("${@:2:$1}")
-    shift "$(( $1 + 1 ))"
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 "${_intercore_words[@]}" ${1+"$@"}
-}
-
-# intercore_run_current [-v VAR] [PROJECT]
-# Prints the run that is under way in a project, or here.  1 there is none, or unavailable.
-_intercore_run_current() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run current ${1:+"--project=$1"}
-}
-
-# intercore_run_phase [-v VAR] RUN
-# Prints the phase that a run is in.  1 there is no such run, or unavailable.
-_intercore_run_phase() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run phase -- "${1-}"
-}
-
-# intercore_run_advance [-v VAR] RUN [PRIORITY] [IF_PHASE]
-# Goes on to the next phase, if it is in IF_PHASE; prints what happened, as JSON.  0 advanced;
-# 1 blocked, paused, over, in another phase, no such run, or unavailable; 2 could not tell.
-_intercore_run_advance() {
-    local _intercore_to=- _intercore_alone=yes # the process that advances starts the agents
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run advance --json ${2:+"--priority=$2"} ${3:+"--if-phase=$3"} -- "${1-}"
-}
-
-# intercore_run_skip RUN PHASE REASON [ACTOR]
-# Passes over a phase ahead.  0 noted; 1 not ahead, no such run, or unavailable.
-_intercore_run_skip() {
-    local _intercore_to=-
-    _intercore_answer 1 run skip "--reason=${3-}" ${4:+"--actor=$4"} -- "${1-}" "${2-}"
-}
-
-# intercore_run_agent_add [-v VAR] RUN TYPE [NAME] [DISPATCH]
-# Notes that an agent works on a run, and prints its id.  1 no such run, or unavailable.
-_intercore_run_agent_add() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run agent add ${2:+"--type=$2"} ${3:+"--name=$3"} ${4:+"--dispatch-id=$4"} \
-        -- "${1-}"
-}
-
-# intercore_run_artifact_add [-v VAR] RUN PHASE FILE [TYPE]
-# Notes what a run has produced, and prints the artifact's id.  1 no such run, or unavailable.
-_intercore_run_artifact_add() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run artifact add "--phase=${2-}" "--path=${3-}" ${4:+"--type=$4"} -- "${1-}"
-}
-
-# intercore_run_rollback [-v VAR] RUN PHASE [REASON], intercore_run_rollback_dry [-v VAR] RUN PHASE
-# Goes back to an earlier phase, or only tells what that would do; prints it as JSON.  1 that is not
-# behind, no such run, or unavailable.
-_intercore_run_rollback() {
-    local _intercore_to=- _intercore_alone=unlimited # and then ends processes, which takes its time
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run rollback "--to-phase=${2-}" ${3:+"--reason=$3"} -- "${1-}"
-}
-_intercore_run_rollback_dry() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run rollback --dry-run "--to-phase=${2-}" -- "${1-}"
-}
-
-# intercore_run_code_rollback [-v VAR] RUN [PHASE]
-# Prints which files belong to the phases of a run, or to one of them, as JSON.  1 no such run, or
-# unavailable.
-_intercore_run_code_rollback() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 run rollback --layer=code ${2:+"--phase=$2"} -- "${1-}"
-}
-TEXT
-}
-
-# --- gates: may a run go on? ---
-
-intercore_gate_check() { _intercore_late gate check "$@"; }
-intercore_gate_override() { _intercore_late gate override "$@"; }
-
-_intercore_read_gate() {
-    _intercore_parse 2>/dev/null <<'TEXT'
 # intercore_gate_check RUN [PRIORITY]
 # 0 yes, or unavailable; 1 no, over, or no such run; 2 could not tell.
 _intercore_gate_check() {
@@ -974,144 +729,120 @@ _intercore_gate_override() {
 TEXT
 }
 
-# --- dispatches: agents and their processes ---
+_intercore_text_helper() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# The helper: see icctl/helper.c for what is written and read.
+[[ ${_intercore_core-} == 1 ]] || return 1
 
-intercore_dispatch_spawn() { _intercore_late dispatch spawn "$@"; }
-intercore_dispatch_status() { _intercore_late dispatch status "$@"; }
-intercore_dispatch_wait() { _intercore_late dispatch wait "$@"; }
-intercore_dispatch_list_active() { _intercore_late dispatch list_active "$@"; }
-intercore_dispatch_kill() { _intercore_late dispatch kill "$@" || return 0; }
-intercore_dispatch_tokens() { _intercore_late dispatch tokens "$@"; }
-
-_intercore_read_dispatch() {
-    _intercore_parse 2>/dev/null <<'TEXT'
-# intercore_dispatch_spawn [-v VAR] TYPE PROJECT PROMPT_FILE [OUTPUT] [NAME]
-# Starts an agent and prints the dispatch's id.  1 unavailable; 2 not started.
-_intercore_dispatch_spawn() {
-    local _intercore_to=- _intercore_alone=unlimited # a --timeout would be the agent's
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 dispatch spawn "--type=${1:-codex}" ${2:+"--project=$2"} \
-        "--prompt-file=${3-}" ${4:+"--output=$4"} "--name=${5:-codex}"
+# Find the helper, or start one.
+_intercore_helper_ready() {
+    local _intercore_now="${INTERCORE_SOCKET-} ${INTERCORE_MODE-} $_intercore_program"
+    if [[ $_intercore_helper != next ]] && ! kill -0 "$_intercore_helper" 2>/dev/null; then
+        _intercore_bury # it left because no call came for long, or was killed
+    fi
+    if [[ $_intercore_helper == next ]]; then
+        _intercore_summon
+        _intercore_world=$_intercore_now
+    fi
+    [[ $_intercore_helper != none && $_intercore_world == "$_intercore_now" ]]
 }
 
-# intercore_dispatch_status [-v VAR] ID
-# Prints a dispatch as JSON.  1 there is none, or unavailable.
-_intercore_dispatch_status() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 1 dispatch status --json ${1+"$@"}
+# Start a helper, which only the native client can be: what is a script is not asked.
+_intercore_summon() {
+    local _intercore_line=none
+    IFS= read -r -n 4 _intercore_line 2>/dev/null <"$_intercore_program"
+    [[ $_intercore_line == ?ELF ]] &&
+        _intercore_line=$(_intercore_become --helper "$$" 2>/dev/null) || _intercore_line=none
+    _intercore_helper=${_intercore_line%% *}
+    _intercore_pipes=${_intercore_line#* }
+    [[ -p $_intercore_pipes/in ]] || _intercore_helper=none
 }
 
-# intercore_dispatch_wait ID [TIMEOUT]
-# Blocks until a dispatch has ended, for ever if no TIMEOUT is given.  0 completed or cancelled;
-# 1 failed, time is up, no such dispatch, or unavailable; 2 could not tell.
-_intercore_dispatch_wait() {
-    local _intercore_to=. _intercore_alone=unlimited
-    _intercore_answer 1 dispatch wait ${2:+"--timeout=$2"} -- "${1-}"
+# Forget a helper that is dead; one that was killed left its directory behind.
+_intercore_bury() {
+    [[ $_intercore_pipes != */intercore-helper-* ]] || command rm -rf -- "$_intercore_pipes"
+    _intercore_helper=next
 }
 
-# intercore_dispatch_list_active [-v VAR]
-# Prints a line for each that has not ended: id, status, type and name, separated by tabs; nothing if
-# there is none, or unavailable: 0.  2 could not tell.
-_intercore_dispatch_list_active() {
-    local _intercore_to=-
-    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
-    _intercore_answer 0 dispatch list --active
-}
-
-# intercore_dispatch_kill ID
-# Ends an agent with all it has started.  0 always; a line on stderr if it could not tell.
-_intercore_dispatch_kill() {
-    local _intercore_alone=unlimited _intercore_err='' _intercore_status=0
-    _intercore_err=$(_intercore_call . dispatch kill -- "${1-}" 2>&1) || _intercore_status=$?
-    case $_intercore_status in
-        0 | 1 | "$_intercore_unavailable") ;; # one that is over, or never was, is not there either
-        *) printf '%s\n' "$_intercore_err" >&2 ;;
+# Leaves stdout in `_intercore_out`, without its last newline.
+_intercore_ask() {
+    local _intercore_reply='' _intercore_err='' _intercore_sent=''
+    _intercore_busy=yes
+    _intercore_talk "$@" 8<>"$_intercore_pipes/in" 9<>"$_intercore_pipes/out"
+    _intercore_busy=
+    [[ -n $_intercore_sent ]] || _intercore_reply=! # then nothing was done
+    case ${_intercore_reply%@} in
+        '!'*) _intercore_take_over "${_intercore_reply#!}" "$@" ;;
+        '' | *[!0-9]*) _intercore_lost ;;
+        *)
+            [[ -z $_intercore_err ]] || printf '%s\n' "$_intercore_err" >&2
+            return "${_intercore_reply%@}" ;;
     esac
 }
 
-# intercore_dispatch_tokens ID IN OUT [CACHE]
-# Says what a dispatch has used.  0 noted; 1 there is none, or unavailable; 2 not noted.
-_intercore_dispatch_tokens() {
-    local _intercore_to=-
-    _intercore_answer 1 dispatch tokens ${2:+"--in=$2"} ${3:+"--out=$3"} ${4:+"--cache=$4"} -- "${1-}"
+_intercore_talk() {
+    local _intercore_patience=300 _intercore_id
+    case $INTERCORE_TIMEOUT in
+        *[!0-9ms]*) ;;
+        *ms) _intercore_patience=1 ;;
+        *[0-9]s) _intercore_patience=${INTERCORE_TIMEOUT%s} ;;
+    esac
+    if [[ -n ${_intercore_stdin-} ]]; then
+        printf '%s' "$_intercore_stdin" >"$_intercore_pipes/stdin" || return 0
+    fi
+    _intercore_whose
+    _intercore_sent=yes
+    # Under the name of a session that every daemon knows, older ones too.
+    printf 'ic1 %d\0d%s\0eINTERCORE_DB=%s\0eCLAUDE_SESSION_ID=%s\0eHOME=%s\0' \
+        "$(( $# + 4 ))" "$PWD" "${INTERCORE_DB-}" "$_intercore_id" "${HOME-}" >&8
+    printf 'a%s\0' "$@" >&8
+    _intercore_hear _intercore_reply || return 0
+    case $_intercore_reply in
+        [0-9]*@)
+            _intercore_out=$(<"$_intercore_pipes/stdout")
+            _intercore_err=$(<"$_intercore_pipes/stderr") ;;
+        [0-9]*)
+            _intercore_hear _intercore_out && _intercore_hear _intercore_err || _intercore_reply=
+            # Short ones only: looking for a suffix in a long string takes bash minutes.
+            _intercore_out=${_intercore_out%$'\n'}
+            _intercore_err=${_intercore_err%$'\n'} ;;
+    esac
+}
+
+# The next field of an answer; 1 if it does not come, because the helper is stopped, or dead.
+_intercore_hear() {
+    local _intercore_part='' _intercore_whole=''
+    until IFS= read -r -d '' -t 1 _intercore_part <&9; do
+        _intercore_whole+=$_intercore_part # what came before the second was over
+        (( _intercore_patience-- > -3 )) || return 1
+        kill -0 "$_intercore_helper" 2>/dev/null || return 1
+    done
+    printf -v "$1" '%s' "$_intercore_whole$_intercore_part"
+}
+
+# What the helper could not answer, a process of its own goes on with.
+_intercore_take_over() {
+    local INTERCORE_HANDOVER=$1
+    shift
+    [[ -z $INTERCORE_HANDOVER ]] || export INTERCORE_HANDOVER
+    _intercore_out=$(_intercore_become "$@")
+}
+
+_intercore_lost() {
+    _intercore_helper=none
+    printf '%s\n' "intercore: unknown_outcome: the helper died; read the state before you repeat a write" >&2
+    return 2
 }
 TEXT
 }
 
-# --- legacy guards and files: what there is without a program or a database ---
+_intercore_text_here() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Locks without a program: the rules are those of icd/features/locks/store.py; only for subshells.
+[[ ${_intercore_core-} == 1 ]] || return 1
 
-_intercore_read_legacy() {
-    _intercore_parse 2>/dev/null <<'TEXT'
-# _intercore_legacy_remove GLOB: remove legacy guards and files.
-_intercore_legacy_remove() {
-    local _intercore_file
-    # compgen: whatever the caller's options say about globs.
-    compgen -G "$1" | while IFS= read -r _intercore_file; do
-        if [[ -d $_intercore_file && ! -L $_intercore_file ]]; then
-            command rmdir -- "$_intercore_file" 2>/dev/null || continue
-        else
-            command rm -f -- "$_intercore_file" 2>/dev/null || continue
-        fi
-    done || return 0
-}
-
-# Remove legacy guards that are over an hour old.
-_intercore_legacy_clean() {
-    command find "${INTERCORE_LEGACY_DIR:-/tmp}" -maxdepth 1 -user "$EUID" -mmin +60 \
-        \( -name 'clavain-stop-*' -o -name 'clavain-drift-last-*' -o -name 'clavain-compound-last-*' \) \
-        -delete 2>/dev/null || return 0
-}
-
-# _intercore_legacy_claim FILE INTERVAL: 0 claimed, 1 throttled, 2 the file is not to be trusted.
-# What decides is always one mkdir, which is atomic and follows no link; `touch` would let two claim.
-_intercore_legacy_claim() {
-    local _intercore_file=$1 _intercore_now _intercore_then _intercore_turn
-    local _intercore_interval=$2 _intercore_unit=1
-    case $2 in
-        *s) _intercore_interval=${2%s} ;;
-        *m) _intercore_interval=${2%m} _intercore_unit=60 ;;
-        *h) _intercore_interval=${2%h} _intercore_unit=3600 ;;
-        *d) _intercore_interval=${2%d} _intercore_unit=86400 ;;
-    esac
-    if [[ -z $_intercore_interval || $_intercore_interval == *[!0-9]* ]]; then
-        printf '%s\n' "intercore: the interval '$2' is neither seconds nor a duration such as 5m" >&2
-        return 3
-    fi
-    _intercore_interval=$(( 10#$_intercore_interval * _intercore_unit ))
-    [[ -n $_intercore_file ]] || return 0
-    command mkdir -m 700 -- "$_intercore_file" 2>/dev/null && return 0
-    if [[ -L $_intercore_file || ! -O $_intercore_file ]]; then
-        printf '%s\n' "intercore: $_intercore_file is no guard of ours, and cannot become one" >&2
-        return 2
-    fi
-    (( _intercore_interval )) || return 1
-    printf -v _intercore_now '%(%s)T' -1
-    _intercore_then=$(_intercore_mtime "$_intercore_file") || return 1
-    # Seconds are cut off: only more than the interval is surely not less.
-    (( _intercore_now - _intercore_then > _intercore_interval )) || return 1
-    # It is due.  The caller that makes the directory of this turn and finds the guard as it was claims.
-    _intercore_turn=$_intercore_file.due-$_intercore_then
-    if ! command mkdir -m 700 -- "$_intercore_turn" 2>/dev/null; then
-        # Another caller is at it; or was killed over it, a minute ago at least.
-        (( _intercore_now - $(_intercore_mtime "$_intercore_turn" || echo "$_intercore_now") < 60 )) ||
-            command rmdir -- "$_intercore_turn" 2>/dev/null
-        return 1
-    fi
-    if [[ $(_intercore_mtime "$_intercore_file") == "$_intercore_then" ]]; then
-        command touch -h -c -- "$_intercore_file" && command rmdir -- "$_intercore_turn"
-        return 0
-    fi
-    command rmdir -- "$_intercore_turn" 2>/dev/null
-    return 1
-}
-TEXT
-}
-
-# --- locks without a program: the rules are those of icd/features/locks/store.py; only for subshells ---
-
-_intercore_read_here() {
-    _intercore_parse 2>/dev/null <<'TEXT'
 # Sets what all of them need, and checks the words and the directories.
 _intercore_here_begin() {
     # The caller's ways of splitting words, and of meeting failures, are not ours.
@@ -1345,6 +1076,342 @@ _intercore_here_clean() {
             _intercore_look "$path" && _intercore_is_forsaken &&
             _intercore_gone 2 "$path" "$name" _intercore_is_forsaken
     done
+}
+TEXT
+}
+
+_intercore_text_lease() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Leases: claims of work that outlive processes.
+[[ ${_intercore_core-} == 1 ]] || return 1
+
+# intercore_lease_acquire [-v VAR] NAME SCOPE TTL [OWNER]
+# Claims work and prints the fencing token.  0 it is yours now, or still; 1 another owner has it and
+# is named on stderr, or unavailable: then no owner can have it; 2 could not tell.  OWNER is the
+# session, INTERCORE_SESSION and so on, if it is left out; without either, 3.
+_intercore_lease_acquire() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 lease acquire "--ttl=${3-}" ${4:+"--owner=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_lease_renew NAME SCOPE [TTL] [OWNER] [TOKEN]
+# Moves the deadline of a claim.  0 still yours; 1 it is lost, or unavailable; 2 could not tell.
+_intercore_lease_renew() {
+    local _intercore_to=.
+    _intercore_answer 1 lease renew ${3:+"--ttl=$3"} ${4:+"--owner=$4"} ${5:+"--token=$5"} \
+        -- "${1-}" "${2-}"
+}
+
+# intercore_lease_release NAME SCOPE [OWNER] [TOKEN]
+# Gives a claim up.  0 done, or it was not held, or unavailable; 1 another owner has it; 2 not done.
+_intercore_lease_release() {
+    local _intercore_to=.
+    _intercore_answer 0 lease release ${3:+"--owner=$3"} ${4:+"--token=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_lease_list [-v VAR] [NAME] [SCOPE]
+# Prints a line for each claim: name, scope, owner, token and unix time of the deadline, separated by
+# tabs; nothing if there is none, or unavailable: 0.  2 could not tell.
+_intercore_lease_list() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 lease list -- ${1+"$@"}
+}
+TEXT
+}
+
+_intercore_text_legacy() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Legacy guards and files: what there is without a program or a database.
+[[ ${_intercore_core-} == 1 ]] || return 1
+
+# _intercore_legacy_remove GLOB: remove legacy guards and files.
+_intercore_legacy_remove() {
+    local _intercore_file
+    # compgen: whatever the caller's options say about globs.
+    compgen -G "$1" | while IFS= read -r _intercore_file; do
+        if [[ -d $_intercore_file && ! -L $_intercore_file ]]; then
+            command rmdir -- "$_intercore_file" 2>/dev/null || continue
+        else
+            command rm -f -- "$_intercore_file" 2>/dev/null || continue
+        fi
+    done || return 0
+}
+
+# Remove legacy guards that are over an hour old.
+_intercore_legacy_clean() {
+    command find "${INTERCORE_LEGACY_DIR:-/tmp}" -maxdepth 1 -user "$EUID" -mmin +60 \
+        \( -name 'clavain-stop-*' -o -name 'clavain-drift-last-*' -o -name 'clavain-compound-last-*' \) \
+        -delete 2>/dev/null || return 0
+}
+
+# _intercore_legacy_claim FILE INTERVAL: 0 claimed, 1 throttled, 2 the file is not to be trusted.
+# What decides is always one mkdir, which is atomic and follows no link; `touch` would let two claim.
+_intercore_legacy_claim() {
+    local _intercore_file=$1 _intercore_now _intercore_then _intercore_turn
+    local _intercore_interval=$2 _intercore_unit=1
+    case $2 in
+        *s) _intercore_interval=${2%s} ;;
+        *m) _intercore_interval=${2%m} _intercore_unit=60 ;;
+        *h) _intercore_interval=${2%h} _intercore_unit=3600 ;;
+        *d) _intercore_interval=${2%d} _intercore_unit=86400 ;;
+    esac
+    if [[ -z $_intercore_interval || $_intercore_interval == *[!0-9]* ]]; then
+        printf '%s\n' "intercore: the interval '$2' is neither seconds nor a duration such as 5m" >&2
+        return 3
+    fi
+    _intercore_interval=$(( 10#$_intercore_interval * _intercore_unit ))
+    [[ -n $_intercore_file ]] || return 0
+    command mkdir -m 700 -- "$_intercore_file" 2>/dev/null && return 0
+    if [[ -L $_intercore_file || ! -O $_intercore_file ]]; then
+        printf '%s\n' "intercore: $_intercore_file is no guard of ours, and cannot become one" >&2
+        return 2
+    fi
+    (( _intercore_interval )) || return 1
+    printf -v _intercore_now '%(%s)T' -1
+    _intercore_then=$(_intercore_mtime "$_intercore_file") || return 1
+    # Seconds are cut off: only more than the interval is surely not less.
+    (( _intercore_now - _intercore_then > _intercore_interval )) || return 1
+    # It is due.  The caller that makes the directory of this turn and finds the guard as it was claims.
+    _intercore_turn=$_intercore_file.due-$_intercore_then
+    if ! command mkdir -m 700 -- "$_intercore_turn" 2>/dev/null; then
+        # Another caller is at it; or was killed over it, a minute ago at least.
+        (( _intercore_now - $(_intercore_mtime "$_intercore_turn" || echo "$_intercore_now") < 60 )) ||
+            command rmdir -- "$_intercore_turn" 2>/dev/null
+        return 1
+    fi
+    if [[ $(_intercore_mtime "$_intercore_file") == "$_intercore_then" ]]; then
+        command touch -h -c -- "$_intercore_file" && command rmdir -- "$_intercore_turn"
+        return 0
+    fi
+    command rmdir -- "$_intercore_turn" 2>/dev/null
+    return 1
+}
+TEXT
+}
+
+_intercore_text_lock() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Locks: these need no database; without a program, the shell does what icctl would do.
+[[ ${_intercore_core-} == 1 ]] || return 1
+
+# intercore_lock NAME SCOPE [TIMEOUT]
+# Takes a lock for this shell, waiting for TIMEOUT, 1s if it is left out.  0 it is held now, until
+# intercore_unlock or the end of the shell; 1 another owner holds it and is named on stderr; 2 could
+# not tell; 3 a mistake in the arguments.
+_intercore_lock_take() {
+    local _intercore_status=127
+    # A subshell may outlive the shell, and no process can hold a lock for that.
+    [[ $BASHPID == "$$" ]] || (_intercore_late here begin "${1-}" "${2-}") || return
+    if _intercore_find; then
+        _intercore_status=0
+        (_intercore_become --if-database lock acquire "--timeout=${3:-1s}" \
+            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}") >/dev/null || _intercore_status=$?
+    fi
+    case $_intercore_status in
+        126 | 127) (_intercore_late here lock "${1-}" "${2-}" "${3:-1s}") ;; # no program, or a broken one
+        [0-3]) return "$_intercore_status" ;;
+        *)
+            printf '%s\n' "intercore: $_intercore_program ended with status $_intercore_status; the lock may be held by now" >&2
+            return 2 ;;
+    esac
+}
+
+# intercore_unlock NAME SCOPE
+# Gives a lock of this shell back.  0 always; a line on stderr if it could not.
+_intercore_lock_release() {
+    local _intercore_status=127 _intercore_err=''
+    if _intercore_find; then
+        _intercore_status=0
+        _intercore_err=$(_intercore_become --if-database lock release \
+            "--owner=$$:$(_intercore_host)" -- "${1-}" "${2-}" 2>&1 >/dev/null) ||
+            _intercore_status=$?
+    fi
+    case $_intercore_status in
+        0 | 1) ;; # not held, or by another owner by now
+        2 | 3) printf '%s\n' "$_intercore_err" >&2 ;;
+        *) (_intercore_late here unlock "${1-}" "${2-}") || return 0 ;;
+    esac
+}
+
+# intercore_lock_clean [OLDER_THAN]
+# Removes locks whose owner is dead, taken 5s ago or OLDER_THAN; there is no need to, for the next
+# caller that asks for one gets it.  0 always; a line on stderr if it could not.
+_intercore_lock_clean() {
+    local _intercore_status=127
+    if _intercore_find; then
+        _intercore_status=0
+        (_intercore_become --if-database lock clean "--older-than=${1:-5s}") >/dev/null || _intercore_status=$?
+    fi
+    (( _intercore_status > 3 )) || return 0
+    (_intercore_late here clean "${1:-5s}") || return 0
+}
+
+# As `hostname -s`; $HOSTNAME may have come from elsewhere with the environment.
+_intercore_host() {
+    local _intercore_line=''
+    IFS= read -r _intercore_line 2>/dev/null </proc/sys/kernel/hostname
+    printf '%s' "${_intercore_line%%.*}"
+}
+TEXT
+}
+
+_intercore_text_run() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Runs: what agents work on.
+[[ ${_intercore_core-} == 1 ]] || return 1
+
+# intercore_run_create [-v VAR] ARGUMENT..., and so on
+# Take the arguments of `icctl run create` and so on, and print what that prints; intercore_run_tokens
+# and intercore_run_budget print JSON.  1 an expected no, such as a budget that is used up, or
+# unavailable; 2 could not tell.
+# _intercore_run_pass COUNT WORD... [-v VAR] ARGUMENT...: COUNT words of a command, then the caller's.
+_intercore_run_pass() {
+    local _intercore_to=- _intercore_words=("${@:2:$1}")
+    shift "$(( $1 + 1 ))"
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 "${_intercore_words[@]}" ${1+"$@"}
+}
+
+# intercore_run_current [-v VAR] [PROJECT]
+# Prints the run that is under way in a project, or here.  1 there is none, or unavailable.
+_intercore_run_current() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run current ${1:+"--project=$1"}
+}
+
+# intercore_run_phase [-v VAR] RUN
+# Prints the phase that a run is in.  1 there is no such run, or unavailable.
+_intercore_run_phase() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run phase -- "${1-}"
+}
+
+# intercore_run_advance [-v VAR] RUN [PRIORITY] [IF_PHASE]
+# Goes on to the next phase, if it is in IF_PHASE; prints what happened, as JSON.  0 advanced;
+# 1 blocked, paused, over, in another phase, no such run, or unavailable; 2 could not tell.
+_intercore_run_advance() {
+    local _intercore_to=- _intercore_alone=yes # the process that advances starts the agents
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run advance --json ${2:+"--priority=$2"} ${3:+"--if-phase=$3"} -- "${1-}"
+}
+
+# intercore_run_skip RUN PHASE REASON [ACTOR]
+# Passes over a phase ahead.  0 noted; 1 not ahead, no such run, or unavailable.
+_intercore_run_skip() {
+    local _intercore_to=-
+    _intercore_answer 1 run skip "--reason=${3-}" ${4:+"--actor=$4"} -- "${1-}" "${2-}"
+}
+
+# intercore_run_agent_add [-v VAR] RUN TYPE [NAME] [DISPATCH]
+# Notes that an agent works on a run, and prints its id.  1 no such run, or unavailable.
+_intercore_run_agent_add() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run agent add ${2:+"--type=$2"} ${3:+"--name=$3"} ${4:+"--dispatch-id=$4"} \
+        -- "${1-}"
+}
+
+# intercore_run_artifact_add [-v VAR] RUN PHASE FILE [TYPE]
+# Notes what a run has produced, and prints the artifact's id.  1 no such run, or unavailable.
+_intercore_run_artifact_add() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run artifact add "--phase=${2-}" "--path=${3-}" ${4:+"--type=$4"} -- "${1-}"
+}
+
+# intercore_run_rollback [-v VAR] RUN PHASE [REASON], intercore_run_rollback_dry [-v VAR] RUN PHASE
+# Goes back to an earlier phase, or only tells what that would do; prints it as JSON.  1 that is not
+# behind, no such run, or unavailable.
+_intercore_run_rollback() {
+    local _intercore_to=- _intercore_alone=unlimited # and then ends processes, which takes its time
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback "--to-phase=${2-}" ${3:+"--reason=$3"} -- "${1-}"
+}
+_intercore_run_rollback_dry() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback --dry-run "--to-phase=${2-}" -- "${1-}"
+}
+
+# intercore_run_code_rollback [-v VAR] RUN [PHASE]
+# Prints which files belong to the phases of a run, or to one of them, as JSON.  1 no such run, or
+# unavailable.
+_intercore_run_code_rollback() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run rollback --layer=code ${2:+"--phase=$2"} -- "${1-}"
+}
+TEXT
+}
+
+_intercore_text_sentinel() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Sentinels: what few hooks use.
+[[ ${_intercore_core-} == 1 ]] || return 1
+
+# intercore_sentinel_check_many [-v VAR] NAME:SCOPE:INTERVAL...
+# Prints a line for each: name, scope, and allowed or throttled, separated by tabs; nothing if it is
+# unavailable.  0 all are allowed, or unavailable; 1 at least one is throttled; 2 could not tell.
+_intercore_sentinel_check_many() {
+    local _intercore_to=- _intercore_status=0
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_call "$_intercore_to" sentinel check-many -- "$@" || _intercore_status=$?
+    _intercore_default 0 "$_intercore_status"
+}
+
+# intercore_sentinel_reset_or_legacy NAME SCOPE [GLOB]
+# Lets a guard fire again; unavailable: removes the legacy files.  0 always.
+_intercore_sentinel_reset_or_legacy() {
+    _intercore_call . sentinel reset -- "${1-}" "${2-}" || _intercore_remove "$?" "${3-}"
+}
+
+# intercore_sentinel_reset_all NAME [GLOB]
+# The same for all scopes.  0 always.
+_intercore_sentinel_reset_all() {
+    _intercore_call . sentinel reset --all -- "${1-}" || _intercore_remove "$?" "${2-}"
+}
+
+# intercore_cleanup_stale
+# Removes guards that fired over an hour ago and throttle no caller any more; unavailable: legacy guard
+# files that old.  0 always.
+_intercore_sentinel_clean() {
+    local _intercore_status=0
+    _intercore_call . sentinel prune --older-than=1h --keep-live || _intercore_status=$?
+    [[ $_intercore_status == "$_intercore_unavailable" ]] || return 0
+    _intercore_late legacy clean || return 0
+}
+TEXT
+}
+
+_intercore_text_state() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# State: what few hooks use.
+[[ ${_intercore_core-} == 1 ]] || return 1
+
+# intercore_state_incr [-v VAR] KEY SCOPE [BY] [TTL]
+# Adds to a counter and prints its new value.  1 unavailable, nothing is printed; 2 not counted.
+_intercore_state_incr() {
+    local _intercore_to=- _intercore_status=0
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_call "$_intercore_to" state incr ${3:+"--by=$3"} ${4:+"--ttl=$4"} \
+        -- "${1-}" "${2-}" || _intercore_status=$?
+    _intercore_default 1 "$_intercore_status"
+}
+
+# intercore_state_delete_all KEY [GLOB]
+# Deletes the rows of all scopes; unavailable: removes the legacy files.  0 always.
+_intercore_state_delete_all() {
+    _intercore_call . state delete --all -- "${1-}" || _intercore_remove "$?" "${2-}"
 }
 TEXT
 }

@@ -32,7 +32,7 @@ class Commands(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         self.place = tempfile.TemporaryDirectory(prefix="intercore-build-")
         if version == "standard":  # else they are found in the checkout
-            for name in ("lib-intercore.sh", "systemd"):
+            for name in ("lib-intercore.sh", "lib-intercore", "systemd"):
                 build_data["force_include"][name] = f"icd/{name}"
             self.manual(build_data)
         python = os.path.join(self.root, "icctl", "bin", "icctl-python")

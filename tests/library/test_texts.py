@@ -1,4 +1,4 @@
-"""What lib-intercore.sh keeps as text until it is used: nobody can tell, except by the time."""
+"""What lib-intercore.sh reads when it is used: nobody can tell, except by the time."""
 
 import re
 import shutil
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.bash import BASHES, LIBRARY, Place
+from tests.support.library import MARK, PARTS, made, parts
 from tests.support.processes import PATIENCE, Daemon
 
 # The door makes no difference to what bash does.
@@ -156,7 +157,7 @@ def test_a_text_that_cannot_be_read_is_told_and_the_next_call_tries_again(place:
     done = run(place, f"source {LIBRARY}; ( ulimit -n 5; {CALL}; echo $? ); {CALL}")
 
     assert done.stdout.split() == [b"2", b"1"]
-    assert re.fullmatch(rb"intercore: bash cannot read a here-document; .*\n", done.stderr)
+    assert re.fullmatch(rb"intercore: bash cannot read lib-intercore/lease.sh; .*\n", done.stderr)
 
 
 @NATIVE
@@ -173,21 +174,75 @@ def test_what_is_0_always_is_so_even_if_its_text_cannot_be_read(place: Place) ->
     assert said == b"on\n"
 
 
-def test_no_text_is_read_by_sourcing_which_costs_half_of_what_all_of_it_would(
+def test_the_end_of_the_library_is_made_from_its_parts() -> None:
+    library = LIBRARY.read_text(encoding="utf-8")
+
+    assert made(library) == library, "run make docs"
+    called = set(re.findall(r"_intercore_late ([a-z]+) ", library))
+    assert called == {part.stem for part in parts()}
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """The library and its parts, in a directory where they can be replaced."""
+    shutil.copy(LIBRARY, tmp_path)
+    shutil.copytree(PARTS, tmp_path / PARTS.name)
+    return tmp_path
+
+
+@NATIVE
+def test_parts_of_another_version_come_with_all_of_that_version(place: Place, copied: Path) -> None:
+    """As when an upgrade replaces the files under a script that has sourced them."""
+    upgrade = "sed -i 's/_intercore_core=1/_intercore_core=2/; s/_intercore_core-} == 1/_intercore_core-} == 2/; "
+    upgrade += f"s/_intercore_answer 1 lease acquire/echo newer/' {copied}/*.sh {copied}/*/*.sh"
+
+    said = say(place, f"source {copied}/{LIBRARY.name}; {upgrade}; {CALL}; intercore_lock_clean")
+
+    assert len(said) == 1
+    assert said[0].startswith("newer ")
+
+
+@NATIVE
+def test_parts_that_were_removed_are_told(place: Place, copied: Path) -> None:
+    done = run(place, f"source {copied}/{LIBRARY.name}; rm -r {copied}/lib*; {CALL}; echo $?")
+
+    assert done.stdout == b"2\n"
+    assert re.fullmatch(rb"intercore: bash cannot read lib-intercore/lease.sh; .*\n", done.stderr)
+
+
+@NATIVE
+def test_a_copy_that_is_alone_has_every_function_of_every_part(
+    place: Place, tmp_path: Path
+) -> None:
+    alone = shutil.copy(LIBRARY, tmp_path / "alone.sh")
+    names = r"^(_intercore_\w+)\(\)"
+    wanted = {n for part in parts() for n in re.findall(names, part.read_text(), re.MULTILINE)}
+
+    every = " ".join(part.stem for part in parts())
+    said = say(place, f"source {alone}; for p in {every}; do _intercore_read $p; done; declare -F")
+
+    assert wanted <= {line.removeprefix("declare -f ") for line in said}
+
+
+def test_sourcing_reads_no_part_and_costs_less_than_half_of_what_all_of_it_would(
     bash: str, tmp_path: Path
 ) -> None:
     """In instructions, which are the same on a busy machine."""
     if shutil.which("valgrind") is None:
         pytest.skip("not installed: valgrind")
+    alone = shutil.copy(LIBRARY, tmp_path / "alone.sh")
     opened = tmp_path / "opened.sh"
-    readers = r"^_intercore_read_\w+\(\) \{\n.*<<'TEXT'\n((?:.*\n)*?)TEXT\n\}\n"
-    opened.write_text(re.sub(readers, r"\1", LIBRARY.read_text(), flags=re.MULTILINE))
-
-    bare, whole, sourced = (
-        instructions(bash, script) for script in (":", f"source {opened}", f"source {LIBRARY}")
+    opened.write_text(
+        LIBRARY.read_text().partition(MARK)[0] + "\n".join(part.read_text() for part in parts())
     )
 
-    assert sourced - bare < 0.6 * (whole - bare)
+    bare, whole, texts, sourced = (
+        instructions(bash, script)
+        for script in (":", f"source {opened}", f"source {alone}", f"source {LIBRARY}")
+    )
+
+    assert sourced - bare < 0.4 * (whole - bare)
+    assert texts - bare < 0.55 * (whole - bare)
 
 
 def instructions(bash: str, script: str) -> int:

@@ -2,7 +2,7 @@
 
 `tests/data/releases` keeps what each release consisted of, so that no test needs the history:
 
-    git archive COMMIT icd icctl lib-intercore.sh | xz -9e >tests/data/releases/VERSION.tar.xz
+    git archive COMMIT icd icctl lib-intercore.sh lib-intercore | xz -9e >tests/data/releases/VERSION.tar.xz
 
 An installation here looks like one of pip's: programs in `bin`, packages in `lib`, and the packages
 that ours needs are those that the tests run with.
@@ -80,6 +80,8 @@ def _install(place: Path, source: Path, version: str) -> Installation:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(source / package, found.packages / package, ignore=ignored)
     shutil.copy(source / "lib-intercore.sh", found.packages / "icd")
+    if (source / "lib-intercore").exists():  # old releases have one file
+        shutil.copytree(source / "lib-intercore", found.packages / "icd" / "lib-intercore")
     about = found.packages / "icd" / "__init__.py"
     about.write_text(_VERSION.sub(f'__version__ = "{version}"', about.read_text()))
     for kind in found.clients:

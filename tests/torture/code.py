@@ -67,6 +67,7 @@ def broken_by(directory: Path, *changes: Change) -> Code:
     for package in ("icd", "icctl"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("*.pyc"))
     shutil.copy(ROOT / "lib-intercore.sh", root)
+    shutil.copytree(ROOT / "lib-intercore", root / "lib-intercore")
     for file, old, new in changes:
         text = (root / file).read_text()
         assert text.count(old) == 1, f"{file} has {text.count(old)} of what is to be broken: {old}"

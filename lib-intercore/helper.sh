@@ -1,0 +1,103 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# The helper: see icctl/helper.c for what is written and read.
+[[ ${_intercore_core-} == 1 ]] || return 1
+
+# Find the helper, or start one.
+_intercore_helper_ready() {
+    local _intercore_now="${INTERCORE_SOCKET-} ${INTERCORE_MODE-} $_intercore_program"
+    if [[ $_intercore_helper != next ]] && ! kill -0 "$_intercore_helper" 2>/dev/null; then
+        _intercore_bury # it left because no call came for long, or was killed
+    fi
+    if [[ $_intercore_helper == next ]]; then
+        _intercore_summon
+        _intercore_world=$_intercore_now
+    fi
+    [[ $_intercore_helper != none && $_intercore_world == "$_intercore_now" ]]
+}
+
+# Start a helper, which only the native client can be: what is a script is not asked.
+_intercore_summon() {
+    local _intercore_line=none
+    IFS= read -r -n 4 _intercore_line 2>/dev/null <"$_intercore_program"
+    [[ $_intercore_line == ?ELF ]] &&
+        _intercore_line=$(_intercore_become --helper "$$" 2>/dev/null) || _intercore_line=none
+    _intercore_helper=${_intercore_line%% *}
+    _intercore_pipes=${_intercore_line#* }
+    [[ -p $_intercore_pipes/in ]] || _intercore_helper=none
+}
+
+# Forget a helper that is dead; one that was killed left its directory behind.
+_intercore_bury() {
+    [[ $_intercore_pipes != */intercore-helper-* ]] || command rm -rf -- "$_intercore_pipes"
+    _intercore_helper=next
+}
+
+# Leaves stdout in `_intercore_out`, without its last newline.
+_intercore_ask() {
+    local _intercore_reply='' _intercore_err='' _intercore_sent=''
+    _intercore_busy=yes
+    _intercore_talk "$@" 8<>"$_intercore_pipes/in" 9<>"$_intercore_pipes/out"
+    _intercore_busy=
+    [[ -n $_intercore_sent ]] || _intercore_reply=! # then nothing was done
+    case ${_intercore_reply%@} in
+        '!'*) _intercore_take_over "${_intercore_reply#!}" "$@" ;;
+        '' | *[!0-9]*) _intercore_lost ;;
+        *)
+            [[ -z $_intercore_err ]] || printf '%s\n' "$_intercore_err" >&2
+            return "${_intercore_reply%@}" ;;
+    esac
+}
+
+_intercore_talk() {
+    local _intercore_patience=300 _intercore_id
+    case $INTERCORE_TIMEOUT in
+        *[!0-9ms]*) ;;
+        *ms) _intercore_patience=1 ;;
+        *[0-9]s) _intercore_patience=${INTERCORE_TIMEOUT%s} ;;
+    esac
+    if [[ -n ${_intercore_stdin-} ]]; then
+        printf '%s' "$_intercore_stdin" >"$_intercore_pipes/stdin" || return 0
+    fi
+    _intercore_whose
+    _intercore_sent=yes
+    # Under the name of a session that every daemon knows, older ones too.
+    printf 'ic1 %d\0d%s\0eINTERCORE_DB=%s\0eCLAUDE_SESSION_ID=%s\0eHOME=%s\0' \
+        "$(( $# + 4 ))" "$PWD" "${INTERCORE_DB-}" "$_intercore_id" "${HOME-}" >&8
+    printf 'a%s\0' "$@" >&8
+    _intercore_hear _intercore_reply || return 0
+    case $_intercore_reply in
+        [0-9]*@)
+            _intercore_out=$(<"$_intercore_pipes/stdout")
+            _intercore_err=$(<"$_intercore_pipes/stderr") ;;
+        [0-9]*)
+            _intercore_hear _intercore_out && _intercore_hear _intercore_err || _intercore_reply=
+            # Short ones only: looking for a suffix in a long string takes bash minutes.
+            _intercore_out=${_intercore_out%$'\n'}
+            _intercore_err=${_intercore_err%$'\n'} ;;
+    esac
+}
+
+# The next field of an answer; 1 if it does not come, because the helper is stopped, or dead.
+_intercore_hear() {
+    local _intercore_part='' _intercore_whole=''
+    until IFS= read -r -d '' -t 1 _intercore_part <&9; do
+        _intercore_whole+=$_intercore_part # what came before the second was over
+        (( _intercore_patience-- > -3 )) || return 1
+        kill -0 "$_intercore_helper" 2>/dev/null || return 1
+    done
+    printf -v "$1" '%s' "$_intercore_whole$_intercore_part"
+}
+
+# What the helper could not answer, a process of its own goes on with.
+_intercore_take_over() {
+    local INTERCORE_HANDOVER=$1
+    shift
+    [[ -z $INTERCORE_HANDOVER ]] || export INTERCORE_HANDOVER
+    _intercore_out=$(_intercore_become "$@")
+}
+
+_intercore_lost() {
+    _intercore_helper=none
+    printf '%s\n' "intercore: unknown_outcome: the helper died; read the state before you repeat a write" >&2
+    return 2
+}
