@@ -57,7 +57,9 @@ class Model:
             self.requests.append(body)
             number = len(self.requests)
         step = self._step(dialect.turns(body))
-        if isinstance(step, Call) and f'"{step.tool.rpartition(".")[2]}"' not in json.dumps(dialect.tools(body)):
+        if isinstance(step, Call) and f'"{step.tool.rpartition(".")[2]}"' not in json.dumps(
+            dialect.tools(body)
+        ):
             step = LAST  # something beside, like a title for the conversation
         return "".join(dialect.stream(step, number)).encode()
 
@@ -96,7 +98,7 @@ def serving(script: Script) -> Iterator[Model]:
             self.end_headers()
             self.wfile.write(answer or b"")
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *_told: object) -> None:
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
