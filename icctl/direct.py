@@ -16,14 +16,12 @@ from icd.app.call import Answer, Call
 from icd.app.dispatch import Clock, answered, run_batch
 from icd.app.invocation import (
     LOOK_AGAIN_SECONDS,
-    WORD_CHARACTERS,
     Ask,
     Errand,
     Need,
     Output,
     World,
     line,
-    session_of,
     why_not,
 )
 from icd.app.planner import advance, plan, run_errand
@@ -34,7 +32,6 @@ from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overl
 from icd.files import append_log
 
 if TYPE_CHECKING:
-    from icctl.calls import Calls
     from icd.admin.doctor.context import Sight
 
 LOG = ".local/state/intercore/icctl.log"
@@ -235,7 +232,6 @@ def _invocation(request: client.Request, limit: float) -> World:
         peer=os.getpid(),
         request_id=request.id,
         sight=_sight,
-        calls=lambda: _calls(request.argv),
     )
     for kind, path, content in request.inputs:
         if kind == b"l":
@@ -253,13 +249,6 @@ def _sight() -> "Sight":
     from icctl.probe import sight  # only the doctor pays for it
 
     return sight()
-
-
-def _calls(argv: list[str]) -> "Calls":
-    from icctl.calls import Calls  # only a process that stays pays for it
-
-    is_alone = "--no-daemon" in client.typed(argv)[1]
-    return Calls(direct=is_alone, session=session_of(os.environ)[:WORD_CHARACTERS] or None)
 
 
 def _record(error: IcError, home: str | None) -> None:
