@@ -20,7 +20,6 @@ from icd.app.dispatch import Clock, answered, run_batch
 from icd.app.invocation import (
     LOOK_AGAIN_SECONDS,
     MOST_COLUMNS,
-    WORD_CHARACTERS,
     Ask,
     Errand,
     Need,
@@ -28,7 +27,6 @@ from icd.app.invocation import (
     Terminal,
     World,
     line,
-    session_of,
     why_not,
 )
 from icd.app.planner import advance, plan, run_errand
@@ -39,7 +37,6 @@ from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overl
 from icd.files import append_log
 
 if TYPE_CHECKING:
-    from icctl.calls import Calls
     from icd.admin.doctor.context import Sight
 
 LOG = ".local/state/intercore/icctl.log"
@@ -241,7 +238,6 @@ def _invocation(request: client.Request, limit: float) -> World:
         peer=os.getpid(),
         request_id=request.id,
         sight=_sight,
-        calls=lambda: _calls(request.argv),
     )
     for kind, path, content in request.inputs:
         if kind == b"l":
@@ -266,13 +262,6 @@ def _sight() -> Sight:
     from icctl.probe import sight  # only the doctor pays for it
 
     return sight()
-
-
-def _calls(argv: list[str]) -> Calls:
-    from icctl.calls import Calls  # only a process that stays pays for it
-
-    is_alone = "--no-daemon" in client.typed(argv)[1]
-    return Calls(direct=is_alone, session=session_of(os.environ)[:WORD_CHARACTERS] or None)
 
 
 def _record(error: IcError, home: str | None) -> None:

@@ -319,6 +319,20 @@ def test_every_event_is_understood(file):
     assert found[5] == PLACE
 
 
+def test_every_file_is_recorded_or_said_to_be_from_documentation():
+    recorded = json.loads((EVENTS / "recorded.json").read_text("utf-8"))
+    readme = (EVENTS / "README.md").read_text("utf-8")
+
+    kept = {f"{agent}/{event}" for agent, told in recorded.items() for event in told["events"]}
+    others = {f"{file.parent.name}/{file.stem}" for file in ALL} - kept
+
+    assert kept <= {f"{file.parent.name}/{file.stem}" for file in ALL}
+    assert {name for name in others if not name.startswith("cursor/")} == set(
+        re.findall(r"^- `(\w+/\w+)`", readme, re.MULTILINE)
+    )
+    assert all(f"| {told['version']} |" in readme for told in recorded.values())
+
+
 def test_every_event_of_the_settings_is_kept():
     for agent, event, _line in EVERY:
         assert (EVENTS / agent / f"{event}.json").is_file()

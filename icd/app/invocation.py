@@ -104,14 +104,13 @@ class World(msgspec.Struct):
     # How to look at the daemon from outside (`Sight` of admin/doctor/context.py); only a caller's
     # own process can.
     sight: Callable[[], Any] | None = None
-    # How a process that stays calls methods (`Calls` of icctl/calls.py).
-    calls: Callable[[], Any] | None = None
     # The flags that every command understands, once they were taken out of `argv`.
     json: bool = False
     verbose: bool = False
     db: str | None = None
     timeout_ms: int | None = None
     if_database: bool = False
+    no_daemon: bool = False
     where: Where = Where("")  # the caller's words about which database it means
     session: str = ""  # by SESSION_VARIABLES
 

@@ -205,6 +205,7 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     assert command is not None
     world.json, world.verbose, world.db = flags.json, flags.verbose, flags.db
     world.timeout_ms, world.if_database = flags.timeout_ms, flags.if_database
+    world.no_daemon = flags.no_daemon
     world.where = Where(world.cwd, flags.db, world.env.get("INTERCORE_DB"))
     # `session_of`, without another file on the way of every call.
     session = next(filter(None, map(world.env.get, SESSION_VARIABLES)), "")

@@ -1,6 +1,6 @@
 """Tells those who subscribed to the resource of events that the log has grown.
 
-The daemon pushes; without one, the log is looked at each second.  What is sent says "look", never
+What is sent says "look", never
 what (ADR 7), so a notification too many does no harm, and none is missing: a subscription is
 confirmed when the end of the log is known, and whatever happens to the daemon, the stream goes on
 from there.
@@ -8,22 +8,20 @@ from there.
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from socket import socket
 from typing import Any
 
 import anyio
 import mcp_types as types
-import msgspec
-from anyio.abc import UNIXSocketStream
-from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
+from icctl.api import AsyncClient, Error
+from icctl.api.async_followers import AsyncStream
 from icd.app.invocation import LOOK_AGAIN_SECONDS
 from icd.db.paths import Where
-from icd.errors import CursorAhead, IcError
-from icd.features.events.watch import NOTIFICATION
+from icd.errors import CursorAhead
+from icd.features.events.store import Event
 from icd.mcp.project import Project
 
 # Calls a method.
@@ -31,17 +29,17 @@ Ask = Callable[[str, dict[str, Any], Where], Awaitable[Any]]
 Context = ServerRequestContext[Any, Any]
 
 URI = "intercore://events"
-# A line has at most a hundred events, and a few megabytes.
-LINE_BYTES = 64 * 1024 * 1024
 BEYOND = 2**62  # no log is that long
 
 
 class Feed:
     """The subscribers of one client, in both ways that the protocol has."""
 
-    def __init__(self, ask: Ask, connect: Callable[[], Awaitable[Any]], project: Project) -> None:
+    def __init__(
+        self, ask: Ask, client: Callable[[Where], Awaitable[AsyncClient]], project: Project
+    ) -> None:
         self._ask = ask
-        self._connect = connect
+        self._client = client
         self._project = project
         self._bus = InMemorySubscriptionBus()
         self._streams = ListenHandler(self._bus)
@@ -118,21 +116,17 @@ class Feed:
         """The last sequence number; None if there is no log to be read."""
         try:
             return await last_event(self._ask, where)
-        except IcError:
+        except Error:
             return None
 
     async def _follow(self, where: Where, seq: int | None) -> int | None:
-        """Tell of what the daemon sends until it ends; the last sequence number is returned."""
-        # The daemon may leave at any moment; and what it says may make no sense.
-        with suppress(anyio.BrokenResourceError, anyio.EndOfStream, OSError, ValueError):
-            sock = None if seq is None else await self._connect()
-            if sock is None:
-                return seq
-            async with await UNIXSocketStream.from_socket(socket(fileno=sock.detach())) as stream:
-                await stream.send(_request(where, seq))
-                lines = BufferedByteReceiveStream(stream)
-                while self.is_wanted and (told := await _next(lines)) is not None:
-                    seq = told
+        """Tell of what is recorded; the last sequence number is returned."""
+        if seq is None:
+            return None
+        with suppress(Error):  # the log may be another one by now, or gone
+            async with (await self._client(where)).events.watch(since=seq) as news:
+                while self.is_wanted:
+                    seq = await _newest(news)
                     await self._tell()
         return seq
 
@@ -146,33 +140,17 @@ async def last_event(ask: Ask, where: Where) -> int:
     """The sequence number of the last event that was ever recorded."""
     try:
         found = await ask("events.tail", {"since": BEYOND, "limit": 1}, where)
-    except CursorAhead as exc:
-        return int(exc.facts.get("last", 0))  # a daemon of 0.4.0 does not say
+    except Error as exc:
+        if exc.name != CursorAhead.name:
+            raise
+        return int(exc.data.get("last", 0))  # a daemon of 0.4.0 does not say
     return int(found["through"])
 
 
-class _Place(msgspec.Struct):
-    seq: int = 0
-
-
-class _Message(msgspec.Struct):
-    """A notification; the final response has no method."""
-
-    method: str = ""
-    params: _Place = msgspec.field(default_factory=_Place)
-
-
-def _request(where: Where, seq: int | None) -> bytes:
-    params = {"cwd": where.cwd, "db": where.explicit, "since": seq}
-    request = {"jsonrpc": "2.0", "id": 1, "method": "events.watch", "params": params}
-    return msgspec.json.encode(request) + b"\n"
-
-
-async def _next(lines: BufferedByteReceiveStream) -> int | None:
-    """The sequence number of the next notification; None at the end of the stream."""
-    try:
-        line = await lines.receive_until(b"\n", LINE_BYTES)
-    except (anyio.IncompleteRead, anyio.DelimiterNotFound):
-        return None
-    found = msgspec.json.decode(line, type=_Message)
-    return found.params.seq if found.method == NOTIFICATION else None
+async def _newest(news: AsyncStream[Event]) -> int:
+    """Wait for an event; the sequence number of the last that came with it."""
+    event = await anext(news)
+    with anyio.move_on_after(0):  # a cancelled look loses nothing
+        while True:
+            event = await anext(news)
+    return event.seq

@@ -1,7 +1,7 @@
 """The SDK's server: one process, one client, until stdin ends.
 
-Calls are carried out one after the other, in a thread: in one process only one may have a database
-open (ADR 4).  stdout belongs to the protocol, and what is logged goes to stderr.
+Calls are those of the Python client (icctl/api), one for each project that the client of this
+server means.  stdout belongs to the protocol, and what is logged goes to stderr.
 """
 
 import json
@@ -10,26 +10,31 @@ import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import mcp_types as types
+import msgspec
 from anyio import to_thread
+from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from icctl.api import AsyncClient, Error
+from icctl.api.errors import from_error
 from icd import __version__
 from icd.app.dispatch import failure
 from icd.db.paths import Where
-from icd.errors import CursorBehind, IcError, InvalidParams
+from icd.errors import CursorBehind, InvalidParams
 from icd.mcp import tools
 from icd.mcp.feed import URI, Feed, last_event
 from icd.mcp.project import Project
 
-T = TypeVar("T")
+# Makes a client for a project.
+Clients = Callable[[Where], AsyncClient]
 Context = ServerRequestContext[Any, Any]
 
 INSTRUCTIONS = """\
@@ -44,17 +49,17 @@ ROOTS = "roots"
 NEWEST = 100
 
 
-def serve(offered: list[tools.Tool], calls: Callable[..., Any], project: Project) -> None:
+def serve(offered: list[tools.Tool], clients: Clients, project: Project) -> None:
     """Serve until stdin ends."""
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        anyio.run(partial(_serve, offered, calls, project))
+        anyio.run(partial(_serve, offered, clients, project))
     except* (BrokenPipeError, ConnectionResetError):
         pass  # the client has left
 
 
-async def _serve(offered: list[tools.Tool], calls: Any, project: Project) -> None:
-    desk = Desk(offered, calls, project)
+async def _serve(offered: list[tools.Tool], clients: Clients, project: Project) -> None:
+    desk = Desk(offered, clients, project)
     server = desk.server()
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
@@ -63,14 +68,17 @@ async def _serve(offered: list[tools.Tool], calls: Any, project: Project) -> Non
 class Desk:
     """What the handlers share."""
 
-    def __init__(self, offered: list[tools.Tool], calls: Any, project: Project) -> None:
+    _tasks: TaskGroup
+
+    def __init__(self, offered: list[tools.Tool], clients: Clients, project: Project) -> None:
         self._tools = {tool.name: tool for tool in offered}
         self._listed = [_listed(tool) for tool in offered]
-        self._calls = calls
+        self._make = clients
+        self._clients: dict[Where, AsyncClient] = {}
+        self._opening = anyio.Lock()
         self._project = project
         self._has_no_roots = False
-        self._one_at_a_time = anyio.CapacityLimiter(1)
-        self._feed = Feed(self._call, partial(self._in_thread, calls.connect), project)
+        self._feed = Feed(self._call, self._client, project)
 
     def server(self) -> Server[Any]:
         made: Server[Any] = Server(
@@ -93,10 +101,10 @@ class Desk:
 
     @asynccontextmanager
     async def _lifespan(self, _server: Server[Any]) -> AsyncIterator[None]:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._feed.run)
+        async with anyio.create_task_group() as self._tasks:
+            self._tasks.start_soon(self._feed.run)
             yield
-            tasks.cancel_scope.cancel()
+            self._tasks.cancel_scope.cancel()
 
     # --- tools ---
 
@@ -115,7 +123,7 @@ class Desk:
         try:
             arguments = _checked(tool, params.arguments or {})
             result = await self._call(tool.method.name, arguments, where)
-        except IcError as exc:
+        except Error as exc:
             return _failed(exc)
         text = _text(result)
         structured = result if tools.is_object(tool.method) else {tools.RESULT: result}
@@ -124,16 +132,25 @@ class Desk:
         )
 
     async def _call(self, method: str, arguments: dict[str, Any], where: Where) -> Any:
+        """The result as plain values; numbers beyond 64 bits pass, in both directions."""
         try:
-            return await self._in_thread(partial(self._calls, method, arguments, where))
-        except IcError:
+            client = await self._client(where)
+            result = await client.ask(method, _as_json(method, arguments))
+            return json.loads(msgspec.json.encode(result))
+        except Error:
             raise
         except Exception as exc:
             traceback.print_exception(exc)  # on stderr
-            raise failure(exc) from exc
+            raise from_error(failure(exc)) from exc
 
-    async def _in_thread(self, function: Callable[[], T]) -> T:
-        return await to_thread.run_sync(function, limiter=self._one_at_a_time)
+    async def _client(self, where: Where) -> AsyncClient:
+        """The client for a project; it stays until the server ends."""
+        async with self._opening:
+            if where not in self._clients:
+                client = self._make(where)
+                await self._tasks.start(_keep_open, client)
+                self._clients[where] = client
+        return self._clients[where]
 
     # --- resources ---
 
@@ -154,7 +171,7 @@ class Desk:
             return where
         try:
             found = await self._newest(where)
-        except IcError as exc:
+        except Error as exc:
             raise MCPError(types.INTERNAL_ERROR, exc.message, data=tools.told(exc)) from exc
         content = types.TextResourceContents(
             uri=URI, mime_type="application/json", text=_text(found)
@@ -165,8 +182,10 @@ class Desk:
         since = max(0, await last_event(self._call, where) - NEWEST)
         try:
             return await self._call("events.tail", {"since": since, "limit": NEWEST}, where)
-        except CursorBehind as exc:  # fewer are kept
-            since = int(exc.facts["oldest"]) - 1
+        except Error as exc:
+            if exc.name != CursorBehind.name:
+                raise
+            since = int(exc.data["oldest"]) - 1  # fewer are kept
             return await self._call("events.tail", {"since": since, "limit": NEWEST}, where)
 
     async def _subscribe(
@@ -195,7 +214,7 @@ class Desk:
                 roots = answer.roots if isinstance(answer, types.ListRootsResult) else []
         uris = [str(root.uri) for root in roots]
         before = self._project.current
-        found = await self._in_thread(partial(self._project.choose, uris))
+        found = await to_thread.run_sync(self._project.choose, uris)
         if found != before:
             self._feed.moved()
         return found
@@ -223,6 +242,22 @@ class Desk:
             await self._where(ctx, types.InputResponseRequestParams())
 
 
+async def _keep_open(client: AsyncClient, *, task_status: TaskStatus[None]) -> None:
+    async with client:
+        task_status.started()
+        await anyio.sleep_forever()
+
+
+def _as_json(method: str, arguments: dict[str, Any]) -> dict[str, msgspec.Raw]:
+    try:
+        return {
+            name: msgspec.Raw(json.dumps(value, allow_nan=False).encode())
+            for name, value in arguments.items()
+        }
+    except (ValueError, RecursionError) as exc:
+        raise from_error(InvalidParams(f"{method}: {exc}")) from None
+
+
 def _text(result: Any) -> str:
     return json.dumps(result, ensure_ascii=False, separators=(",", ":"))
 
@@ -231,11 +266,11 @@ def _checked(tool: tools.Tool, given: dict[str, Any]) -> dict[str, Any]:
     """Refuse the parameters that are the server's own to give."""
     for name in given:
         if name not in tool.parameters:
-            raise InvalidParams(f"{tool.name} has no parameter {name[:100]!r}")
+            raise from_error(InvalidParams(f"{tool.name} has no parameter {name[:100]!r}"))
     return given
 
 
-def _failed(error: IcError) -> types.CallToolResult:
+def _failed(error: Error) -> types.CallToolResult:
     said = tools.told(error)
     text = f"{said['name']}: {said['message']}"
     if said["hint"]:

@@ -8,7 +8,7 @@ import re
 import shlex
 import time
 from functools import cache
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 from msgspec import Struct
@@ -19,8 +19,10 @@ from icd.app.invocation import Ask, World
 from icd.app.planner import plan
 from icd.app.reference.openrpc import about, descriptions, require_derived
 from icd.app.verb import Method, parts
-from icd.errors import IcError
 from icd.mcp import offer
+
+if TYPE_CHECKING:
+    from icctl.api import Error
 
 Row = Method[Any, Any]
 
@@ -202,12 +204,13 @@ def _given(params: Params) -> dict[str, Any]:
 # --- arguments and results ------------------------------------------------------------------------
 
 
-def told(error: IcError) -> dict[str, Any]:
+def told(error: "Error") -> dict[str, Any]:
     """An error as a client gets it."""
     hint = error.hint
     if error.name == "invalid_params":
         hint = "see the input schema of the tool"
-    return {**error.facts, "name": error.name, "message": error.message, "hint": hint}
+    facts = {name: error.data[name] for name in error.data if name not in {"exit", "retryable"}}
+    return {**facts, "name": error.name, "message": error.message, "hint": hint}
 
 
 def method_named(tool: str) -> str | None:

@@ -5,14 +5,19 @@ It runs in the caller's own process, and goes on until stdin ends.
 
 import os
 import sys
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
 from icd.app.invocation import Local, Output, World
 from icd.app.verb import Command, Option
+from icd.db.paths import Where
 from icd.errors import BadPath, McpNotInstalled
 from icd.mcp import offer
+
+if TYPE_CHECKING:
+    from icctl.api import AsyncClient
 
 
 class Mcp(Struct):
@@ -45,12 +50,17 @@ def ask_mcp(world: World, f: Mcp) -> Local:
         from icd.mcp.server import serve
         from icd.mcp.tools import describe
 
-        assert world.calls is not None, "it runs in the caller's own process"
         tools = [describe(row) for row in offer.offered(allowed)]
-        serve(tools, world.calls(), Project(world.where, project))
+        serve(tools, partial(_client, world), Project(world.where, project))
         return Output(0)
 
     return Local(run)
+
+
+def _client(world: World, where: Where) -> "AsyncClient":
+    from icctl.api import AsyncClient
+
+    return AsyncClient(where.cwd, db=where.explicit, mode="direct" if world.no_daemon else None)
 
 
 def _require_sdk() -> None:

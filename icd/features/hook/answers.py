@@ -3,7 +3,8 @@
 Claude Code and Codex want `hookSpecificOutput` or `decision`, Gemini `decision`, and Cursor
 `permission`, `continue` or `followup_message`, depending on the event.  Where an event has no room
 for an answer, the user is told (`systemMessage`), or, by Cursor, no one.
-The dialects are those of 2026-11-18.
+tests/test_real_agents.py asks Claude Code 2.1.327, Codex 0.169.0 and Gemini CLI 0.61.0; that of
+Cursor is from documents of 2026-11-18.
 """
 
 from typing import Any
@@ -20,13 +21,14 @@ class Asked(Struct, frozen=True):
     event: str
 
 
-# Events after which the model reads `additionalContext`.
+# Events after which the model reads `additionalContext`.  Claude Code also reads it at Stop and
+# SubagentStop, and goes on because of it: that is what `block` is for.
 _HEARD = {
     "claude": {
         *("SessionStart", "Setup", "SubagentStart", "UserPromptSubmit"),
-        *("PreToolUse", "PostToolUse", "PostToolUseFailure"),
+        *("PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch"),
     },
-    "codex": {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"},
+    "codex": {"SessionStart", "SubagentStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"},
     "gemini": {"SessionStart", "BeforeAgent", "AfterTool"},
     "cursor": {"sessionStart", "postToolUse"},
 }
@@ -54,7 +56,7 @@ def block(asked: Asked, reason: str) -> Json:
     """Stop what is about to happen, and tell the model why."""
     if asked.agent == "cursor":
         return _block_cursor(asked.event, reason)
-    if asked.event in _UNSTOPPABLE:
+    if asked.event in _UNSTOPPABLE or (asked.agent, asked.event) == ("codex", "PreCompact"):
         return {"systemMessage": reason}
     if asked.agent == "gemini":
         return {"decision": "deny", "reason": reason}

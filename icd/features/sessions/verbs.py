@@ -8,7 +8,7 @@ from msgspec import Meta
 from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import World
-from icd.app.types import MOMENT
+from icd.app.types import UNIX_TIME
 from icd.app.verb import Card, Column, Option, Table, Verb, Writes, no_rows
 from icd.errors import Usage
 from icd.features.runs.verbs import check_project, project_of
@@ -143,7 +143,7 @@ class List(Params):
     session_id: Annotated[Text, Option("--session", "Only this session.", "SID")] = None
     since: Annotated[
         int,
-        MOMENT,
+        UNIX_TIME,
         Meta(ge=0, le=INT64 - 1, description="Only those that started at this Unix time or later."),
         Option("--since", "Only those that started at this time (RFC 3339) or later.", "TIME"),
     ] = 0

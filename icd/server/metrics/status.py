@@ -7,7 +7,8 @@ file of a project is touched, so a hung mount does not show here but as a call t
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from msgspec.structs import replace
 
@@ -50,6 +51,14 @@ class About:
         self._started = time.monotonic()
         self._started_at = int(time.time())
         self._counters = Counters(self._started, slow_ms)
+
+    @contextmanager
+    def subscriber(self) -> Iterator[None]:
+        self.subscribers += 1
+        try:
+            yield
+        finally:
+            self.subscribers -= 1
 
     def count(self, method: str, began: float) -> None:
         now = time.monotonic()

@@ -192,11 +192,7 @@ class Handler:
         return answer
 
     async def _follow(self, subscription: Subscription) -> Any:
-        self._about.subscribers += 1
-        try:
-            return await follow(subscription, self.stream, self.ask)
-        finally:
-            self._about.subscribers -= 1
+        return await follow(subscription, self.stream, self.ask, self._about.subscriber())
 
     def _waiter(self, call: Call) -> ChangeWaiter:
         stream = call.method.stream

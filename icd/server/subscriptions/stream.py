@@ -15,7 +15,7 @@ Promises
 
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import anyio
@@ -123,8 +123,17 @@ class Subscription:
         await anyio.sleep(max(0.0, asked_at + limits.WATCH_GAP_SECONDS - time.monotonic()))
 
 
-async def follow(subscription: Subscription, stream: Stream, ask: AskAll) -> Any:
-    """Send what there is to send until the end; the outcome is returned."""
+async def follow(
+    subscription: Subscription,
+    stream: Stream,
+    ask: AskAll,
+    counted: AbstractContextManager[None],
+) -> Any:
+    """Send what there is to send until the end; the outcome is returned.
+
+    It is `counted` from its first look on: what happens from then on it does not miss, not even
+    while the daemon reloads.
+    """
     with subscription.waiter as waiter:
         hears = waiter.listen()  # before asking, or a change could be missed
         await _ask(subscription, stream, ask)
@@ -133,7 +142,7 @@ async def follow(subscription: Subscription, stream: Stream, ask: AskAll) -> Any
         subscription.is_first = False
         if not hears:  # it has just been opened: look again soon, and listen from then on
             subscription.patience = 0.0
-        with stream.until_end():
+        with counted, stream.until_end():
             while subscription.outcome is None:
                 await subscription.wait()
                 if not await _has_room(subscription, stream.outbox):

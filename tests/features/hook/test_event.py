@@ -12,7 +12,8 @@ from icd.features.hook import event
 from icd.features.hook.event import Event
 from tests.support.processes import CLEAN, DOORS
 
-SHAPES = json.loads((Path(__file__).parents[2] / "data" / "events" / "shapes.json").read_text())
+RECORDED = Path(__file__).parents[2] / "data" / "events"
+SHAPES = json.loads((RECORDED / "shapes.json").read_text())
 NATIVE = DOORS / "native" / "icctl"
 SHOW = 'for n in SESSION EVENT TOOL FILE CWD AGENT STOP_ACTIVE; do eval "printf \'%s\\0\' \\"\\$INTERCORE_$n\\""; done'
 
@@ -38,6 +39,19 @@ def test_a_command_gets_the_event_and_its_fields(shape, door, tmp_path):
     assert fields == [*told.environment().values()]
     assert rest.encode() == sent
     assert done.stderr == b""
+
+
+def test_what_agents_sent_is_understood():
+    for file in RECORDED.glob("*/*.json"):
+        sent = json.loads(file.read_text("utf-8"))
+
+        found = event.read(file.read_bytes())
+
+        assert found is not None
+        assert found.agent == file.parent.name, file
+        assert found.session == sent.get("session_id", sent.get("conversation_id")), file
+        assert found.event == sent.get("hook_event_name", ""), file
+        assert (found.cwd, found.tool) == ("/home/me/project", sent.get("tool_name", "")), file
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tests.support.recording.models import Call, Model, Script
 
-SECONDS = 40  # for one run of an agent; they need two to ten
+SECONDS = 120  # for one run of an agent; they need two to ten
 KEY = "no-key"
 SESSION = "0f1d6f2e-7a51-4c9b-9d3e-5b7c2a8e4f10"  # Claude Code takes one, and else resumes none
 PROMPT = "Write the greeting."

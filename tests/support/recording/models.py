@@ -98,7 +98,7 @@ def serving(script: Script) -> Iterator[Model]:
             self.end_headers()
             self.wfile.write(answer or b"")
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *_told: object) -> None:
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
