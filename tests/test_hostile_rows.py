@@ -52,6 +52,13 @@ LEASES = """
 lease list; lease list --json; lease acquire lease s1 --owner=you --ttl=5s
 lease acquire other s1 --owner=you --ttl=5s; lease renew lease s1 --owner=me --token=1
 """
+RESERVATIONS = """
+coordination list; coordination list --json; coordination check --path=src/a
+coordination check --pattern=** --json; coordination check-many src/a src/b
+coordination reserve --owner=you --path=src/a; coordination renew --owner=me --ttl=5s
+coordination reserve --owner=me --pattern=src/*; coordination sweep --dry-run
+coordination transfer --from=me --to=you; coordination release --owner=you
+"""
 DISCOVERIES = """
 discovery list; discovery list --json; discovery status disc0001; discovery profile
 discovery profile --json; discovery search --like=disc0001; discovery rank
@@ -67,7 +74,8 @@ READERS = {
     "migrations": "version", "counters": STATE + LEASES + EVENTS + DISCOVERIES, "state": STATE,
     "sentinels": SENTINELS, "requests": STATE, "events": EVENTS, "cursors": EVENTS,
     "hook_positions": EVENTS, "runs": RUNS, "run_skips": RUNS, "run_agents": RUNS,
-    "run_artifacts": RUNS, "dispatches": RUNS, "leases": LEASES, "discoveries": DISCOVERIES,
+    "run_artifacts": RUNS, "dispatches": RUNS, "leases": LEASES, "reservations": RESERVATIONS,
+    "discoveries": DISCOVERIES,
     "embeddings": DISCOVERIES, "embedding_sources": DISCOVERIES,
     "feedback_signals": DISCOVERIES, "interest_profile": DISCOVERIES,
 }  # fmt: skip

@@ -268,6 +268,8 @@ def _stable(text: bytes, step: Step) -> bytes:
     text = re.sub(rb"\d{8}-\d{6}(-\d+)?", b"<stamp>", text)
     text = re.sub(rb"\b1\d{9}(\d{3})?\b", b"<time>", text)
     text = re.sub(rb" for \d+ s\b", b" for <age>", text)
+    text = re.sub(rb"\(for \d+s,", b"(for <age>,", text)
+    text = re.sub(rb'age_seconds":\d+', b'age_seconds":<age>', text)
     text = re.sub(rb"(:\S+\t)\d+s\n", rb"\1<age>\n", text)
     text = re.sub(rb"\d+\.\d{3} ms", b"<ms>", text)
     text = re.sub(rb"\b[0-9a-f]{24}\b", b"<id>", text)

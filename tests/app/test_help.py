@@ -168,8 +168,8 @@ VERBS = re.findall(
     abandon acknowledge acquire add advance back cancel change check claim clear compare convert
     copy count create delete deliver describe diagnose dismiss exit export extend find follow
     import increment inspect install kill list move multiply negotiate print promote rank read
-    rebuild record reduce register release reload remove renew replace restore return run send
-    serve set show skip start stop store submit trust update wait write
+    rebuild record reduce register release reload remove renew replace reserve restore return run send
+    serve set show skip start stop store submit transfer trust update wait write
     """,
 )
 

@@ -123,6 +123,13 @@ def ordinary(project: str) -> dict[str, dict[str, object]]:
             "acquired_at": NOW, "renewed_at": NOW, "expires_at": NOW + 10**9,
             "expires_ms": NOW_MS + 10**12, "session": "s1", "pid": 1,
         },
+        "reservations": {
+            "id": "lock0001", "type": "file_reservation", "owner": "me", "scope": ".",
+            "pattern": "src/*", "exclusive": 1, "reason": "", "ttl_ms": 10**12, "run_id": "",
+            "dispatch_id": "", "created_at": NOW, "renewed_ms": NOW_MS, "expires_at": NOW + 10**9,
+            "expires_ms": NOW_MS + 10**12, "session": "s1", "pid": 1, "pid_start": 1,
+            "pid_boot": "b", "pid_ns": "n", "key": "src/",
+        },
         "discoveries": {
             "id": DISCOVERY, "source": "scan", "source_id": "1", "title": "a title",
             "summary": "a summary", "url": "https://example.org", "raw_metadata": "{}",

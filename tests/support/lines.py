@@ -9,8 +9,8 @@ Migration, Counter = kinds()["migrations"], kinds()["counters"]
 State, Sentinel, Request = kinds()["state"], kinds()["sentinels"], kinds()["requests"]
 Event, Cursor, HookPosition = kinds()["events"], kinds()["cursors"], kinds()["hook_positions"]
 Run, RunSkip, RunAgent = kinds()["runs"], kinds()["run_skips"], kinds()["run_agents"]
-RunArtifact, Dispatch, Lease = (
-    kinds()[table] for table in ("run_artifacts", "dispatches", "leases")
+RunArtifact, Dispatch, Lease, Reservation = (
+    kinds()[table] for table in ("run_artifacts", "dispatches", "leases", "reservations")
 )
 Discovery, EmbeddingSource, Embedding, Feedback, Profile = (
     kinds()[table]

@@ -31,6 +31,7 @@ TOPICS = {
     "lock": "locks.md",
     "hold": "locks.md",
     "lease": "leases.md",
+    "coordination": "reservations.md",
     "compat": "migration.md",
     "discovery": "discoveries.md",
     "discovery search": "search.md",

@@ -18,7 +18,7 @@ from icd.app.human import screen
 from icd.app.invocation import Terminal
 from icd.features import config, trust
 from icd.features.compat.verbs import Line
-from icd.features.coordination.store import Shown as Reservation
+from icd.features.coordination.records import Shown as Reservation
 from icd.features.daemon import report
 from icd.features.daemon.verbs import Pong
 from icd.features.discoveries import rank, search

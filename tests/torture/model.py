@@ -11,6 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.torture.code import ROOT
 from tests.torture.hosts import NAMES, Host, opened
+from tests.torture.machines.coordination import Coordination
 from tests.torture.machines.discoveries import Discoveries
 from tests.torture.machines.dispatches import Dispatches
 from tests.torture.machines.leases import Leases
@@ -28,6 +29,7 @@ MACHINES: tuple[type[Machine], ...] = (
     Runs,
     Dispatches,
     Leases,
+    Coordination,
     Discoveries,
 )
 # Of one machine on one host before the next has its turn.  The direct host opens and closes the

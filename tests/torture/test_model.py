@@ -6,6 +6,7 @@ import pytest
 
 from tests.torture import model
 from tests.torture.code import broken
+from tests.torture.machines.coordination import Coordination
 from tests.torture.machines.discoveries import Discoveries
 from tests.torture.machines.dispatches import Dispatches
 from tests.torture.machines.leases import Leases
@@ -67,6 +68,26 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
         "icd/features/leases/store.py",
         "        if before.owner != owner:",
         "        if not owner:",
+    ),
+    "two stars stand for at least one name": (
+        Coordination,
+        "icd/features/coordination/globs.py",
+        """    if i < len(p) and p[i] is None:
+        found.append((i + 1, j))
+""",
+        "",
+    ),
+    "a look by keys leaves the ends out": (
+        Coordination,
+        "icd/features/coordination/store.py",
+        "keys=_json(begins + ends)",
+        "keys=_json(begins)",
+    ),
+    "those who share are refused": (
+        Coordination,
+        "icd/features/coordination/store.py",
+        "AND (:exclusive OR exclusive)",
+        "",
     ),
     "a closed gate lets runs through": (
         Runs,

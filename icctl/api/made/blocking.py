@@ -1662,7 +1662,7 @@ class Coordination(nouns.Blocking):
         reason: Reason that others are told.
         run_id: Run that it is for.
         dispatch_id: Dispatch that it is for.
-        again: The caller has asked before: a conflict is not recorded again.
+        again: Record no further conflict: the caller asks again for the same.
         """
         found: results.CoordinationOutcome = self._host.ask(
             "coordination.reserve",
@@ -1697,8 +1697,8 @@ class Coordination(nouns.Blocking):
         timeout: Duration | None = None,
         request_id: str | None = None,
     ) -> results.CoordinationRenewed:
-        """Extend a reservation, or all of an owner; exit 1 if it has ended.
-
+        """Extend a reservation, or all of an owner.
+        The error `reservation_lost` means that it has ended.
         The deadline never moves to an earlier time.
 
         id: Reservation id.
@@ -1865,9 +1865,9 @@ class Coordination(nouns.Blocking):
         timeout: Duration | None = None,
         request_id: str | None = None,
     ) -> results.CoordinationTransferred:
-        """Give all reservations of an owner in a scope to another owner.
+        """Transfer all reservations of an owner in a scope to another owner.
 
-        from_owner: Present owner.
+        from_owner: Owner that holds them now.
         to_owner: New owner.
         scope: Scope of the reservation (default: the project's files).
         force: Accepted for older scripts; a transfer has no conflicts.

@@ -15,114 +15,25 @@ they hold the lock.
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import Struct, field, structs
+from msgspec import structs
 
 from icd.db.rows import WrongValue, checked, put, select, values
 from icd.errors import IcError, ReservationLost
-from icd.features.coordination import globs
+from icd.features.coordination import globs, records
 from icd.features.coordination.globs import Budget, Glob
-from icd.features.events import store as events
-from icd.features.events.store import Fact
-from icd.features.leases.store import about
-from icd.values import processes
-from icd.values.processes import Liveness, Process, Writer
+from icd.features.coordination.names import check_stored
+from icd.features.coordination.records import Lock, Wish
+from icd.values.processes import Process, Writer
 from icd.values.validation import new_id
 from icd.values.validation import shown as quoted
-from icd.values.wire import Result, iso, iso_if
+from icd.values.wire import Result
 
-SOURCE = "coordination"
-TYPES = ("file_reservation", "named_lock", "write_set")
-Type = Literal["file_reservation", "named_lock", "write_set"]
+_EVER = -1  # a moment before all deadlines
 # Of what has expired, each new reservation sweeps so many.
 SWEPT_PER_RESERVE = 8
-
-
-class Lock(Result):
-    """A reservation, as it is stored; `pid` is that of the process that it ends with."""
-
-    id: str
-    type: str
-    owner: str
-    scope: str
-    pattern: str
-    exclusive: bool
-    reason: str
-    ttl_ms: int | None
-    run_id: str
-    dispatch_id: str
-    created_at: int
-    renewed_ms: int
-    expires_at: int | None
-    expires_ms: int | None
-    session: str | None
-    pid: int | None
-    pid_start: int | None
-    pid_boot: str | None
-    pid_ns: str | None
-    key: str
-
-    @property
-    def process(self) -> Process | None:
-        if self.pid is None:
-            return None
-        return Process(self.pid, self.pid_start or 0, self.pid_boot or "", self.pid_ns or "")
-
-
-class Shown(Result):
-    """A reservation; `alive` tells of the process that it ends with, if there is one."""
-
-    id: str
-    type: str
-    owner: str
-    scope: str
-    pattern: str
-    exclusive: bool
-    active: bool
-    reason: str
-    ttl_seconds: int | None
-    created_at: int
-    created_at_iso: str
-    expires_at: int | None
-    expires_at_iso: str | None
-    age_seconds: int
-    alive: Liveness
-    session: str | None = field(name="writer_session")
-    pid: int | None = None
-    run_id: str = ""
-    dispatch_id: str = ""
-
-    @property
-    def told(self) -> str:
-        """Who holds it, for people: the owner, the age, the session, whether it is alive."""
-        age = self.age_seconds
-        parts = [f"for {about(age * 1000) if age > 2 else f'{age}s'}"]
-        if self.session and self.session != self.owner:
-            parts.append(f"session {self.session}")
-        if self.pid is not None:
-            parts.append(f"process {self.pid} is {self.alive}")
-        if self.expires_at_iso:
-            parts.append(f"until {self.expires_at_iso}")
-        mode = "exclusively" if self.exclusive else "shared"
-        why = f": {self.reason}" if self.reason else ""
-        return f"{self.pattern} is held {mode} by {self.owner} ({', '.join(parts)}){why}"
-
-
-class Wish(Struct, frozen=True):
-    """What an owner wants to reserve."""
-
-    owner: str
-    scope: str
-    glob: Glob
-    exclusive: bool = True
-    type: Type = "file_reservation"
-    ttl_ms: int | None = None
-    reason: str = ""
-    run_id: str = ""
-    dispatch_id: str = ""
-    process: Process | None = None
 
 
 class Swept(Result):
@@ -175,25 +86,40 @@ def reserve(
     conn: sqlite3.Connection, wish: Wish, *, actor: Writer, now_ms: int, is_retry: bool = False
 ) -> tuple[Lock, None] | tuple[None, Lock]:
     """The reservation, or the one that is in its way.  A retry that fails is no news."""
-    blocker = next(
-        blockers(
+    blocker = _way_cleared(conn, wish, actor=actor, now_ms=now_ms)
+    if blocker is not None:
+        if not is_retry:
+            records.tell_conflict(conn, wish, blocker, actor=actor, now_ms=now_ms)
+        return None, blocker
+    lock, change = _taken(conn, wish, actor=actor, now_ms=now_ms)
+    records.tell(conn, lock, change, actor=actor, now_ms=now_ms)
+    sweep(conn, most=SWEPT_PER_RESERVE, actor=actor, now_ms=now_ms)
+    return lock, None
+
+
+def _way_cleared(
+    conn: sqlite3.Connection, wish: Wish, *, actor: Writer, now_ms: int
+) -> Lock | None:
+    """The reservation that is in the way; if there is none, what was in it is deleted.
+
+    Else a clock that is set back could have what has expired stand again, beside another owner's.
+    """
+    found = list(
+        _overlapping(
             conn,
             wish.scope,
             wish.glob,
             but=wish.owner,
             exclusive=wish.exclusive,
-            now_ms=now_ms,
-        ),
-        None,
+            now_ms=_EVER,
+        )
     )
-    if blocker is not None:
-        if not is_retry:
-            _tell_conflict(conn, wish, blocker, actor=actor, now_ms=now_ms)
-        return None, blocker
-    lock, change = _taken(conn, wish, actor=actor, now_ms=now_ms)
-    _tell(conn, lock, change, actor=actor, now_ms=now_ms)
-    sweep(conn, most=SWEPT_PER_RESERVE, actor=actor, now_ms=now_ms)
-    return lock, None
+    for lock in found:
+        if records.stands(lock, now_ms=now_ms):
+            return lock
+    for lock in found:
+        _end(conn, lock, "expired", actor=actor, now_ms=now_ms)
+    return None
 
 
 def blockers(
@@ -206,10 +132,23 @@ def blockers(
     now_ms: int,
 ) -> Iterator[Lock]:
     """The reservations that are in the way of one, oldest first."""
+    rows = _overlapping(conn, scope, glob, but=but, exclusive=exclusive, now_ms=now_ms)
+    return (lock for lock in rows if not records.is_dead(lock))
+
+
+def _overlapping(
+    conn: sqlite3.Connection,
+    scope: str,
+    glob: Glob,
+    *,
+    but: str | None,
+    exclusive: bool,
+    now_ms: int,
+) -> Iterator[Lock]:
     budget = Budget()
     asked = {"scope": scope, "but": but, "exclusive": exclusive, "now_ms": now_ms}
     for lock in sorted(_candidates(conn, asked, glob), key=_age):
-        if globs.overlap(glob, _stored(lock), budget) and not is_dead(lock):
+        if globs.overlap(glob, _stored(lock), budget):
             yield lock
 
 
@@ -261,7 +200,7 @@ def check_many(
     asked = {"scope": scope, "but": but, "exclusive": True, "now_ms": now_ms}
     by_key: dict[str, list[Lock]] = {}
     for lock in sorted(_rows(conn, _OF_SCOPE, asked), key=_age):
-        if not is_dead(lock):
+        if not records.is_dead(lock):
             by_key.setdefault(lock.key, []).append(lock)
     lengths = sorted({len(key) for key in by_key})
     budget = Budget()
@@ -306,7 +245,7 @@ def release(conn: sqlite3.Connection, locks: Sequence[Lock], *, actor: Writer, n
     """Give reservations up, and count those that still stood."""
     count = 0
     for lock in locks:
-        stood = stands(lock, now_ms=now_ms)
+        stood = records.stands(lock, now_ms=now_ms)
         count += stood
         _end(conn, lock, "released" if stood else "expired", actor=actor, now_ms=now_ms)
     return count
@@ -315,12 +254,18 @@ def release(conn: sqlite3.Connection, locks: Sequence[Lock], *, actor: Writer, n
 def transfer(
     conn: sqlite3.Connection, locks: Sequence[Lock], to: str, *, actor: Writer, now_ms: int
 ) -> int:
-    """Give what stands to another owner.  What was in nobody's way is in nobody's way after it."""
-    given = [lock for lock in locks if stands(lock, now_ms=now_ms)]
+    """Give what stands to another owner.  What was in nobody's way is in nobody's way after it.
+
+    What has ended is deleted: if the clock were set back, it would stand beside the new owner's.
+    """
+    given = [lock for lock in locks if records.stands(lock, now_ms=now_ms)]
+    for lock in locks:
+        if lock not in given:
+            _end(conn, lock, "expired", actor=actor, now_ms=now_ms)
     for lock in given:
         conn.execute(_GIVE, (lock.id, to))
         now = structs.replace(lock, owner=to)
-        _tell(conn, now, "transferred", previous=lock.owner, actor=actor, now_ms=now_ms)
+        records.tell(conn, now, "transferred", previous=lock.owner, actor=actor, now_ms=now_ms)
     return len(given)
 
 
@@ -349,7 +294,7 @@ def sweep_dead(
         lock
         for lock in locks
         if (lock.expires_ms is not None and lock.expires_ms <= now_ms - older_ms)
-        or (not older_ms and is_dead(lock))
+        or (not older_ms and records.is_dead(lock))
     ]
     for lock in () if is_dry else ended:
         _end(conn, lock, "expired", actor=actor, now_ms=now_ms)
@@ -378,44 +323,6 @@ def every(
     return [checked(Lock, row) for row in conn.execute(_ALL, (scope, owner, type_))]
 
 
-def stands(lock: Lock, *, now_ms: int) -> bool:
-    return (lock.expires_ms is None or lock.expires_ms > now_ms) and not is_dead(lock)
-
-
-def alive(lock: Lock) -> Liveness:
-    process = lock.process
-    return "unknown" if process is None else processes.liveness(process)
-
-
-def is_dead(lock: Lock) -> bool:
-    """Whether the process that it ends with is certainly gone."""
-    return lock.pid is not None and alive(lock) == "dead"
-
-
-def shown(lock: Lock, *, now_ms: int) -> Shown:
-    return Shown(
-        lock.id,
-        lock.type,
-        lock.owner,
-        lock.scope,
-        lock.pattern,
-        bool(lock.exclusive),
-        stands(lock, now_ms=now_ms),
-        lock.reason,
-        None if lock.ttl_ms is None else -(-lock.ttl_ms // 1000),
-        lock.created_at,
-        iso(lock.created_at),
-        lock.expires_at,
-        iso_if(lock.expires_at),
-        max(0, now_ms // 1000 - lock.created_at),
-        alive(lock),
-        lock.session,
-        lock.pid,
-        lock.run_id,
-        lock.dispatch_id,
-    )
-
-
 # --- writing --------------------------------------------------------------------------------------
 
 
@@ -424,7 +331,7 @@ def _taken(conn: sqlite3.Connection, wish: Wish, *, actor: Writer, now_ms: int) 
     same = (wish.scope, glob.key, wish.owner, glob.text, wish.type, wish.exclusive)
     row = conn.execute(_SAME, same).fetchone()
     before = checked(Lock, row) if row else None
-    if before is not None and stands(before, now_ms=now_ms):
+    if before is not None and records.stands(before, now_ms=now_ms):
         # What one process of the owner wants to keep must not end with another one.
         process = before.process if before.process == wish.process else None
         kept = _of_process(structs.replace(before, reason=wish.reason or before.reason), process)
@@ -473,7 +380,7 @@ def _extended(
     conn: sqlite3.Connection, lock: Lock, ttl_ms: int | None, *, actor: Writer, now_ms: int
 ) -> Lock:
     found = _written(conn, lock, ttl_ms, actor=actor, now_ms=now_ms)
-    _tell(conn, found, "renewed", actor=actor, now_ms=now_ms)
+    records.tell(conn, found, "renewed", actor=actor, now_ms=now_ms)
     return found
 
 
@@ -498,59 +405,22 @@ def _written(
 
 def _end(conn: sqlite3.Connection, lock: Lock, change: str, *, actor: Writer, now_ms: int) -> None:
     conn.execute(_DELETE, (lock.id,))
-    _tell(conn, lock, change, actor=actor, now_ms=now_ms)
+    records.tell(conn, lock, change, actor=actor, now_ms=now_ms)
 
 
 def lost(id_: str) -> IcError:
     return ReservationLost(f"there is no reservation {id_} that still stands")
 
 
-def _tell(
-    conn: sqlite3.Connection,
-    lock: Lock,
-    change: str,
-    *,
-    previous: str | None = None,
-    actor: Writer,
-    now_ms: int,
-) -> None:
-    said: dict[str, Any] = {
-        "owner": lock.owner,
-        "scope": lock.scope,
-        "pattern": lock.pattern,
-        "exclusive": bool(lock.exclusive),
-    }
-    if lock.expires_ms is not None and change != "released":
-        said["expires_ms"] = lock.expires_ms
-    if previous is not None:
-        said["previous_owner"] = previous
-    _append(conn, change, lock.id, lock.run_id, said, actor=actor, now_ms=now_ms)
+# --- what comes with a dump -----------------------------------------------------------------------
+
+check_pattern = check_stored
 
 
-def _tell_conflict(
-    conn: sqlite3.Connection, wish: Wish, blocker: Lock, *, actor: Writer, now_ms: int
-) -> None:
-    said = {
-        "owner": wish.owner,
-        "scope": wish.scope,
-        "pattern": wish.glob.text,
-        "exclusive": wish.exclusive,
-        "blocker_owner": blocker.owner,
-        "blocker_pattern": blocker.pattern,
-    }
-    _append(conn, "conflict", blocker.id, wish.run_id, said, actor=actor, now_ms=now_ms)
-
-
-def _append(
-    conn: sqlite3.Connection,
-    change: str,
-    subject: str,
-    run_id: str,
-    said: dict[str, Any],
-    *,
-    actor: Writer,
-    now_ms: int,
-) -> None:
-    payload = msgspec.json.encode(said).decode()
-    fact = Fact(SOURCE, change, run_id=run_id, subject_id=subject, payload=payload)
-    events.append(conn, fact, actor=actor, now_ms=now_ms)
+def key_if_free(
+    conn: sqlite3.Connection, scope: str, pattern: str, owner: str, *, exclusive: bool, now_ms: int
+) -> str | None:
+    """The key of a reservation that was made elsewhere; None if one that is here is in its way."""
+    wish = Wish(owner, scope, globs.parse(pattern), exclusive)
+    blocker = _way_cleared(conn, wish, actor=Writer(), now_ms=now_ms)
+    return wish.glob.key if blocker is None else None

@@ -51,9 +51,7 @@ from icd.errors import (
     SchemaTooNew,
     UnreadableInput,
 )
-from icd.features.coordination import globs
 from icd.features.coordination import store as reservations
-from icd.features.coordination.names import check_stored as check_pattern
 from icd.features.database import export
 from icd.features.database.export import End, Header
 from icd.features.discoveries import profile as profiles
@@ -227,7 +225,7 @@ _RULES: dict[str, dict[str, Callable[[Any], object]]] = {
         "id": check_name,
         "owner": check_owner,
         "scope": check_scope,
-        "pattern": check_pattern,
+        "pattern": reservations.check_pattern,
         "reason": check_scope,
     },
     "sessions": {
@@ -303,18 +301,18 @@ def _lease(file: Import, line: Any) -> bool:
 
 
 def _reservation(file: Import, line: Any) -> bool:
-    glob = globs.parse(line.pattern)
-    line.key = glob.key
-    in_the_way = reservations.blockers(
+    key = reservations.key_if_free(
         file.conn,
         line.scope,
-        glob,
-        but=line.owner,
-        exclusive=line.exclusive,
+        line.pattern,
+        line.owner,
+        exclusive=bool(line.exclusive),
         now_ms=file.now_ms,
     )
-    has_expired = line.expires_ms is not None and line.expires_ms <= file.now_ms
-    return not has_expired and next(in_the_way, None) is None and file.put(line)
+    if key is None:
+        return False
+    line.key = key
+    return file.put(line)
 
 
 def _session(file: Import, line: Any) -> bool:

@@ -119,6 +119,13 @@ _ROWS = {
         ),
         "UPDATE counters SET value = 2 WHERE name = 'discoveries'",
     ],
+    1006: [
+        (
+            "INSERT INTO reservations VALUES ('lock0001', 'file_reservation', 'me', '.', 'src/*.py',"
+            f" 1, 'why', NULL, '', '', {THEN}, {THEN}000, NULL, NULL, 'session', NULL, NULL, NULL,"
+            " NULL, 'src/')"
+        ),
+    ],
 }
 
 

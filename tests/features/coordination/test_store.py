@@ -9,7 +9,7 @@ import pytest
 
 from icd.features.coordination import names, store
 from icd.features.coordination.names import Place
-from icd.features.coordination.store import Wish
+from icd.features.coordination.records import Wish
 from icd.features.events import store as events
 from icd.values import processes
 from icd.values.processes import Process, Writer
@@ -93,7 +93,26 @@ def test_what_has_expired_is_in_nobodys_way_and_is_swept(reserve, held, told):
     assert held("a/b", now_ms=NOW + MINUTE - 1) == ["ann"]
     assert held("a/b", now_ms=NOW + MINUTE) == []
     assert reserve("bob", "a/b", now_ms=NOW + MINUTE)[0] is not None
-    assert told() == [("acquired", "ann"), ("acquired", "bob"), ("expired", "ann")]
+    assert told() == [("acquired", "ann"), ("expired", "ann"), ("acquired", "bob")]
+
+
+def test_what_was_taken_over_does_not_come_back_with_the_clock(reserve, held):
+    for number in range(20):  # more than are swept at once
+        reserve("cy", f"other/{number}", ttl_ms=1)
+    reserve("ann", "a/*", ttl_ms=MINUTE)
+    reserve("bob", "a/b", now_ms=NOW + MINUTE)
+
+    assert held("a/*", now_ms=NOW) == ["bob"]
+
+
+def test_what_had_ended_does_not_come_back_beside_a_transfer(conn, reserve, held):
+    reserve("ann", "a", ttl_ms=MINUTE)
+    reserve("ann", "*")
+
+    locks = store.of_owner(conn, "ann", ".")
+    store.transfer(conn, locks, "bob", actor=ME, now_ms=NOW + MINUTE)
+
+    assert held("a", now_ms=NOW) == ["bob"]
 
 
 def test_a_reservation_ends_with_its_process(reserve, held):

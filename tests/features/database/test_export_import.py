@@ -7,7 +7,14 @@ from msgspec import structs
 
 from icd.app import idempotency as requests
 from icd.db import migrate
-from icd.errors import InvalidName, InvalidPayload, SchemaTooNew, SecretRefused, UnreadableInput
+from icd.errors import (
+    InvalidName,
+    InvalidPattern,
+    InvalidPayload,
+    SchemaTooNew,
+    SecretRefused,
+    UnreadableInput,
+)
 from icd.features.database import export as dumps
 from icd.features.database.import_ import check_header
 from icd.features.events import cursors, retention
@@ -27,6 +34,7 @@ from tests.support.lines import (
     Lease,
     Migration,
     Request,
+    Reservation,
     Sentinel,
     State,
 )
@@ -41,9 +49,13 @@ LEASE = Lease(
 )
 CLAIM = Sentinel("n", "s", NOW // 1000, NOW, 60_000, 0, NOW + 1, 60_000, "id")
 
+RESERVATION = Reservation(
+    "lock0001", "file_reservation", "me", ".", "src/*", 1, "", None, "", "", NOW // 1000, NOW,
+    None, None, None, None, None, None, None, "src/",
+)  # fmt: skip
 ROWS = {
     line.__struct_config__.tag: structs.astuple(line)
-    for line in (*run_lines.ALL, LEASE, *discovery_lines.ALL)
+    for line in (*run_lines.ALL, LEASE, RESERVATION, *discovery_lines.ALL)
 }
 FILLED = 8 + len(ROWS)
 
@@ -93,7 +105,7 @@ def test_every_row_of_every_table_is_there(conn):
     assert tables == [
         *["migrations"] * MIGRATIONS, *["counters"] * COUNTERS, "state", "state", "sentinels",
         "sentinels", "requests", "events", "cursors", "hook_positions", "runs", "run_skips",
-        "run_agents", "run_artifacts", "dispatches", "leases", "discoveries", "embedding_sources",
+        "run_agents", "run_artifacts", "dispatches", "leases", "reservations", "discoveries", "embedding_sources",
         "embeddings", "feedback_signals", "interest_profile",
     ]  # fmt: skip
     assert structs.astuple(lines[MIGRATIONS + COUNTERS]) == (
@@ -345,6 +357,29 @@ def test_no_hook_is_taken_beyond_the_end_of_the_log(conn):
     delivery = hooks.start_next(conn, ["on-event"])
     assert delivery is not None
     assert (delivery.seq, delivery.redelivery) == (2, False)
+
+
+# --- reservations ---------------------------------------------------------------------------
+
+
+def reserved(conn):
+    return conn.execute("SELECT owner, pattern, key FROM reservations").fetchall()
+
+
+def test_a_reservation_that_is_in_the_way_of_one_here_is_left_out(conn):
+    take(conn, RESERVATION)
+
+    theirs = structs.replace(RESERVATION, id="lock0002", owner="they", pattern="src/a")
+    free = structs.replace(theirs, id="lock0003", pattern="docs/**", key="wrong")
+    assert take(conn, theirs, free) == [False, True]
+
+    assert reserved(conn) == [("me", "src/*", "src/"), ("they", "docs/**", "docs")]
+
+
+@pytest.mark.parametrize("pattern", ["a/../b", "./a", "[", "a//b", ""])
+def test_a_pattern_that_no_command_would_have_stored_is_refused(conn, pattern):
+    with pytest.raises(InvalidPattern):
+        take(conn, structs.replace(RESERVATION, pattern=pattern))
 
 
 # --- leases ---------------------------------------------------------------------------------
