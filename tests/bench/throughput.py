@@ -2,9 +2,11 @@
 
 import json
 import multiprocessing
+import select
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 
 import anyio
 
@@ -20,8 +22,14 @@ ROUNDS = 5
 
 
 def run(table: Table) -> None:
-    rates: dict[str, list[float]] = {"floor": [], "piped": [], "echo": [], "closed": []}
-    with place.project() as setting, place.daemon(setting), Echo(setting) as echo:
+    names = ("floor", "piped", "echo", "closed", "lean echo", "lean")
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    with (
+        place.project() as setting,
+        place.daemon(setting),
+        Echo(setting) as echo,
+        Echo(setting, LEAN_ECHO) as lean,
+    ):
         request = _request(setting, 0)
         for _ in range(ROUNDS):
             found = {
@@ -29,18 +37,25 @@ def run(table: Table) -> None:
                 "piped": _pipelined(setting),
                 "echo": closed_loop(echo, request),
                 "closed": closed_loop(setting.socket, request),
+                "lean echo": closed_loop(lean, request, drive=_drive_lean),
+                "lean": closed_loop(setting.socket, request, drive=_drive_lean),
             }
             for name, rate in found.items():
                 rates[name].append(rate / 1000)
     table.ratio(
         "sentinel.check, pipelined / same SQL in one transaction",
-        rates["piped"], rates["floor"], unit="k/s", least=0.25,
+        rates["piped"], rates["floor"], unit="k/s", least=0.5,
         meaning="Thousands of calls a second on one connection, against the statements alone.",
     )  # fmt: skip
     table.ratio(
         f"sentinel.check, {CONNECTIONS} connections / bare anyio echo",
         rates["closed"], rates["echo"], unit="k/s", least=0.30,
         meaning="Thousands of calls a second of clients that wait, against a server that does nothing.",
+    )  # fmt: skip
+    table.ratio(
+        f"sentinel.check, {CONNECTIONS} connections, lean driver / bare asyncio echo",
+        rates["lean"], rates["lean echo"], unit="k/s", least=0.35,
+        meaning="The same without anyio on either side, so that it is the daemon that is measured.",
     )  # fmt: skip
 
 
@@ -94,27 +109,53 @@ def _receive(sock: socket.socket, waiting: int, *, until: int) -> int:
     return waiting
 
 
+Counts = "multiprocessing.Queue[float]"
+
+
+def _drive(path: str, request: bytes, connections: int, seconds: float, counts: Counts) -> None:
+    counts.put(anyio.run(_converse, path, request, connections, seconds))
+
+
+def _drive_lean(
+    path: str, request: bytes, connections: int, seconds: float, counts: Counts
+) -> None:
+    """With the least that a client in Python can do: so the server is what takes the time."""
+    ready = select.epoll()
+    sockets = {}
+    for _ in range(connections):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(path)
+        sock.send(request)
+        sockets[sock.fileno()] = sock
+        ready.register(sock.fileno(), select.EPOLLIN)
+    done = 0
+    began = now = time.perf_counter()
+    while now - began < seconds:
+        for fd, _ in ready.poll():
+            sock = sockets[fd]
+            if sock.recv(65536).endswith(b"\n"):
+                sock.send(request)
+                done += 1
+        now = time.perf_counter()
+    counts.put(done / (now - began))
+
+
 def closed_loop(
-    path: str, request: bytes, *, connections: int = CONNECTIONS, seconds: float = SECONDS
+    path: str,
+    request: bytes,
+    *,
+    connections: int = CONNECTIONS,
+    seconds: float = SECONDS,
+    drive: Callable[[str, bytes, int, float, Counts], None] = _drive,
 ) -> float:
     """Each connection sends its next request when the reply is there, in a process of its own."""
     context = multiprocessing.get_context("fork")
     counts = context.Queue()
-    client = context.Process(target=_drive, args=(path, request, connections, seconds, counts))
+    client = context.Process(target=drive, args=(path, request, connections, seconds, counts))
     client.start()
     done = counts.get()
     client.join()
     return float(done)
-
-
-def _drive(
-    path: str,
-    request: bytes,
-    connections: int,
-    seconds: float,
-    counts: "multiprocessing.Queue[float]",
-) -> None:
-    counts.put(anyio.run(_converse, path, request, connections, seconds))
 
 
 async def _converse(path: str, request: bytes, connections: int, seconds: float) -> float:
@@ -137,10 +178,7 @@ async def _converse(path: str, request: bytes, connections: int, seconds: float)
     return done / (time.perf_counter() - began)
 
 
-class Echo:
-    """A bare anyio server that sends back what it gets, in its own process."""
-
-    CODE = """
+ECHO = """
 import anyio, sys
 
 async def serve(stream):
@@ -156,12 +194,33 @@ async def main():
 
 anyio.run(main)
 """
+LEAN_ECHO = """
+import asyncio, sys
 
-    def __init__(self, setting: place.Setting) -> None:
-        self._path = str(setting.root / "run" / "echo.sock")
+class Echo(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.transport.write(data)
+
+async def main():
+    server = await asyncio.get_running_loop().create_unix_server(Echo, sys.argv[1])
+    await server.serve_forever()
+
+asyncio.run(main())
+"""
+
+
+class Echo:
+    """A bare server that sends back what it gets, in its own process."""
+
+    def __init__(self, setting: place.Setting, code: str = ECHO) -> None:
+        self._code = code
+        self._path = str(setting.root / "run" / f"echo{len(code)}.sock")
 
     def __enter__(self) -> str:
-        command = [str(place.BIN / "python"), "-c", self.CODE, self._path]
+        command = [str(place.BIN / "python"), "-c", self._code, self._path]
         self._process = subprocess.Popen(command)
         place.wait_for(self._path)
         return self._path

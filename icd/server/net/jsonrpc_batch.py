@@ -201,6 +201,23 @@ class Burst:
         return b"".join(parts)
 
 
+def lone_call(handler: Handler, line: bytes) -> tuple[Id, Call] | None:
+    """The call of a line that asks for nothing else, and its id; None: it takes a burst.
+
+    So a client that waits for each reply costs no burst, with its slots.
+    """
+    found = jsonrpc.decode_line(line)
+    if not isinstance(found, Request) or found.id is UNSET or len(line) > limits.LARGE_BYTES:
+        return None
+    try:
+        method, params = jsonrpc.parameters(found)
+        if method.run is None or method.stream is not None:
+            return None
+        return found.id, _call(handler, method, params)
+    except IcError:
+        return None  # the burst tells why
+
+
 def _prepare(handler: Handler, item: Request | IcError, size: int, line: bytes = b"") -> _Slot:
     """A slot with its reply, with the call that will produce it, or with work to be done first."""
     if isinstance(item, IcError):

@@ -36,7 +36,8 @@ from icd.server.net import argv_frame, jsonrpc
 from icd.server.net.argv_frame import Frame
 from icd.server.net.framing import Framing, Message
 from icd.server.net.handler import Handler, Planned, off_the_loop
-from icd.server.net.jsonrpc_batch import Burst
+from icd.server.net.jsonrpc import Id
+from icd.server.net.jsonrpc_batch import Burst, lone_call
 from icd.server.net.outbox import Outbox, cut_off
 from icd.server.reexec import Connection
 from icd.server.subscriptions.stream import CLOSED, RELOADING, STOPPING, Stream
@@ -232,6 +233,9 @@ class Session(asyncio.Protocol):
         self._handler.begin()
         if isinstance(message, Frame):
             self._start_frame(message)
+        elif len(message) == 1 and (lone := lone_call(self._handler, message[0])) is not None:
+            answered = partial(self._safely, self._call_answered, *lone)
+            self._handler.submit([lone[1]], answered)
         else:
             self._start_burst(Burst(self._handler, message))
 
@@ -341,6 +345,16 @@ class Session(asyncio.Protocol):
         self._reply(argv_frame.reply(output))
 
     # --- JSON-RPC, in lines ---
+
+    def _call_answered(self, request_id: Id, call: Call, answers: list[Answer]) -> None:
+        calls, (answer,) = [call], answers
+        if answer.error is None:
+            data = jsonrpc.success(request_id, answer.result)
+        else:
+            self._handler.blame(calls, answers)
+            data = jsonrpc.failure(request_id, answer.error)
+        self._reply(data + b"\n")
+        self._handler.count(calls, answers)
 
     def _start_burst(self, burst: Burst) -> None:
         calls = [] if burst.takes_time else burst.calls()

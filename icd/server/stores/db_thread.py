@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
 import aiosqlite
@@ -27,6 +28,7 @@ T = TypeVar("T")
 # quarter faster than waiting in the loop: the two threads share Python's lock and would wrestle for
 # it.  A batch that takes longer is waited for in the loop, so a hung database stalls it only once.
 PATIENCE_SECONDS = 0.002
+_UNWATCHED = nullcontext()
 
 
 class DbThread(aiosqlite.Connection):
@@ -43,11 +45,19 @@ class DbThread(aiosqlite.Connection):
         with threads.deaf():
             return super().__await__()
 
-    async def hop(self, function: Callable[[], T]) -> T:
-        """Run the function in the thread.  It runs to its end even if the caller is cancelled."""
+    async def hop(
+        self, function: Callable[[], T], watch: AbstractContextManager[None] = _UNWATCHED
+    ) -> T:
+        """Run the function in the thread.  It runs to its end even if the caller is cancelled.
+
+        If the loop goes on meanwhile, it does so inside of `watch`.
+        """
         hop = Hop(function)
         self._tx.put_nowait((None, hop.run))
-        return await hop.result()
+        if not hop.ends_within(PATIENCE_SECONDS):
+            with watch, anyio.CancelScope(shield=True):
+                await hop.tell_in_loop()
+        return hop.outcome()
 
 
 class Hop(Generic[T]):
@@ -55,12 +65,10 @@ class Hop(Generic[T]):
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
-        self._loop = asyncio.get_running_loop()
-        self._told: asyncio.Future[None] = self._loop.create_future()
+        self._told: asyncio.Future[None] | None = None  # once the loop waits for it
         self._ended = threading.Lock()
         self._ended.acquire()
         self._is_done = False
-        self._in_loop = False
         self._value: T | None = None
         self._exception: BaseException | None = None
 
@@ -70,27 +78,18 @@ class Hop(Generic[T]):
             self._value = self._function()
         except BaseException as exc:  # noqa: BLE001 -- it is raised again, in the waiter
             self._exception = exc
-        # Each side sets its own flag before it reads the other's: one of them sees both.
+        # Each side says what it did before it looks at what the other did: one of them sees both.
         self._is_done = True
         self._ended.release()
-        if self._in_loop:
-            self._loop.call_soon_threadsafe(self._tell)
-
-    async def result(self) -> T:
-        """Wait for the result, in the loop."""
-        if not self.ends_within(PATIENCE_SECONDS):
-            told = self.tell_in_loop()
-            if not told.done():
-                with anyio.CancelScope(shield=True):
-                    await told
-        return self.outcome()
+        if self._told is not None:
+            self._told.get_loop().call_soon_threadsafe(self._tell)
 
     def ends_within(self, seconds: float) -> bool:
         """Wait with the loop at rest."""
         return self._ended.acquire(timeout=seconds)
 
     def tell_in_loop(self) -> "asyncio.Future[None]":
-        self._in_loop = True
+        self._told = asyncio.get_running_loop().create_future()
         if self._is_done:
             self._tell()
         return self._told
@@ -101,7 +100,7 @@ class Hop(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def _tell(self) -> None:
-        if not self._told.done():
+        if self._told is not None and not self._told.done():
             self._told.set_result(None)
 
 

@@ -66,7 +66,8 @@ class Store:
         self._notice: tuple[str, Callable[[], object]] | None = None
         self.used_at = time.monotonic()  # by others than the daemon itself
         self._looked_at = 0.0
-        self._wake = anyio.Event()
+        self._is_roused = False
+        self._sleep: asyncio.Future[bool] | None = None  # while there is nothing to do
         self._stopping = False
         self._closed = anyio.Event()
 
@@ -125,8 +126,9 @@ class Store:
         self._rouse()
 
     def _rouse(self) -> None:
-        if not self._wake.is_set():
-            self._wake.set()
+        self._is_roused = True
+        if self._sleep is not None:
+            _wake(self._sleep, because=True)
 
     async def ask(self, calls: list[Call]) -> list[Answer]:
         done: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
@@ -150,7 +152,8 @@ class Store:
 
     async def run(self) -> None:
         """The life of the thread: open, drain, rest, close."""
-        await self._wake.wait()
+        while not self._is_roused:
+            await self._roused_within(limits.REST_SECONDS)
         thread = await self._open()
         if thread is None:
             self.database.lock.close()
@@ -165,7 +168,7 @@ class Store:
     async def stop(self) -> None:
         """Finish what is queued, then close."""
         self._stopping = True
-        self._wake.set()
+        self._rouse()
         await self._closed.wait()
 
     async def _open(self) -> DbThread | None:
@@ -209,16 +212,27 @@ class Store:
 
         For all who watch, one look: every batch notices what others wrote.
         """
-        self._wake = anyio.Event()
         now = time.monotonic()
         is_watched = self.changes.is_watched
         look_at = self._looked_at + limits.WATCH_LOOK_SECONDS if is_watched else math.inf
-        with anyio.move_on_after(max(0, min(idle_at, look_at) - now)) as rested:
-            await self._wake.wait()
-        if rested.cancelled_caught and look_at < idle_at:
+        if await self._roused_within(max(0, min(idle_at, look_at) - now)):
+            return True
+        if look_at < idle_at:
             self.submit([inquiry(self.path, LOOK, LOOK.params())], lambda _: None)
             return True
-        return not rested.cancelled_caught
+        return False
+
+    async def _roused_within(self, seconds: float) -> bool:
+        """Wait; a future and a timer of the loop, because this is done once for every batch."""
+        loop = asyncio.get_running_loop()
+        self._is_roused = False
+        self._sleep = loop.create_future()
+        timer = loop.call_later(seconds, partial(_wake, self._sleep, because=False))
+        try:
+            return await self._sleep
+        finally:
+            self._sleep = None
+            timer.cancel()
 
     async def _gather(self) -> None:
         """Let callers that are about to ask do so first.
@@ -274,8 +288,7 @@ class Store:
     async def _hop(self, thread: DbThread, work: Callable[[], T]) -> T:
         reopened, was_open = self.database.reopened, self.database.is_open
         try:
-            with self._hangs:
-                return await thread.hop(work)
+            return await thread.hop(work, self._hangs)
         finally:
             if self.database.incidents:
                 for incident in self.database.take_incidents():
@@ -333,6 +346,11 @@ class Store:
     def _end(self) -> None:
         self._closed.set()
         self.changes.tell()  # its watchers must look for another store
+
+
+def _wake(sleep: "asyncio.Future[bool]", *, because: bool) -> None:
+    if not sleep.done():
+        sleep.set_result(because)
 
 
 def inquiry(
