@@ -59,6 +59,12 @@ coordination reserve --owner=you --path=src/a; coordination renew --owner=me --t
 coordination reserve --owner=me --pattern=src/*; coordination sweep --dry-run
 coordination transfer --from=me --to=you; coordination release --owner=you
 """
+SESSIONS = """
+session list; session list --json; session list --active-only --session=s1; session current --session=s1
+session current --session=s1 --json; session attribute --session=s1 --phase=plan
+session tokens --session=s1 --input=5; session start --session=s1; session start --session=s9
+session end --session=s1
+"""
 DISCOVERIES = """
 discovery list; discovery list --json; discovery status disc0001; discovery profile
 discovery profile --json; discovery search --like=disc0001; discovery rank
@@ -71,10 +77,11 @@ statusline --session s1; statusline --session s1 --format=sh; statusline --sessi
 statusline --session s1 --format=json; health; health --check; db check; hooks list; export OUT
 """
 READERS = {
-    "migrations": "version", "counters": STATE + LEASES + EVENTS + DISCOVERIES, "state": STATE,
+    "migrations": "version", "counters": STATE + LEASES + SESSIONS + EVENTS + DISCOVERIES, "state": STATE,
     "sentinels": SENTINELS, "requests": STATE, "events": EVENTS, "cursors": EVENTS,
     "hook_positions": EVENTS, "runs": RUNS, "run_skips": RUNS, "run_agents": RUNS,
     "run_artifacts": RUNS, "dispatches": RUNS, "leases": LEASES, "reservations": RESERVATIONS,
+    "sessions": SESSIONS, "attributions": SESSIONS,
     "discoveries": DISCOVERIES,
     "embeddings": DISCOVERIES, "embedding_sources": DISCOVERIES,
     "feedback_signals": DISCOVERIES, "interest_profile": DISCOVERIES,

@@ -151,7 +151,7 @@ class World(msgspec.Struct):
         return os.path.join(self.cwd, file)
 
 
-# Somebody who has not even said who it is.
+# A caller who has not even said who it is.
 UNKNOWN = World([], "/", 0.0)
 
 

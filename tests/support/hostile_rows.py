@@ -123,6 +123,16 @@ def ordinary(project: str) -> dict[str, dict[str, object]]:
             "acquired_at": NOW, "renewed_at": NOW, "expires_at": NOW + 10**9,
             "expires_ms": NOW_MS + 10**12, "session": "s1", "pid": 1,
         },
+        "sessions": {
+            "session_id": "s1", "project_dir": project, "id": 1, "agent_type": "codex",
+            "model": "m", "metadata": "{}", "started_at": NOW, "ended_at": None,
+            "input_tokens": 1, "output_tokens": 2, "cache_creation_tokens": 3,
+            "cache_read_tokens": 4,
+        },
+        "attributions": {
+            "session_id": "s1", "project_dir": project, "bead_id": "b", "run_id": "run00001",
+            "phase": "plan", "updated_at": NOW,
+        },
         "reservations": {
             "id": "lock0001", "type": "file_reservation", "owner": "me", "scope": ".",
             "pattern": "src/*", "exclusive": 1, "reason": "", "ttl_ms": 10**12, "run_id": "",

@@ -12,6 +12,7 @@ Run, RunSkip, RunAgent = kinds()["runs"], kinds()["run_skips"], kinds()["run_age
 RunArtifact, Dispatch, Lease, Reservation = (
     kinds()[table] for table in ("run_artifacts", "dispatches", "leases", "reservations")
 )
+Session, Attribution = kinds()["sessions"], kinds()["attributions"]
 Discovery, EmbeddingSource, Embedding, Feedback, Profile = (
     kinds()[table]
     for table in (

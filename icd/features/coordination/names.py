@@ -87,7 +87,7 @@ def check_stored(text: str) -> None:
 def _seen(text: str, here: Place) -> str:
     """The normalised pattern: relative to the root, or absolute outside of it."""
     root = globs.escape(here.root)
-    if here.root != root and text.startswith(here.root + "/"):  # a path that nobody has escaped
+    if here.root != root and text.startswith(here.root + "/"):  # a path that is not escaped
         text = root + text[len(here.root) :]
     if text[:1] != "/":
         text = f"{globs.escape(here.base)}/{text}"

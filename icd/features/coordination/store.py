@@ -2,7 +2,7 @@
 
 Invariants
     - no two owners of one scope hold patterns with a path in common, unless both are shared;
-    - a reservation that has expired, or whose process is certainly gone, is in nobody's way;
+    - a reservation that has expired, or whose process is certainly gone, is in no one's way;
     - an owner that reserves the same pattern again keeps the id, and a deadline only moves further;
     - every reservation, renewal, release, transfer, expiry and refusal is an event.
 
@@ -254,7 +254,7 @@ def release(conn: sqlite3.Connection, locks: Sequence[Lock], *, actor: Writer, n
 def transfer(
     conn: sqlite3.Connection, locks: Sequence[Lock], to: str, *, actor: Writer, now_ms: int
 ) -> int:
-    """Give what stands to another owner.  What was in nobody's way is in nobody's way after it.
+    """Give what stands to another owner.  What was in no one's way stays so.
 
     What has ended is deleted: if the clock were set back, it would stand beside the new owner's.
     """

@@ -126,6 +126,14 @@ _ROWS = {
             " NULL, 'src/')"
         ),
     ],
+    1007: [
+        (
+            f"INSERT INTO sessions VALUES ('s1', '/p', 1, 'codex', 'm', '{{}}', {THEN}, NULL,"
+            " 5, 6, 7, 8)"
+        ),
+        f"INSERT INTO attributions VALUES ('s1', '/p', 'b', 'r', NULL, {THEN})",
+        "UPDATE counters SET value = 1 WHERE name = 'sessions'",
+    ],
 }
 
 

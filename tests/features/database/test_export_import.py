@@ -26,6 +26,7 @@ from icd.values.processes import Writer
 from tests.support import discovery_lines, run_lines
 from tests.support import lines as support
 from tests.support.lines import (
+    Attribution,
     Counter,
     Cursor,
     End,
@@ -36,6 +37,7 @@ from tests.support.lines import (
     Request,
     Reservation,
     Sentinel,
+    Session,
     State,
 )
 
@@ -43,7 +45,7 @@ NOW = 1_800_000_000_000
 ROW = State("k", "s", "1", 7, NOW // 1000, None, None, 41, "me")
 FACT = events.Fact("review", "seen", "r1", "f1", "a", "b", "why", "{}", "/p", "key")
 MIGRATIONS = len(migrate.pending(0))
-COUNTERS = 5
+COUNTERS = 6
 LEASE = Lease(
     "sprint", "s", "me", 7, 60_000, NOW // 1000, NOW // 1000, NOW // 1000 + 60, NOW + 60_000, "x", 1
 )
@@ -53,9 +55,11 @@ RESERVATION = Reservation(
     "lock0001", "file_reservation", "me", ".", "src/*", 1, "", None, "", "", NOW // 1000, NOW,
     None, None, None, None, None, None, None, "src/",
 )  # fmt: skip
+SESSION = Session("s1", "/p", 1, "codex", None, "{}", NOW // 1000, None, 5, 6, 0, 0)
+ATTRIBUTION = Attribution("s1", "/p", "b", "r", None, NOW // 1000)
 ROWS = {
     line.__struct_config__.tag: structs.astuple(line)
-    for line in (*run_lines.ALL, LEASE, RESERVATION, *discovery_lines.ALL)
+    for line in (*run_lines.ALL, LEASE, RESERVATION, SESSION, ATTRIBUTION, *discovery_lines.ALL)
 }
 FILLED = 8 + len(ROWS)
 
@@ -105,7 +109,7 @@ def test_every_row_of_every_table_is_there(conn):
     assert tables == [
         *["migrations"] * MIGRATIONS, *["counters"] * COUNTERS, "state", "state", "sentinels",
         "sentinels", "requests", "events", "cursors", "hook_positions", "runs", "run_skips",
-        "run_agents", "run_artifacts", "dispatches", "leases", "reservations", "discoveries", "embedding_sources",
+        "run_agents", "run_artifacts", "dispatches", "leases", "reservations", "sessions", "attributions", "discoveries", "embedding_sources",
         "embeddings", "feedback_signals", "interest_profile",
     ]  # fmt: skip
     assert structs.astuple(lines[MIGRATIONS + COUNTERS]) == (
@@ -380,6 +384,27 @@ def test_a_reservation_that_is_in_the_way_of_one_here_is_left_out(conn):
 def test_a_pattern_that_no_command_would_have_stored_is_refused(conn, pattern):
     with pytest.raises(InvalidPattern):
         take(conn, structs.replace(RESERVATION, pattern=pattern))
+
+
+# --- sessions -------------------------------------------------------------------------------
+
+
+def test_of_two_accounts_of_a_session_the_one_that_counted_more_stays_under_its_number_here(conn):
+    other = structs.replace(SESSION, session_id="s0")
+    assert take(conn, other, SESSION) == [True, True]
+    less = structs.replace(SESSION, input_tokens=4, model="less")
+    more = structs.replace(SESSION, output_tokens=7, model="more", id=9)
+
+    assert take(conn, less, more) == [False, True]
+
+    found = conn.execute("SELECT session_id, id, model FROM sessions ORDER BY id").fetchall()
+    assert found == [("s0", 1, None), ("s1", 2, "more")]
+
+
+def test_of_two_attributions_the_later_one_stays(conn):
+    earlier = structs.replace(ATTRIBUTION, bead_id="old", updated_at=NOW // 1000 - 1)
+
+    assert take(conn, ATTRIBUTION, earlier) == [True, False]
 
 
 # --- leases ---------------------------------------------------------------------------------

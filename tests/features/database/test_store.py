@@ -95,7 +95,7 @@ def test_counts_are_those_of_the_tables(conn):
     assert store.counts(conn) == {
         "state": 0, "sentinels": 0, "requests": 1, "events": 0, "cursors": 0, "runs": 0,
         "run_skips": 0, "run_agents": 0, "run_artifacts": 0, "dispatches": 0, "leases": 0,
-        "reservations": 0,
+        "reservations": 0, "sessions": 0, "attributions": 0,
         "discoveries": 0, "embeddings": 0, "embedding_sources": 0, "feedback_signals": 0,
         "interest_profile": 0,
     }  # fmt: skip
