@@ -279,7 +279,6 @@ VERBS = [
         examples=[
             'icctl run snapshot "$RUN"',
             "icctl run snapshot --current --json",
-            'icctl run snapshot "$RUN" --svg > run.svg',
             "icctl run snapshot --current --project=../other",
         ],
     ),
