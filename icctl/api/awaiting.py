@@ -8,7 +8,6 @@ Promises
       time is up; it runs in a thread of this process only if no daemon is there.
 """
 
-import os
 import time
 from collections.abc import Mapping
 from itertools import groupby
@@ -20,19 +19,14 @@ from anyio.abc import TaskGroup, UNIXSocketStream
 
 from icctl.api import daemon, here
 from icctl.api.async_followers import AsyncConsumer, AsyncStream
-from icctl.api.blocking import PAUSE_SECONDS, PIECE_BYTES, tell_absence
 from icctl.api.daemon import left
 from icctl.api.errors import Error, from_error
 from icctl.api.made import awaiting as made
-from icctl.api.made import queued
+from icctl.api.options import PAUSE_SECONDS, PIECE_BYTES, Collected, Options, tell_absence
 from icctl.api.requests import (
     Duration,
-    Mode,
     Reply,
-    Target,
     decode_response,
-    limit_of,
-    spec,
     undone,
 )
 from icctl.client import Absent, Expired
@@ -139,32 +133,16 @@ class Link:
         group.count()
 
 
-class AsyncClient(made.Nouns):
+class AsyncClient(Options, made.Nouns):
     """The verbs of a project's database, by noun: `await client.state.set(...)`.
 
     Enter it with `async with`; the parameters are those of `Client`.
     """
 
-    def __init__(
-        self,
-        project: str | os.PathLike[str] | None = None,
-        *,
-        db: str | os.PathLike[str] | None = None,
-        session: str | None = None,
-        timeout: Duration | None = None,
-        mode: Mode | None = None,
-        socket: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self.target = Target(project, db, session)
-        self._timeout = timeout
-        self._socket = None if socket is None else os.fspath(socket)
-        try:
-            self.mode = daemon.mode(mode)
-        except IcError as exc:
-            raise from_error(exc) from None
+    def _begin(self) -> None:
         self._tasks: TaskGroup | None = None
         self._link: Link | None = None
-        super().__init__(self)
+        made.Nouns.__init__(self, self)
 
     async def __aenter__(self) -> Self:
         self._connecting = anyio.Lock()
@@ -196,11 +174,6 @@ class AsyncClient(made.Nouns):
         await self.carry_out([call], timeout)
         return call.result()
 
-    def prepare(
-        self, name: str, params: Mapping[str, Any], request_id: str | None = None
-    ) -> Reply[Any]:
-        return Reply(spec(name), params, self.target, request_id)
-
     def watch(self, name: str, params: Mapping[str, Any]) -> AsyncStream[Any]:
         return AsyncStream(self, name, params)
 
@@ -208,9 +181,6 @@ class AsyncClient(made.Nouns):
         return AsyncConsumer(self, params)
 
     # --- carrying out ---
-
-    def limit(self, calls: list[Reply[Any]], timeout: Duration | None) -> float:
-        return limit_of(calls, self._timeout if timeout is None else timeout)
 
     async def carry_out(self, calls: list[Reply[Any]], timeout: Duration | None) -> None:
         """Have all calls done, each with a result or an error of its own."""
@@ -289,7 +259,7 @@ class AsyncClient(made.Nouns):
                 raise from_error(exc) from None
 
 
-class AsyncPipeline(queued.Nouns):
+class AsyncPipeline(Collected):
     """Calls that are sent together when the block ends; each has a result or an error of its own.
 
     They are carried out in order, and those that share a transaction still fail alone.
@@ -297,21 +267,11 @@ class AsyncPipeline(queued.Nouns):
 
     def __init__(self, client: AsyncClient, timeout: Duration | None) -> None:
         self._client = client
-        self._timeout = timeout
-        self._calls: list[Reply[Any]] = []
-        super().__init__(self)
+        super().__init__(client, timeout)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: object, *_exc: object) -> None:
         if kind is None:
-            calls, self._calls = self._calls, []
-            await self._client.carry_out(calls, self._timeout)
-
-    def queue(
-        self, name: str, params: Mapping[str, Any], request_id: str | None = None
-    ) -> Reply[Any]:
-        call = self._client.prepare(name, params, request_id)
-        self._calls.append(call)
-        return call
+            await self._client.carry_out(self._taken(), self._timeout)

@@ -25,23 +25,16 @@ from icctl.api.daemon import Lost, Unread, left
 from icctl.api.errors import Error, from_error
 from icctl.api.followers import Consumer, Stream
 from icctl.api.made import blocking as made
-from icctl.api.made import queued
+from icctl.api.options import PAUSE_SECONDS, PIECE_BYTES, Collected, Options, tell_absence
 from icctl.api.requests import (
     Duration,
-    Mode,
     Reply,
     Response,
-    Target,
     decode_response,
-    limit_of,
-    spec,
     undone,
 )
 from icctl.client import NOT_EXECUTED, Absent, Expired
-from icd.errors import IcError, NoDaemon
-
-PIECE_BYTES = 64 * 1024
-PAUSE_SECONDS = 0.005
+from icd.errors import IcError
 
 
 class Connection:
@@ -130,7 +123,7 @@ def _ended(exc: OSError) -> Lost:
     return Unread() if exc.errno in NOT_EXECUTED else Lost()
 
 
-class Client(made.Nouns):
+class Client(Options, made.Nouns):
     """The verbs of a project's database, by noun: `client.state.set(...)`.
 
     `project`: a directory of the project (default: the current one).
@@ -141,26 +134,10 @@ class Client(made.Nouns):
     `socket`: of the daemon (default: $INTERCORE_SOCKET, or the user's own).
     """
 
-    def __init__(
-        self,
-        project: str | os.PathLike[str] | None = None,
-        *,
-        db: str | os.PathLike[str] | None = None,
-        session: str | None = None,
-        timeout: Duration | None = None,
-        mode: Mode | None = None,
-        socket: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self._target = Target(project, db, session)
-        self._timeout = timeout
-        self._socket = None if socket is None else os.fspath(socket)
-        try:
-            self._mode = daemon.mode(mode)
-        except IcError as exc:
-            raise from_error(exc) from None
+    def _begin(self) -> None:
         self._connection: Connection | None = None
         self._start_over()
-        super().__init__(self)
+        made.Nouns.__init__(self, self)
 
     def _start_over(self) -> None:
         """In a forked child: the connection is its parent's, and so is the thread in its turn."""
@@ -198,11 +175,6 @@ class Client(made.Nouns):
         self.carry_out([call], timeout)
         return call.result()
 
-    def prepare(
-        self, name: str, params: Mapping[str, Any], request_id: str | None = None
-    ) -> Reply[Any]:
-        return Reply(spec(name), params, self._target, request_id)
-
     def watch(self, name: str, params: Mapping[str, Any]) -> Stream[Any]:
         return Stream(self, name, params)
 
@@ -210,9 +182,6 @@ class Client(made.Nouns):
         return Consumer(self, params)
 
     # --- carrying out ---
-
-    def limit(self, calls: list[Reply[Any]], timeout: Duration | None) -> float:
-        return limit_of(calls, self._timeout if timeout is None else timeout)
 
     def carry_out(self, calls: list[Reply[Any]], timeout: Duration | None) -> None:
         """Have all calls done, each with a result or an error of its own."""
@@ -235,7 +204,7 @@ class Client(made.Nouns):
     def _insist(self, calls: list[Reply[Any]], deadline: float, *, here_only: bool) -> None:
         """Ask until there is an answer or no time; see `icctl.client.insist`."""
         if here_only:
-            return here.run(calls, self._target, deadline)
+            return here.run(calls, self.target, deadline)
         absent = False
         while calls:
             try:
@@ -243,8 +212,8 @@ class Client(made.Nouns):
             except Lost:
                 pass
             except Absent:
-                if self._mode != "daemon":
-                    return here.run(calls, self._target, deadline)
+                if self.mode != "daemon":
+                    return here.run(calls, self.target, deadline)
                 absent = True
             except Expired:
                 if absent:
@@ -277,7 +246,7 @@ class Client(made.Nouns):
                 self._drop()
 
     def connect(self, deadline: float) -> Connection:
-        if self._mode == "direct":
+        if self.mode == "direct":
             raise Absent
         while True:
             try:
@@ -293,25 +262,8 @@ class Client(made.Nouns):
         if found is not None:
             found.close()
 
-    # --- for streams ---
 
-    @property
-    def target(self) -> Target:
-        return self._target
-
-    @property
-    def mode(self) -> str:
-        return self._mode
-
-
-def tell_absence(calls: list[Reply[Any]]) -> None:
-    """Only what no daemon can have executed is told that there was none."""
-    for call in calls:
-        if not (call.is_done or call.is_unknown):
-            call.fail(NoDaemon("no daemon is running, and the mode is daemon"))
-
-
-class Pipeline(queued.Nouns):
+class Pipeline(Collected):
     """Calls that are sent together when the block ends; each has a result or an error of its own.
 
     They are carried out in order, and those that share a transaction still fail alone.
@@ -319,21 +271,11 @@ class Pipeline(queued.Nouns):
 
     def __init__(self, client: Client, timeout: Duration | None) -> None:
         self._client = client
-        self._timeout = timeout
-        self._calls: list[Reply[Any]] = []
-        super().__init__(self)
+        super().__init__(client, timeout)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_exc: object) -> None:
         if kind is None:
-            calls, self._calls = self._calls, []
-            self._client.carry_out(calls, self._timeout)
-
-    def queue(
-        self, name: str, params: Mapping[str, Any], request_id: str | None = None
-    ) -> Reply[Any]:
-        call = self._client.prepare(name, params, request_id)
-        self._calls.append(call)
-        return call
+            self._client.carry_out(self._taken(), self._timeout)

@@ -1,7 +1,8 @@
 """The SDK's server: one process, one client, until stdin ends.
 
 Calls are those of the Python client (icctl/api), one for each project that the client of this
-server means.  stdout belongs to the protocol, and what is logged goes to stderr.
+server means; they are carried out one after the other.
+stdout belongs to the protocol, and what is logged goes to stderr.
 """
 
 import json
@@ -75,7 +76,7 @@ class Desk:
         self._listed = [_listed(tool) for tool in offered]
         self._make = clients
         self._clients: dict[Where, AsyncClient] = {}
-        self._opening = anyio.Lock()
+        self._turn = anyio.Lock()
         self._project = project
         self._has_no_roots = False
         self._feed = Feed(self._call, self._client, project)
@@ -134,8 +135,9 @@ class Desk:
     async def _call(self, method: str, arguments: dict[str, Any], where: Where) -> Any:
         """The result as plain values; numbers beyond 64 bits pass, in both directions."""
         try:
-            client = await self._client(where)
-            result = await client.ask(method, _as_json(method, arguments))
+            async with self._turn:  # else the time of a call would begin before it can run
+                client = await self._client(where)
+                result = await client.ask(method, _as_json(method, arguments))
             return json.loads(msgspec.json.encode(result))
         except Error:
             raise
@@ -145,11 +147,10 @@ class Desk:
 
     async def _client(self, where: Where) -> AsyncClient:
         """The client for a project; it stays until the server ends."""
-        async with self._opening:
-            if where not in self._clients:
-                client = self._make(where)
-                await self._tasks.start(_keep_open, client)
-                self._clients[where] = client
+        if where not in self._clients:
+            client = self._make(where)
+            await self._tasks.start(_keep_open, client)
+            self._clients[where] = client
         return self._clients[where]
 
     # --- resources ---
