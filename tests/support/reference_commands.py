@@ -32,6 +32,7 @@ TOPICS = {
     "hold": "locks.md",
     "lease": "leases.md",
     "coordination": "reservations.md",
+    "guard": "reservations.md",
     "compat": "migration.md",
     "discovery": "discoveries.md",
     "discovery search": "search.md",
