@@ -314,6 +314,9 @@ PatternTooComplex = _error(-32077, "pattern_too_complex", FAILED,
 ReservationLost = _error(-32078, "reservation_lost", NO,
     "reserve it again before you go on; see 'icctl coordination list'")
 
+# The guard of commits cannot be installed here, or git does not answer.
+GuardRefused = _error(-32079, "guard_refused", FAILED, "install the hook by hand, or not at all")
+
 # --- discoveries ----------------------------------------------------------------------------------
 
 # There is no such discovery.

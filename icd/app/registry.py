@@ -32,6 +32,7 @@ GROUPS = {
     "discovery": ("features.discoveries.verbs", "findings of scanners"),
     "hook": ("features.hook.verbs", "commands that an agent's hooks run, and answers to it"),
     "triggers": ("features.triggers.verbs", "the project's programs that run after an event"),
+    "guard": ("admin.guard.verbs", "refuse commits of files that other sessions hold"),
     "config": ("features.config", "the settings"),
     "db": ("features.database.verbs", "the database file"),
     "service": ("admin.service.verbs", "the daemon, with systemd or without"),

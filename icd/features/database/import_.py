@@ -107,8 +107,10 @@ _WINS = {
     # A token counts acquisitions, and a renewal keeps it.
     "leases": "(excluded.token, excluded.renewed_at) > (leases.token, leases.renewed_at)",
     # Of two accounts of a session the one that counted more is the later one.
-    "sessions": "excluded.input_tokens + 0.0 + excluded.output_tokens >= "
-    "sessions.input_tokens + 0.0 + sessions.output_tokens",
+    "sessions": """
+        (excluded.input_tokens + 0.0 + excluded.output_tokens, coalesce(excluded.ended_at, 0))
+        > (sessions.input_tokens + 0.0 + sessions.output_tokens, coalesce(sessions.ended_at, 0))
+    """,
     "attributions": "excluded.updated_at > attributions.updated_at",
 }
 # Or less than the whole row is taken over.
