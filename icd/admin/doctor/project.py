@@ -304,7 +304,7 @@ def _inside(scene: Scene, path: str) -> Iterator[Finding]:
 
 
 def _has_no_log(path: str) -> bool:
-    """SQLite makes files beside a database that it opens, unless it is told that no process writes."""
+    """SQLite makes files beside a database that it opens, unless told that no process writes."""
     try:
         return os.stat(f"{path}-wal").st_size == 0
     except FileNotFoundError:
