@@ -135,23 +135,28 @@ class List(Params):
         str | None,
         Option(
             "--project",
-            "Only sessions in this directory's project.",
+            "List only sessions in this directory's project.",
             "DIR",
             resolve=lambda world, given: given and world.directory(given),
         ),
     ] = None
-    session_id: Annotated[Text, Option("--session", "Only this session.", "SID")] = None
+    session_id: Annotated[Text, Option("--session", "List only this session.", "SID")] = None
     since: Annotated[
         int,
         UNIX_TIME,
-        Meta(ge=0, le=INT64 - 1, description="Only those that started at this Unix time or later."),
-        Option("--since", "Only those that started at this time (RFC 3339) or later.", "TIME"),
+        Meta(
+            ge=0,
+            le=INT64 - 1,
+            description="List only those that started at this Unix time or later.",
+        ),
+        Option("--since", "List only those that started at this time or later.", "TIME"),
     ] = 0
     active_only: Annotated[
-        bool, Option("--active-only", "Only sessions that have not ended.", aliases=["--active"])
+        bool,
+        Option("--active-only", "List only sessions that have not ended.", aliases=["--active"]),
     ] = False
     limit: Annotated[
-        int, Meta(ge=1, le=10_000), Option("--limit", "At most this many (default 100).", "N")
+        int, Meta(ge=1, le=10_000), Option("--limit", "List at most this many (default 100).", "N")
     ] = LIMIT
 
 
@@ -291,8 +296,8 @@ VERBS = [
         show=lambda r, _: [f"Session started: {render.one_line(r.session_id)} (id={r.id})"],
         summary="Record that a session works in a project.",
         examples=[
-            'icctl session start --session="$SID" --project="$PWD"',
-            'icctl session start --session="$SID" --agent-type=codex --model=gpt-5 --json',
+            'icctl session start --session="$SID" --agent-type=codex --model=gpt-5',
+            'icctl session start --session="$SID" --project="$PWD" --json',
         ],
     ),
     Verb(
