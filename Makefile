@@ -32,7 +32,7 @@ WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 LONG_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
-.PHONY: help run test stress torture lint check bench fuzz clean docs screens picture house hooks codex
+.PHONY: help run test stress torture lint check bench fuzz clean docs screens picture pictures house hooks codex
 .DEFAULT_GOAL := test
 
 # The native client, beside client.c.
@@ -154,6 +154,9 @@ screens: $(INSTALLED)  ## Write what people see on a terminal to tests/data/scre
 
 picture: $(INSTALLED)  ## Play the session of the README in a terminal, and draw it.
 	$(BIN)/python -m tests.support.picture
+
+pictures: $(INSTALLED) $(DOORS)/.made  ## Play commands on a terminal, and draw what is seen for docs/images.
+	$(BIN)/python -m tests.support.pictures
 
 house: $(INSTALLED)  ## Count what a stranger needs: files per verb, modules, folders, the way of a call.
 	@$(BIN)/python -m tests.support.house

@@ -37,7 +37,7 @@ class Screen:
 
     def paint(self, text: str, colour: str) -> str:
         """Colour text whose width was counted before."""
-        return f"\x1b[{colour}m{text}\x1b[0m" if self.colour and colour else text
+        return f"\x1b[{colour}m{text}\x1b[0m" if self.colour and colour and text else text
 
     def heading(self, text: str) -> str:
         return self.paint(cut(clean(text), self.width), BOLD)
