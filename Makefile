@@ -35,7 +35,7 @@ SOURCES := pyproject.toml lib-intercore.sh $(shell find icd icctl systemd lib-in
 # pytest keeps the assertions that it rewrote, or each worker rewrites those of all files anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test stress torture lint check bench fuzz clean docs screens picture house hooks codex
+.PHONY: help run test stress torture lint check bench fuzz clean docs screens picture pictures house hooks codex
 .DEFAULT_GOAL := test
 
 # The native client, beside client.c.
@@ -158,6 +158,9 @@ screens: $(INSTALLED)  ## Write what people see on a terminal to tests/data/scre
 
 picture: $(INSTALLED)  ## Play the session of the README in a terminal, and draw it.
 	$(BIN)/python -m tests.support.picture
+
+pictures: $(INSTALLED) $(DOORS)/.made  ## Play commands on a terminal, and draw what is seen for docs/images.
+	$(BIN)/python -m tests.support.pictures
 
 house: $(INSTALLED)  ## Count what a stranger needs: files per verb, modules, folders, the way of a call.
 	@$(BIN)/python -m tests.support.house

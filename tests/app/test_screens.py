@@ -14,6 +14,7 @@ from icd.app.invocation import Output, Terminal
 from icd.app.planner import _harmless
 from icd.app.verb import Card, Column, Table
 from icd.features.runs import timeline
+from icd.server.net import argv_frame
 from tests.support import screens
 
 HOSTILE = [
@@ -197,3 +198,57 @@ def test_what_says_nothing_is_left_out():
 
     assert list(screen.card(card, row)) == ["A  1"]
     assert screen.table(table, [row]) == ["A", "1"]
+
+
+# --- who is asked for, by the words and the caller's world ---
+
+
+def at(width=100, **more):
+    return Terminal(width, 0, **{"colour": True, "now": 1e9, **more})
+
+
+def test_the_callers_world_decides_what_a_terminal_gets(ic):
+    piped = ic("lease", "list", "--json").stdout
+    empty = b"No lease is held. Take one: icctl lease acquire NAME SCOPE --ttl=30m\n"
+
+    assert ic("lease", "list", terminal=at()).stdout == b"\x1b[2m" + empty[:-1] + b"\x1b[0m\n"
+    assert ic("lease", "list", terminal=at(), env={"NO_COLOR": "1"}).stdout == empty
+    assert ic("lease", "list", terminal=at(), env={"NO_COLOR": ""}).stdout != empty
+    assert ic("lease", "list", "--plain", terminal=at()).stdout == b""
+    assert ic("lease", "list", "--json", terminal=at()).stdout == piped
+    assert ic("lease", "list").stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"),
+    [("40", 40), ("0", 100), ("", 100), ("x", 100), ("-3", 100), ("9" * 30, 100), ("١٢", 100)],
+)
+def test_an_exported_width_counts_more_than_the_kernels_if_it_is_one(ic, columns, width):
+    terminal = at(colour=False)
+    ic("lease", "list", terminal=terminal, env={"COLUMNS": columns})
+
+    assert terminal.width == width
+
+
+@pytest.mark.parametrize(
+    ("field", "terminal"),
+    [
+        (b"120 3600 1", Terminal(120, 3600, True)),
+        (b"0 -12600 0", Terminal(80, -12_600, False)),
+        (b"65535 0 0", Terminal(1000, 0, False)),
+        (b"", None), (b"80", None), (b"80 0", None), (b"80 0 1 2", None), (b"x 0 1", None),
+        (b"-1 0 1", None), (b"80 99999999 1", None), (b"9" * 5000 + b" 0 1", None),
+    ],
+)  # fmt: skip
+def test_a_daemon_believes_in_a_terminal_only_if_it_makes_sense(field, terminal):
+    frame = argv_frame.Frame(b"", [b"w" + field], b"")
+
+    assert argv_frame.world(frame).terminal == terminal
+
+
+def test_nothing_found_is_said_to_a_person_and_the_exit_status_is_the_same(ic):
+    for terminal in (None, at(colour=False)):
+        found = ic("state", "get", "k", "s", terminal=terminal)
+
+        assert found.exit == 1
+        assert found.stdout == (b"There is no such thing.\n" if terminal else b"")

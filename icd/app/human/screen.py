@@ -37,7 +37,7 @@ class Screen:
 
     def paint(self, text: str, colour: str) -> str:
         """Colour text whose width was counted before."""
-        return f"\x1b[{colour}m{text}\x1b[0m" if self.colour and colour else text
+        return f"\x1b[{colour}m{text}\x1b[0m" if self.colour and colour and text else text
 
     def heading(self, text: str) -> str:
         return self.paint(cut(clean(text), self.width), BOLD)
@@ -81,7 +81,7 @@ class Screen:
         """JSON over several lines, its names in a colour; what is no JSON as it is."""
         try:
             data = msgspec.json.format(bytes(payload), indent=2)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):  # nothing but its nesting is too deep
             data = bytes(payload)
         lines = map(clean, data.decode("utf-8", "replace").split("\n"))
         return [_NAME.sub(lambda found: self.paint(found[0], CYAN), line) for line in lines]

@@ -7,7 +7,6 @@ commands a terminal.
 
 import os
 import re
-import select
 import stat
 from collections.abc import Iterator
 from typing import Annotated
@@ -76,6 +75,8 @@ def ask_logs(world: World, f: Logs) -> Local:
 
 def _following(ask: Caller, dispatch_id: str, log: "_Log") -> Iterator[bytes]:
     """What is added; the dispatch is asked before the file, so that nothing of its end is lost."""
+    import select  # only what goes on pays for it
+
     poll = select.poll()
     poll.register(1, 0)
     looks, is_over = 0, False
