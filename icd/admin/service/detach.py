@@ -69,7 +69,7 @@ def _limit_time() -> None:
 
 
 def _age() -> float:
-    """How many seconds ago this process was started; 0 if nobody can tell."""
+    """How many seconds ago this process was started; 0 if that is not known."""
     try:
         fd = posix.open("/proc/self/stat", posix.O_RDONLY | posix.O_CLOEXEC)
         fields = posix.read(fd, LINE_BYTES).rpartition(b") ")[2].split()
