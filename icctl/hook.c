@@ -170,13 +170,14 @@ static int again(const char *data, size_t size)
     pid_t other = fork();
     if (!other) {
         close(ends[0]);
-        if (fork()) _exit(0); /* it is no child of the command that we become */
+        pid_t feeder = fork(); /* it is no child of the command that we become */
+        if (feeder) _exit(feeder < 0);
         pass_on(data, size, ends[1]);
     }
     close(ends[1]);
-    if (other < 0) return close(ends[0]), -1;
-    waitpid(other, NULL, 0);
-    return ends[0];
+    int failed = other < 0;
+    if (other > 0) waitpid(other, &failed, 0);
+    return failed ? close(ends[0]), -1 : ends[0];
 }
 
 /* All of stdin can be read again. */
