@@ -1,7 +1,7 @@
 /* hook: run a command for an agent's event, natively; icd/features/hook/run.py is the reference.
 
-   The event is read once.  Before another program needs it, it is put into a memory file that is our
-   stdin from then on: so the command reads the same bytes, and the Python client can start over as
+   The event is read once.  Before another needs it, it is put into a memory file that is our stdin
+   from then on: so the command reads the same bytes, and the Python client can start over as
    long as nothing was claimed.
    That client does what is rare, or waits anyway: --debounce, the scope of a user, a line that is
    not plain, a lock without a daemon.  A failure of ours never blocks an agent. */
@@ -42,7 +42,7 @@ struct job {
     size_t size;
     sigset_t before;
     struct bytes input; /* what was read of stdin */
-    bool taken;         /* it was, and no other program can read it until it is put back */
+    bool taken;         /* it was, and no other can read it until it is put back */
 };
 
 /* How a question ended. */
@@ -170,16 +170,17 @@ static int again(const char *data, size_t size)
     pid_t other = fork();
     if (!other) {
         close(ends[0]);
-        if (fork()) _exit(0); /* it is no child of the command that we become */
+        pid_t feeder = fork(); /* it is no child of the command that we become */
+        if (feeder) _exit(feeder < 0);
         pass_on(data, size, ends[1]);
     }
     close(ends[1]);
-    if (other < 0) return close(ends[0]), -1;
-    waitpid(other, NULL, 0);
-    return ends[0];
+    int failed = other < 0;
+    if (other > 0) waitpid(other, &failed, 0);
+    return failed ? close(ends[0]), -1 : ends[0];
 }
 
-/* The next reader of stdin finds all of it. */
+/* All of stdin can be read again. */
 static void put_back(struct job *j)
 {
     int fd = j->taken ? again(j->input.data, j->input.size) : -1;
@@ -187,8 +188,8 @@ static void put_back(struct job *j)
     j->taken = false;
 }
 
-/* Read the event; false if there is something that is none.  What is throttled, no program reads again;
-   but of what is too long, the rest has to be read. */
+/* Read the event; false if there is something that is none.  The event of a throttled call is not put
+   back; of one that is too long, the rest has to be read. */
 static bool take_event(struct job *j)
 {
     start(&j->input);
@@ -465,7 +466,7 @@ static enum verdict decide(struct job *j)
     return found == YES && (j->w.once || j->w.every) ? claim(j) : found;
 }
 
-/* Be the command; without a lock there is nothing to do after it, and what ends us ends it.  Why
+/* Be the command; without a lock there is nothing to do after it, and who ends us ends it.  Why
    that failed is returned. */
 static int become(struct job *j)
 {
