@@ -72,6 +72,26 @@ def test_a_helper_answers_as_the_command_does(initialized: Path, daemon: Daemon)
     )
 
 
+def test_what_is_to_be_dropped_is_not_sent(initialized: Path, daemon: Daemon) -> None:
+    """A dot behind the number of fields asks for that; mistakes are told all the same."""
+    script = """
+    ask() {
+        printf '%s\\0' "ic1 $(( $# + 1 ))." "d$PWD" "${@/#/a}" 1<>"$dir/in"
+        IFS= read -r -d '' status
+        [[ $status == *. ]] || { IFS= read -r -d '' out; IFS= read -r -d '' err; }
+    }
+    exec 0<>"$dir/out"
+    ask sentinel check stop s --interval=0; echo "$status"
+    ask sentinel check stop s --interval=0; echo "$status"
+    ask bogus; echo "$status|$out|$err"
+    """
+
+    done = bash(script, initialized, daemon.socket)
+
+    assert done.stderr == b""
+    assert done.stdout.decode() == "0.\n1.\n3||icctl: unknown command: bogus\n\n"
+
+
 def test_any_bytes_that_a_shell_can_hold_pass_both_ways(initialized: Path, daemon: Daemon) -> None:
     script = r"""
     odd=$'quotes \' " back\\slash \t tab \n line é € 😀 $HOME `x` * ; '
