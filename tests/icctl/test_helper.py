@@ -83,13 +83,14 @@ def test_what_is_to_be_dropped_is_not_sent(initialized: Path, daemon: Daemon) ->
     exec 0<>"$dir/out"
     ask sentinel check stop s --interval=0; echo "$status"
     ask sentinel check stop s --interval=0; echo "$status"
-    ask bogus; echo "$status|$out|$err"
+    ask state set k s word; echo "$status|$out|$err"
     """
 
     done = bash(script, initialized, daemon.socket)
 
     assert done.stderr == b""
-    assert done.stdout.decode() == "0.\n1.\n3||icctl: unknown command: bogus\n\n"
+    mistake = "state set: unexpected argument 'word': use @FILE, or --value for inline JSON"
+    assert done.stdout.decode() == f"0.\n1.\n3||icctl: {mistake}\n\n"
 
 
 def test_any_bytes_that_a_shell_can_hold_pass_both_ways(initialized: Path, daemon: Daemon) -> None:
