@@ -32,11 +32,26 @@ _intercore_bury() {
     _intercore_helper=next
 }
 
-# Leaves stdout in `_intercore_out`, without its last newline.
+# Leaves stdout in `_intercore_out`, without its last newline.  One `printf`, and one `read` where
+# nothing is to be printed: bash takes a dozen system calls for each that has a redirection, and four
+# for each character of a pipe.
 _intercore_ask() {
-    local _intercore_reply='' _intercore_err='' _intercore_sent=''
+    local _intercore_reply='' _intercore_err='' _intercore_sent='' _intercore_drop='' _intercore_id
+    local _intercore_patience=''
+    # Older helpers do not know the dot.
+    [[ $_intercore_to$_intercore_pipes != .*/intercore-helper-2-* ]] || _intercore_drop=.
+    _intercore_whose
     _intercore_busy=yes
-    _intercore_talk "$@" 9<>"$_intercore_pipes/out"
+    # The session has the name that every daemon knows, older ones too.
+    if { [[ -z ${_intercore_stdin-} ]] || printf '%s' "$_intercore_stdin" >"$_intercore_pipes/stdin"; } &&
+        printf '%s\0' "ic1 $(( $# + 4 ))$_intercore_drop" "d$PWD" "eINTERCORE_DB=${INTERCORE_DB-}" \
+            "eCLAUDE_SESSION_ID=$_intercore_id" "eHOME=${HOME-}" "${@/#/a}" 1<>"$_intercore_pipes/in"
+    then
+        _intercore_sent=yes
+        IFS= read -r -d '' -t 1 -u 9 _intercore_reply || _intercore_hear _intercore_reply ||
+            _intercore_reply=
+        [[ $_intercore_reply == *. ]] || _intercore_listen
+    fi 9<>"$_intercore_pipes/out"
     _intercore_busy=
     [[ -n $_intercore_sent ]] || _intercore_reply=! # then nothing was done
     case ${_intercore_reply%[@.]} in
@@ -48,23 +63,9 @@ _intercore_ask() {
     esac
 }
 
-# One `printf`, and one `read` where nothing is to be printed: bash takes a dozen system calls for
-# each that has a redirection, and four for each character of a pipe.
-_intercore_talk() {
-    local _intercore_id _intercore_drop='' _intercore_patience=''
-    if [[ -n ${_intercore_stdin-} ]]; then
-        printf '%s' "$_intercore_stdin" >"$_intercore_pipes/stdin" || return 0
-    fi
-    # Older helpers do not know the dot.
-    [[ $_intercore_to$_intercore_pipes != .*/intercore-helper-2-* ]] || _intercore_drop=.
-    _intercore_whose
-    _intercore_sent=yes
-    # Under the name of a session that every daemon knows, older ones too.
-    printf '%s\0' "ic1 $(( $# + 4 ))$_intercore_drop" "d$PWD" "eINTERCORE_DB=${INTERCORE_DB-}" \
-        "eCLAUDE_SESSION_ID=$_intercore_id" "eHOME=${HOME-}" "${@/#/a}" 1<>"$_intercore_pipes/in"
-    IFS= read -r -d '' -t 1 -u 9 _intercore_reply || _intercore_hear _intercore_reply || return 0
+# What is to be printed.
+_intercore_listen() {
     case $_intercore_reply in
-        [0-9]*.) ;;
         [0-9]*@)
             _intercore_out=$(<"$_intercore_pipes/stdout")
             _intercore_err=$(<"$_intercore_pipes/stderr") ;;
