@@ -2,21 +2,7 @@
 # lib-intercore.sh: intercore for bash hooks.  Use it by: source "$(icctl lib-path)"
 #
 # Sourcing prints nothing, runs nothing, and defines only intercore_*, _intercore_* and INTERCORE_*.
-# For bash 4.2 and newer, under `set -euo pipefail` too, in subshells, pipelines and traps.
-#
-# Every function knows three cases, told apart by the exit status of `icctl --if-database`:
-#   available     it does what it says
-#   unavailable   no program, or no database here: a safe default, silently
-#   broken        both are there, but there is no answer: one line on stderr, and a status of 2 or
-#                 more unless the function says otherwise; no legacy file is consulted then
-# A mistake in the arguments is told wherever there is a program.
-#
-# What prints a value puts it into a variable instead with `-v VAR` as first arguments; that saves a
-# subshell.  A shell that makes calls itself, outside of subshells, gets a helper process that makes
-# further calls several times cheaper and ends with the shell, if icctl is native.
-#
-# What few hooks use lies in lib-intercore/ beside this file, one file for each noun; a copy of this
-# file that is alone has it at its end.
+# What all of them promise stands behind the core, where bash does not read it.
 
 # shellcheck disable=SC2034 # for those who source this
 INTERCORE_LIB_VERSION=2.0.0 INTERCORE_STOP_DEDUP_SENTINEL=stop
@@ -125,7 +111,9 @@ _intercore_is_helped() {
     [[ $_intercore_helper != none && . -ef ${PWD-} && ${BASH_XTRACEFD-} != [89] ]] || return 1
     local _intercore_all="$*"
     (( ${#_intercore_all} < 14000 )) || return 1 # a pipe holds 64 KiB, a character has up to 4 bytes
-    _intercore_late helper ready 2>/dev/null # if its text cannot be read, a process does as well
+    [[ -e /proc/$_intercore_helper &&
+        $_intercore_world == "${INTERCORE_SOCKET-} ${INTERCORE_MODE-} $_intercore_program" ]] ||
+        _intercore_late helper ready 2>/dev/null # if it cannot be read, a process does as well
 }
 
 # --- is it there? ---
@@ -169,9 +157,7 @@ intercore_state_get() {
 # intercore_sentinel_check NAME SCOPE INTERVAL
 # 0 allowed, or unavailable; 1 throttled; 2 or more: could not tell.
 intercore_sentinel_check() {
-    local _intercore_status=0
-    _intercore_call . sentinel check --interval="${3-}" -- "${1-}" "${2-}" || _intercore_status=$?
-    _intercore_default 0 "$_intercore_status"
+    _intercore_call . sentinel check --interval="${3-}" -- "${1-}" "${2-}" || _intercore_default 0 "$?"
 }
 
 # intercore_sentinel_check_or_legacy NAME SCOPE INTERVAL FILE
@@ -321,6 +307,24 @@ _intercore_parts=${BASH_SOURCE[0]%.sh}
 [[ $_intercore_parts == /* ]] || _intercore_parts=${PWD-}/$_intercore_parts
 [[ -n ${_intercore_whole-} || ! -r $_intercore_parts/here.sh ]] || return 0
 _intercore_parts=
+
+# --- what all functions promise ---
+
+# For bash 4.2 and newer, under `set -euo pipefail` too, in subshells, pipelines and traps.
+#
+# Every function knows three cases, told apart by the exit status of `icctl --if-database`:
+#   available     it does what it says
+#   unavailable   no program, or no database here: a safe default, silently
+#   broken        both are there, but there is no answer: one line on stderr, and a status of 2 or
+#                 more unless the function says otherwise; no legacy file is consulted then
+# A mistake in the arguments is told wherever there is a program.
+#
+# What prints a value puts it into a variable instead with `-v VAR` as first arguments; that saves a
+# subshell.  A shell that makes calls itself, outside of subshells, gets a helper process that makes
+# further calls several times cheaper and ends with the shell, if icctl is native.
+#
+# What few hooks use lies in lib-intercore/ beside this file, one file for each noun; a copy of this
+# file that is alone has it at its end.
 
 # --- the parts once more, for a copy of this file that is alone: `make docs` writes them here ---
 
@@ -764,39 +768,39 @@ _intercore_bury() {
     _intercore_helper=next
 }
 
-# Leaves stdout in `_intercore_out`, without its last newline.
+# Leaves stdout in `_intercore_out`, without its last newline.  One `printf`, and one `read` where
+# nothing is to be printed: bash takes a dozen system calls for each that has a redirection, and four
+# for each character of a pipe.
 _intercore_ask() {
-    local _intercore_reply='' _intercore_err='' _intercore_sent=''
+    local _intercore_reply='' _intercore_err='' _intercore_sent='' _intercore_drop='' _intercore_id
+    local _intercore_patience=''
+    # Older helpers do not know the dot.
+    [[ $_intercore_to$_intercore_pipes != .*/intercore-helper-2-* ]] || _intercore_drop=.
+    _intercore_whose
     _intercore_busy=yes
-    _intercore_talk "$@" 8<>"$_intercore_pipes/in" 9<>"$_intercore_pipes/out"
+    # The session has the name that every daemon knows, older ones too.
+    if { [[ -z ${_intercore_stdin-} ]] || printf '%s' "$_intercore_stdin" >"$_intercore_pipes/stdin"; } &&
+        printf '%s\0' "ic1 $(( $# + 4 ))$_intercore_drop" "d$PWD" "eINTERCORE_DB=${INTERCORE_DB-}" \
+            "eCLAUDE_SESSION_ID=$_intercore_id" "eHOME=${HOME-}" "${@/#/a}" 1<>"$_intercore_pipes/in"
+    then
+        _intercore_sent=yes
+        IFS= read -r -d '' -t 1 -u 9 _intercore_reply || _intercore_hear _intercore_reply ||
+            _intercore_reply=
+        [[ $_intercore_reply == *. ]] || _intercore_listen
+    fi 9<>"$_intercore_pipes/out"
     _intercore_busy=
     [[ -n $_intercore_sent ]] || _intercore_reply=! # then nothing was done
-    case ${_intercore_reply%@} in
+    case ${_intercore_reply%[@.]} in
         '!'*) _intercore_take_over "${_intercore_reply#!}" "$@" ;;
         '' | *[!0-9]*) _intercore_lost ;;
         *)
             [[ -z $_intercore_err ]] || printf '%s\n' "$_intercore_err" >&2
-            return "${_intercore_reply%@}" ;;
+            return "${_intercore_reply%[@.]}" ;;
     esac
 }
 
-_intercore_talk() {
-    local _intercore_patience=300 _intercore_id
-    case $INTERCORE_TIMEOUT in
-        *[!0-9ms]*) ;;
-        *ms) _intercore_patience=1 ;;
-        *[0-9]s) _intercore_patience=${INTERCORE_TIMEOUT%s} ;;
-    esac
-    if [[ -n ${_intercore_stdin-} ]]; then
-        printf '%s' "$_intercore_stdin" >"$_intercore_pipes/stdin" || return 0
-    fi
-    _intercore_whose
-    _intercore_sent=yes
-    # Under the name of a session that every daemon knows, older ones too.
-    printf 'ic1 %d\0d%s\0eINTERCORE_DB=%s\0eCLAUDE_SESSION_ID=%s\0eHOME=%s\0' \
-        "$(( $# + 4 ))" "$PWD" "${INTERCORE_DB-}" "$_intercore_id" "${HOME-}" >&8
-    printf 'a%s\0' "$@" >&8
-    _intercore_hear _intercore_reply || return 0
+# What is to be printed.
+_intercore_listen() {
     case $_intercore_reply in
         [0-9]*@)
             _intercore_out=$(<"$_intercore_pipes/stdout")
@@ -809,15 +813,28 @@ _intercore_talk() {
     esac
 }
 
-# The next field of an answer; 1 if it does not come, because the helper is stopped, or dead.
+# The rest of a field of an answer, behind what the variable has of it; 1 if it does not come, because
+# the helper is stopped, or dead.
 _intercore_hear() {
-    local _intercore_part='' _intercore_whole=''
-    until IFS= read -r -d '' -t 1 _intercore_part <&9; do
+    local _intercore_part='' _intercore_whole=${!1}
+    until IFS= read -r -d '' -t 1 -u 9 _intercore_part; do
         _intercore_whole+=$_intercore_part # what came before the second was over
-        (( _intercore_patience-- > -3 )) || return 1
-        kill -0 "$_intercore_helper" 2>/dev/null || return 1
+        _intercore_wait || return 1
     done
     printf -v "$1" '%s' "$_intercore_whole$_intercore_part"
+}
+
+# A second has passed: whether to wait for another.
+_intercore_wait() {
+    if [[ -z $_intercore_patience ]]; then
+        case $INTERCORE_TIMEOUT in
+            *[!0-9ms]*) _intercore_patience=300 ;;
+            *ms) _intercore_patience=1 ;;
+            *[0-9]s) _intercore_patience=${INTERCORE_TIMEOUT%s} ;;
+            *) _intercore_patience=300 ;;
+        esac
+    fi
+    (( _intercore_patience-- > -3 )) && kill -0 "$_intercore_helper" 2>/dev/null
 }
 
 # What the helper could not answer, a process of its own goes on with.
@@ -828,7 +845,11 @@ _intercore_take_over() {
     _intercore_out=$(_intercore_become "$@")
 }
 
+# It is not asked again: if it is there, but stopped or too slow, it ends.
 _intercore_lost() {
+    if [[ /proc/$_intercore_helper/exe -ef $_intercore_program ]]; then # another may have its pid
+        kill -TERM "$_intercore_helper" && kill -CONT "$_intercore_helper"
+    fi 2>/dev/null
     _intercore_helper=none
     printf '%s\n' "intercore: unknown_outcome: the helper died; read the state before you repeat a write" >&2
     return 2

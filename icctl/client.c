@@ -641,6 +641,7 @@ static void become_python(char *script, char **argv)
     char *end = strpbrk(text, " \n");
     if (strncmp(text, "#!/", 3) || !end || *end != '\n' || !strstr(end, "from icd.")) return;
     *end = 0;
+    if (strncmp(strrchr(text, '/'), "/py", 3)) return; /* a path with spaces is told to a shell */
     size_t count = 0;
     while (argv[count]) count++;
     char **all = calloc(count + 5, sizeof *all);

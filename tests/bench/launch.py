@@ -106,7 +106,7 @@ def _report_python(table: Table, times: place.Times, direct: place.Times) -> Non
     )  # fmt: skip
     table.ratio(
         "icctl-python sentinel check, direct / python -I -S -c pass",
-        direct["python"], direct["bare"], unit="ms", most=8,
+        direct["python"], direct["bare"], unit="ms", most=6,
         meaning="Without a daemon, the client opens the database itself.",
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ def run(table: Table) -> None:
     read = [source - bare for source, bare in zip(times["source"], times["bare"], strict=True)]
     table.ratio(
         "bash: source, one check / bash -c :", times["one"], times["bare"], unit="ms",
-        most=3.8 if place.is_native() else 0, meaning="A whole hook with one guard.",
+        most=3.4 if place.is_native() else 0, meaning="A whole hook with one guard.",
     )  # fmt: skip
     table.ratio(
         "bash: sourcing the library / bash -c :", read, times["bare"], unit="ms", most=1,

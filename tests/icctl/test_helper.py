@@ -72,6 +72,27 @@ def test_a_helper_answers_as_the_command_does(initialized: Path, shared_daemon: 
     )
 
 
+def test_what_is_to_be_dropped_is_not_sent(initialized: Path, shared_daemon: Daemon) -> None:
+    """A dot behind the number of fields asks for that; mistakes are told all the same."""
+    script = """
+    ask() {
+        printf '%s\\0' "ic1 $(( $# + 1 ))." "d$PWD" "${@/#/a}" 1<>"$dir/in"
+        IFS= read -r -d '' status
+        [[ $status == *. ]] || { IFS= read -r -d '' out; IFS= read -r -d '' err; }
+    }
+    exec 0<>"$dir/out"
+    ask sentinel check stop s --interval=0; echo "$status"
+    ask sentinel check stop s --interval=0; echo "$status"
+    ask state set k s word; echo "$status|$out|$err"
+    """
+
+    done = bash(script, initialized, shared_daemon.socket)
+
+    assert done.stderr == b""
+    mistake = "state set: unexpected argument 'word': use @FILE, or --value for inline JSON"
+    assert done.stdout.decode() == f"0.\n1.\n3||icctl: {mistake}\n\n"
+
+
 def test_any_bytes_that_a_shell_can_hold_pass_both_ways(
     initialized: Path, shared_daemon: Daemon
 ) -> None:

@@ -41,6 +41,32 @@ def test_a_call_through_the_daemon_loads_itself_and_c_modules_only(
     assert set(ast.literal_eval(loaded)) == {"_socket", "icctl", "icctl.client", "icd"}
 
 
+def test_a_direct_call_loads_no_expressions_no_syntax_trees_and_no_click(initialized: Path) -> None:
+    """What takes longer to load than the call to run; the real modules are there when asked for."""
+    site = WHEEL_BIN.parent / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
+    code = f"""
+import sys
+sys.path.append({str(site)!r})
+from icctl.client import main
+assert main(["sentinel", "check", "a", "b", "--interval=5"], "icctl") == 0
+dear = {{"re", "json", "inspect", "ast", "dis", "tokenize", "click", "typing_extensions", "platform",
+        "textwrap", "dataclasses", "msgspec.inspect", "msgspec.toml", "hashlib", "socket"}}
+print(sorted(dear & sys.modules.keys()))
+print([kind for kind in object.__subclasses__() if kind.__name__ == "AST"])
+import msgspec, re, typing
+assert typing.Pattern[str].__origin__ is re.Pattern and re.compile("a").match("a")
+assert msgspec.toml.decode(b"a = 1") == {{"a": 1}} and msgspec.inspect.type_info(int)
+assert msgspec.json.schema(list[int])["items"] == {{"type": "integer"}}
+assert msgspec.msgpack.decode(b"\\x01") == 1 and typing.ForwardRef("int").__forward_arg__
+"""
+    env = {**CLEAN, "INTERCORE_MODE": "direct"}
+    command = [WHEEL_BIN / "python", "-E", "-P", "-S", "-c", code]
+
+    done = subprocess.run(command, capture_output=True, cwd=initialized, env=env, check=False)
+
+    assert (done.stdout, done.stderr) == (b"allowed\n[]\n[]\n", b"")
+
+
 def test_the_packages_that_every_call_imports_hold_prose_and_the_version() -> None:
     root = Path(__file__).parents[2]
 

@@ -508,16 +508,19 @@ def test_a_hook_keeps_its_stdin(place: Place) -> None:
 
 
 @NATIVE
-def test_a_helper_that_is_stopped_is_left_after_the_time_of_a_call(place: Place) -> None:
+def test_a_helper_that_is_stopped_is_ended_after_the_time_of_a_call(place: Place) -> None:
     done = place.run("""
-    intercore_available; intercore_available; kill -STOP $_intercore_helper
+    intercore_available; intercore_available; echo $_intercore_helper; kill -STOP $_intercore_helper
     INTERCORE_TIMEOUT=100ms; intercore_state_incr n s; echo $?
-    INTERCORE_TIMEOUT=60s; kill -KILL $_intercore_helper 2>/dev/null
+    INTERCORE_TIMEOUT=60s
     intercore_state_incr n s; intercore_state_incr n s
     """)
 
-    assert done.stdout.split() == [b"2", b"1", b"2"]
+    pid, *said = done.stdout.decode().split()
+    assert said == ["2", "1", "2"]
     assert done.stderr.startswith(b"intercore: unknown_outcome: ")
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    assert list(place.project.glob("intercore-helper-*")) == []
 
 
 @NATIVE

@@ -229,7 +229,7 @@ def test_a_shell_that_ends_while_its_subshell_waits_gets_no_lock(place: Place) -
     write(place, OURS)
     script = """
 cd "$INTERCORE_LOCK_DIR"
-_intercore_read_here; _intercore_known=" here "
+_intercore_read here; _intercore_known=" here "
 _intercore_uptime() { # the first look at the clock: the wait begins
     uptime=0
     : >waiting
