@@ -307,12 +307,13 @@ def sqlite_holder(path: str) -> int | None:
         return None
     try:
         with open("/proc/locks", "rb") as table:
-            lines = [line.split() for line in table]
+            lines = table.read().splitlines()
     except OSError:
         return None
     device, inode = main.identity
     name = b"%02x:%02x:%d" % (os.major(device), os.minor(device), inode)
-    for words in lines:
+    # A daemon has thousands of locks: only lines that may be about this file are taken apart.
+    for words in [line.split() for line in lines if name in line]:
         is_sqlites = b"POSIX" in words and words[-3] == name and int(words[-2]) >= _SHARED_FIRST
         if is_sqlites and int(words[-4]) != os.getpid():
             return max(0, int(words[-4]))

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import BinaryIO, TypeVar
 from zlib import crc32
@@ -52,6 +52,8 @@ _LARGEST_PAGE = 65536
 # only touched: two milliseconds, after a checkpoint.
 _SUM_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
+# Descriptors that are looked at first, to find those of a database that was just opened.
+_LATEST = 16
 # Each time that SQLite begins a log anew in the same file, it counts the first half of its salt;
 # that of another file, or of the first frame after the log was emptied, is random.  It is not begun
 # anew more often between two looks.
@@ -365,18 +367,39 @@ def _descriptor(name: str, seen: Seen | None, first: int = -1) -> int:
         return first
     directory, base = os.path.split(name)
     real = os.path.join(os.path.realpath(directory), base)
-    names = open_files("self")
-    return next((fd for fd, to in names.items() if to == real and _leads_to(fd, seen)), -1)
+    for look in (_latest_files, open_files):
+        for fd, to in look().items():
+            if to == real and _leads_to(fd, seen):
+                return fd
+    return -1
 
 
-def open_files(pid: int | str) -> dict[int, str]:
+def open_files(pid: int | str = "self") -> dict[int, str]:
     """The descriptors of a process and the names of their files, without a look at the files."""
-    directory = f"/proc/{pid}/fd"
-    found = {}
+    found: dict[int, str] = {}
     with suppress(OSError):
-        for number in os.listdir(directory):
-            with suppress(OSError):  # closed meanwhile, as that of the listing is
-                found[int(number)] = os.readlink(f"{directory}/{number}")
+        found = _names(pid, map(int, os.listdir(f"/proc/{pid}/fd")))
+    return found
+
+
+def _latest_files() -> dict[int, str]:
+    """Those just below the next free number: what was opened last, whatever else is open.
+
+    A daemon with a thousand databases has thousands of descriptors.
+    """
+    try:
+        free = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    os.close(free)
+    return _names("self", range(free - 1, max(-1, free - 1 - _LATEST), -1))
+
+
+def _names(pid: int | str, descriptors: Iterable[int]) -> dict[int, str]:
+    found = {}
+    for fd in descriptors:
+        with suppress(OSError):  # closed meanwhile, as that of a listing is
+            found[fd] = os.readlink(f"/proc/{pid}/fd/{fd}")
     return found
 
 

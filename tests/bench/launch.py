@@ -11,6 +11,7 @@ CHECK = ["sentinel", "check", "bench", "s1", "--interval=1"]
 
 SPAWNS = 40
 PRUNES = 10
+STARTS = 20
 EXPIRED = 1_000
 
 # Several calls of one shell, and a process for each in turn: microseconds of every pair.
@@ -52,13 +53,30 @@ def run(table: Table) -> None:
             if place.is_native():
                 times["helped"], times["started"] = _helped(setting)
         direct = place.interleaved({n: commands[n] for n in ("bare", "python")}, setting, RUNS)
+        starts = _starts(setting, commands["bare"], commands["check"])
     _report_native(table, times)
     _report_python(table, times, direct)
     _report_spawns(table, spawned)
     table.ratio(
+        "a daemon's start, to its first answer / python -I -S -c pass",
+        starts["daemon"], starts["bare"], unit="ms", most=20,
+        meaning="From `icd serve` until `icctl sentinel check` has its reply.",
+    )  # fmt: skip
+    table.ratio(
         f"icctl state prune of {EXPIRED:,} expired rows / 100 ms", pruned, 100, unit="ms", most=1,
         meaning="The budget of the PRD.",
     )  # fmt: skip
+
+
+def _starts(setting: place.Setting, bare: list[str], check: list[str]) -> place.Times:
+    times: place.Times = {"bare": [], "daemon": []}
+    for _ in range(STARTS):
+        times["bare"].append(place.quiet(bare, setting.env, setting.root))
+        began = place.time.perf_counter()
+        with place.daemon(setting):
+            place.quiet(check, setting.env, setting.root)
+            times["daemon"].append((place.time.perf_counter() - began) * 1000)
+    return times
 
 
 def _helped(setting: place.Setting) -> tuple[list[float], list[float]]:

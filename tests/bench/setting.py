@@ -106,7 +106,7 @@ def wait_for(path: str) -> None:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
             probe.connect(path)
             return
-        time.sleep(0.01)
+        time.sleep(0.002)
     raise TimeoutError(path)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from icd import config
 from icd.db.database import GITIGNORE, Database
+from icd.db.wal import Companions, see
 from icd.errors import Corrupt, IcError, InputOutput, LogLost, NoDatabase, SchemaTooNew
 from icd.features.state import store as state
 from icd.values.processes import Writer
@@ -416,3 +417,38 @@ def test_a_process_that_dies_leaves_its_writes_to_the_next_although_the_file_was
     os.chmod(path, 0o640)
 
     assert payload(opened(path).connection()) == '"kept"'
+
+
+# --- many at once -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowd():
+    """As many descriptors as a daemon with a hundred databases has."""
+    found = [os.open(os.devnull, os.O_RDONLY) for _ in range(400)]
+    yield
+    for fd in found:
+        os.close(fd)
+
+
+def test_to_open_a_database_costs_the_same_however_much_is_open(path, opened, crowd, monkeypatch):
+    looked = []
+    readlink = os.readlink
+    monkeypatch.setattr(os, "readlink", lambda name: (looked.append(name), readlink(name))[1])
+
+    opened(path, create=True)
+
+    assert len(looked) < 100
+
+
+def test_the_descriptors_of_a_database_are_found_whatever_was_opened_since(path, opened):
+    made = opened(path, create=True)
+    made.connection()
+    later = [os.open(os.devnull, os.O_RDONLY) for _ in range(100)]
+    try:
+        found = Companions(path)
+        assert found.open_main() == see(path)
+        assert found.read() is not None
+    finally:
+        for fd in later:
+            os.close(fd)

@@ -4,9 +4,11 @@ A look costs a fraction of a millisecond: is the file still the one that is open
 process write to it.  Only after use is there more to do: prune, empty the log, count.
 """
 
+import asyncio
 import os
 import sqlite3
 import time
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from typing import NoReturn
@@ -49,6 +51,35 @@ class Facts(Struct, frozen=True):
     rows: dict[str, int]
     lags: dict[str, int]  # of consumers, in events
     at_ms: int
+
+
+class Turns:
+    """Looks at databases that are due in the same moment: one for each pass of the loop.
+
+    Each holds up the loop for a fraction of a millisecond; a thousand in one pass would be a pause
+    that every caller notices.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[bool]] = deque()
+        self._is_taken = False  # in this pass
+
+    def take(self) -> "asyncio.Future[bool]":
+        """Done when it is our turn; whoever does not want it any more sets it to True before."""
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        if not self._is_taken:
+            self._pass()
+        return turn
+
+    def _pass(self) -> None:
+        self._is_taken = False
+        while self._waiting and not self._is_taken:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(False)
+                self._is_taken = True
+                turn.get_loop().call_soon(self._pass)
 
 
 class Maintenance:

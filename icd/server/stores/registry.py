@@ -20,6 +20,7 @@ from icd.features.state import watch
 from icd.server import limits
 from icd.server.logs import log
 from icd.server.stores.call_queue import Deliver
+from icd.server.stores.maintenance import Turns
 from icd.server.stores.notify import Changes, ChangeWaiter
 from icd.server.stores.resolver import Resolver
 from icd.server.stores.searches import Searches
@@ -55,6 +56,7 @@ class Stores:
         self._feeds: dict[Store, Feed] = {}
         self._closing = False
         self._opening = anyio.Lock()
+        self._turns = Turns()
 
     def ready(self, calls: list[Call]) -> Store | None:
         """The store that serves all the calls, if it is known and open already."""
@@ -192,7 +194,7 @@ class Stores:
         if path not in self.stores:
             await self._make_room()
         if path not in self.stores:
-            self.stores[path] = Store(path, settings, self._clock, self._forget)
+            self.stores[path] = Store(path, settings, self._clock, self._forget, self._turns)
             database = self.stores[path].database
             database.reopened, database.debt = self._ended.pop(path, (0, ""))
             for opened in self._opened:

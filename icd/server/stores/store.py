@@ -32,7 +32,7 @@ from icd.server.logs import log
 from icd.server.stores import maintenance as upkeep
 from icd.server.stores.call_queue import CallQueue, Deliver, Moved
 from icd.server.stores.db_thread import DbThread, HangDetector
-from icd.server.stores.maintenance import Facts, Maintenance
+from icd.server.stores.maintenance import Facts, Maintenance, Turns
 from icd.server.stores.notify import Changes
 from icd.values.processes import Writer
 
@@ -42,11 +42,16 @@ T = TypeVar("T")
 class Store:
     """The queue and the thread of one database file.
 
-    `forget` is told that nothing is served here any more.
+    `forget` is told that nothing is served here any more; `turns` are those of all databases.
     """
 
     def __init__(
-        self, path: str, settings: Settings, clock: Clock, forget: Callable[["Store"], None]
+        self,
+        path: str,
+        settings: Settings,
+        clock: Clock,
+        forget: Callable[["Store"], None],
+        turns: Turns,
     ) -> None:
         self.path = path
         self.calls = 0
@@ -57,6 +62,7 @@ class Store:
         self.changes = Changes(self._rouse)
         self._clock = clock
         self._forget = forget
+        self._turns = turns
         self._settings = settings
         self._recent = Recent()
         self._upkeep = Maintenance(self.database, clock, self._recent)
@@ -225,14 +231,21 @@ class Store:
     async def _roused_within(self, seconds: float) -> bool:
         """Wait; a future and a timer of the loop, because this is done once for every batch."""
         loop = asyncio.get_running_loop()
-        self._is_roused = False
-        self._sleep = loop.create_future()
-        timer = loop.call_later(seconds, partial(_wake, self._sleep, because=False))
+        sleep: asyncio.Future[bool] = loop.create_future()
+        timer = loop.call_later(seconds, partial(_wake, sleep, because=False))
         try:
-            return await self._sleep
+            return await self._sleeps(sleep)
+        finally:
+            timer.cancel()
+
+    async def _sleeps(self, sleep: "asyncio.Future[bool]") -> bool:
+        """Wait for it; whether we were roused before."""
+        self._is_roused = False
+        self._sleep = sleep
+        try:
+            return await sleep
         finally:
             self._sleep = None
-            timer.cancel()
 
     async def _gather(self) -> None:
         """Let callers that are about to ask do so first.
@@ -303,6 +316,8 @@ class Store:
 
     async def _look_after(self, thread: DbThread) -> float:
         """See to the database while it is idle; how long to rest until the next look."""
+        if await self._sleeps(self._turns.take()):
+            return self._settings.idle_seconds  # a call came first
         with Guard(self._tell_of_upkeep):
             return await self._maintain(thread)
         return limits.REST_SECONDS

@@ -1,5 +1,8 @@
 """The queue of one database."""
 
+import weakref
+from functools import partial
+
 import pytest
 
 from icd.app import registry
@@ -128,3 +131,34 @@ def test_whoever_is_left_is_turned_away(waiting: CallQueue) -> None:
     waiting.turn_away()
 
     assert [answer.moved for answer in heard] == [True, True]
+
+
+def test_a_ticket_that_is_done_keeps_no_call_alive(waiting: CallQueue) -> None:
+    """The garbage collector does not see calls, so nothing would ever free a circle of them."""
+
+    class Held:
+        pass
+
+    def ask() -> "weakref.ref[Held]":
+        held, calls = Held(), [call(1), call(2)]
+        waiting.add(calls, partial(lambda *_: None, held, calls))
+        waiting.take(2)
+        waiting.hand_out([Answer(), Answer()])
+        return weakref.ref(held)
+
+    assert ask()() is None
+
+
+def test_answers_of_several_tickets_reach_each_its_own(waiting: CallQueue) -> None:
+    told: dict[str, list[object]] = {}
+    for name, size in (("a", 3), ("b", 1), ("c", 2)):
+        calls = [call(9) for _ in range(size)]
+        waiting.add(calls, lambda found, name=name: told.update({name: [x.result for x in found]}))
+
+    waiting.take(5)
+    waiting.hand_out([Answer(result=number) for number in range(5)])
+    assert told == {"a": [0, 1, 2], "b": [3]}
+    waiting.take(5)
+    waiting.hand_out([Answer(result=5)])
+
+    assert told["c"] == [4, 5]

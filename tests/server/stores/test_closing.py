@@ -16,6 +16,7 @@ from icd.app.dispatch import Clock
 from icd.config import Settings
 from icd.db.database import Database
 from icd.db.paths import Where
+from icd.server.stores.maintenance import Turns
 from icd.server.stores.store import Store
 from icd.values.processes import Writer
 from tests.support import mirrors
@@ -131,7 +132,7 @@ async def test_whoever_asks_in_the_moment_of_closing_is_answered(database: Datab
         return Call(method, params, where, Writer(), time.monotonic() + PATIENCE)
 
     settings = Settings(idle_seconds=0.05, close_idle_seconds=0.05)
-    store = Store(database.path, settings, Clock(), lambda _: None)
+    store = Store(database.path, settings, Clock(), lambda _: None, Turns())
 
     def when_it_is_decided() -> bool:
         if not answers:

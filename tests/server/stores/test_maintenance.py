@@ -1,11 +1,13 @@
 """Looking after a database that nobody uses: rarely, cheaply, and noticing what counts."""
 
+import asyncio
 import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 from msgspec import structs
 
@@ -18,7 +20,7 @@ from icd.features.discoveries import lifecycle as dismissals
 from icd.features.state import store as state
 from icd.server import limits
 from icd.server.stores import maintenance as upkeep
-from icd.server.stores.maintenance import Maintenance, rest
+from icd.server.stores.maintenance import Maintenance, Turns, rest
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS, FakeClock
 from tests.support.discovery_lines import DISCOVERY
@@ -348,3 +350,38 @@ def test_a_damaged_file_is_told_as_such_and_closed(
         kept.look(close=False)
 
     assert not database.is_open
+
+
+# --- turns ---
+
+
+@pytest.mark.anyio
+async def test_looks_that_are_due_together_take_one_pass_of_the_loop_each() -> None:
+    turns, passes, looked = Turns(), [0], []
+
+    def count() -> None:
+        passes[0] += 1
+        asyncio.get_running_loop().call_soon(count)
+
+    async def look(number: int) -> None:
+        await turns.take()
+        looked.append((passes[0], number))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(50):
+            tasks.start_soon(look, number)
+        count()
+
+    assert [number for _, number in looked] == list(range(50))
+    assert len({when for when, _ in looked}) == 50
+
+
+@pytest.mark.anyio
+async def test_whoever_does_not_want_its_turn_any_more_holds_up_nobody() -> None:
+    turns = Turns()
+    first, second, third = (turns.take() for _ in range(3))
+    second.set_result(True)
+
+    assert not await first
+    assert not await third
+    assert not await turns.take()
