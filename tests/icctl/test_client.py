@@ -116,7 +116,7 @@ def test_the_program_is_named_as_it_was_called(initialized: Path, any_daemon: Da
         done = icctl("bogus", cwd=initialized, env=env, program=processes.door / "ic")
 
         assert done.stderr == b"ic: unknown command 'bogus'; see 'ic --help'\n"
-        assert done.stdout.startswith(b"Usage: ic ")
+        assert done.stdout == b""
 
 
 def test_a_hint_names_the_program_as_it_was_called(tmp_path: Path, any_daemon: Daemon) -> None:

@@ -68,7 +68,7 @@ def test_a_helper_answers_as_the_command_does(initialized: Path, shared_daemon: 
         "0|allowed\n|\n1|throttled\n|\n1||\n0||\n"
         '0|{"a":"b c"}\n|\n'
         "3||icctl: state set: unexpected argument 'word': use @FILE, or --value for inline JSON\n\n"
-        "3|icctl: unknown command 'bogus'; see 'icctl --help'\n"
+        "3|icctl: unknown command 'bogus'; see 'icctl --help'\n\n"
     )
 
 

@@ -1,5 +1,6 @@
 """init, health, version, db: the database itself."""
 
+import os
 from typing import Annotated
 
 from msgspec import Struct, structs
@@ -10,10 +11,10 @@ from icd.app.call import Context, Params, Whole
 from icd.app.invocation import Ask, Caller, Local, Output, World, line
 from icd.app.verb import Argument, Command, Method, Option, Runs, Verb
 from icd.db import check as examination
-from icd.db import migrate
+from icd.db import migrate, paths
 from icd.db.original import adopt as taking_over
 from icd.db.original.adopt import Left
-from icd.errors import Corrupt, IcError, NoDatabase
+from icd.errors import Corrupt, IcError, NoDatabase, Usage
 from icd.features.database import store
 from icd.values.wire import Result
 
@@ -38,6 +39,8 @@ class InitForm(Struct):
     """Create the project's database in .clavain/, or upgrade an existing one.
 
     Only this command and restore ever create a database.
+    A database serves every directory below its project, so none is created in / or in the home
+    directory without --force.
     The directory gets mode 0700, the file 0600; an upgrade makes a backup first.
 
     Databases of the original program up to its schema v9 are upgraded like our own.
@@ -47,6 +50,9 @@ class InitForm(Struct):
     """
 
     adopt: Annotated[bool, Option("--adopt", "Convert a newer database of the original ic.")] = (
+        False
+    )
+    force: Annotated[bool, Option("--force", "Create it even in / or in your home directory.")] = (
         False
     )
 
@@ -196,9 +202,17 @@ def vacuum(whole: Whole, _p: Vacuum) -> Vacuumed:
 
 
 def ask_init(world: World, f: InitForm) -> Ask | Local:
+    if not f.force:
+        _refuse_wide(world)
+    existing = _existing(world) if world.terminal is not None else None
+
     def show(found: Initialized) -> Output:
         path = render.relative(found.path, world.cwd)
-        return render.text(f"initialized {path} (schema v{found.schema})")
+        done = "initialized" if existing is None else "already initialized"
+        told = [f"{done} {path} (schema v{found.schema})"]
+        if existing is not None and os.path.isabs(path):
+            told.append(f"this directory uses the database of {_project(path)}")
+        return render.text(*told)
 
     def show_adopted(found: Adopted) -> Output:
         return render.text(*_adopted(found, world.cwd))
@@ -207,6 +221,43 @@ def ask_init(world: World, f: InitForm) -> Ask | Local:
         show_it = render.to_json if world.json else show_adopted
         return Local(lambda ask: show_it(ask("db.adopt", Adopt())))
     return Ask("db.init", Init(), render.to_json if world.json else show)
+
+
+def _existing(world: World) -> str | None:
+    """The database that is there already; what is wrong with it is told by the call."""
+    try:
+        return paths.resolve(world.where)
+    except IcError:
+        return None
+
+
+def _project(path: str) -> str:
+    return os.path.dirname(os.path.dirname(path))
+
+
+def _refuse_wide(world: World) -> None:
+    """A database in / or in the home directory would catch every project of the machine's user."""
+    what = _wide(world)
+    if what and world.where.explicit is None and _existing(world) is None:
+        raise Usage(
+            f"{world.cwd} is {what}: its database would serve everything below it",
+            hint="change to the project's directory, or pass --force",
+        )
+
+
+def _wide(world: World) -> str:
+    """By its name: no file system is asked, which might hang."""
+    if world.cwd == "/":
+        return "the root of the file system"
+    if world.cwd != (world.env.get("HOME") or "").rstrip("/"):
+        return ""
+    import pwd  # few are at home
+
+    try:  # by the system's word, too: a sandbox may call any directory its home
+        is_home = world.cwd == pwd.getpwuid(os.geteuid()).pw_dir.rstrip("/")
+    except KeyError:
+        return ""
+    return "your home directory" if is_home else ""
 
 
 def _adopted(found: Adopted, cwd: str) -> list[str]:

@@ -1,12 +1,14 @@
 """`icctl init`, `icctl health`, `icctl version`."""
 
 import json
+import os
+import pwd
 from pathlib import Path
 
 import pytest
 
 from icd import __version__
-from icd.app.invocation import Errand, Output
+from icd.app.invocation import Errand, Output, Terminal
 from icd.db import migrate
 from icd.errors import Corrupt, NoDatabase, SchemaTooNew
 from tests.data import later
@@ -26,6 +28,30 @@ def test_init_tells_the_whole_path_from_elsewhere(stdout, project, database):
     told = stdout("init", cwd=str(project / "sub"))
 
     assert told == f"initialized {database.path} (schema {SCHEMA})\n"
+
+
+def test_a_person_is_told_that_there_is_a_database_already_and_whose(stdout, project, database):
+    (project / "sub").mkdir()
+    terminal = Terminal()
+
+    here = stdout("init", terminal=terminal)
+    below = stdout("init", cwd=str(project / "sub"), terminal=terminal)
+
+    assert here == f"already initialized .clavain/intercore.db (schema {SCHEMA})\n"
+    assert below.endswith(f"\nthis directory uses the database of {project}\n")
+
+
+def test_init_refuses_the_root_and_the_users_home_unless_it_is_forced(invoke, tmp_path):
+    home = pwd.getpwuid(os.geteuid()).pw_dir
+
+    for place in ("/", home):
+        if not Path(place, ".clavain").exists():
+            refused = invoke("init", cwd=place, env={"HOME": home})
+            assert (refused.exit, refused.stdout) == (3, b"")
+            assert refused.stderr.startswith(f"icctl: init: {place} is ".encode())
+            assert invoke("init", "--force", cwd=place, env={"HOME": home}).method == "db.init"
+    # A sandbox may call any directory its home.
+    assert invoke("init", cwd=str(tmp_path), env={"HOME": str(tmp_path)}).method == "db.init"
 
 
 def test_init_as_json_tells_the_whole_path(stdout, database):
