@@ -297,6 +297,11 @@ LeaseHeld = _error(-32064, "lease_held", NO,
 # The lease expired, was released, or has another owner.
 LeaseLost = _error(-32065, "lease_lost", NO, "stop the work that it guards, then acquire it again")
 
+# --- what is declined -----------------------------------------------------------------------------
+
+# The original has this command, and intercore declines it.
+Declined = _error(-32084, "declined", MISTAKE, "remove the call")
+
 # --- reservations ---------------------------------------------------------------------------------
 
 # The pattern is not one.

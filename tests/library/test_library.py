@@ -153,7 +153,7 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
       BROKEN: (0, "", "")}),
     ("intercore_coordination_list -v value me",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
-    ("cut -f2-5 <<<\"$value\"",
+    ('cut -f2-5 <<<"$value"',
      {AVAILABLE: (0, "me\texclusive\t.\tsrc/*\n", ""), UNAVAILABLE: (0, "\n", ""),
       BROKEN: (0, "\n", "")}),
     ("intercore_coordination_release me 'src/*'",
