@@ -270,6 +270,7 @@ intercore_events_tail_all() { _intercore_late events tail_all "$@"; }
 intercore_events_cursor_get() { _intercore_late events cursor_get "$@"; }
 intercore_events_cursor_set() { _intercore_late events cursor_set "$@"; }
 intercore_events_cursor_reset() { _intercore_late events cursor_reset "$@"; }
+intercore_lock_available() { _intercore_find; }
 intercore_lock() { _intercore_late lock take "$@"; }
 intercore_unlock() { _intercore_late lock release "$@" || return 0; }
 intercore_lock_clean() { _intercore_late lock clean "$@" || return 0; }
@@ -277,6 +278,10 @@ intercore_lease_acquire() { _intercore_late lease acquire "$@"; }
 intercore_lease_renew() { _intercore_late lease renew "$@"; }
 intercore_lease_release() { _intercore_late lease release "$@"; }
 intercore_lease_list() { _intercore_late lease list "$@"; }
+intercore_coordination_reserve() { _intercore_late coordination reserve "$@"; }
+intercore_coordination_check() { _intercore_late coordination check "$@"; }
+intercore_coordination_release() { _intercore_late coordination release "$@"; }
+intercore_coordination_list() { _intercore_late coordination list "$@"; }
 intercore_run_create() { _intercore_late run pass 2 run create "$@"; }
 intercore_run_list() { _intercore_late run pass 2 run list "$@"; }
 intercore_run_status() { _intercore_late run pass 2 run status "$@"; }
@@ -327,6 +332,50 @@ _intercore_parts=
 # file that is alone has it at its end.
 
 # --- the parts once more, for a copy of this file that is alone: `make docs` writes them here ---
+
+_intercore_text_coordination() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Reservations: who works on which files.
+[[ ${_intercore_core-} == 1 ]] || return 1
+
+# intercore_coordination_reserve [-v VAR] PATTERN [TTL] [OWNER] [SCOPE]
+# Reserves files and prints the id.  0 reserved, or unavailable: then no session can have them; 1
+# another owner holds some of them and is named on stderr; 2 could not tell.  OWNER is the session,
+# if it is left out; without either, 3.
+_intercore_coordination_reserve() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 coordination reserve "--pattern=${1-}" ${2:+"--ttl=$2"} ${3:+"--owner=$3"} \
+        ${4:+"--scope=$4"}
+}
+
+# intercore_coordination_check PATTERN [OWNER] [SCOPE]
+# 0 no other owner than OWNER holds any of the files, or unavailable; 1 one does and is printed; 2
+# could not tell.
+_intercore_coordination_check() {
+    local _intercore_to=-
+    _intercore_answer 0 coordination check "--pattern=${1-}" ${2:+"--exclude-owner=$2"} \
+        ${3:+"--scope=$3"}
+}
+
+# intercore_coordination_release OWNER [PATTERN] [SCOPE]
+# Gives up all of an owner, or a pattern.  0 done, or there was none, or unavailable; 2 not done.
+_intercore_coordination_release() {
+    local _intercore_to=.
+    _intercore_answer 0 coordination release "--owner=${1-}" ${2:+"--pattern=$2"} ${3:+"--scope=$3"}
+}
+
+# intercore_coordination_list [-v VAR] [OWNER] [SCOPE]
+# Prints a line for each that stands: id, owner, exclusive or shared, scope, pattern and unix time of
+# the deadline, separated by tabs; nothing if there is none, or unavailable: 0.  2 could not tell.
+_intercore_coordination_list() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 coordination list --active ${1:+"--owner=$1"} ${2:+"--scope=$2"}
+}
+TEXT
+}
 
 _intercore_text_dispatch() {
     _intercore_parse <<'TEXT'
@@ -1218,6 +1267,9 @@ _intercore_text_lock() {
 # shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
 # Locks: these need no database; without a program, the shell does what icctl would do.
 [[ ${_intercore_core-} == 1 ]] || return 1
+
+# intercore_lock_available
+# 0 a program is found; locks need no database.  1 otherwise: then the shell takes them by itself.
 
 # intercore_lock NAME SCOPE [TIMEOUT]
 # Takes a lock for this shell, waiting for TIMEOUT, 1s if it is left out.  0 it is held now, until

@@ -302,6 +302,11 @@ LeaseLost = _error(-32065, "lease_lost", NO, "stop the work that it guards, then
 # There is no such session, or it has ended.
 UnknownSession = _error(-32085, "unknown_session", FAILED, "see 'icctl session list'")
 
+# --- what is declined -----------------------------------------------------------------------------
+
+# The original has this command, and intercore declines it.
+Declined = _error(-32084, "declined", MISTAKE, "remove the call")
+
 # --- reservations ---------------------------------------------------------------------------------
 
 # The pattern is not one.

@@ -2,6 +2,9 @@
 # Locks: these need no database; without a program, the shell does what icctl would do.
 [[ ${_intercore_core-} == 1 ]] || return 1
 
+# intercore_lock_available
+# 0 a program is found; locks need no database.  1 otherwise: then the shell takes them by itself.
+
 # intercore_lock NAME SCOPE [TIMEOUT]
 # Takes a lock for this shell, waiting for TIMEOUT, 1s if it is left out.  0 it is held now, until
 # intercore_unlock or the end of the shell; 1 another owner holds it and is named on stderr; 2 could

@@ -42,7 +42,7 @@ from icd.app.invocation import (
 from icd.app.parser import Leaf
 from icd.app.verb import Method, Verb
 from icd.db.paths import Where
-from icd.errors import DamagedRow, IcError, NoDatabase, OtherOwner, Usage
+from icd.errors import DamagedRow, Declined, IcError, NoDatabase, OtherOwner, Usage
 from icd.printable import SAFE, printable, spelled, styled
 from icd.values.processes import Writer
 
@@ -155,6 +155,11 @@ def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
             words = [registry.UNSAID[noun], *words]
         command = _verb(noun, words)
         parsed.context, words = f"{noun} {command.name}", words[1:]
+    elif words[0] in registry.DECLINED:
+        # Counted under its name: `doctor` tells who still calls it.
+        parsed.context = words[0]
+        parsed.error = Declined("it is no part of intercore", hint=registry.DECLINED[words[0]])
+        return
     else:
         from icd.app.reference import mistakes  # few calls need it
 

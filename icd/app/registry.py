@@ -64,6 +64,21 @@ SINGLES = {
 }
 
 
+# Nouns of newer originals that are not ours, and what to use instead: policy, or another product.
+DECLINED = {
+    "agency": "it decides who may do what; record decisions as events",
+    "autonomy": "it is policy; keep it in state, or in your own settings",
+    "cost": "it is policy; 'icctl run tokens' and 'icctl run budget' count",
+    "goal": "'icctl run create --goal' has the goal of a run",
+    "portfolio": "'icctl run list --all-projects' lists the runs of a database",
+    "publish": "it is a release pipeline, another product",
+    "receipt": "record what was done with 'icctl events record'",
+    "route": "which model or agent does a task is policy",
+    "scheduler": "'icctl dispatch' starts agents; when is your decision",
+    "situation": "'icctl statusline' and 'icctl run snapshot' tell what is under way",
+}
+
+
 # The first words of methods.
 METHODS = {
     "state": "features.state.verbs",

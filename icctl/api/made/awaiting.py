@@ -2037,11 +2037,11 @@ class Session(nouns.Awaiting):
     ) -> builtins.list[results.Session]:
         """List the sessions, newest first.
 
-        project: Only sessions in this directory's project.
-        session_id: Only this session.
-        since: Only those that started at this Unix time or later.
-        active_only: Only sessions that have not ended.
-        limit: At most this many (default 100).
+        project: List only sessions in this directory's project.
+        session_id: List only this session.
+        since: List only those that started at this Unix time or later.
+        active_only: List only sessions that have not ended.
+        limit: List at most this many (default 100).
         """
         found: builtins.list[results.Session] = await self._host.ask(
             "session.list",

@@ -42,6 +42,9 @@ class Agent(Struct, frozen=True, kw_only=True):
     # The file that lists the MCP servers, and the fields of ours besides its command.
     servers: Callable[["Agent", "Scope"], str]
     server: dict[str, Any] = {}
+    # The event before a tool is used, and the tools that edit, for the template of reservations.
+    before: str = "PreToolUse"
+    edits: str
     # The event at which the agent has finished its answer, for the template of a guard.
     stop: str = "Stop"
     # What its user has to know afterwards.
@@ -97,6 +100,7 @@ _ROWS = [
         has_statusline=True,
         servers=_claude_servers,
         server={"type": "stdio"},
+        edits="Edit|MultiEdit|Write|NotebookEdit",
     ),
     Agent(
         name="codex",
@@ -109,6 +113,7 @@ _ROWS = [
         handler={"type": "command", "command": "", "timeout": SECONDS},
         servers=_in_directory("config.toml"),
         note="Codex runs new hooks only after you trust them: type /hooks in Codex",
+        edits="apply_patch",
     ),
     Agent(
         name="gemini",
@@ -121,6 +126,8 @@ _ROWS = [
         handler={"name": SERVER, "type": "command", "command": "", "timeout": SECONDS * 1000},
         servers=_in_directory("settings.json"),
         stop="AfterAgent",
+        before="BeforeTool",
+        edits="write_file|replace",
     ),
     Agent(
         name="cursor",
@@ -136,6 +143,8 @@ _ROWS = [
         needs={"version": 1},
         servers=_in_directory("mcp.json"),
         stop="stop",
+        before="preToolUse",
+        edits="Write",
     ),
 ]
 AGENTS = {agent.name: agent for agent in _ROWS}
@@ -187,3 +196,16 @@ def guard(agent: Agent, program: str) -> dict[str, Any]:
     handler = {k: v for k, v in agent.handler.items() if k not in ("name", "timeout")}
     handler["command"] = command
     return {agent.stop: [handler if agent.is_flat else {"hooks": [handler]}]}
+
+
+def reservations(agent: Agent, program: str) -> dict[str, Any]:
+    """A template: what the agent edits is reserved for its session, until it has answered."""
+    found = {}
+    for event, words, fields in (
+        (agent.before, "hook reserve", {"matcher": agent.edits}),
+        (agent.stop, "hook release", {}),
+    ):
+        handler = {k: v for k, v in agent.handler.items() if k not in ("name", "timeout")}
+        handler["command"] = f"{shlex.quote(program)} {words}"
+        found[event] = [handler | fields if agent.is_flat else {**fields, "hooks": [handler]}]
+    return found

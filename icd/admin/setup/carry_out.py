@@ -316,11 +316,13 @@ def _removed(agent: Agent, edits: list[Edit]) -> Iterator[Row]:
 
 def _next(f: Setup, agent: Agent, program: str) -> list[str]:
     template = msgspec.json.encode(agents.guard(agent, program)).decode()
+    edits = msgspec.json.encode(agents.reservations(agent, program)).decode()
     verify = f"verify with '{_command(f, agent)} --check', undo with --remove"
     return [
         *([agent.note] if agent.note else []),
         f"next: start a new session of {agent.title}; {verify}",
         f"a guard of your own, for 'hooks' in that file: {template}",
+        f"one editor per file, for 'hooks' in that file: {edits}",
     ]
 
 

@@ -11,7 +11,7 @@ from icd.app.invocation import Local, Output, World
 from icd.app.types import Seconds, Span
 from icd.app.verb import Argument, Command, Option
 from icd.errors import Usage
-from icd.features.hook import answers, event
+from icd.features.hook import answers, event, reserve
 from icd.features.hook.answers import Asked, Json
 from icd.features.hook.run import Condition, Hook, Wish
 from icd.features.locks import directory
@@ -201,4 +201,5 @@ VERBS = [
         summary="Print what lets the agent go on.",
         examples=["icctl hook allow"],
     ),
+    *reserve.VERBS,
 ]
