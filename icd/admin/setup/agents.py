@@ -138,7 +138,7 @@ _ROWS = [
         event="sessionStart",
         # Cursor wants JSON from every hook, and `service ensure` prints nothing.
         words=f"{ENSURE}; echo {{}}",
-        handler={"command": ""},  # without a timeout: documents differ about its unit
+        handler={"command": ""},  # without a timeout: a minute, by default
         is_flat=True,
         needs={"version": 1},
         servers=_in_directory("mcp.json"),

@@ -4,7 +4,7 @@ Claude Code and Codex want `hookSpecificOutput` or `decision`, Gemini `decision`
 `permission`, `continue` or `followup_message`, depending on the event.  Where an event has no room
 for an answer, the user is told (`systemMessage`), or, by Cursor, no one.
 tests/test_real_agents.py asks Claude Code 2.1.327, Codex 0.169.0 and Gemini CLI 0.61.0; that of
-Cursor is from documents of 2026-11-18.
+Cursor is from the source of @cursor/sdk 1.0.32, which runs its hooks.
 """
 
 from typing import Any
@@ -30,7 +30,10 @@ _HEARD = {
     },
     "codex": {"SessionStart", "SubagentStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"},
     "gemini": {"SessionStart", "BeforeAgent", "AfterTool"},
-    "cursor": {"sessionStart", "postToolUse"},
+    "cursor": {
+        *("sessionStart", "beforeSubmitPrompt"),
+        *("preToolUse", "postToolUse", "postToolUseFailure"),
+    },
 }
 # Events that cannot be blocked: a reason is for the user.
 _UNSTOPPABLE = {
@@ -42,6 +45,8 @@ _PERMITTED = {
     *("preToolUse", "beforeShellExecution", "beforeMCPExecution"),
     *("beforeReadFile", "beforeTabFileRead", "subagentStart"),
 }
+# Events of Cursor's after which it goes on, or not.
+_CONTINUED = {"sessionStart", "beforeSubmitPrompt"}
 
 
 def context(asked: Asked, text: str) -> Json:
@@ -71,7 +76,7 @@ def allow(asked: Asked, reason: str) -> Json:
     """Let it happen without asking the user, where that can be said."""
     if asked.agent == "cursor":
         permits = asked.event in _PERMITTED
-        lets = {"continue": True} if asked.event == "beforeSubmitPrompt" else {}
+        lets = {"continue": True} if asked.event in _CONTINUED else {}
         return {"permission": "allow"} if permits else lets
     if asked.agent == "gemini":
         return {} if asked.event in _UNSTOPPABLE else {"decision": "allow"}
@@ -86,7 +91,7 @@ def allow(asked: Asked, reason: str) -> Json:
 def _block_cursor(event: str, reason: str) -> Json:
     if event in _PERMITTED:
         return {"permission": "deny", "user_message": reason, "agent_message": reason}
-    if event == "beforeSubmitPrompt":
+    if event in _CONTINUED:
         return {"continue": False, "user_message": reason}
     return {"followup_message": reason} if event in ("stop", "subagentStop") else {}
 

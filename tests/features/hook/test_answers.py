@@ -48,6 +48,8 @@ ANSWERS = [
     ("cursor", "stop", "allow", {}),
     ("cursor", "afterFileEdit", "block", {}),
     ("cursor", "sessionStart", "context", {"additional_context": "no"}),
+    ("cursor", "sessionStart", "block", {"continue": False, "user_message": "no"}),
+    ("cursor", "preToolUse", "context", {"additional_context": "no"}),
     ("cursor", "afterFileEdit", "context", {}),
     ("", "PreToolUse", "block", specific("PreToolUse", **DENY)),
 ]  # fmt: skip

@@ -87,13 +87,9 @@ def keep(agent: Agent, release: str, place: Place, kept: Path) -> None:
         "version": release,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "events": sorted(seen),
-        "environment": sorted(environment - {*agent.env(place, _NoModel)}),
+        "environment": sorted(environment - {*agent.env("")}),
     }
     table.write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-class _NoModel:
-    url = ""
 
 
 def _kept(directory: Path) -> list[dict[str, Any]]:
@@ -103,10 +99,13 @@ def _kept(directory: Path) -> list[dict[str, Any]]:
 
 def _neutral(sent: str, place: Place) -> str:
     """Without a trace of the machine; also where a path is part of a name."""
-    for path, name in ((place.home, HOME),):
-        for spell in (lambda p: p, lambda p: re.sub(r"[^a-zA-Z0-9]", "-", p)):
-            sent = sent.replace(spell(str(path)), spell(name))
+    home = str(place.home)
+    sent = sent.replace(home, HOME).replace(_as_name(home), _as_name(HOME))
     return re.sub(r"/tmp/claude-\d+/", "/tmp/claude-1000/", sent)
+
+
+def _as_name(path: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9]", "-", path)
 
 
 def _command(kept: Path, event: str) -> str:

@@ -46,7 +46,7 @@ class Agent(NamedTuple):
     program: str
     events: Sequence[str]
     configure: Callable[[Place, Model, dict[str, str]], None]
-    env: Callable[[Place, Model], dict[str, str]]
+    env: Callable[[str], dict[str, str]]  # the URL of the model is given
     script: Callable[[Place], Script]
     # Arguments of the runs without a terminal, and of one with a terminal and what it waits for.
     runs: Sequence[Sequence[str]]
@@ -55,7 +55,7 @@ class Agent(NamedTuple):
 
     def environment(self, place: Place, model: Model, path: str) -> dict[str, str]:
         usual = {"HOME": str(place.home), "PATH": path, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-        return usual | _BARRED | self.env(place, model)
+        return usual | _BARRED | self.env(model.url)
 
 
 def run(argv: Sequence[str | Path], cwd: Path, env: dict[str, str]) -> tuple[int, str]:
@@ -145,9 +145,9 @@ def _configure_claude(place: Place, model: Model, hooks: dict[str, str]) -> None
     )
 
 
-def _claude_env(place: Place, model: Model) -> dict[str, str]:
+def _claude_env(url: str) -> dict[str, str]:
     return {
-        "ANTHROPIC_BASE_URL": model.url,
+        "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": KEY,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_TELEMETRY": "1",
@@ -259,7 +259,7 @@ CODEX = Agent(
         *("SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "Stop", "SessionEnd"),
     ],
     configure=_configure_codex,
-    env=lambda place, model: {},
+    env=lambda _url: {},
     script=_codex_script,
     runs=[["exec", "--dangerously-bypass-hook-trust", "--sandbox=danger-full-access", PROMPT]],
     dialog=["resume", "--last", "--include-non-interactive", "--dangerously-bypass-hook-trust", "--sandbox=workspace-write",
@@ -308,7 +308,7 @@ GEMINI = Agent(
         *("AfterModel", "BeforeTool", "AfterTool", "Notification", "AfterAgent", "SessionEnd"),
     ],
     configure=_configure_gemini,
-    env=lambda place, model: {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": model.url},
+    env=lambda url: {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url},
     script=_gemini_script,
     runs=[["--model=gemini-2.5-pro", "--approval-mode=yolo", "--prompt", PROMPT]],
     dialog=["--model=gemini-2.5-pro", "--resume=latest", "--prompt-interactive", "Touch a file."],
