@@ -1,7 +1,6 @@
 """What is wrong with a command line, and what was meant: tests/data/mistakes.txt, line by line."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -94,15 +93,11 @@ def test_what_is_suggested_for_words_of_other_tools_exists():
     assert {name for meant in SYNONYMS.values() for name in meant.split()} <= verbs
 
 
-def test_a_word_of_a_megabyte_is_refused_at_once(invoke):
-    began = time.process_time()
-    output = invoke("state", "x" * 1_000_000)
-    spent = time.process_time() - began
-
-    assert len(output.stderr) < 300
-    began = time.process_time()
-    ("x" * 1_000_000).encode().decode()
-    assert spent < 1000 * (time.process_time() - began) + 1
+def test_a_word_of_a_megabyte_is_neither_compared_nor_repeated(invoke):
+    """Comparing takes as long as both words are, multiplied: this would take hours."""
+    assert len(invoke("state", "x" * 1_000_000).stderr) < 300
+    assert len(invoke("x" * 1_000_000).stderr) < 300
+    assert len(invoke("state", "get", "k", "s", "--" + "x" * 1_000_000).stderr) < 300
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,19 @@ def test_an_unknown_mode_is_a_usage_error(initialized: Path) -> None:
     assert done.returncode == 3
 
 
+def test_what_the_client_itself_has_to_say_is_json_where_that_is_asked_for(
+    initialized: Path,
+) -> None:
+    modes = {"bogus": ("misconfigured", 3), "daemon": ("no_daemon", 2)}
+    for mode, expected in modes.items():
+        env = {"INTERCORE_MODE": mode, "INTERCORE_SOCKET": "/nonexistent/icd.sock"}
+        done = icctl("health", "--json-errors", "--timeout=1s", cwd=initialized, env=env)
+
+        error = json.loads(done.stderr)["error"]
+        assert (error["name"], error["exit"], error["command"]) == (*expected, "health")
+        assert (done.returncode, done.stdout) == (expected[1], b"")
+
+
 def test_no_daemon_chooses_the_direct_way(initialized: Path, daemon: Daemon) -> None:
     done = icctl("health", "--no-daemon", cwd=initialized, env=through(daemon))
 
