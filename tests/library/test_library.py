@@ -83,8 +83,8 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_events_tail run-1",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
-    ("intercore_events_tail",
-     {AVAILABLE: (3, "", LINE), UNAVAILABLE: (0, "", ""), BROKEN: (3, "", LINE)}),
+    ("intercore_events_tail >tailed",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_events_cursor_get c",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_events_cursor_set c 0 0",
@@ -140,7 +140,6 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_lease_release sprint b me",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
-    ("(( $(intercore_lock_available; echo $?) < 2 ))", dict.fromkeys((AVAILABLE, UNAVAILABLE, BROKEN), (0, "", ""))),
     ("intercore_coordination_reserve -v value 'src/*' 1h me",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_coordination_reserve src/a.py '' you",
@@ -317,6 +316,18 @@ def test_every_function_answers_as_documented(  # noqa: PLR0917
         assert (project / "helper").read_text().strip().isdigit() == is_helped
 
 
+@pytest.mark.parametrize(
+    ("program", "status"), [(DOORS / "native" / "icctl", 0), ("/nonexistent", 1)]
+)
+def test_locks_are_available_where_there_is_a_program(program: Path | str, status: int) -> None:
+    script = f"source {LIBRARY}; intercore_lock_available"
+
+    env = CLEAN | {"INTERCORE_BIN": str(program)}
+    done = subprocess.run(["bash", "-c", script], env=env, capture_output=True)
+
+    assert (done.returncode, done.stdout) == (status, b"")
+
+
 def test_the_table_covers_every_function() -> None:
     listed = subprocess.run(
         ["bash", "-c", f"source {LIBRARY}; declare -F"], capture_output=True, check=True
@@ -327,7 +338,7 @@ def test_the_table_covers_every_function() -> None:
 
     assert public == {
         word for call, _ in TABLE for word in call.split() if word.startswith("intercore_")
-    } | {"intercore_check_or_die"}
+    } | {"intercore_check_or_die", "intercore_lock_available"}
 
 
 # --- sourcing ---
