@@ -137,13 +137,15 @@ def _parameter(field: Field) -> click.Parameter:
             nargs=typed.nargs,
             metavar=_metavar(typed, required=field.required),
         )
+    # None would be a value: only an option that may stand alone is told what it means then.
+    alone: dict[str, Any] = {} if typed.bare is None else {"flag_value": typed.bare}
     return click.Option(
         [typed.name, *typed.aliases, field.name],
         type=_type(field.kind),
         required=field.required and typed.resolve is None,
         # False would have click take an option without its value for a switch.
         is_flag=True if field.is_switch else None,
-        flag_value=typed.bare,
+        **alone,
         nargs=typed.nargs,
         metavar=typed.metavar,
         help=typed.help,
