@@ -32,6 +32,9 @@ WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 LONG_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SOURCES := pyproject.toml $(shell find icd icctl systemd -type f -not -path '*/__pycache__/*')
 
+# pytest keeps the assertions that it rewrote, or each worker rewrites those of all files anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run test stress torture lint check bench fuzz clean docs picture house hooks codex
 .DEFAULT_GOAL := test
 
@@ -137,7 +140,8 @@ lint: $(INSTALLED)  ## Run the linters and the type checker.
 hooks: $(INSTALLED)  ## Have git run the fast linters before each commit.
 	$(BIN)/pre-commit install
 
-check: COVERAGE := --cov --cov-report=
+# The coverage of both parts is judged together, at the end.
+check: COVERAGE := --cov --cov-report= --cov-fail-under=0
 check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/fuzz $(DOORS)/fuzz-event codex test  ## Everything that must hold before a change lands: linters, every test, coverage.
 	$(PYTEST) -n $(LONG_WORKERS) -m long $(COVERAGE) --cov-append
 	$(BIN)/python -m coverage report

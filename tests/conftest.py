@@ -1,6 +1,7 @@
 """Fixtures: real SQLite, real files, real processes; the clock is passed in."""
 
 import os
+import shutil
 import signal
 import sqlite3
 import threading
@@ -109,13 +110,35 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.fixture
-def database(project: Path):
-    """A migrated database, closed after the test."""
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a migrated database, to be copied: to make one costs three times as much."""
+    path = tmp_path_factory.mktemp("empty") / ".clavain" / "intercore.db"
+    made = Database(str(path), config.DEFAULTS)
+    with made.hold(time.monotonic() + PATIENCE, create=True):
+        made.connection(create=True)
+        made.close()
+    made.lock.close()
+    return path
+
+
+def _copied(empty: Path, project: Path) -> Database:
+    """A database as `icctl init` makes it, and not yet open."""
     path = project / ".clavain" / "intercore.db"
     found = Database(str(path), config.DEFAULTS)
     with found.hold(time.monotonic() + PATIENCE, create=True):
-        found.connection(create=True)
+        shutil.copyfile(empty, path)
+        path.chmod(0o600)
+        found.made()
+    return found
+
+
+@pytest.fixture
+def database(project: Path, empty: Path):
+    """A migrated database, closed after the test."""
+    found = _copied(empty, project)
+    with found.hold(time.monotonic() + PATIENCE):
+        found.connection()
     yield found
     with found.hold(time.monotonic() + PATIENCE):
         found.close()
@@ -162,13 +185,9 @@ def any_daemon(request: pytest.FixtureRequest) -> Daemon:
 
 
 @pytest.fixture
-def initialized(project: Path) -> Path:
+def initialized(project: Path, empty: Path) -> Path:
     """A project with a database, as `icctl init` makes it, without starting a Python for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(project))  # that of commands which run there: see icctl()
-        made = Database(str(project / ".clavain" / "intercore.db"), config.DEFAULTS)
-        with made.hold(time.monotonic() + PATIENCE, create=True):
-            made.connection(create=True)
-            made.close()
-        made.lock.close()
+        _copied(empty, project).lock.close()
     return project

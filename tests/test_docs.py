@@ -3,6 +3,7 @@
 What the code offers must be described; what the documents show must happen.
 """
 
+import functools
 import os
 import re
 import sqlite3
@@ -20,7 +21,6 @@ from icd.__main__ import main as icd
 from icd.app import flags, registry
 from icd.app.call import Params
 from icd.app.invocation import SESSION_VARIABLES
-from icd.app.verb import Method
 from icd.config import CHANNELS, RETENTION_SECONDS, VARIABLES, Channel, Mirror, Settings
 from icd.db import migrate
 from icd.features.compat import files
@@ -39,6 +39,7 @@ STATUSLINE = DOCS / "examples" / "statusline.sh"
 MARKDOWN = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 
+@functools.cache
 def text(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
 
@@ -76,14 +77,14 @@ def structs(kind: object) -> list[type[msgspec.Struct]]:
 # --- the command line -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", registry.commands())
-def test_every_command_is_documented_with_its_options(name):
-    described = section(text("cli.md"), name)
+def test_every_command_is_documented_with_its_options():
+    for name in registry.commands():
+        described = section(text("cli.md"), name)
 
-    assert f"icctl {name}" in described
-    for param in registry.commands()[name].click.params:
-        for option in param.opts if isinstance(param, click.Option) else []:
-            assert f"`{option}" in described, option
+        assert f"icctl {name}" in described, name
+        for param in registry.commands()[name].click.params:
+            for option in param.opts if isinstance(param, click.Option) else []:
+                assert f"`{option}" in described, (name, option)
 
 
 def test_the_reference_is_what_the_program_makes_of_it():
@@ -99,11 +100,13 @@ def test_little_of_the_reference_is_written_by_hand():
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in templates) < 500
 
 
-@pytest.mark.parametrize("name", registry.commands())
-def test_every_command_has_a_topic_page(name):
-    described = section(text("cli.md"), name)
+def test_every_command_has_a_topic_page():
+    for name in registry.commands():
+        described = section(text("cli.md"), name)
 
-    assert name == "completion" or re.search(r"^More: \[[\w-]+\.md\]", described, re.MULTILINE)
+        assert name == "completion" or re.search(
+            r"^More: \[[\w-]+\.md\]", described, re.MULTILINE
+        ), name
 
 
 @pytest.mark.parametrize("page", sorted(set(reference_commands.TOPICS.values())))
@@ -121,9 +124,8 @@ def test_every_global_flag_is_documented(flag):
     assert re.search(rf"`{flag}[` ]", described)
 
 
-@pytest.mark.parametrize(
-    "variable",
-    [
+def test_every_environment_variable_is_documented_and_used():
+    for variable in [
         "INTERCORE_DB",
         "INTERCORE_MODE",
         "INTERCORE_SOCKET",
@@ -136,13 +138,11 @@ def test_every_global_flag_is_documented(flag):
         "NO_COLOR",
         "IC_LOG_LEVEL",
         *VARIABLES.values(),
-    ],
-)
-def test_every_environment_variable_is_documented_and_used(variable):
-    sources = [*(ROOT / "icd").rglob("*.py"), *(ROOT / "icctl").rglob("*.py")]
+    ]:
+        sources = [*(ROOT / "icd").rglob("*.py"), *(ROOT / "icctl").rglob("*.py")]
 
-    assert row(section(text("cli.md"), "Environment variables"), variable)
-    assert any(variable in source.read_text(encoding="utf-8") for source in sources)
+        assert row(section(text("cli.md"), "Environment variables"), variable), variable
+        assert any(variable in source.read_text(encoding="utf-8") for source in sources), variable
 
 
 def test_every_variable_of_a_session_is_documented_in_its_turn_and_sent_by_both_clients():
@@ -179,21 +179,21 @@ def test_the_danger_of_a_crash_after_a_claim_is_documented():
     assert "(examples/started-done.sh)" in described
 
 
-@pytest.mark.parametrize("pattern", files.FILES, ids=lambda pattern: pattern.key)
-def test_every_legacy_file_is_documented_with_its_key_and_what_becomes_of_it(pattern):
-    name = f"/tmp/{pattern.prefix.decode()}*{pattern.suffix.decode()}"
+def test_every_legacy_file_is_documented_with_its_key_and_what_becomes_of_it():
+    for pattern in files.FILES:
+        name = f"/tmp/{pattern.prefix.decode()}*{pattern.suffix.decode()}"
 
-    _file, key, becomes, question = row(section(text("migration.md"), "Per pattern"), name)
+        _file, key, becomes, question = row(section(text("migration.md"), "Per pattern"), name)
 
-    assert key == f"`{pattern.key}`"
-    if pattern.interval_s is None:
-        assert becomes.startswith("state")
-        assert question.startswith(f"`state get {pattern.key} ")
-    else:
-        interval = f"{pattern.interval_s} s" if pattern.interval_s else "once"
-        assert becomes.startswith(f"sentinel, {interval}")
-        assert question.startswith(f"`sentinel check {pattern.key} ")
-        assert question.endswith(f" --interval={pattern.interval_s}`")
+        assert key == f"`{pattern.key}`", pattern
+        if pattern.interval_s is None:
+            assert becomes.startswith("state"), pattern
+            assert question.startswith(f"`state get {pattern.key} "), pattern
+        else:
+            interval = f"{pattern.interval_s} s" if pattern.interval_s else "once"
+            assert becomes.startswith(f"sentinel, {interval}"), pattern
+            assert question.startswith(f"`sentinel check {pattern.key} "), pattern
+            assert question.endswith(f" --interval={pattern.interval_s}`"), pattern
 
 
 @pytest.mark.parametrize("key", files.CHANNELS)
@@ -249,21 +249,23 @@ def test_the_limits_of_gate_rules_are_documented():
 # --- the protocol ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", registry.every(), ids=lambda method: method.name)
-def test_every_method_is_documented_with_its_parameters_and_results(method: Method):
-    described = section(text("protocol.md"), method.name)
-    own = [name for name in method.params.__struct_fields__ if name not in Params.__struct_fields__]
-    results = [
-        name for struct in structs(method.result) for name in struct.__struct_encode_fields__
-    ]
+def test_every_method_is_documented_with_its_parameters_and_results():
+    for method in registry.every():
+        described = section(text("protocol.md"), method.name)
+        own = [
+            name for name in method.params.__struct_fields__ if name not in Params.__struct_fields__
+        ]
+        results = [
+            name for struct in structs(method.result) for name in struct.__struct_encode_fields__
+        ]
 
-    for name in own:
-        assert f"`{name}`" in described, name
-    results_are_with = re.findall(r"object(?:s)? of \[`([\w.]+)`\]", described)
-    for other in results_are_with:
-        described += section(text("protocol.md"), other)
-    for name in results:
-        assert f"`{name}`" in described, name
+        for name in own:
+            assert f"`{name}`" in described, (method.name, name)
+        results_are_with = re.findall(r"object(?:s)? of \[`([\w.]+)`\]", described)
+        for other in results_are_with:
+            described += section(text("protocol.md"), other)
+        for name in results:
+            assert f"`{name}`" in described, (method.name, name)
 
 
 @pytest.mark.parametrize("name", Params.__struct_fields__)
@@ -271,23 +273,23 @@ def test_every_common_parameter_is_documented(name):
     assert row(section(text("protocol.md"), "Common parameters"), name)
 
 
-@pytest.mark.parametrize("kind", errors.TABLE, ids=lambda kind: kind.name)
-def test_every_error_is_documented_with_its_code_exit_and_meaning(kind: type[errors.IcError]):
-    code, _name, exit_status, retryable, meaning, _hint = row(
-        section(text("protocol.md"), "Errors"), kind.name
-    )
+def test_every_error_is_documented_with_its_code_exit_and_meaning():
+    for kind in errors.TABLE:
+        code, _name, exit_status, retryable, meaning, _hint = row(
+            section(text("protocol.md"), "Errors"), kind.name
+        )
 
-    assert code == str(kind.code)
-    assert exit_status == str(kind.exit)
-    assert retryable == ("yes" if kind.retryable else "no")
-    assert meaning
+        assert code == str(kind.code), kind
+        assert exit_status == str(kind.exit), kind
+        assert retryable == ("yes" if kind.retryable else "no"), kind
+        assert meaning, kind
 
 
-@pytest.mark.parametrize("name", [name for name in vars(limits) if name.isupper()])
-def test_every_limit_is_documented_with_its_value(name):
-    _name, value, _meaning = row(section(text("protocol.md"), "Limits"), name)
+def test_every_limit_is_documented_with_its_value():
+    for name in [name for name in vars(limits) if name.isupper()]:
+        _name, value, _meaning = row(section(text("protocol.md"), "Limits"), name)
 
-    assert float(value) == getattr(limits, name)
+        assert float(value) == getattr(limits, name), name
 
 
 def test_the_table_of_secrets_is_the_one_that_is_used():
@@ -299,15 +301,15 @@ def test_the_table_of_secrets_is_the_one_that_is_used():
 # --- settings and schema --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("field", msgspec.structs.fields(Settings), ids=lambda field: field.name)
-def test_every_setting_is_documented_with_its_default(field):
-    described = section(text("configuration.md"), "Settings")
-    _name, default, variable, flag, _meaning = row(described, field.name)
-    given = field.name in VARIABLES
+def test_every_setting_is_documented_with_its_default():
+    for field in msgspec.structs.fields(Settings):
+        described = section(text("configuration.md"), "Settings")
+        _name, default, variable, flag, _meaning = row(described, field.name)
+        given = field.name in VARIABLES
 
-    assert default == f"`{msgspec.json.encode(field.default).decode()}`"
-    assert variable == (f"`{VARIABLES[field.name]}`" if given else "")
-    assert flag == (f"`--{field.name.replace('_', '-')}`" if given else "")
+        assert default == f"`{msgspec.json.encode(field.default).decode()}`", field
+        assert variable == (f"`{VARIABLES[field.name]}`" if given else ""), field
+        assert flag == (f"`--{field.name.replace('_', '-')}`" if given else ""), field
 
 
 @pytest.mark.parametrize("name", icd.commands)
@@ -356,24 +358,21 @@ def schema() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("table", schema())
-def test_every_table_is_documented_with_its_columns(table):
-    described = section(text("schema.md"), table)
+def test_every_table_is_documented_with_its_columns():
+    for table in schema():
+        described = section(text("schema.md"), table)
 
-    for column in schema()[table]:
-        assert f"`{column}`" in described, column
+        for column in schema()[table]:
+            assert f"`{column}`" in described, (table, column)
 
 
-@pytest.mark.parametrize(
-    "index",
-    [
+def test_every_index_is_documented():
+    for index in [
         name
         for _number, file in migrate.pending(0)
         for name in re.findall(r"CREATE (?:UNIQUE )?INDEX (\w+)", Path(file).read_text("utf-8"))
-    ],
-)
-def test_every_index_is_documented(index):
-    assert row(section(text("schema.md"), "Tables"), index)
+    ]:
+        assert row(section(text("schema.md"), "Tables"), index), index
 
 
 def test_the_current_schema_version_is_documented():
@@ -394,14 +393,14 @@ def library_names(kind: str) -> list[str]:
     return [name for name in listed.stdout.split() if re.match("intercore_|INTERCORE_", name)]
 
 
-@pytest.mark.parametrize("name", library_names("-A function"))
-def test_every_function_of_the_library_is_documented(name: str):
-    assert re.search(rf"`{name}[` ]", section(text("library.md"), "Functions"))
+def test_every_function_of_the_library_is_documented():
+    for name in library_names("-A function"):
+        assert re.search(rf"`{name}[` ]", section(text("library.md"), "Functions")), name
 
 
-@pytest.mark.parametrize("name", library_names("-v"))
-def test_every_variable_of_the_library_is_documented(name: str):
-    assert f"`{name}`" in section(text("library.md"), "Settings")
+def test_every_variable_of_the_library_is_documented():
+    for name in library_names("-v"):
+        assert f"`{name}`" in section(text("library.md"), "Settings"), name
 
 
 # --- links ----------------------------------------------------------------------------------
@@ -420,18 +419,18 @@ def anchors(document: Path) -> set[str]:
     return {markdown.anchor(title) for title in markdown.titles(document)}
 
 
-@pytest.mark.parametrize("document", MARKDOWN, ids=lambda path: str(path.relative_to(ROOT)))
-def test_relative_links_resolve(document: Path):
-    links = re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8"))
+def test_relative_links_resolve():
+    for document in MARKDOWN:
+        links = re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8"))
 
-    for link in links:
-        if re.match(r"[a-z]+:", link):
-            continue
-        path, _, fragment = link.partition("#")
-        target = document.parent / path if path else document
-        assert target.exists(), link
-        if fragment:
-            assert fragment in anchors(target), link
+        for link in links:
+            if re.match(r"[a-z]+:", link):
+                continue
+            path, _, fragment = link.partition("#")
+            target = document.parent / path if path else document
+            assert target.exists(), (document, link)
+            if fragment:
+                assert fragment in anchors(target), (document, link)
 
 
 # --- what the documents show, happens -------------------------------------------------------

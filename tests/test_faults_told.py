@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from tests.support.processes import PATIENCE, Daemon, until
 PAGE = (Path(__file__).parents[1] / "docs" / "troubleshooting.md").read_text()
 READ = ("state", "get", "k", "s")
 WRITE = ("state", "set", "k", "s", "--value=2", "--timeout=5s")
-LATE = b"did not get to it in time"
+LATE = b"did not start the call in time"
 
 
 def documented(program: str) -> dict[str, str]:
@@ -49,24 +50,42 @@ def says(sentence: str, printed: bytes) -> bool:
     return re.fullmatch(pattern + "\n", printed.decode()) is not None
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """A project with a row in its database, and a directory for a daemon."""
-    root, runtime = tmp_path / "project", tmp_path / "runtime"
-    (root / ".git").mkdir(parents=True)
-    runtime.mkdir(mode=0o700)
+@pytest.fixture(scope="session")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a row in its database, to be copied: each command would start a Python."""
+    root = tmp_path_factory.mktemp("healthy")
+    (root / ".git").mkdir()
     assert World().icctl("init", cwd=root, env=DIRECT).returncode == 0
     assert World().icctl("state", "set", "k", "s", "--value=1", cwd=root, env=DIRECT).stderr == b""
-    return Place(root, runtime)
+    return root
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Path:
+def place(tmp_path: Path, healthy: Path) -> Place:
+    """A project with a row in its database, and a directory for a daemon."""
+    root, runtime = tmp_path / "project", tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    return Place(_copied(healthy, root), runtime)
+
+
+@pytest.fixture
+def other(tmp_path: Path, healthy: Path) -> Path:
     """Another project, which nothing happens to."""
-    root = tmp_path / "other"
-    (root / ".git").mkdir(parents=True)
-    assert World().icctl("init", cwd=root, env=DIRECT).returncode == 0
-    return root
+    return _copied(healthy, tmp_path / "other")
+
+
+def _copied(project: Path, to: Path) -> Path:
+    """Without the note in the lock, which is about the file that was copied."""
+    shutil.copytree(project, to, ignore=shutil.ignore_patterns("*.lock"))
+    (to / ".clavain" / "intercore.db.lock").touch(0o600)
+    return to
+
+
+@pytest.fixture(scope="session")
+def ordinary() -> Iterator[Daemon]:
+    """A daemon in a healthy world, for faults of a project: each test has a project of its own."""
+    with running(World()) as daemon:
+        yield daemon
 
 
 @contextlib.contextmanager
@@ -108,12 +127,13 @@ def test_a_fault_is_told_without_a_daemon_and_changes_nothing(fault: str, place:
 
 @pytest.mark.parametrize("fault", sorted(set(SENTENCES) - {"too few descriptors"}))
 def test_a_fault_is_told_by_a_daemon_that_serves_others_and_recovers(
-    fault: str, place: Place, other: Path
+    fault: str, place: Place, other: Path, ordinary: Daemon
 ) -> None:
     """It meets the database for the first time when the fault is there."""
     with contextlib.ExitStack() as stack:
         with BREAKAGES[fault](place) as world:
-            daemon = stack.enter_context(running(world))
+            has_own = fault in OF_THE_PROCESS or world != World()
+            daemon = stack.enter_context(running(world)) if has_own else ordinary
             env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
 
             told = world.icctl(*WRITE, cwd=place.project, env=env)
@@ -133,15 +153,14 @@ def test_a_fault_is_told_by_a_daemon_that_serves_others_and_recovers(
 
 @pytest.mark.parametrize("fault", sorted(set(SENTENCES) - OF_THE_PROCESS))
 def test_a_fault_that_strikes_a_database_in_use_is_told_and_gone_when_it_is_gone(
-    fault: str, place: Place, other: Path
+    fault: str, place: Place, other: Path, ordinary: Daemon
 ) -> None:
     with contextlib.ExitStack() as stack:
         strike = BREAKAGES[fault]
         if fault == "disk full":  # to mount another disk would replace the file that is in use
             stack.enter_context(small_disk(place))
             strike = disk_filled
-        daemon = stack.enter_context(running(World()))
-        env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
+        env = {"INTERCORE_SOCKET": ordinary.socket, "INTERCORE_MODE": "daemon"}
         assert World().icctl(*READ, cwd=place.project, env=env).stdout == b"1\n"
 
         with strike(place):
@@ -166,36 +185,39 @@ def test_a_fault_that_strikes_a_database_in_use_is_told_and_gone_when_it_is_gone
 
 
 @pytest.mark.parametrize("fault", sorted(GOES_ON))
-def test_health_tells_what_will_fail_at_the_next_opening(fault: str, place: Place) -> None:
-    with running(World()) as daemon:
-        env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
-        assert World().icctl("health", cwd=place.project, env=env).stdout == b"ok\n"
+def test_health_tells_what_will_fail_at_the_next_opening(
+    fault: str, place: Place, ordinary: Daemon
+) -> None:
+    env = {"INTERCORE_SOCKET": ordinary.socket, "INTERCORE_MODE": "daemon"}
+    assert World().icctl("health", cwd=place.project, env=env).stdout == b"ok\n"
 
-        with BREAKAGES[fault](place):
-            told = World().icctl("health", cwd=place.project, env=env)
+    with BREAKAGES[fault](place):
+        told = World().icctl("health", cwd=place.project, env=env)
 
-        sentence = SENTENCES[fault].replace("state set", "health")
-        assert (told.returncode, says(sentence, told.stderr)) == (2, True), told
+    sentence = SENTENCES[fault].replace("state set", "health")
+    assert (told.returncode, says(sentence, told.stderr)) == (2, True), told
 
 
 @pytest.mark.parametrize("fault", ["database replaced", "database overwritten"])
-def test_a_database_that_was_replaced_is_told_once_and_used(fault: str, place: Place) -> None:
-    with running(World()) as daemon:
-        env = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_MODE": "daemon"}
-        assert World().icctl(*READ, cwd=place.project, env=env).stdout == b"1\n"
+def test_a_database_that_was_replaced_is_told_once_and_used(
+    fault: str, place: Place, ordinary: Daemon
+) -> None:
+    env = {"INTERCORE_SOCKET": ordinary.socket, "INTERCORE_MODE": "daemon"}
+    assert World().icctl(*READ, cwd=place.project, env=env).stdout == b"1\n"
 
-        with BREAKAGES[fault](place):
-            told = World().icctl(*WRITE, cwd=place.project, env=env)
-            through = World().icctl(*READ, cwd=place.project, env=env)
-            direct = World().icctl(*READ, cwd=place.project, env=DIRECT)
+    with BREAKAGES[fault](place):
+        told = World().icctl(*WRITE, cwd=place.project, env=env)
+        through = World().icctl(*READ, cwd=place.project, env=env)
+        direct = World().icctl(*READ, cwd=place.project, env=DIRECT)
 
-        assert (told.returncode, told.stdout) == (2, b"")
-        assert says(LOST, told.stderr), told.stderr
-        assert (through.returncode, direct.returncode) == (1, 1)
-        assert f"was {fault.split()[1]} while it was in use" in daemon.log.read_text()
-        back = World().icctl(*READ, cwd=place.project, env=env)  # another file once more
-        assert (back.returncode, b"while it was in use" in back.stderr) == (2, True), back
-        assert World().icctl(*READ, cwd=place.project, env=env).stdout == b"1\n"
+    assert (told.returncode, told.stdout) == (2, b"")
+    assert says(LOST, told.stderr), told.stderr
+    assert (through.returncode, direct.returncode) == (1, 1)
+    logged = f"{place.database} was {fault.split()[1]} while it was in use"
+    assert logged in ordinary.log.read_text()
+    back = World().icctl(*READ, cwd=place.project, env=env)  # another file once more
+    assert (back.returncode, b"while it was in use" in back.stderr) == (2, True), back
+    assert World().icctl(*READ, cwd=place.project, env=env).stdout == b"1\n"
 
 
 def test_init_does_not_take_a_database_of_somebody_else_for_its_own(place: Place) -> None:
@@ -271,9 +293,11 @@ def test_without_its_socket_a_daemon_is_not_missed(fault: str, place: Place) -> 
         assert (found.returncode, found.stdout, found.stderr) == (0, b"1\n", b"")
 
 
-def test_where_sockets_are_forbidden_commands_run_by_themselves(place: Place) -> None:
-    with running(World()) as daemon, BREAKAGES["no Unix sockets"](place) as world:
-        env = {"INTERCORE_SOCKET": daemon.socket}
+def test_where_sockets_are_forbidden_commands_run_by_themselves(
+    place: Place, ordinary: Daemon
+) -> None:
+    with BREAKAGES["no Unix sockets"](place) as world:
+        env = {"INTERCORE_SOCKET": ordinary.socket}
 
         wrote = world.icctl(*WRITE, cwd=place.project, env=env)
         asked = world.icctl("ping", cwd=place.project, env=env)

@@ -29,9 +29,9 @@ def test_json_has_the_same_value(text):
     assert json.loads(printable.printable(data)) == text
 
 
-@pytest.mark.parametrize("code", UNSAFE)
-def test_each_is_spelled_out(code):
-    assert printable.printable(f"a{chr(code)}b".encode()) == rb"a\u%04xb" % code
+def test_each_is_spelled_out():
+    for code in UNSAFE:
+        assert printable.printable(f"a{chr(code)}b".encode()) == rb"a\u%04xb" % code, code
 
 
 def test_bytes_that_are_no_text_stay():

@@ -20,50 +20,51 @@ def lines(text):
     return text.decode().splitlines()
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_the_help_of_a_command_names_all_its_options(invoke, name):
-    output = invoke(*name.split(), "--help")
-    text = output.stdout.decode()
+# The commands are many, and each is quick: a test of all says which one is wrong.
+def test_the_help_of_a_command_names_all_its_options(invoke):
+    for name, command in EVERY.items():
+        output = invoke(*name.split(), "--help")
+        text = output.stdout.decode()
 
-    assert (output.exit, output.stderr) == (0, b"")
-    for parameter in EVERY[name].click.params:
-        if isinstance(parameter, click.Option):
-            assert all(option in text for option in parameter.opts)
-            assert parameter.help
-            assert parameter.help.split()[0] in text
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_the_help_of_a_command_fits_80_columns(invoke, name):
-    text = invoke(*name.split(), "--help", program="icctl").stdout
-
-    assert [line for line in lines(text) if len(line) > texts.WIDTH] == []
+        assert (output.exit, output.stderr) == (0, b""), name
+        for parameter in command.click.params:
+            if isinstance(parameter, click.Option):
+                assert all(option in text for option in parameter.opts), (name, parameter)
+                assert parameter.help, (name, parameter)
+                assert parameter.help.split()[0] in text, (name, parameter)
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_the_help_of_a_command_starts_with_its_usage_and_has_an_example(invoke, name):
-    text = invoke(*name.split(), "--help", program="ic").stdout.decode()
+def test_the_help_of_a_command_fits_80_columns(invoke):
+    for name in EVERY:
+        text = invoke(*name.split(), "--help", program="icctl").stdout
 
-    assert text.startswith(f"Usage: ic {name}")
-    assert "Example" in text
-    assert f"icctl {name}" in text
+        assert [line for line in lines(text) if len(line) > texts.WIDTH] == [], name
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_the_help_of_a_command_explains_the_flags_of_every_command(invoke, name):
-    text = invoke(*name.split(), "--help").stdout.decode()
+def test_the_help_of_a_command_starts_with_its_usage_and_has_an_example(invoke):
+    for name in EVERY:
+        text = invoke(*name.split(), "--help", program="ic").stdout.decode()
 
-    assert all(flag in text for flag in (_SWITCHES | _VALUED) - {"-h"})
-    assert "Exit codes: " in text
+        assert text.startswith(f"Usage: ic {name}"), name
+        assert "Example" in text, name
+        assert f"icctl {name}" in text, name
 
 
-@pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("form", ["--help first", "-h", "help"])
-def test_there_are_several_ways_to_ask_for_help(invoke, name, form):
-    words = name.split()
-    ways = {"--help first": ["--help", *words], "-h": [*words, "-h"], "help": ["help", *words]}
+def test_the_help_of_a_command_explains_the_flags_of_every_command(invoke):
+    for name in EVERY:
+        text = invoke(*name.split(), "--help").stdout.decode()
 
-    assert invoke(*ways[form]) == invoke(*words, "--help")
+        assert all(flag in text for flag in (_SWITCHES | _VALUED) - {"-h"}), name
+        assert "Exit codes: " in text, name
+
+
+def test_there_are_several_ways_to_ask_for_help(invoke):
+    for name in EVERY:
+        words = name.split()
+        asked = invoke(*words, "--help")
+
+        for way in (["--help", *words], [*words, "-h"], ["help", *words]):
+            assert invoke(*way) == asked, way
 
 
 def test_help_is_given_whatever_else_is_wrong(invoke):
@@ -80,17 +81,17 @@ def test_the_help_of_a_noun_lists_its_verbs(invoke, noun):
     assert [line for line in lines(output.stdout) if len(line) > texts.WIDTH] == []
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_options_stand_in_their_written_order(invoke, name):
-    text = invoke(*name.split(), "--help").stdout.decode()
-    listed = text.partition("\nOptions:\n")[2].partition("\nEverywhere:\n")[0]
-    row = EVERY[name].row
+def test_options_stand_in_their_written_order(invoke):
+    for name, command in EVERY.items():
+        text = invoke(*name.split(), "--help").stdout.decode()
+        listed = text.partition("\nOptions:\n")[2].partition("\nEverywhere:\n")[0]
+        row = command.row
 
-    written = [field.typed for field in parser.fields(row.form, row.order)]
+        written = [field.typed for field in parser.fields(row.form, row.order)]
 
-    assert re.findall(r"^  (?:-\w, )?(--[\w-]+)", listed, re.MULTILINE) == [
-        typed.name for typed in written if isinstance(typed, Option)
-    ]
+        assert re.findall(r"^  (?:-\w, )?(--[\w-]+)", listed, re.MULTILINE) == [
+            typed.name for typed in written if isinstance(typed, Option)
+        ], name
 
 
 @pytest.mark.parametrize("name", [name for name, command in EVERY.items() if command.row.order])
@@ -203,14 +204,14 @@ def test_every_option_has_a_sentence_that_says_what_it_does_or_takes():
     assert wrong == {}
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_the_help_of_a_command_starts_with_one_sentence_that_says_what_to_do(name):
-    first = EVERY[name].click.help.strip().split("\n\n")[0]
+def test_the_help_of_a_command_starts_with_one_sentence_that_says_what_to_do():
+    for name in EVERY:
+        first = EVERY[name].click.help.strip().split("\n\n")[0]
 
-    for sentence in (first, EVERY[name].row.summary):
-        assert re.fullmatch(r"[A-Z][^\n]*[^.]\.", sentence)
-        assert ". " not in sentence
-        assert first_word(sentence) in VERBS
+        for sentence in (first, EVERY[name].row.summary):
+            assert re.fullmatch(r"[A-Z][^\n]*[^.]\.", sentence), name
+            assert ". " not in sentence, name
+            assert first_word(sentence) in VERBS, name
 
 
 def test_the_description_of_a_method_starts_with_what_it_does():
@@ -226,11 +227,11 @@ OF_COMMANDS = re.compile(
 )
 
 
-@pytest.mark.parametrize(
-    "method", [method for method in registry.every() if method.name != "cli.run"], ids=str
-)
-def test_the_description_of_a_method_says_nothing_of_the_command_line(method):
-    said = {"": about(method.params), **parameters(method.params)}
+def test_the_description_of_a_method_says_nothing_of_the_command_line():
+    for method in [method for method in registry.every() if method.name != "cli.run"]:
+        said = {"": about(method.params), **parameters(method.params)}
 
-    assert {name: text for name, text in said.items() if OF_COMMANDS.search(text)} == {}
-    assert [name for name in method.params.__struct_fields__ if not said.get(name)] == []
+        assert {name: text for name, text in said.items() if OF_COMMANDS.search(text)} == {}, method
+        assert [name for name in method.params.__struct_fields__ if not said.get(name)] == [], (
+            method
+        )

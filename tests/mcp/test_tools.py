@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
-import pytest
 
 from icd.app.call import Params
 from icd.mcp import offer, tools
@@ -43,13 +42,13 @@ def test_no_tool_and_no_parameter_is_without_a_description():
     assert [name for name, text in found if not text.strip()] == []
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=ids)
-def test_the_schemas_are_schemas_of_objects(tool):
-    for schema in (tool.input_schema, tool.output_schema):
-        jsonschema.Draft202012Validator.check_schema(schema)
-        assert schema["type"] == "object"
-        named = set(re.findall(r'"#/\$defs/([^"]+)"', json.dumps(schema)))
-        assert named <= set(schema.get("$defs", {}))
+def test_the_schemas_are_schemas_of_objects():
+    for tool in TOOLS:
+        for schema in (tool.input_schema, tool.output_schema):
+            jsonschema.Draft202012Validator.check_schema(schema)
+            assert schema["type"] == "object", tool
+            named = set(re.findall(r'"#/\$defs/([^"]+)"', json.dumps(schema)))
+            assert named <= set(schema.get("$defs", {})), tool
 
 
 def test_the_server_says_itself_which_project_and_whose_session_is_meant():
