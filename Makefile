@@ -121,8 +121,8 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(INSTALLED) $(DOORS)/.made  ## Run the tests, in minutes; what is marked `long` is for make check.
 	$(PYTEST) -m "not long" $(COVERAGE)
 
-stress: $(INSTALLED)  ## The consumers' promise at its full size: 8 writers, 10,000 events each.
-	INTERCORE_STRESS=1 $(BIN)/python -m pytest tests/features/events/test_end_to_end.py -k restarted
+stress: $(INSTALLED) $(DOORS)/.made  ## Races at full size: 10,000 events of 8 writers, 50 rounds of 100 processes.
+	INTERCORE_STRESS=1 $(BIN)/python -m pytest -m long $(shell grep -rl 'sizes import size' tests --include='test_*.py')
 
 SECONDS ?= 600
 torture: $(INSTALLED) $(DOORS)/.made  ## Try to break every promise: SECONDS=600, SEED=…, SUITES="crash watch".

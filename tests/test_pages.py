@@ -22,7 +22,8 @@ RECIPES = {title: body for title, body in pages.sections(COOKBOOK).items() if pa
 COMMON = pages.files(pages.sections(COOKBOOK)["Before you start"])
 
 
-@pytest.fixture(params=["daemon", "direct"])
+# Without a daemon each line of a recipe starts a Python.
+@pytest.fixture(params=["daemon", pytest.param("direct", marks=pytest.mark.long)])
 def env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The environment of a new user: an empty home, and a daemon or none."""
     home = tmp_path / "home"
@@ -30,7 +31,7 @@ def env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     fresh = {**CLEAN, "HOME": str(home), "INTERCORE_LOCK_DIR": str(tmp_path / "locks")}
     if request.param == "direct":
         return {**fresh, "INTERCORE_MODE": "direct"}
-    daemon: Daemon = request.getfixturevalue("daemon")
+    daemon: Daemon = request.getfixturevalue("shared_daemon")
     return {**fresh, "INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": daemon.socket}
 
 

@@ -69,9 +69,7 @@ def served(hostile: Daemon) -> dict[str, str]:
 def test_a_script_says_the_same_as_a_command_and_by_rpc(
     name: str, project: Path, hostile: Daemon, served: dict[str, str]
 ) -> None:
-    """The command as it is installed; the sanitizers cost ten times as much, and are in the other
-    door's test.
-    """
+    """The command as it is installed; with sanitizers it costs ten times as much: see below."""
     script = SCRIPTS[name]
 
     printed = _play(script, project, served, BIN)
@@ -84,15 +82,17 @@ def test_a_script_says_the_same_as_a_command_and_by_rpc(
 
 @pytest.mark.long  # for each step, a Python is started
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_says_the_same_to_the_daemon_and_without_one(
+def test_a_script_says_the_same_without_a_daemon_and_through_either_door(
     name: str, project: Path, served: dict[str, str]
 ) -> None:
+    """Without a daemon the native door becomes the other one: so it is the one that is played."""
     script = SCRIPTS[name]
 
-    alone = _play(script, project, ABSENT, DOORS / "python")
+    alone = _play(script, project, ABSENT, _doors()[-1])
 
-    _start_over(project, served)
-    _agree(script, alone, _play(script, project, served, _doors()[-1]))
+    for door in _doors():
+        _start_over(project, served)
+        _agree(script, alone, _play(script, project, served, door))
 
 
 @pytest.mark.long
@@ -116,24 +116,6 @@ def test_the_python_client_answers_what_the_command_shows_with_a_daemon_and_with
                 assert found == one[:2], (mode, step.argv)
             else:
                 _play([step], project, served, _doors()[-1])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_says_the_same_through_the_other_door(
-    name: str, project: Path, served: dict[str, str]
-) -> None:
-    """The test above starts Python where there is no daemon, and the native client where there is."""
-    native = DOORS / "native"
-    if native not in _doors():
-        pytest.skip("no C compiler: the native client was not built")
-    script = SCRIPTS[name]
-
-    alone = _play(script, project, ABSENT, native)
-
-    for door in _doors():
-        _start_over(project, served)
-        _agree(script, alone, _play(script, project, served, door))
 
 
 def test_a_command_has_examples_of_itself_and_they_are_understood() -> None:

@@ -13,11 +13,13 @@ import pytest
 from icctl import client
 from tests.support.processes import CLEAN, PATIENCE, WHEEL_BIN, Daemon, icctl
 from tests.support.restarts import Restarts, mode_of
+from tests.support.sizes import size
 
 pytestmark = pytest.mark.long
 
 FORK = multiprocessing.get_context("fork")
-PROCESSES, ROUNDS = 100, 50
+PROCESSES = 100
+ROUNDS = size(50, 10)
 MODES = ["daemon", "direct", "mixed", "restarts"]
 
 

@@ -1,9 +1,9 @@
 """A line that is right is read without click, and means what click would make of it."""
 
+import functools
 import subprocess
 import sys
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +11,7 @@ from icd.app import registry
 from icd.app.parser import Doubt
 from icd.app.reference.help import explain
 from icd.errors import IcError
+from tests.support.sizes import size
 
 EVERY = registry.commands()
 VALUES = [
@@ -43,15 +44,19 @@ def line(name: str) -> st.SearchStrategy[list[str]]:
     return st.lists(spelled | joined | values | values | st.sampled_from(DASHES), max_size=7)
 
 
+@functools.cache
+def lines() -> dict[str, st.SearchStrategy[list[str]]]:
+    return {name: line(name) for name in EVERY}
+
+
 def spellings(typed):
     return [typed.name, *typed.aliases] if hasattr(typed, "aliases") else []
 
 
-@pytest.mark.parametrize("name", EVERY)
-@settings(max_examples=50, deadline=None)
-@given(data=st.data())
+@settings(max_examples=size(10_000, 1500), deadline=None)
+@given(name=st.sampled_from(list(EVERY)), data=st.data())
 def test_what_is_read_without_click_is_what_click_reads(name, data):
-    leaf, words = EVERY[name], data.draw(line(name))
+    leaf, words = EVERY[name], data.draw(lines()[name])
 
     try:
         found = leaf.read(words)

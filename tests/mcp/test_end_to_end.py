@@ -32,7 +32,7 @@ FIRST = ("lease_acquire", "state_set", "discovery_submit")
 
 
 # The other host has its turn in test_process.py and test_subscriptions.py, in minutes.
-@pytest.fixture(params=["daemon", pytest.param("direct", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["daemon", pytest.param("direct", marks=pytest.mark.long)])
 def env(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     with hosted(request.param) as found:
         yield found
@@ -211,7 +211,14 @@ async def test_parallel_calls_are_all_answered(ready, env):
     assert sorted(values) == list(range(1, 21))
 
 
-@pytest.mark.parametrize("variable", SESSION_VARIABLES)
+# Each `icctl mcp` costs a second; which variables there are is tested with the commands, too.
+@pytest.mark.parametrize(
+    "variable",
+    [
+        SESSION_VARIABLES[0],
+        *(pytest.param(v, marks=pytest.mark.long) for v in SESSION_VARIABLES[1:]),
+    ],
+)
 async def test_the_session_of_the_agent_is_recorded(ready, env, variable):
     given = {"key": "k", "scope_id": "s"}
     async with connected(ready, env={**env, variable: "mine" + 300 * "e"}) as client:

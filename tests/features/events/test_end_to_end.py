@@ -15,10 +15,11 @@ import pytest
 from tests.support import processes
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, read_line, until
 from tests.support.scripted import scripted
+from tests.support.sizes import size
 
 DIRECT = {"INTERCORE_MODE": "direct"}
 # `make stress` asks for the size of the promise.
-EACH = 10_000 if os.environ.get("INTERCORE_STRESS") else 400
+EACH = size(10_000, 400)
 WRITERS = 8
 
 

@@ -32,7 +32,7 @@ def env(
         monkeypatch.setattr(processes, "door", DOORS / request.param)
         monkeypatch.setitem(CLEAN, "PATH", f"{DOORS / request.param}:/usr/bin:/bin")
         Place(found["INTERCORE_LOCK_DIR"]).make()  # else the first command is run without it
-        found["INTERCORE_SOCKET"] = request.getfixturevalue("daemon").socket
+        found["INTERCORE_SOCKET"] = request.getfixturevalue("any_daemon").socket
     return found
 
 

@@ -24,11 +24,13 @@ from icd.values.validation import new_id
 from tests.support.folding import fold
 from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, running
 from tests.support.restarts import Restarts
+from tests.support.sizes import size
 
 pytestmark = pytest.mark.long
 
 FORK = multiprocessing.get_context("fork")
-ROUNDS = 1000
+ROUNDS = size(1000, 200)
+KILLED_ROUNDS = 1000  # they must last for some kills
 CREATORS = 50
 LONG = "--timeout=40s"  # a loaded machine is no failure
 
@@ -101,7 +103,7 @@ def test_of_eight_who_advance_from_one_phase_one_does_and_the_others_are_told(
 def test_an_advance_and_a_cancel_through_the_daemon_end_in_one_of_the_two(
     initialized: Path, kills: bool
 ) -> None:
-    ids_ = _make(initialized, ROUNDS)
+    ids_ = _make(initialized, KILLED_ROUNDS if kills else ROUNDS)
     with running() as daemon:
         client = Client(daemon, str(initialized))
         disturbed: Any = Kills(daemon) if kills else contextlib.nullcontext()
