@@ -1,12 +1,13 @@
 """Fixtures: real SQLite, real files, real processes; the clock is passed in."""
 
+import gc
 import os
 import shutil
 import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -54,8 +55,11 @@ def pytest_collection_finish() -> None:
     """Of two threads that start at once, Python 3.11 may refuse to measure the coverage of one.
 
     Its settrace() then raises in that thread, before it has begun: so threads are not measured.
+    And thousands of tests that were collected are no garbage: to look at them again and again
+    took a tenth of the time.
     """
     threading.settrace(None)  # type: ignore[arg-type]
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -122,11 +126,16 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _copied(empty: Path, project: Path) -> Database:
-    """A database as `icctl init` makes it, and not yet open."""
+def _copied(empty: Path, project: Path, home: Path | None = None) -> Database:
+    """A database as `icctl init` makes it, and not yet open; `home` is that of who made it."""
     path = project / ".clavain" / "intercore.db"
     found = Database(str(path), config.DEFAULTS)
-    with found.hold(time.monotonic() + PATIENCE, create=True):
+    with (
+        found.hold(time.monotonic() + PATIENCE, create=True),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        if home is not None:
+            patch.setenv("HOME", str(home))
         shutil.copyfile(empty, path)
         path.chmod(0o600)
         found.made()
@@ -187,7 +196,15 @@ def any_daemon(request: pytest.FixtureRequest) -> Daemon:
 @pytest.fixture
 def initialized(project: Path, empty: Path) -> Path:
     """A project with a database, as `icctl init` makes it, without starting a Python for it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(project))  # that of commands which run there: see icctl()
-        _copied(empty, project).lock.close()
+    _copied(empty, project, home=project).lock.close()  # as commands have it: see icctl()
     return project
+
+
+@pytest.fixture
+def initialize(empty: Path) -> Callable[[Path, Path], None]:
+    """Make a database in a project, as `icctl init` does for the owner of a home directory."""
+
+    def made(project: Path, home: Path) -> None:
+        _copied(empty, project, home).lock.close()
+
+    return made

@@ -44,12 +44,14 @@ def home(tmp_path: Path) -> Path:
 def install(source: Path, home: Path, **environment: str) -> Path:
     """Where the commands are, once pip has installed them."""
     pip = [sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install", *OFFLINE]
-    run([*pip, source], **environment)
+    run([*pip, "--no-compile", source], **environment)
     return home / "bin"
 
 
 def wheel(source: Path, target: Path, **environment: str) -> Path:
-    pip = [sys.executable, "-m", "pip", "wheel", *OFFLINE, "--no-deps", "-w", target, source]
+    """With what builds it here; `install` has it fetched and built apart, as pip does by itself."""
+    here = ["--no-deps", "--no-build-isolation"]
+    pip = [sys.executable, "-m", "pip", "wheel", *OFFLINE, *here, "-w", target, source]
     run(pip, **environment)
     (found,) = target.glob("intercore-*.whl")
     return found

@@ -49,7 +49,7 @@ def leftovers(project: Path) -> list[str]:
     return [p.name for p in project.glob("intercore-helper-*")]
 
 
-def test_a_helper_answers_as_the_command_does(initialized: Path, daemon: Daemon) -> None:
+def test_a_helper_answers_as_the_command_does(initialized: Path, shared_daemon: Daemon) -> None:
     script = """
     show() { printf '%s|%s|%s\\n' "$status" "$out" "$err"; }
     call sentinel check stop s --interval=0; show
@@ -61,7 +61,7 @@ def test_a_helper_answers_as_the_command_does(initialized: Path, daemon: Daemon)
     call bogus; printf '%s|%s\\n' "$status" "$err"
     """
 
-    done = bash(script, initialized, daemon.socket)
+    done = bash(script, initialized, shared_daemon.socket)
 
     assert done.stderr == b""
     assert done.stdout.decode() == (
@@ -72,7 +72,9 @@ def test_a_helper_answers_as_the_command_does(initialized: Path, daemon: Daemon)
     )
 
 
-def test_any_bytes_that_a_shell_can_hold_pass_both_ways(initialized: Path, daemon: Daemon) -> None:
+def test_any_bytes_that_a_shell_can_hold_pass_both_ways(
+    initialized: Path, shared_daemon: Daemon
+) -> None:
     script = r"""
     odd=$'quotes \' " back\\slash \t tab \n line é € 😀 $HOME `x` * ; '
     json=$(python3 -c 'import json,sys; print(json.dumps([sys.argv[1]] + ["y"*100000]*10))' "$odd")
@@ -82,7 +84,7 @@ def test_any_bytes_that_a_shell_can_hold_pass_both_ways(initialized: Path, daemo
     call state set k s '--value=["'$'\xff''"]'; echo "$status $err"
     """
 
-    done = bash(script, initialized, daemon.socket)
+    done = bash(script, initialized, shared_daemon.socket)
 
     first, second, third, last = done.stdout.split(b"\n", 3)
     assert [first, second, third] == [b"0", b"0", b"same"]
@@ -90,7 +92,7 @@ def test_any_bytes_that_a_shell_can_hold_pass_both_ways(initialized: Path, daemo
 
 
 def test_a_helper_uses_the_directory_and_environment_of_each_call(
-    initialized: Path, daemon: Daemon, tmp_path: Path
+    initialized: Path, shared_daemon: Daemon, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     (other / ".git").mkdir(parents=True)
@@ -103,7 +105,7 @@ def test_a_helper_uses_the_directory_and_environment_of_each_call(
     call state get k s --json; echo "${{out##*writer_pid}}"; echo $$
     """
 
-    done = bash(script, initialized, daemon.socket)
+    done = bash(script, initialized, shared_daemon.socket)
 
     missing, wrote, value, writer, shell = done.stdout.split()
     assert [missing, wrote, value] == [b"1", b"0", b"[7]"]
@@ -158,20 +160,22 @@ def test_what_a_helper_hands_over_the_command_goes_on_with(initialized: Path) ->
 
 @pytest.mark.parametrize("end", ["exit", "kill -9 $$", "kill -TERM $$", "exec true"])
 def test_a_helper_ends_with_its_shell_and_leaves_nothing(
-    end: str, initialized: Path, daemon: Daemon
+    end: str, initialized: Path, shared_daemon: Daemon
 ) -> None:
-    done = bash(f"call ping; echo $pid; {end}", initialized, daemon.socket)
+    done = bash(f"call ping; echo $pid; {end}", initialized, shared_daemon.socket)
     pid = int(done.stdout)
 
     until(lambda: not Path(f"/proc/{pid}").exists())
     assert leftovers(initialized) == []
 
 
-def test_a_helper_that_is_told_to_end_leaves_nothing(initialized: Path, daemon: Daemon) -> None:
+def test_a_helper_that_is_told_to_end_leaves_nothing(
+    initialized: Path, shared_daemon: Daemon
+) -> None:
     done = bash(
         'kill $pid; while kill -0 $pid 2>&-; do read -t 0.01 <> <(:); done; ls "$dir"',
         initialized,
-        daemon.socket,
+        shared_daemon.socket,
     )
 
     assert b"No such file" in done.stderr
@@ -179,7 +183,7 @@ def test_a_helper_that_is_told_to_end_leaves_nothing(initialized: Path, daemon: 
 
 
 def test_a_helper_disturbs_neither_jobs_nor_descriptors_of_its_shell(
-    initialized: Path, daemon: Daemon
+    initialized: Path, shared_daemon: Daemon
 ) -> None:
     script = r"""
     sleep 1 & mine=$!
@@ -194,7 +198,7 @@ def test_a_helper_disturbs_neither_jobs_nor_descriptors_of_its_shell(
     find /proc/$pid/fd -lname 'pipe:*' | wc -l
     """
 
-    done = bash(script, initialized, daemon.socket)
+    done = bash(script, initialized, shared_daemon.socket)
 
     assert done.stderr == b""
     job, jobs, waited, coproc, inherited, session, pipes = done.stdout.decode().splitlines()
@@ -247,32 +251,32 @@ def test_a_helper_does_not_grow(
     ],
 )
 def test_what_needs_the_shells_own_descriptors_is_left_to_the_shell(
-    call: str, initialized: Path, daemon: Daemon
+    call: str, initialized: Path, shared_daemon: Daemon
 ) -> None:
-    done = bash(f'call {call}; echo "${{status%% *}}"', initialized, daemon.socket)
+    done = bash(f'call {call}; echo "${{status%% *}}"', initialized, shared_daemon.socket)
 
     assert done.stdout == b"!-\n"
 
 
-def test_input_that_the_shell_left_is_used_once(initialized: Path, daemon: Daemon) -> None:
+def test_input_that_the_shell_left_is_used_once(initialized: Path, shared_daemon: Daemon) -> None:
     script = """
     echo '[1]' >"$dir/stdin"; call state set k s; echo "$status"
     call state get k s; echo "$out"
     call state set k s; echo "${status%% *}"
     """
 
-    assert bash(script, initialized, daemon.socket).stdout.split() == [b"0", b"[1]", b"!-"]
+    assert bash(script, initialized, shared_daemon.socket).stdout.split() == [b"0", b"[1]", b"!-"]
 
 
 @pytest.mark.parametrize(("mode", "answer"), [("bogus", b"!-\n"), ("direct", b"!-\n")])
 def test_a_mode_that_is_not_for_a_helper_is_handed_over(
-    mode: str, answer: bytes, initialized: Path, daemon: Daemon
+    mode: str, answer: bytes, initialized: Path, shared_daemon: Daemon
 ) -> None:
     script = (
         f'INTERCORE_MODE={mode}; export INTERCORE_MODE; start; call ping; echo "${{status%% *}}"'
     )
 
-    assert bash(script, initialized, daemon.socket).stdout == answer
+    assert bash(script, initialized, shared_daemon.socket).stdout == answer
 
 
 # --- a connection that was kept ---
@@ -315,12 +319,12 @@ def test_a_stream_is_left_to_a_process_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("variable", ["XDG_RUNTIME_DIR", "TMPDIR"])
 @pytest.mark.parametrize("value", ["", "relative", "/nonexistent", "/dev/null", "/" + "x" * 300])
 def test_a_directory_that_cannot_hold_pipes_is_passed_over(
-    variable: str, value: str, initialized: Path, daemon: Daemon
+    variable: str, value: str, initialized: Path, shared_daemon: Daemon
 ) -> None:
     (initialized / "relative").mkdir()
     script = f"export {variable}='{value}'; start; call ping; echo $status $dir"
 
-    status, directory = bash(script, initialized, daemon.socket).stdout.split()
+    status, directory = bash(script, initialized, shared_daemon.socket).stdout.split()
 
     assert status == b"0"
     assert directory.startswith((b"/tmp/", bytes(initialized)))
@@ -328,20 +332,24 @@ def test_a_directory_that_cannot_hold_pipes_is_passed_over(
     assert list((initialized / "relative").iterdir()) == []
 
 
-def test_a_directory_of_somebody_else_is_passed_over(initialized: Path, daemon: Daemon) -> None:
+def test_a_directory_of_somebody_else_is_passed_over(
+    initialized: Path, shared_daemon: Daemon
+) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can make a directory of somebody else")
     theirs = initialized / "theirs"
     theirs.mkdir(mode=0o777)
     os.chown(theirs, 65_534, 65_534)
 
-    done = bash(f"export XDG_RUNTIME_DIR={theirs}; start; echo $dir", initialized, daemon.socket)
+    done = bash(
+        f"export XDG_RUNTIME_DIR={theirs}; start; echo $dir", initialized, shared_daemon.socket
+    )
 
     assert not done.stdout.startswith(bytes(theirs))
 
 
 def test_a_helper_that_leaves_under_a_call_leaves_no_files(
-    initialized: Path, daemon: Daemon
+    initialized: Path, shared_daemon: Daemon
 ) -> None:
     """A shell that opens the pipes while they are removed would make plain files of their names."""
     script = """
@@ -351,7 +359,7 @@ def test_a_helper_that_leaves_under_a_call_leaves_no_files(
     done
     """
 
-    bash(script, initialized, daemon.socket)
+    bash(script, initialized, shared_daemon.socket)
 
     until(lambda: leftovers(initialized) == [])
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bash import BASHES, LIBRARY, Place
+from tests.support.bash import BASHES, LIBRARY, OLD, Place
 from tests.support.processes import CLEAN, DOORS, Daemon, icctl, running, until
+from tests.support.sizes import size
 
 # Each function with the answers in the three cases: status and stdout, and whether stderr has a
 # line.  {dir} is a directory for legacy files.
@@ -199,6 +200,7 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
 WAYS = {"helper": "{call} >{n}.out 2>{n}.err", "process": "( {call} ) >{n}.out 2>{n}.err"}
 
 
+SESSIONS = size(20, 8)  # of a storm
 NATIVE = pytest.mark.parametrize("door", ["native"], indirect=True)  # helpers are native
 
 
@@ -220,12 +222,31 @@ def _break(project: Path) -> None:
     (project / ".clavain" / "intercore.db").write_bytes(b"this is no database " * 1000)
 
 
+HOSTS = ["daemon", "direct", "no database", "no program", "broken", "broken, direct"]
+# A hundred calls take seconds.  So each host has its turn in both ways and with every bash, and the
+# other door where it is asked for something: not all of them with all others.
+MATRIX = [
+    *[("native", "helper", "bash", host) for host in HOSTS],
+    *[("native", "process", "bash", host) for host in HOSTS],
+    *[("python", way, "bash", host) for way in WAYS for host in ("daemon", "direct")],
+    *[("native", "helper", *old.values, host) for old in OLD for host in HOSTS],
+    *[
+        ("native", "process", *old.values, host)
+        for old in OLD
+        for host in ("daemon", "no database")
+    ],
+]
+
+
 @pytest.mark.parametrize(
-    "door", [pytest.param("python", marks=pytest.mark.long), "native"], indirect=True
-)
-@pytest.mark.parametrize("way", ["helper", pytest.param("process", marks=pytest.mark.long)])
-@pytest.mark.parametrize(
-    "host", ["daemon", "direct", "no database", "no program", "broken", "broken, direct"]
+    "door, way, bash, host",
+    [
+        pytest.param(
+            *one, marks=[] if one[:3] == ("native", "helper", "bash") else pytest.mark.long
+        )
+        for one in MATRIX
+    ],
+    indirect=["door", "bash"],
 )
 def test_every_function_answers_as_documented(  # noqa: PLR0917
     host: str, way: str, project: Path, any_daemon: Daemon, door: Path, bash: str, tmp_path: Path
@@ -824,12 +845,12 @@ def test_failures_that_the_daemon_did_not_see_are_counted_too(place: Place, daem
 def test_a_storm_of_stop_hooks_has_one_winner_per_session_while_the_daemon_restarts(
     initialized: Path, bash: str
 ) -> None:
-    """The guard of docs/migration.md, in 20 sessions, 50 hooks each, at the same time."""
+    """The guard of docs/migration.md, in many sessions, 50 hooks each, at the same time."""
     daemon = Daemon()
     hook = f'source {LIBRARY}; intercore_check_or_die stop "$1" 0 "/nonexistent/clavain-stop-$1"; echo "$1"'
     # 100 hooks at a time, of two sessions: a thousand would only wait for two processors.
     script = f"""
-    for session in {{1..20}}; do for ((i = 0; i < 50; i++)); do echo "session-$session"; done; done |
+    for session in {{1..{SESSIONS}}}; do for ((i = 0; i < 50; i++)); do echo "session-$session"; done; done |
         xargs -P 100 -n 1 {bash} -c '{hook}' hook
     """
     env = {
@@ -858,7 +879,7 @@ def test_a_storm_of_stop_hooks_has_one_winner_per_session_while_the_daemon_resta
         daemon.close()
 
     assert err == b""
-    assert sorted(out.decode().split()) == sorted(f"session-{n}" for n in range(1, 21))
+    assert sorted(out.decode().split()) == sorted(f"session-{n}" for n in range(1, SESSIONS + 1))
 
 
 def test_events_come_once_and_the_cursor_tells_where(place: Place) -> None:

@@ -20,11 +20,11 @@ DIRECT = {"INTERCORE_MODE": "direct"}
 
 
 @pytest.fixture
-def through(daemon: Daemon):
+def through(any_daemon: Daemon):
     """Run a command with the daemon there; what it printed."""
 
     def ran(*argv: str, cwd: Path, exit_code: int = 0) -> bytes:
-        done = icctl(*argv, cwd=cwd, env={"INTERCORE_SOCKET": daemon.socket})
+        done = icctl(*argv, cwd=cwd, env={"INTERCORE_SOCKET": any_daemon.socket})
         assert done.returncode == exit_code, done
         return done.stdout + done.stderr
 
@@ -76,11 +76,11 @@ def test_a_damaged_database_is_refused_and_others_go_on(
 
 
 def test_damage_that_shows_in_passing_ends_the_use_of_a_database(
-    initialized: Path, other: Path, daemon: Daemon, through
+    initialized: Path, other: Path, shared_daemon: Daemon, through
 ) -> None:
     where = {"cwd": str(initialized), "key": "k"}
-    daemon.call("state.set", **where, scope_id="s", payload=1)
-    daemon.call("state.list", cwd=str(other), key="k")
+    shared_daemon.call("state.set", **where, scope_id="s", payload=1)
+    shared_daemon.call("state.list", cwd=str(other), key="k")
     through("db", "vacuum", cwd=initialized)  # the daemon's log is empty, the file complete
     with closing(sqlite3.connect(initialized / ".clavain" / "intercore.db")) as stranger:
         stranger.execute("INSERT INTO counters VALUES ('stranger', 1)")
@@ -88,13 +88,13 @@ def test_damage_that_shows_in_passing_ends_the_use_of_a_database(
         stranger.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         spoil(initialized)
 
-        first = daemon.respond("state.get", **where, scope_id="s")
-        second = daemon.respond("sentinel.list", cwd=str(initialized))
+        first = shared_daemon.respond("state.get", **where, scope_id="s")
+        second = shared_daemon.respond("sentinel.list", cwd=str(initialized))
 
     assert first["error"]["data"]["name"] == "corrupt"
     assert second["error"]["data"]["name"] == "corrupt"
     assert "icctl restore FILE" in second["error"]["data"]["hint"]
-    assert daemon.call("state.list", cwd=str(other), key="k") == []
+    assert shared_daemon.call("state.list", cwd=str(other), key="k") == []
 
 
 def test_the_daemon_goes_on_with_what_was_restored_and_says_so(
@@ -114,10 +114,10 @@ def test_the_daemon_goes_on_with_what_was_restored_and_says_so(
 
 
 def test_acknowledged_writes_around_backups_and_restores_are_never_torn(
-    initialized: Path, daemon: Daemon, through
+    initialized: Path, shared_daemon: Daemon, through
 ) -> None:
     """While writers write through both hosts, each state that can be read is one that was."""
-    env = {"INTERCORE_SOCKET": daemon.socket}
+    env = {"INTERCORE_SOCKET": shared_daemon.socket}
     through("state", "incr", "n", "s", cwd=initialized)
     through("backup", "first", cwd=initialized)
 
@@ -145,14 +145,16 @@ def test_acknowledged_writes_around_backups_and_restores_are_never_torn(
 
 
 def test_work_that_waits_for_one_database_holds_up_no_other(
-    initialized: Path, other: Path, daemon: Daemon
+    initialized: Path, other: Path, shared_daemon: Daemon
 ) -> None:
     holder = lock.FileLock(str(initialized / ".clavain" / "intercore.db.lock"), lock.poll)
     holder.acquire(time.monotonic() + 5)
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(daemon.respond, "db.vacuum", cwd=str(initialized), deadline_ms=1000)
+        waiting = pool.submit(
+            shared_daemon.respond, "db.vacuum", cwd=str(initialized), deadline_ms=1000
+        )
 
-        answers = [daemon.call("state.list", cwd=str(other), key="k") for _ in range(20)]
+        answers = [shared_daemon.call("state.list", cwd=str(other), key="k") for _ in range(20)]
 
         assert not waiting.done()
         assert answers == [[]] * 20
@@ -162,12 +164,12 @@ def test_work_that_waits_for_one_database_holds_up_no_other(
 
 @pytest.mark.parametrize("method", ["backup.write", "backup.restore", "dump.export", "dump.import"])
 def test_a_daemon_touches_no_file_that_a_peer_names(
-    initialized: Path, daemon: Daemon, method: str
+    initialized: Path, shared_daemon: Daemon, method: str
 ) -> None:
     """The peer may sit in a sandbox that the daemon does not sit in."""
     target = initialized / "target"
 
-    answer = daemon.respond(method, cwd=str(initialized), file=str(target))
+    answer = shared_daemon.respond(method, cwd=str(initialized), file=str(target))
 
     assert answer["error"]["data"]["name"] == "method_not_found"
     assert not target.exists()
@@ -230,14 +232,14 @@ def test_an_export_goes_through_a_pipe_and_back(
 
 
 def test_whoever_reads_an_export_slowly_holds_nobody_up(
-    initialized: Path, through, daemon: Daemon
+    initialized: Path, through, shared_daemon: Daemon
 ) -> None:
     """More than a pipe holds, and a reader that does not read."""
     for number in range(3):
         value = f'--value="{"x" * 100_000}"'
         through("state", "set", "k", f"s{number}", value, cwd=initialized)
     command = [processes.door / "icctl", "export", "-"]
-    env = {**processes.CLEAN, "INTERCORE_SOCKET": daemon.socket}
+    env = {**processes.CLEAN, "INTERCORE_SOCKET": shared_daemon.socket}
     with subprocess.Popen(command, cwd=initialized, env=env, stdout=subprocess.PIPE) as export:
         assert export.stdout is not None
         begun = export.stdout.read(1)

@@ -91,14 +91,14 @@ def hosts(mode: str, daemon: Daemon) -> list[dict[str, str]]:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["daemon", "direct", "mixed"])
 def test_finding_1_of_16_processes_with_near_duplicates_one_inserts(
-    mode: str, initialized: Path, daemon: Daemon
+    mode: str, initialized: Path, shared_daemon: Daemon
 ) -> None:
     for number in range(16):
         near = vector(1.0, 0.5, number / 1000)
         (initialized / f"{number}.f32").write_bytes(near)
 
     said = at_once(
-        16, initialized, hosts(mode, daemon),
+        16, initialized, hosts(mode, shared_daemon),
         "discovery", "submit", "--source=exa", "--source-id={}", "--title=t",
         "--embedding=@{}.f32", "--dedup-threshold=0.99",
     )  # fmt: skip
@@ -248,13 +248,15 @@ def test_finding_3a_a_hundred_decays_drift_by_a_few_millionths_at_most(conn) -> 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["daemon", "direct", "mixed"])
-def test_finding_3b_decays_at_once_decay_once(mode: str, initialized: Path, daemon: Daemon) -> None:
+def test_finding_3b_decays_at_once_decay_once(
+    mode: str, initialized: Path, shared_daemon: Daemon
+) -> None:
     with closing(connect(initialized)) as conn:
         for number in range(50):
             submit(conn, str(number), now_ms=1)
 
     said = at_once(
-        8, initialized, hosts(mode, daemon), "discovery", "decay", "--rate=0.1", "--json"
+        8, initialized, hosts(mode, shared_daemon), "discovery", "decay", "--rate=0.1", "--json"
     )
 
     with closing(connect(initialized)) as conn:
@@ -390,7 +392,7 @@ def test_finding_10_retire_proposes_until_it_is_told_to_apply(initialized: Path)
 
 @pytest.mark.parametrize("mode", ["daemon", "direct"])
 def test_finding_10_rollback_proposes_until_it_is_told_to_apply(
-    mode: str, initialized: Path, daemon: Daemon
+    mode: str, initialized: Path, shared_daemon: Daemon
 ) -> None:
     with closing(connect(initialized)) as conn:
         name = submit(conn, source="s")
@@ -398,7 +400,7 @@ def test_finding_10_rollback_proposes_until_it_is_told_to_apply(
     def rollback(*more: str) -> tuple[bytes, bytes, str]:
         done = icctl(
             "discovery", "rollback", "--source=s", f"--since={NOW_MS // 1000}", *more,
-            cwd=initialized, env=hosts(mode, daemon)[0],
+            cwd=initialized, env=hosts(mode, shared_daemon)[0],
         )  # fmt: skip
         assert done.returncode == 0
         with closing(connect(initialized)) as conn:

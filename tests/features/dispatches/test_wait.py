@@ -21,9 +21,9 @@ from tests.support.streams import command
 
 
 @pytest.fixture(params=["daemon", "direct"])
-def host(request: pytest.FixtureRequest, daemon: Daemon) -> dict[str, str]:
+def host(request: pytest.FixtureRequest, any_daemon: Daemon) -> dict[str, str]:
     if request.param == "daemon":
-        return {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": daemon.socket}
+        return {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": any_daemon.socket}
     return {"INTERCORE_SOCKET": "/nonexistent/icd.sock"}
 
 

@@ -31,8 +31,8 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def env(place: Place, daemon: Daemon) -> dict[str, str]:
-    return {"INTERCORE_LOCK_DIR": place.base, "INTERCORE_SOCKET": daemon.socket}
+def env(place: Place, any_daemon: Daemon) -> dict[str, str]:
+    return {"INTERCORE_LOCK_DIR": place.base, "INTERCORE_SOCKET": any_daemon.socket}
 
 
 @pytest.fixture
@@ -108,9 +108,9 @@ def test_a_failure_is_counted_with_who_is_to_blame(
 # --- for whom it acts ---
 
 
-def test_a_parent_that_is_none_is_no_owner(daemon: Daemon, place: Place) -> None:
+def test_a_parent_that_is_none_is_no_owner(shared_daemon: Daemon, place: Place) -> None:
     for parent in (1, os.getpid(), 2**22 - 1):
-        said = ask(daemon, frame(place, "lock", "acquire", "n", "s", parent=parent))
+        said = ask(shared_daemon, frame(place, "lock", "acquire", "n", "s", parent=parent))
 
         assert said == LOCAL
     assert store.every(place) == []
@@ -124,12 +124,14 @@ def test_a_child_of_another_is_no_owner(daemon: Daemon, place: Place) -> None:
         assert said.startswith(b"* ") if mine else said == LOCAL
 
 
-def test_a_command_without_a_child_is_left_to_the_caller(daemon: Daemon, place: Place) -> None:
-    assert ask(daemon, frame(place, "hold", "n", "s", "--", "true")) == LOCAL
+def test_a_command_without_a_child_is_left_to_the_caller(
+    shared_daemon: Daemon, place: Place
+) -> None:
+    assert ask(shared_daemon, frame(place, "hold", "n", "s", "--", "true")) == LOCAL
 
 
 def test_a_directory_that_no_lock_was_ever_made_in_is_left_alone(
-    daemon: Daemon, tmp_path: Path
+    shared_daemon: Daemon, tmp_path: Path
 ) -> None:
     (tmp_path / "documents" / "n" / "s").mkdir(parents=True, mode=0o700)
     os.utime(tmp_path / "documents" / "n" / "s", (1, 1))
@@ -137,8 +139,8 @@ def test_a_directory_that_no_lock_was_ever_made_in_is_left_alone(
     for words in (["acquire", "a", "b"], ["clean"], ["list"]):
         place = Place(str(tmp_path / "documents"))
 
-        assert ask(daemon, frame(place, "lock", *words)) == LOCAL
-        assert ask(daemon, frame(Place(str(tmp_path / "none")), "lock", *words)) == LOCAL
+        assert ask(shared_daemon, frame(place, "lock", *words)) == LOCAL
+        assert ask(shared_daemon, frame(Place(str(tmp_path / "none")), "lock", *words)) == LOCAL
     assert [e.name for e in (tmp_path / "documents").iterdir()] == ["n"]
     assert (tmp_path / "documents" / "n" / "s").exists()
     assert not (tmp_path / "none").exists()
@@ -192,14 +194,14 @@ def test_a_caller_that_is_confined_does_it_itself(
 
 
 def test_a_child_whose_parent_is_killed_runs_all_of_a_command_or_nothing(
-    daemon: Daemon, env: dict[str, str], tmp_path: Path, held: Callable[[], None]
+    shared_daemon: Daemon, env: dict[str, str], tmp_path: Path, held: Callable[[], None]
 ) -> None:
     """A pipe holds a part of a long command: its end is not the end of the command."""
     ran = tmp_path / "ran"
     words = ["x" * 100_000] * 3
     with waiter(env, tmp_path, "hold", "n", "s", "--timeout=40s", "--", "sh", "-c",
                 f"echo $# > {ran}", "sh", *words) as process:  # fmt: skip
-        until(lambda: waits(daemon))
+        until(lambda: waits(shared_daemon))
         here = Path(f"/proc/{process.pid}")
         (child,) = map(int, (here / "task" / here.name / "children").read_text().split())
         os.kill(child, signal.SIGSTOP)
@@ -236,15 +238,15 @@ def test_a_caller_that_hangs_up_while_it_waits_never_holds(
 )
 @pytest.mark.usefixtures("door")
 def test_a_client_that_is_killed_while_it_waits_never_holds(
-    daemon: Daemon, env: dict[str, str], held: Callable[[], None], words: str, number: int
+    shared_daemon: Daemon, env: dict[str, str], held: Callable[[], None], words: str, number: int
 ) -> None:
     place = Place(env["INTERCORE_LOCK_DIR"])
     with waiter(env, Path("/"), *words.split()) as process:
         inotify = processes.watches
-        until(lambda: waits(daemon) or inotify(process.pid))
+        until(lambda: waits(shared_daemon) or inotify(process.pid))
         process.send_signal(number)
         process.communicate(timeout=PATIENCE)
-    until(lambda: not waits(daemon))
+    until(lambda: not waits(shared_daemon))
 
     held()
 
@@ -252,8 +254,8 @@ def test_a_client_that_is_killed_while_it_waits_never_holds(
     until(lambda: not [e for e in store.every(place) if e.liveness != "dead"])
 
 
-def test_what_the_caller_did_not_read_is_undone(daemon: Daemon, place: Place) -> None:
-    with daemon.connect() as sock:
+def test_what_the_caller_did_not_read_is_undone(shared_daemon: Daemon, place: Place) -> None:
+    with shared_daemon.connect() as sock:
         sock.sendall(frame(place, "lock", "acquire", "n", "s"))
         sock.recv(1, socket.MSG_PEEK)
         assert len(store.every(place)) == 1
@@ -280,7 +282,7 @@ def test_a_successor_of_what_is_undone_is_left_alone(place: Place) -> None:
 
 
 def test_a_call_that_is_repeated_finds_that_the_lock_is_its_own(
-    daemon: Daemon, env: dict[str, str], tmp_path: Path, place: Place
+    shared_daemon: Daemon, env: dict[str, str], tmp_path: Path, place: Place
 ) -> None:
     """The daemon was killed between taking the lock and saying so; the client goes on alone."""
     us = os.getpid()
@@ -289,7 +291,7 @@ def test_a_call_that_is_repeated_finds_that_the_lock_is_its_own(
                         request="abc1")  # fmt: skip
     store.acquire(place, "n", "s", mine, deadline=0)
     soon = int(time.monotonic() * 1000) + 6000
-    for socket_path in (daemon.socket, "/nonexistent"):
+    for socket_path in (shared_daemon.socket, "/nonexistent"):
         for reason, wanted in (("l abc1", 0), ("l abc2", 1)):
             handover = f"{reason} 6000 {soon} -1 native-keyhole icctl"
             told = {**env, "INTERCORE_SOCKET": socket_path, "INTERCORE_HANDOVER": handover}

@@ -40,10 +40,10 @@ DIRECT = {"INTERCORE_MODE": "direct"}
 
 
 @pytest.fixture
-def lane(daemon: Daemon, initialized: Path):
+def lane(any_daemon: Daemon, initialized: Path):
     def put(name: str) -> None:
         where = {"cwd": str(initialized), "key": "lane", "scope_id": "s1"}
-        daemon.call("state.set", **where, payload={"lane": name})
+        any_daemon.call("state.set", **where, payload={"lane": name})
 
     return put
 
@@ -52,9 +52,9 @@ def lane(daemon: Daemon, initialized: Path):
 
 
 def test_the_current_state_comes_at_once_and_then_every_change(
-    daemon: Daemon, initialized: Path, lane
+    shared_daemon: Daemon, initialized: Path, lane
 ) -> None:
-    with Watcher(daemon, initialized) as watcher:
+    with Watcher(shared_daemon, initialized) as watcher:
         assert watcher.line() == "\n"
         for name in ("one", "two"):
             lane(name)
@@ -62,12 +62,14 @@ def test_the_current_state_comes_at_once_and_then_every_change(
 
 
 def test_what_changes_nothing_that_is_shown_is_no_news(
-    daemon: Daemon, initialized: Path, lane
+    shared_daemon: Daemon, initialized: Path, lane
 ) -> None:
-    with Watcher(daemon, initialized) as watcher:
+    with Watcher(shared_daemon, initialized) as watcher:
         watcher.line()
-        daemon.call("state.set", cwd=str(initialized), key="other", scope_id="s1", payload=1)
-        daemon.call("sentinel.check", cwd=str(initialized), name="n", scope_id="s1", interval=0)
+        shared_daemon.call("state.set", cwd=str(initialized), key="other", scope_id="s1", payload=1)
+        shared_daemon.call(
+            "sentinel.check", cwd=str(initialized), name="n", scope_id="s1", interval=0
+        )
         lane("one")
         assert watcher.line() == "lane one\n"
         lane("one")
@@ -76,9 +78,9 @@ def test_what_changes_nothing_that_is_shown_is_no_news(
 
 
 def test_many_changes_at_once_end_with_the_last_one(
-    daemon: Daemon, initialized: Path, lane
+    shared_daemon: Daemon, initialized: Path, lane
 ) -> None:
-    with Watcher(daemon, initialized) as watcher:
+    with Watcher(shared_daemon, initialized) as watcher:
         watcher.line()
         for number in range(200):
             lane(str(number))
@@ -90,28 +92,30 @@ def test_many_changes_at_once_end_with_the_last_one(
         assert len(lines) < 100
 
 
-def test_a_direct_write_is_news_as_well(daemon: Daemon, initialized: Path) -> None:
-    with Watcher(daemon, initialized) as watcher:
+def test_a_direct_write_is_news_as_well(shared_daemon: Daemon, initialized: Path) -> None:
+    with Watcher(shared_daemon, initialized) as watcher:
         watcher.line()
         icctl("state", "set", "lane", "s1", '--value="direct"', cwd=initialized, env=DIRECT)
 
         assert watcher.line() == "lane direct\n"
 
 
-def test_a_row_that_expires_is_news(daemon: Daemon, initialized: Path) -> None:
-    daemon.call(
+def test_a_row_that_expires_is_news(shared_daemon: Daemon, initialized: Path) -> None:
+    shared_daemon.call(
         "state.set", cwd=str(initialized), key="lane", scope_id="s1", payload="x", ttl_ms=5000
     )
-    with Watcher(daemon, initialized) as watcher:
+    with Watcher(shared_daemon, initialized) as watcher:
         assert watcher.line() == "lane x\n"
         assert watcher.line() == "\n"
 
 
-def test_a_process_that_ends_is_news(daemon: Daemon, initialized: Path) -> None:
+def test_a_process_that_ends_is_news(shared_daemon: Daemon, initialized: Path) -> None:
     child = subprocess.Popen(["sleep", "60"])
     payload = {"name": "n", "pid": child.pid}
-    daemon.call("state.set", cwd=str(initialized), key="dispatch", scope_id="s1", payload=payload)
-    with Watcher(daemon, initialized) as watcher:
+    shared_daemon.call(
+        "state.set", cwd=str(initialized), key="dispatch", scope_id="s1", payload=payload
+    )
+    with Watcher(shared_daemon, initialized) as watcher:
         assert watcher.line() == "dispatch n\n"
 
         child.kill()
@@ -130,8 +134,10 @@ def test_a_database_may_be_made_while_somebody_watches(daemon: Daemon, project: 
     assert daemon.call("icd.status")["failures"] == {}
 
 
-def test_a_peer_that_has_said_all_gets_the_final_reply(daemon: Daemon, initialized: Path) -> None:
-    with Watcher(daemon, initialized) as watcher:
+def test_a_peer_that_has_said_all_gets_the_final_reply(
+    shared_daemon: Daemon, initialized: Path
+) -> None:
+    with Watcher(shared_daemon, initialized) as watcher:
         watcher.line()
         watcher.sock.shutdown(socket.SHUT_WR)
 
@@ -140,9 +146,9 @@ def test_a_peer_that_has_said_all_gets_the_final_reply(daemon: Daemon, initializ
 
 
 def test_a_peer_that_says_all_at_once_gets_the_current_state(
-    daemon: Daemon, initialized: Path
+    shared_daemon: Daemon, initialized: Path
 ) -> None:
-    with Watcher(daemon, initialized) as watcher:
+    with Watcher(shared_daemon, initialized) as watcher:
         watcher.sock.shutdown(socket.SHUT_WR)
 
         assert [watcher.part()[0], watcher.part()] == ["+", ("0", "", "")]
@@ -171,28 +177,31 @@ def test_a_stop_of_the_daemon_ends_a_stream_with_a_sentence(initialized: Path) -
         assert time.monotonic() - began < limits.DRAIN_SECONDS
 
 
-def test_a_broken_database_is_a_final_reply(daemon: Daemon, initialized: Path) -> None:
+def test_a_broken_database_is_a_final_reply(shared_daemon: Daemon, initialized: Path) -> None:
     (initialized / ".clavain" / "intercore.db").write_bytes(os.urandom(20_000))
 
-    with Watcher(daemon, initialized) as watcher:
+    with Watcher(shared_daemon, initialized) as watcher:
         word, out, err = watcher.part()
 
     assert (word, out) == ("2", "")
     assert err.startswith("icctl: statusline: ")
 
 
-def test_a_large_frame_may_go_on_as_well(daemon: Daemon, initialized: Path, lane) -> None:
+def test_a_large_frame_may_go_on_as_well(shared_daemon: Daemon, initialized: Path, lane) -> None:
     lane("one")
-    with Watcher(daemon, initialized, *WATCH, f"--agent={'x' * 100_000}") as watcher:
+    with Watcher(shared_daemon, initialized, *WATCH, f"--agent={'x' * 100_000}") as watcher:
         assert watcher.line() == "lane one\n"
         lane("two")
         assert watcher.line() == "lane two\n"
 
 
 def test_a_watcher_that_does_not_read_holds_up_nobody(
-    daemon: Daemon, initialized: Path, lane
+    shared_daemon: Daemon, initialized: Path, lane
 ) -> None:
-    with Watcher(daemon, initialized, *WATCH, "--json"), Watcher(daemon, initialized) as other:
+    with (
+        Watcher(shared_daemon, initialized, *WATCH, "--json"),
+        Watcher(shared_daemon, initialized) as other,
+    ):
         other.line()
         began = time.monotonic()
         for number in range(500):
@@ -331,9 +340,11 @@ def request(request_id, method: str, **params) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def test_cli_run_sends_output_until_its_response(daemon: Daemon, initialized: Path, lane) -> None:
+def test_cli_run_sends_output_until_its_response(
+    shared_daemon: Daemon, initialized: Path, lane
+) -> None:
     run = request("x", "cli.run", cwd=str(initialized), argv=WATCH)
-    with daemon.connect() as sock:
+    with shared_daemon.connect() as sock:
         sock.sendall(request(1, "icd.ping") + run)
         first = read_line(sock)
         while first.count(b"\n") < 2:
@@ -363,10 +374,12 @@ def test_a_stop_ends_cli_run_with_a_response(initialized: Path) -> None:
         assert result == {"exit": 0, "stderr": "icctl: the daemon is stopping; ask again\n"}
 
 
-def test_in_a_batch_and_without_an_id_nothing_can_go_on(daemon: Daemon, initialized: Path) -> None:
+def test_in_a_batch_and_without_an_id_nothing_can_go_on(
+    shared_daemon: Daemon, initialized: Path
+) -> None:
     run = request(1, "cli.run", cwd=str(initialized), argv=WATCH)
     silent = request(None, "cli.run", cwd=str(initialized), argv=WATCH)
-    with daemon.connect() as sock:
+    with shared_daemon.connect() as sock:
         sock.sendall(b"[" + run.strip() + b"]\n" + silent + request(2, "icd.ping"))
         sock.shutdown(socket.SHUT_WR)
         batch, pong = (json.loads(line) for line in read_all(sock).splitlines())

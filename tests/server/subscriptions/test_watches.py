@@ -98,8 +98,8 @@ class Project:
 
 
 @pytest.fixture
-def served(daemon: Daemon, initialized: Path) -> Project:
-    return Project(daemon, initialized)
+def served(any_daemon: Daemon, initialized: Path) -> Project:
+    return Project(any_daemon, initialized)
 
 
 def payloads(news: dict[str, Any]) -> dict[str, Any]:
@@ -183,8 +183,10 @@ def test_a_cursor_of_the_original_that_is_taken_over_is_gone_for_its_watchers(
         assert watcher.news()["gone"] == ["c"]
 
 
-def test_a_watch_of_a_database_that_is_not_there_is_refused(daemon: Daemon, project: Path) -> None:
-    with Project(daemon, project).watch("state.watch", key="k") as watcher:
+def test_a_watch_of_a_database_that_is_not_there_is_refused(
+    shared_daemon: Daemon, project: Path
+) -> None:
+    with Project(shared_daemon, project).watch("state.watch", key="k") as watcher:
         assert watcher.read()["error"]["data"]["name"] == "no_database"
 
 
@@ -265,7 +267,9 @@ def test_an_event_of_a_direct_call_arrives(served: Project) -> None:
         assert seqs(watcher.news()) == [1]
 
 
-def test_writes_that_append_nothing_wake_nobody_who_follows_the_log(served: Project) -> None:
+def test_writes_that_append_nothing_wake_nobody_who_follows_the_log(
+    served: Project, daemon: Daemon
+) -> None:
     with served.watch("events.watch") as watcher:
         watcher.news()
         before = served.batches
@@ -306,7 +310,9 @@ def test_a_stop_of_the_daemon_says_where_to_go_on(initialized: Path) -> None:
     assert seqs(again) == [2]
 
 
-def test_a_reload_ends_a_typed_stream_and_the_connection_goes_on(served: Project) -> None:
+def test_a_reload_ends_a_typed_stream_and_the_connection_goes_on(
+    served: Project, daemon: Daemon
+) -> None:
     with served.watch("events.watch") as watcher:
         watcher.news()
         reload(served.daemon)
@@ -349,7 +355,7 @@ def test_in_a_batch_and_without_an_id_nothing_is_watched(served: Project, method
 # --- many, and slow ones ---
 
 
-def test_a_watcher_that_never_reads_is_told_so_and_dropped(served: Project) -> None:
+def test_a_watcher_that_never_reads_is_told_so_and_dropped(served: Project, daemon: Daemon) -> None:
     big = {"text": "x" * 100_000}
     with (
         served.watch("events.watch", size=4096) as slow,
@@ -375,7 +381,7 @@ def test_a_watcher_that_never_reads_is_told_so_and_dropped(served: Project) -> N
             assert seqs(again.news())[0] == found[-1] + 1
 
 
-def test_slow_watchers_do_not_fill_the_memory(served: Project) -> None:
+def test_slow_watchers_do_not_fill_the_memory(served: Project, daemon: Daemon) -> None:
     big = {"text": "x" * 100_000}
     with contextlib.ExitStack() as stack:
         for _ in range(20):
@@ -394,7 +400,7 @@ def resident_kb(pid: int) -> int:
     return int(status.partition("VmRSS:")[2].split()[0])
 
 
-def test_idle_watchers_cost_the_database_nothing(served: Project) -> None:
+def test_idle_watchers_cost_the_database_nothing(served: Project, daemon: Daemon) -> None:
     """One look for all of them, however many there are."""
     with contextlib.ExitStack() as stack:
         for number in range(100):
@@ -410,7 +416,9 @@ def test_idle_watchers_cost_the_database_nothing(served: Project) -> None:
         assert 1 <= looks <= took / limits.WATCH_LOOK_SECONDS + 2
 
 
-def test_idle_commands_that_go_on_cost_the_database_nothing_either(served: Project) -> None:
+def test_idle_commands_that_go_on_cost_the_database_nothing_either(
+    served: Project, daemon: Daemon
+) -> None:
     env = {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": served.daemon.socket}
     commands = [
         ["events", "tail", "--all", "--follow"], ["wait", "--event=x"], ["state", "watch", "k"],
@@ -429,7 +437,7 @@ def test_idle_commands_that_go_on_cost_the_database_nothing_either(served: Proje
         until(rests)
 
 
-def test_an_event_is_read_once_for_many_who_do_not_want_it(served: Project) -> None:
+def test_an_event_is_read_once_for_many_who_do_not_want_it(served: Project, daemon: Daemon) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(50):
             stack.enter_context(served.watch("events.watch", run_id=f"{number}")).news()
@@ -444,7 +452,9 @@ def test_an_event_is_read_once_for_many_who_do_not_want_it(served: Project) -> N
     assert after["own_batches"] - before["own_batches"] < 20 * 4
 
 
-def test_nobody_looks_at_a_database_that_nobody_watches_any_more(served: Project) -> None:
+def test_nobody_looks_at_a_database_that_nobody_watches_any_more(
+    served: Project, daemon: Daemon
+) -> None:
     with served.watch("state.watch", key="k") as rows, served.watch("events.watch") as log:
         rows.news()
         log.news()
@@ -462,10 +472,10 @@ def test_nobody_looks_at_a_database_that_nobody_watches_any_more(served: Project
 
 
 @pytest.fixture(params=["daemon", "direct"])
-def host(request: pytest.FixtureRequest, daemon: Daemon) -> dict[str, str]:
+def host(request: pytest.FixtureRequest, any_daemon: Daemon) -> dict[str, str]:
     """The environment of a client that is served by a daemon, or that has to do without."""
     if request.param == "daemon":
-        return {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": daemon.socket}
+        return {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": any_daemon.socket}
     return {"INTERCORE_SOCKET": "/nonexistent/icd.sock"}
 
 
@@ -540,7 +550,9 @@ def test_a_wait_that_the_daemon_cuts_short_does_not_look_like_success(
     assert b"stopping" in shown[1]
 
 
-def test_a_wait_survives_a_reload_and_misses_nothing(served: Project, door: Path) -> None:
+def test_a_wait_survives_a_reload_and_misses_nothing(
+    served: Project, daemon: Daemon, door: Path
+) -> None:
     env = {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": served.daemon.socket}
     with command("wait", "--event=done", "--timeout=60s", cwd=served.root, env=env) as waiting:
         until(lambda: served.daemon.call("icd.status")["subscribers"] == 1)
@@ -552,7 +564,9 @@ def test_a_wait_survives_a_reload_and_misses_nothing(served: Project, door: Path
     assert json.loads(shown[0])["seq"] == 1
 
 
-def test_a_watch_survives_a_reload_and_shows_nothing_twice(served: Project, door: Path) -> None:
+def test_a_watch_survives_a_reload_and_shows_nothing_twice(
+    served: Project, daemon: Daemon, door: Path
+) -> None:
     env = {"INTERCORE_MODE": "daemon", "INTERCORE_SOCKET": served.daemon.socket}
     served.put(1, "a")
     served.put(2, "b")

@@ -36,7 +36,6 @@ class Project:
     def __init__(self, path: Path, home: Path) -> None:
         self.path = path
         self.env = {"HOME": str(home), "INTERCORE_MODE": "direct"}
-        self.run("init")
         self.hooks = path / ".clavain" / "hooks"
         self.hooks.mkdir(mode=0o755)
 
@@ -63,7 +62,8 @@ class Project:
 
 
 @pytest.fixture
-def project(project: Path, daemon: Daemon) -> Project:
+def project(project: Path, daemon: Daemon, initialize: Callable[[Path, Path], None]) -> Project:
+    initialize(project, daemon.home)
     return Project(project, daemon.home)
 
 
@@ -530,11 +530,12 @@ def test_a_hook_that_outlives_a_restore_skips_nothing_of_the_restored_log(projec
     until(lambda: project.seqs(again=False) == [1, 2, 3, 2, 3])
 
 
-def test_hooks_of_several_projects_run_at_once_each_in_its_order(daemon, tmp_path):
+def test_hooks_of_several_projects_run_at_once_each_in_its_order(daemon, tmp_path, initialize):
     found = []
     for name in ("a", "b", "c"):
         path = tmp_path / name
         (path / ".git").mkdir(parents=True)
+        initialize(path, daemon.home)
         found.append(Project(path, daemon.home))
     found[0].hook("on-event", f"#!/bin/sh\n{WAIT}")
     for each in found[1:]:
@@ -560,7 +561,7 @@ def test_events_that_writers_record_at_once_are_delivered_in_their_order(project
     until(lambda: project.seqs() == list(range(1, 41)))
 
 
-def test_of_all_projects_together_a_few_hooks_run_at_once(daemon, tmp_path):
+def test_of_all_projects_together_a_few_hooks_run_at_once(daemon, tmp_path, initialize):
     running = tmp_path / "running"
     running.mkdir()
     count = f"""#!/bin/sh
@@ -572,6 +573,7 @@ rmdir {running}/$$
     for number in range(limits.HOOKS_AT_ONCE + 3):
         path = tmp_path / str(number)
         (path / ".git").mkdir(parents=True)
+        initialize(path, daemon.home)
         Project(path, daemon.home).hook("on-event", count)
 
     for number in range(limits.HOOKS_AT_ONCE + 3):
