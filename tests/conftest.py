@@ -115,7 +115,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a migrated database, to be copied: to make one costs three times as much."""
     path = tmp_path_factory.mktemp("empty") / ".clavain" / "intercore.db"
     made = Database(str(path), config.DEFAULTS)
@@ -126,7 +126,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _copied(empty: Path, project: Path, home: Path | None = None) -> Database:
+def _copied(empty_database: Path, project: Path, home: Path | None = None) -> Database:
     """A database as `icctl init` makes it, and not yet open; `home` is that of who made it."""
     path = project / ".clavain" / "intercore.db"
     found = Database(str(path), config.DEFAULTS)
@@ -136,16 +136,16 @@ def _copied(empty: Path, project: Path, home: Path | None = None) -> Database:
     ):
         if home is not None:
             patch.setenv("HOME", str(home))
-        shutil.copyfile(empty, path)
+        shutil.copyfile(empty_database, path)
         path.chmod(0o600)
         found.made()
     return found
 
 
 @pytest.fixture
-def database(project: Path, empty: Path):
+def database(project: Path, empty_database: Path):
     """A migrated database, closed after the test."""
-    found = _copied(empty, project)
+    found = _copied(empty_database, project)
     with found.hold(time.monotonic() + PATIENCE):
         found.connection()
     yield found
@@ -194,17 +194,17 @@ def any_daemon(request: pytest.FixtureRequest) -> Daemon:
 
 
 @pytest.fixture
-def initialized(project: Path, empty: Path) -> Path:
+def initialized(project: Path, empty_database: Path) -> Path:
     """A project with a database, as `icctl init` makes it, without starting a Python for it."""
-    _copied(empty, project, home=project).lock.close()  # as commands have it: see icctl()
+    _copied(empty_database, project, home=project).lock.close()  # as commands have it: see icctl()
     return project
 
 
 @pytest.fixture
-def initialize(empty: Path) -> Callable[[Path, Path], None]:
+def initialize(empty_database: Path) -> Callable[[Path, Path], None]:
     """Make a database in a project, as `icctl init` does for the owner of a home directory."""
 
     def made(project: Path, home: Path) -> None:
-        _copied(empty, project, home).lock.close()
+        _copied(empty_database, project, home).lock.close()
 
     return made

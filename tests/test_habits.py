@@ -116,7 +116,7 @@ def test_ci_runs_every_test_once_and_make_test_the_shorter_ones() -> None:
 
     assert read(".ci/run").endswith("\nmake check\n")
     assert shorter.rstrip().endswith(' -m "not long"')
-    assert first == f"{shorter.rstrip()} --cov --cov-report="
+    assert first == f"{shorter.rstrip()} --cov --cov-report= --cov-fail-under=0"
     assert " -m long --cov " in then
     assert not re.search("--(last-failed|lf|reruns)", read("Makefile"))
 

@@ -85,10 +85,10 @@ def test_a_script_says_the_same_as_a_command_and_by_rpc(
 def test_a_script_says_the_same_without_a_daemon_and_through_either_door(
     name: str, project: Path, served: dict[str, str]
 ) -> None:
-    """Without a daemon the native door becomes the other one: so it is the one that is played."""
+    """Without a daemon the native door becomes the other one: the installed one is played."""
     script = SCRIPTS[name]
 
-    alone = _play(script, project, ABSENT, _doors()[-1])
+    alone = _play(script, project, ABSENT, BIN)
 
     for door in _doors():
         _start_over(project, served)
@@ -105,7 +105,7 @@ def test_the_python_client_answers_what_the_command_shows_with_a_daemon_and_with
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script = SCRIPTS[name]
-    expected = _play(script, project, served, _doors()[-1])
+    expected = _play(script, project, served, BIN)
 
     for mode in ("daemon", "direct"):
         _start_over(project, served)
@@ -115,7 +115,7 @@ def test_the_python_client_answers_what_the_command_shows_with_a_daemon_and_with
                 found = _call_python(step, project, client, monkeypatch)
                 assert found == one[:2], (mode, step.argv)
             else:
-                _play([step], project, served, _doors()[-1])
+                _play([step], project, served, BIN)
 
 
 def test_a_command_has_examples_of_itself_and_they_are_understood() -> None:

@@ -19,7 +19,7 @@ from tests.support.sizes import size
 
 DIRECT = {"INTERCORE_MODE": "direct"}
 # `make stress` asks for the size of the promise.
-EACH = size(10_000, 400)
+EACH = size(10_000, 200)
 WRITERS = 8
 
 
