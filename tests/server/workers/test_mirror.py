@@ -105,7 +105,7 @@ def test_an_expired_row_takes_its_file_along_after_a_reload(put, band, daemon: D
 def test_a_row_that_nobody_writes_loses_its_file_after_the_retention(
     put, band, initialized: Path
 ) -> None:
-    settings = "[mirror.channels.bead]\nretention_seconds = 1\n"
+    settings = "[mirror.channels.bead]\nretention_seconds = 4\n"  # a busy machine must see it
     (initialized / ".clavain" / "intercore.toml").write_text(settings)
     for payload in ({"id": "x"}, {"id": "again"}):
         band.shows_soon("interphase/bead", "s1", payload, partial(put, "bead", "s1", payload))
