@@ -86,7 +86,7 @@ class Connection(sqlite3.Connection):
         self.row_factory = self.bounds.count
 
     def close(self) -> None:
-        # It knows us: nothing but the garbage collector would free the two.  It may be gone already.
+        # It knows us, and only the garbage collector would free the two.  It may be gone already.
         self.__dict__.pop("single", None)
         super().close()
 
