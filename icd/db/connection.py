@@ -88,7 +88,8 @@ class Connection(sqlite3.Connection):
         self.row_factory = self.bounds.count
 
     def close(self) -> None:
-        del self.single  # it knows us: nothing but the garbage collector would free the two
+        # It knows us, and only the garbage collector would free the two.  It may be gone already.
+        self.__dict__.pop("single", None)
         super().close()
 
 

@@ -4,6 +4,7 @@ import math
 import os
 import sqlite3
 import time
+import weakref
 from contextlib import closing
 
 import pytest
@@ -154,3 +155,14 @@ def test_what_is_opened_to_be_read_cannot_be_written(path):
         pytest.raises(sqlite3.OperationalError, match="readonly"),
     ):
         conn.execute("CREATE TABLE t (x)")
+
+
+def test_a_connection_may_be_closed_twice_and_is_freed_at_once(path):
+    found = connection.connect(path)
+    seen = weakref.ref(found)
+
+    found.close()
+    found.close()
+    del found
+
+    assert seen() is None
