@@ -57,6 +57,7 @@ def test_twenty_commands_race_and_one_wins_each_round(
             name,
             "s",
             "--interval=0",
+            "--timeout=30s",
             cwd=initialized,
             env=env,
             program=program,
