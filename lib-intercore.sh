@@ -730,8 +730,8 @@ TEXT
 # --- locks: these need no database; without a program, the shell does what icctl would do ---
 
 # intercore_lock_available
-# 0 a program is found; locks need no database.  1 otherwise: then the shell takes them by itself.
-intercore_lock_available() { _intercore_find; }
+# 0: locks need no database, and without a program the shell takes them by itself.
+intercore_lock_available() { _intercore_find || return 0; }
 intercore_lock() { _intercore_late lock take "$@"; }
 intercore_unlock() { _intercore_late lock release "$@" || return 0; }
 intercore_lock_clean() { _intercore_late lock clean "$@" || return 0; }
