@@ -270,7 +270,7 @@ intercore_events_tail_all() { _intercore_late events tail_all "$@"; }
 intercore_events_cursor_get() { _intercore_late events cursor_get "$@"; }
 intercore_events_cursor_set() { _intercore_late events cursor_set "$@"; }
 intercore_events_cursor_reset() { _intercore_late events cursor_reset "$@"; }
-intercore_lock_available() { _intercore_find; }
+intercore_lock_available() { :; }
 intercore_lock() { _intercore_late lock take "$@"; }
 intercore_unlock() { _intercore_late lock release "$@" || return 0; }
 intercore_lock_clean() { _intercore_late lock clean "$@" || return 0; }
@@ -1269,7 +1269,7 @@ _intercore_text_lock() {
 [[ ${_intercore_core-} == 1 ]] || return 1
 
 # intercore_lock_available
-# 0 a program is found; locks need no database.  1 otherwise: then the shell takes them by itself.
+# 0: locks need no database, and without a program the shell takes them by itself.
 
 # intercore_lock NAME SCOPE [TIMEOUT]
 # Takes a lock for this shell, waiting for TIMEOUT, 1s if it is left out.  0 it is held now, until

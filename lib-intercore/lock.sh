@@ -3,7 +3,7 @@
 [[ ${_intercore_core-} == 1 ]] || return 1
 
 # intercore_lock_available
-# 0 a program is found; locks need no database.  1 otherwise: then the shell takes them by itself.
+# 0: locks need no database, and without a program the shell takes them by itself.
 
 # intercore_lock NAME SCOPE [TIMEOUT]
 # Takes a lock for this shell, waiting for TIMEOUT, 1s if it is left out.  0 it is held now, until

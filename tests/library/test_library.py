@@ -101,6 +101,7 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
     ("intercore_events_cursor_reset c",
      {AVAILABLE: (0, "not found\n", ""), UNAVAILABLE: (0, "", ""), BROKEN: (2, "", LINE)}),
     *[(call, dict.fromkeys((AVAILABLE, UNAVAILABLE, BROKEN), answer)) for call, answer in (
+        ("intercore_lock_available", (0, "", "")),
         ("intercore_lock n s", (0, "", "")),
         ("intercore_lock n s 10ms", (1, "", LINE)),
         ("intercore_lock_clean 0s", (0, "", "")),
@@ -316,18 +317,6 @@ def test_every_function_answers_as_documented(  # noqa: PLR0917
         assert (project / "helper").read_text().strip().isdigit() == is_helped
 
 
-@pytest.mark.parametrize(
-    ("program", "status"), [(DOORS / "native" / "icctl", 0), ("/nonexistent", 1)]
-)
-def test_locks_are_available_where_there_is_a_program(program: Path | str, status: int) -> None:
-    script = f"source {LIBRARY}; intercore_lock_available"
-
-    env = CLEAN | {"INTERCORE_BIN": str(program)}
-    done = subprocess.run(["bash", "-c", script], check=False, env=env, capture_output=True)
-
-    assert (done.returncode, done.stdout) == (status, b"")
-
-
 def test_the_table_covers_every_function() -> None:
     listed = subprocess.run(
         ["bash", "-c", f"source {LIBRARY}; declare -F"], capture_output=True, check=True
@@ -338,7 +327,7 @@ def test_the_table_covers_every_function() -> None:
 
     assert public == {
         word for call, _ in TABLE for word in call.split() if word.startswith("intercore_")
-    } | {"intercore_check_or_die", "intercore_lock_available"}
+    } | {"intercore_check_or_die"}
 
 
 # --- sourcing ---

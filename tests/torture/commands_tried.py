@@ -34,6 +34,10 @@ MORE = {
     "wait": ["--state", "dispatch", "s1"],
     "state set": ["--value=1"],
     "lease acquire": ["--owner=me"],
+    "coordination check": ["--pattern=**"],
+    "coordination reserve": ["--owner=me", "--pattern=a"],
+    "coordination renew": ["--owner=me"],
+    "coordination release": ["--owner=me"],
     "trust": ["--list"],
 }
 # Also without changing anything a person would notice, though their methods may write.
@@ -43,7 +47,7 @@ LOCAL_WRITES = {
     "lock clean", "compat import", "compat cleanup", "triggers trust", "triggers untrust",
     "service install", "service uninstall", "service status", "service logs", "service start",
     "service stop", "service ensure", "setup", "restore", "import",
-    "hold", "hook run", "dispatch spawn", "backup", "service reload", "mcp",
+    "hold", "hook run", "guard install", "guard uninstall", "dispatch spawn", "backup", "service reload", "mcp",
 }  # fmt: skip
 # They go on until they are stopped: the first lines are enough.
 ENDLESS = {"state watch"}
@@ -81,6 +85,7 @@ SHOWN_BY = {
     "hook_positions": ["triggers list"],
     "interest_profile": ["discovery profile", "discovery rank"],
     "leases": ["lease list"],
+    "reservations": ["coordination list"],
     "migrations": ["version", "doctor", "health"],
     "run_agents": ["run agent list", "run snapshot"],
     "run_artifacts": ["run artifact list", "run snapshot"],
