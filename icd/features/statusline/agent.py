@@ -80,11 +80,12 @@ def width_of(given: str) -> int:
 
 
 def _parts(figures: Figures, line: Statusline) -> list[_Part]:
-    """In the order of the line.  What sessions have reserved is to become a row of this, too."""
+    """In the order of the line."""
     run, bead, pressure = line.run, line.bead, line.pressure
     dispatch, others, budget = line.dispatch, line.coordination, line.budget
     used = None if budget is None else _percent(budget.pct_consumed)
     level = None if pressure is None else pressure.level
+    reserved = line.reservations
     found = [
         _part(0, _CYAN, figures.model),
         _figure(2, "ctx", figures.context),
@@ -93,6 +94,7 @@ def _parts(figures: Figures, line: Statusline) -> list[_Part]:
         _figure(9, "7d", figures.week),
         run and _part(1, _BLUE, "run", run.id, run.phase),
         bead and bead.id and _part(5, _MAGENTA, bead.id, bead.phase),
+        _part(5, _YELLOW, f"{reserved} reserved") if reserved else None,
         _figure(4, "budget", used),
         level and _part(3, _LEVELS.get(level.lower(), ""), "pressure", level),
         dispatch and dispatch.alive and _part(7, _GREEN, dispatch.name, dispatch.activity),

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class Run(Struct, frozen=True):
 
 
 class Statusline(Struct, frozen=True):
-    """None: nothing is known."""
+    """None: nothing is known.  `reservations`: how many the session holds, if any."""
 
     session: str
     dispatch: Dispatch | None = None
@@ -101,6 +101,7 @@ class Statusline(Struct, frozen=True):
     pressure: Pressure | None = None
     budget: Budget | None = None
     run: Run | None = None
+    reservations: int | UnsetType = UNSET
 
 
 class _Signal(Struct):
@@ -149,6 +150,10 @@ SELECT id, phase, substr(goal, 1, ?3), updated_at FROM runs
 WHERE status = 'active' AND project_dir = ?1
 ORDER BY session IS ?2 DESC, created_ms DESC, rowid DESC LIMIT 1
 """
+_RESERVED = """
+SELECT count(*) FROM reservations
+WHERE owner = ? AND (expires_ms IS NULL OR expires_ms > ?)
+"""
 _CUT = PAYLOAD_CHARACTERS + 1  # enough to see that it is larger
 
 
@@ -172,7 +177,13 @@ def read(
         pressure=_made(_pressure, found.get("pressure")),
         budget=_made(_budget, found.get("budget")),
         run=_run(conn, session, project, now_ms=now_ms),
+        reservations=_reserved(conn, session, now_ms=now_ms) if session else UNSET,
     )
+
+
+def _reserved(conn: sqlite3.Connection, session: str, *, now_ms: int) -> int | UnsetType:
+    (count,) = conn.execute(_RESERVED, (session, now_ms)).fetchone()
+    return int(count) or UNSET
 
 
 def _made(make: Callable[[_Signal], T], row: _Signal | None) -> T | None:

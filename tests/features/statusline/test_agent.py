@@ -6,6 +6,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from icd.db.paths import Where
 from icd.errors import Corrupt, NoDatabase
@@ -46,6 +47,10 @@ def test_colours_say_how_urgent_it_is():
     assert "\x1b[31m7d 90%\x1b[0m" in shown
     assert "\x1b[31mpressure red\x1b[0m" in shown
     assert re.sub(r"\x1b\[[0-9]+m", "", shown) == WHOLE + "\n"
+
+
+def test_what_the_session_has_reserved_is_in_the_line():
+    assert " 2 reserved " in line(EVENT, structs.replace(KNOWN, reservations=2))
 
 
 @pytest.mark.parametrize("width", range(20, 100))

@@ -2,10 +2,14 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from icd.features.coordination import globs
+from icd.features.coordination import store as coordination
+from icd.features.coordination.records import Wish
 from icd.features.state import store as state
 from icd.features.statusline import store as statusline
 from icd.features.statusline.store import (
@@ -68,6 +72,15 @@ def test_everything_of_a_session_is_read_at_once(put, read):
     assert line.budget == Budget(37, 1000, 0)
     assert line.coordination == Coordination("2 files", "*", 3, 1, 0)
     assert line.run is None
+
+
+def test_reservations_of_the_session_are_counted_while_they_stand(conn, read):
+    for number, ttl_ms in enumerate((None, 60_000, 1_000)):
+        wish = Wish("s1", ".", globs.parse(f"src/{number}"), ttl_ms=ttl_ms)
+        coordination.reserve(conn, wish, actor=Writer(1, "s1"), now_ms=NOW - 1_000)
+
+    assert read().reservations == 2
+    assert msgspec.json.decode(msgspec.json.encode(read("s2"))).get("reservations") is None
 
 
 def test_what_has_expired_is_not_shown(put, read):
