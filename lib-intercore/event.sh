@@ -16,7 +16,7 @@ _intercore_event_take() {
     [[ $_intercore_heard != "$$" ]] || return 0
     _intercore_heard=$$
     local _i_json='' _intercore_id='' _i_talk='' _i_name='' _i_tool=''
-    local _i_path='' _i_root='' _i_cwd='' _i_log='' _i_agent=''
+    local _i_path='' _i_root='' _i_cwd='' _i_log='' _i_turn='' _i_agent=''
     local _i_cut=''
     _intercore_event_hear
     [[ $_i_json != *[!' '$'\t\r\n']* || ${_i_json:0:1} == '{' ]] ||
@@ -140,7 +140,7 @@ _intercore_event_key() {
     esac
     case $_i_stack$_i_key in
         '{cursor_version') : "${_i_agent:=cursor}" ;;
-        '{turn_id') : "${_i_agent:=codex}" ;;
+        '{turn_id') _i_turn=yes ;; # some events of Claude Code have one, too
         '{timestamp') : "${_i_agent:=gemini}" ;;
         '{tool_response' | '{tool_output' | '{llm_request')
             [[ -z $_intercore_id || -z $_i_name || -z $_i_cwd ]] || return 1 ;;
@@ -234,12 +234,13 @@ _intercore_event_unicode() {
 
 # Which agent it is, if no field has told: by the names of its events and of its files.
 _intercore_event_whose() {
+    [[ -z $_i_turn || -n $_i_log ]] || : "${_i_agent:=codex}"
     [[ -z $_i_agent ]] || return 0
     case $_i_name:$_i_log in
-        :*) ;;
+        :) ;;
         Before[ATM]*:* | After[ATM]*:* | PreCompress:* | *:*/.gemini/*) _i_agent=gemini ;;
         [[:lower:]]*:* | *:*/.cursor/*) _i_agent=cursor ;;
-        *:*/.codex/*) _i_agent=codex ;;
+        *:*/rollout-* | *:*/.codex/*) _i_agent=codex ;;
         *) _i_agent=claude ;;
     esac
 }

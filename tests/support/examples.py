@@ -103,7 +103,7 @@ def planned(step: Step) -> tuple[Ask | Errand | Need | Output, list[str]]:
     """What becomes of it, and which files it reads."""
     world = World(
         argv=[str(word) for word in step.argv],
-        cwd="/",
+        cwd="/project",
         deadline=time.monotonic() + 60,
         env=_SESSION,
         stdin=step.stdin or b"{}",

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import anyio
@@ -277,7 +278,7 @@ async def test_a_peer_without_room_is_not_written_to_and_gets_the_latest_at_last
     waiter = ChangeWaiter(lambda: changes, STATE)
     async with anyio.create_task_group() as tasks:
         command = CommandStream(planned, waiter, stream, chunk)
-        tasks.start_soon(follow, command, stream, ask)
+        tasks.start_soon(follow, command, stream, ask, nullcontext())
         await _eventually(lambda: written)
         outbox.pause()
         changes.tell()
