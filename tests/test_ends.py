@@ -165,7 +165,7 @@ def test_the_log_of_a_client_is_put_aside_when_it_has_grown(
     initialized: Path, tmp_path: Path
 ) -> None:
     code = broken(
-        tmp_path, "icd/features/state/store.py", "(_GET, (key, scope_id, now_ms))", "(_GET, ())"
+        tmp_path, "icd/features/state/store.py", "_GET, (key, scope_id, now_ms))", "_GET, ())"
     )
     log = initialized / direct.LOG
     log.parent.mkdir(parents=True)

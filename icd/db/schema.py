@@ -12,6 +12,9 @@ after it, inside the same transaction, the schema is exactly ours or the upgrade
 from __future__ import annotations
 
 import sqlite3
+
+# hashlib would load OpenSSL, which costs more than all the rest.
+from _blake2 import blake2b
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
@@ -96,8 +99,6 @@ def objects(conn: sqlite3.Connection) -> list[Object]:
 
 def digest(there: list[Object]) -> str:
     """A digest without the order of the objects, which differs after a vacuum."""
-    from _blake2 import blake2b  # hashlib would load OpenSSL, which costs more than all the rest
-
     lines = sorted(repr(each) for each in there)
     return blake2b("\n".join(lines).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 

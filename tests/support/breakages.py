@@ -35,7 +35,7 @@ STRANGER = 12345  # no process and no file of ours has this uid
 HOUR = 3600
 DIRECT = {"INTERCORE_MODE": "direct"}
 # Enough for a shell and for Python, too few for a lock, a database, its log and its index.
-DESCRIPTORS = 4
+DESCRIPTORS = 3
 SMALL_BYTES = 2 * 1024 * 1024
 
 # Without these two root is an owner like any other.

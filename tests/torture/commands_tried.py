@@ -142,7 +142,7 @@ def _only_reads(name: str, planned: Ask) -> bool:
 
 def planned_as(argv: tuple[str, ...]) -> Ask | Errand | Need | Output:
     env = {"HOME": "/nonexistent", "CLAUDE_SESSION_ID": "session"}
-    return plan(World(list(argv), "/", time.monotonic() + 5, env=env))
+    return plan(World(list(argv), "/project", time.monotonic() + 5, env=env))
 
 
 def argv_of(name: str) -> tuple[str, ...]:

@@ -337,13 +337,13 @@ def _cuts(text: str, parent: Node, numbers: set[int]) -> Iterator[tuple[int, int
         yield parent.start + 1, parent.end - 1
         return
     stays = -1  # the last child that does
-    is_first_at_once = _before_blank(text, parent, 0) == parent.children[0].begin
+    is_first_at_once = _before_blank(text, parent, 0, numbers) == parent.children[0].begin
     for number, node in enumerate(parent.children):
         comma = parent.commas[number]
         if number not in numbers:
             stays = number
             continue
-        yield _before_blank(text, parent, number), node.end
+        yield _before_blank(text, parent, number, numbers), node.end
         if comma >= 0:
             yield comma, comma + 1
         elif stays >= 0:
@@ -352,17 +352,24 @@ def _cuts(text: str, parent: Node, numbers: set[int]) -> Iterator[tuple[int, int
             yield comma + 1, _end_of_spaces(text, comma + 1)
 
 
-def _before_blank(text: str, parent: Node, number: int) -> int:
+def _before_blank(text: str, parent: Node, number: int, numbers: set[int]) -> int:
     """Where the white space before a child begins; kept if a comment needs its line end."""
     node = parent.children[number]
     opens = parent.start + 1 if number == 0 else parent.commas[number - 1] + 1
     start = _after_comments(text, opens)
-    comma = parent.commas[number]
-    follows = comma + 1 if comma >= 0 else node.end
+    follows = _behind(parent, number)
+    while number + 1 in numbers and _after_comments(text, follows) == follows:
+        number += 1  # it goes, too, with the white space before it
+        follows = _behind(parent, number)
     is_followed = text[follows : follows + 1] not in ("\r", "\n")
     if is_followed and _ends_in_line_comment(text, opens, start):
         return node.begin
     return start
+
+
+def _behind(parent: Node, number: int) -> int:
+    comma = parent.commas[number]
+    return comma + 1 if comma >= 0 else parent.children[number].end
 
 
 def _end_of_spaces(text: str, at: int) -> int:

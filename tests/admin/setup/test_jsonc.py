@@ -191,6 +191,12 @@ def test_a_comment_behind_the_last_member_stays_with_it():
     assert OURS.added(text).startswith('{\n  "a": 1, // one\n  "hooks": {\n')
 
 
+def test_a_comment_before_the_last_members_keeps_the_end_of_its_line():
+    text = '{"a":1,// c\n"hooks":{}}'
+
+    assert OURS.removed(accepted(text)) == '{"a":1// c\n}'
+
+
 def test_a_trailing_comma_is_kept():
     assert OURS.added('{\n  "a": 1,\n}\n').endswith("},\n}\n")
 

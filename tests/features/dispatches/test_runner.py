@@ -13,7 +13,7 @@ from tests.support.processes import CLEAN
 
 ROOT = str(Path(icd.__file__).parents[1])
 # All that is not built in, or frozen into the interpreter, is a small library of C.
-LIBRARIES = {"_json"}
+LIBRARIES = {"__future__", "_json"}
 FROZEN = {"_collections_abc", "_stat", "genericpath", "os", "os.path", "posixpath", "stat"}
 OWN = {"agent", "main", "output_files", "process_tree", "record"}
 

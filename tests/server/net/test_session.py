@@ -501,9 +501,15 @@ def test_large_payloads_are_not_remembered(daemon: Daemon, initialized: Path) ->
     assert _memory(daemon) < before + 45_000
 
 
-def test_a_peer_that_has_said_all_and_reads_late_leaves_no_traceback(daemon: Daemon) -> None:
+def test_a_peer_that_has_said_all_and_reads_late_leaves_no_traceback(
+    daemon: Daemon, initialized: Path
+) -> None:
     """Its last reply was read, and the connection was ended twice, the second time in vain."""
-    request = b"ic1 1\0a" + b"x" * 1_000_000 + b"\0"  # what is not known is repeated in the reply
+    for number in range(30):
+        payload = {"n": number, "text": "x" * 60_000}
+        daemon.call("events.record", cwd=str(initialized), source="s", type="t", payload=payload)
+    words = [b"d" + bytes(initialized), b"aevents", b"atail"]
+    request = b"ic1 3\0" + b"".join(word + b"\0" for word in words)
     with daemon.connect() as sock:
         sock.sendall(request)
         sock.shutdown(socket.SHUT_WR)
