@@ -86,6 +86,8 @@ SHOWN_BY = {
     "interest_profile": ["discovery profile", "discovery rank"],
     "leases": ["lease list"],
     "reservations": ["coordination list"],
+    "sessions": ["session list"],
+    "attributions": ["session current"],
     "migrations": ["version", "doctor", "health"],
     "run_agents": ["run agent list", "run snapshot"],
     "run_artifacts": ["run artifact list", "run snapshot"],

@@ -17,7 +17,9 @@ from tests.torture.target import SECRET, Reply, Target, refused, unrevealing
 # These have no database; `service` would change the machine.
 WITHOUT_DATABASE = {
     "lock acquire", "lock release", "lock list", "lock stale", "lock clean", "hold",
-    "hook run", "hook context", "hook block", "hook allow",
+    "hook run", "hook context", "hook block", "hook allow", "hook reserve", "hook release",
+    "setup", "service start", "service stop", "service ensure",
+    "guard install", "guard uninstall", "guard check",
     "config show", "config check", "service install", "service uninstall", "service status",
     "service logs", "service reload", "version", "ping", "status", "metrics", "doctor", "lib-path",
     "completion", "gate rules", "mcp",

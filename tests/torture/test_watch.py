@@ -20,8 +20,8 @@ MUTATIONS: dict[str, list[Change]] = {
     "a cursor moves before anything was delivered": [
         (
             "icd/features/events/tail.py",
-            "    return _batch(ctx, _from(p, cursor.seq if cursor else 0))\n",
-            """    batch = _batch(ctx, _from(p, cursor.seq if cursor else 0))
+            "    return store.batch(ctx.conn, _wanted(ctx, _from(p, cursor.seq if cursor else 0)))\n",
+            """    batch = store.batch(ctx.conn, _wanted(ctx, _from(p, cursor.seq if cursor else 0)))
     if batch.events:
         cursors.advance(ctx.conn, *place, batch.events[-1].seq, now_ms=ctx.now_ms)
     return batch
@@ -39,8 +39,8 @@ MUTATIONS: dict[str, list[Change]] = {
     "an event is shown before it is committed": [
         (
             "icd/app/dispatch.py",
-            '                    break\n            self._conn.execute("COMMIT")\n',
-            "                    break\n",
+            'found, strict=False))\n            self._conn.execute("COMMIT")\n',
+            "found, strict=False))\n",
         ),
         (
             "icd/db/database.py",
