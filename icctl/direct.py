@@ -37,6 +37,8 @@ from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overl
 from icd.files import append_log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from icd.admin.doctor.context import Sight
 
 LOG = ".local/state/intercore/icctl.log"
@@ -56,9 +58,8 @@ def run_here(request: client.Request, limit: float) -> int:
     if output.bug is not None:
         _record(output.bug, os.environ.get("HOME"))
     request.deliver(output.stdout, output.stderr)
-    for piece in output.more or ():
-        if not request.deliver(piece, b""):
-            break
+    if output.more is not None:
+        output.exit = _deliver_more(request, output.more, limit)
     if output.exit in FAILURES and not output.borrowed:
         from icctl.messages import context, count_failure
 
@@ -66,6 +67,18 @@ def run_here(request: client.Request, limit: float) -> int:
     if owed:
         run_hooks_owed(owed, os.environ.get("HOME"))
     return output.exit
+
+
+def _deliver_more(request: client.Request, pieces: Iterable[bytes], limit: float) -> int:
+    """What comes bit by bit; a mistake in the midst of it is told like any other."""
+    try:
+        for piece in pieces:
+            if not request.deliver(piece, b""):
+                break
+    except IcError as exc:
+        request.deliver(b"", line(_invocation(request, limit), "", exc))
+        return exc.exit
+    return 0
 
 
 def execute(request: client.Request, limit: float, owed: Owed) -> Output:

@@ -368,7 +368,7 @@ def _as_json(context: str, error: IcError, hint: str) -> bytes:
     """As the API sends it: scripts of both know an error by its name."""
     import json  # msgspec refuses what is no text, such as a path of odd bytes
 
-    facts = {**error.data, "hint": hint, "command": context}
+    facts = {**error.data, "exit": exit_status(context, error), "hint": hint, "command": context}
     told = {"error": {"code": error.code, "message": error.message, **facts}}
     text = json.dumps(told, separators=(",", ":"))
     return printable(text.encode()) + b"\n"

@@ -1,6 +1,7 @@
 """What people see on a terminal: compared with the files of tests/data/screens, and attacked."""
 
 import re
+import time
 import xml.dom.minidom
 from unicodedata import category
 
@@ -252,3 +253,14 @@ def test_nothing_found_is_said_to_a_person_and_the_exit_status_is_the_same(ic):
 
         assert found.exit == 1
         assert found.stdout == (b"There is no such thing.\n" if terminal else b"")
+
+
+def test_a_word_of_a_megabyte_is_wrapped_in_one_pass():
+    """Measured again for each line, it took minutes of everybody's daemon."""
+    began = time.process_time()
+
+    lines = text.wrapped("字" * 200_000, 80)
+
+    assert "".join(lines) == "字" * 200_000
+    assert max(map(text.width, lines)) <= 80
+    assert time.process_time() - began < 5

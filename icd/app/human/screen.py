@@ -100,6 +100,12 @@ class Screen:
 
     def _column(self, column: Column, rows: Sequence[Any]) -> "_Cells":
         cells, colours = KINDS[column.kind]([_value(row, column.of) for row in rows], self.clock)
+        # What is longer is cut anyway, and measuring a document takes as long as it is.
+        most = 4 * self.width
+        if column.kind == "path":
+            cells = [cell[-most:] for cell in cells]
+        else:
+            cells = [cell[:most] for cell in cells]
         head = column.head
         if column.kind in kinds.TIMES and self.clock.absolute:
             head = f"{head} ({kinds.zone(self.clock.offset)})"
@@ -232,8 +238,10 @@ def _over(columns: list[_Cells], room: int) -> int:
 def _shrink(columns: list[_Cells], over: int, least: int) -> None:
     """Take from the widest first."""
     while over > 0 and (wide := [c for c in columns if c.width > least]):
-        widest = max(wide, key=lambda c: c.width)
-        below = max([c.width for c in wide if c.width < widest.width] + [least])
-        taken = max(1, min(over, widest.width - below))
-        widest.width -= taken
-        over -= taken
+        most = max(c.width for c in wide)
+        widest = [c for c in wide if c.width == most]
+        below = max([c.width for c in wide if c.width < most] + [least])
+        taken = max(1, min(over // len(widest), most - below))
+        for column in widest[:over]:
+            column.width -= taken
+            over -= taken

@@ -89,12 +89,14 @@ def wrapped(text: str, room: int) -> list[str]:
 
 
 def _pieces(word: str, room: int) -> list[str]:
-    found = []
-    while width(word) > room:
-        end = max(_fitting(word, room), 1)
-        found.append(word[:end])
-        word = word[end:]
-    return [*found, word]
+    """Measured once: a word may be a whole document without a space."""
+    found, start, taken = [], 0, 0
+    for place, size in enumerate(_widths(word)):
+        if taken + size > room and place > start:
+            found.append(word[start:place])
+            start, taken = place, 0
+        taken += size
+    return [*found, word[start:]]
 
 
 def _widths(text: str) -> list[int]:

@@ -34,15 +34,17 @@ SYNONYMS = {
         "delete release reset cancel kill prune dismiss"
     ),
     "ls dir all": "list tail status",
-    "show info describe inspect view status display details": "status get list tail",
-    "get fetch": "status list",
+    "show info describe inspect view status display details": "status get show list tail",
+    "get fetch": "get status show list",
     "read cat print peek": "get tail status list",
-    "list query": "tail query status rules",
-    "add new make create insert append push emit submit": "create record submit set acquire",
+    "list query": "tail query status rules show",
+    "add new make create insert append push emit submit": (
+        "create record submit reserve start set acquire"
+    ),
     "set edit change modify put write save store": "set update create",
-    "stop end abort kill cancel terminate finish close": "cancel kill release stop",
-    "take lock claim hold acquire try": "acquire check spawn",
-    "start run launch begin spawn exec": "spawn create advance acquire",
+    "stop end abort kill cancel terminate finish close": "cancel kill release stop end",
+    "take lock claim hold acquire try": "acquire reserve check spawn",
+    "start run launch begin spawn exec": "spawn create start advance acquire",
     "next step forward continue proceed promote": "advance",
     "back undo revert rewind": "rollback",
     "inc increment bump increase count add": "incr",
@@ -247,11 +249,13 @@ def _verbs_meant(noun: str, word: str) -> list[str]:
     if word in known:
         return [word]
     plural = [form for form in (word + "s", word.removesuffix("s")) if form in known]
-    near = nearest(word, known)
+    same = _same(word, known)
+    # A word that other tools know is none of ours misspelled: `print` is not `prune`.
+    near = [n for n in nearest(word, known) if not same or n in same or n.startswith(word)]
     if plural or (near and len(word) > 2):  # two letters are near to anything
         return plural or near
     below = _below(noun, word)
-    return [*_same(word, known)[: 1 if below else NAMES], *below] or near
+    return [*same[: 1 if below else NAMES], *below] or near
 
 
 def _same(word: str, known: Sequence[str]) -> list[str]:

@@ -30,7 +30,6 @@ MOST_BYTES = 16 * 1024 * 1024
 LOOK_SECONDS, LOOKS = 0.2, 5
 # What an agent says to its own terminal: colours, titles, and the cursor.
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_REDRAWN = re.compile(rb"[^\n]*\r(?=[^\n])")
 
 
 class Logs(Get):
@@ -63,7 +62,7 @@ def ask_logs(world: World, f: Logs) -> Local:
         log = _Log(found.output_file)
         last = log.last(f.lines)
         if world.json:
-            shown = [_shown(line).decode("utf-8", "replace") for line in last.splitlines()]
+            shown = _shown(last).decode().split("\n")[:-1]
             return render.to_json({"id": f.id, "file": log.path, "lines": shown})
         output = Output(0, _shown(last))
         if f.follow:
@@ -128,8 +127,9 @@ class _Log:
             if there.st_ino != self._inode or there.st_size < self._at:
                 self._at, self._inode = 0, there.st_ino
             data = os.pread(fd, READ_BYTES, self._at)
-            if len(data) < READ_BYTES and not is_last:
-                data = data[: data.rfind(b"\n") + 1]
+            if len(data) == READ_BYTES or not is_last:  # a line that is longer comes in pieces
+                whole = data.rfind(b"\n") + 1
+                data = data[: whole or (len(data) if len(data) == READ_BYTES else 0)]
             self._at += len(data)
             return data
 
@@ -177,8 +177,9 @@ def _end(fd: int, size: int, lines: int) -> bytes:
 
 def _shown(data: bytes) -> bytes:
     """As text; of a line that was drawn again and again, what stood there last."""
-    plain = _REDRAWN.sub(b"", _SEQUENCE.sub(b"", data).replace(b"\r\n", b"\n"))
-    return printable(plain.replace(b"\r", b"").decode("utf-8", "replace").encode())
+    lines = _SEQUENCE.sub(b"", data).split(b"\n")
+    plain = b"\n".join([line.rstrip(b"\r").rpartition(b"\r")[2] for line in lines])
+    return printable(plain.decode("utf-8", "replace").encode())
 
 
 VERBS = [

@@ -385,11 +385,16 @@ def _then(world: World, f: TailForm, batch: Batch) -> list[str]:
     last = batch.events[-1].seq
     chosen = [] if world.db is None else ["--db", world.db]
     chosen += [] if world.timeout_ms is None else [f"--timeout={world.timeout_ms}ms"]
+    if world.json_errors:
+        chosen.append("--json-errors")
     if not f.follow:
         if not f.moves:
             return []
         run = [f"--run={f.run_id}"] if f.run_id else []
         return [*chosen, "events", "cursor", "ack", *run, "--", str(f.consumer), str(last)]
+    # As the first lines were: a terminal is told of again with every call.
+    face = world.terminal
+    chosen += ["--plain"] if face is None else ["--absolute"] if face.absolute else []
     explicit = not f.moves or f.since is not None or f.marks != Marks()
     options = {
         "--limit": f.limit,

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -113,3 +114,15 @@ def test_what_is_added_is_printed_until_the_agent_ends(agents):
         rest, told = following.communicate(timeout=PATIENCE)
 
     assert (rest, told, following.returncode) == (b"two\nlast", b"", 0)
+
+
+def test_a_line_of_a_megabyte_is_shown_in_one_pass(printed, made):
+    _, path = made
+    line = "x" * 1_000_000
+    path.write_text(f"{line}\nold\rnew\n")
+    began = time.process_time()
+
+    assert printed("-n", "2").stdout.decode().splitlines() == [line, "new"]
+    assert json.loads(printed("--json").stdout)["lines"] == [line, "new"]
+
+    assert time.process_time() - began < 5
