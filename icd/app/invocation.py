@@ -89,6 +89,7 @@ class World(msgspec.Struct):
     is_terminal: bool = False  # whether a person reads what goes to stderr
     # Whether a person reads what goes to stdout, and wants it for people.
     terminal: Terminal | None = None
+    is_plain: bool = False  # there is one, and its owner wants what a pipe gets
     host: Literal["daemon", "direct"] = "daemon"
     env: dict[str, str] = {}
     pid: int | None = None  # of the caller, which started the client

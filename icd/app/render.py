@@ -26,7 +26,7 @@ _CONTROL = r"[\x00-\x1f\x7f-\x9f]+"
 def face(world: World, terminal: Terminal, flags: Flags) -> None:
     """Decide for whom to print; a script may have a terminal, too."""
     if flags.json or flags.plain:
-        world.terminal = None
+        world.terminal, world.is_plain = None, True
         return
     columns = world.env.get("COLUMNS", "")
     if columns.isascii() and columns.isdecimal() and 0 < int(columns[:5]) <= MOST_COLUMNS:

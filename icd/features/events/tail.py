@@ -393,8 +393,10 @@ def _then(world: World, f: TailForm, batch: Batch) -> list[str]:
         run = [f"--run={f.run_id}"] if f.run_id else []
         return [*chosen, "events", "cursor", "ack", *run, "--", str(f.consumer), str(last)]
     # As the first lines were: a terminal is told of again with every call.
-    face = world.terminal
-    chosen += ["--plain"] if face is None else ["--absolute"] if face.absolute else []
+    if world.is_plain:
+        chosen.append("--plain")
+    elif world.terminal is not None and world.terminal.absolute:
+        chosen.append("--absolute")
     explicit = not f.moves or f.since is not None or f.marks != Marks()
     options = {
         "--limit": f.limit,
