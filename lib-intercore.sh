@@ -308,9 +308,13 @@ intercore_dispatch_list_active() { _intercore_late dispatch list_active "$@"; }
 intercore_dispatch_kill() { _intercore_late dispatch kill "$@" || return 0; }
 intercore_dispatch_tokens() { _intercore_late dispatch tokens "$@"; }
 
-_intercore_parts=${BASH_SOURCE[0]%.sh}
+_intercore_parts=${BASH_SOURCE[0]-}
+[[ $_intercore_parts == *.sh ]] || _intercore_parts=/dev/null # from a pipe, or evaluated
 [[ $_intercore_parts == /* ]] || _intercore_parts=${PWD-}/$_intercore_parts
-[[ -n ${_intercore_whole-} || ! -r $_intercore_parts/here.sh ]] || return 0
+_intercore_parts=${_intercore_parts%.sh}
+# A directory that another user put beside our copy, as can be done in /tmp, is not ours.
+[[ -n ${_intercore_whole-} || ! -r $_intercore_parts/here.sh ]] ||
+    [[ ! -O $_intercore_parts && -O $_intercore_parts.sh ]] || return 0
 _intercore_parts=
 
 # --- what all functions promise ---

@@ -45,6 +45,8 @@ def _are_found() -> bool:
 
 
 def _load() -> None:
+    if "msgspec" in sys.modules:  # in the program of a user of icctl.api, whose typing is not ours
+        return
     mine = {name: module for name, module in _stand_ins().items() if name not in sys.modules}
     sys.modules.update(mine)  # type: ignore[arg-type]
     try:

@@ -1046,3 +1046,20 @@ def test_a_dispatch_outlives_the_time_of_a_call_and_is_killed(sprint: Place) -> 
     """)
 
     assert said == ["still there 1", "running", "killed 0"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"(cat {LIBRARY}; echo 'intercore_lock_available && echo ok') | bash -us",
+        f"bash -uc 'eval \"$(<{LIBRARY})\"; intercore_lock_available && echo ok'",
+        f"bash -uc 'f() {{ eval \"$(<{LIBRARY})\"; echo ok; }}; f'",
+    ],
+)
+def test_a_library_from_a_pipe_works(script: str, tmp_path: Path) -> None:
+    (tmp_path / "environment").mkdir()
+    (tmp_path / "environment" / "here.sh").write_text("echo stranger")
+
+    done = subprocess.run(["bash", "-c", script], check=False, cwd=tmp_path, capture_output=True)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"ok\n", b"")

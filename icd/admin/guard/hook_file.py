@@ -122,15 +122,21 @@ def install(place: Place) -> bool:
     _require_own(place.hooks)
     hook, chained = _paths(place)
     if os.path.lexists(hook) and not is_ours(hook):
-        if os.path.lexists(chained):
-            raise GuardRefused(
-                f"{hook} is another hook, and {chained} is still there",
-                hint="move one of them away, then try again",
-            )
         _require_plain(hook)
-        os.rename(hook, chained)
+        _keep(hook, chained)
     files.replace(hook, SCRIPT, 0o755)
     return os.path.lexists(chained)
+
+
+def _keep(hook: str, chained: str) -> None:
+    """A second name, so that at no moment there is no hook; what is kept is never overwritten."""
+    try:
+        os.link(hook, chained, follow_symlinks=False)
+    except FileExistsError:
+        raise GuardRefused(
+            f"{hook} is another hook, and {chained} is still there",
+            hint="move one of them away, then try again",
+        ) from None
 
 
 def uninstall(place: Place) -> bool | None:

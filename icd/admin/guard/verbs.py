@@ -24,8 +24,8 @@ _REPAIR = (
     "Wait until they are released, take them out of the commit (git restore --staged FILE),\n"
     f"or commit anyway, which is recorded: {OVERRIDE}=off git commit ...\n"
 )
-# While these are there, commits are made again that were judged when they were made first.
-_REPLAYS = ("rebase-merge", "rebase-apply")
+# What these bring was judged when it was committed first.
+_OTHERS = ("MERGE_HEAD", "REBASE_HEAD")
 
 
 class Install(Struct):
@@ -116,17 +116,18 @@ def _touched(world: World, top: str) -> list[str]:
         path = hook_file.line_of(world.env, top, "rev-parse", "--git-path", name)
         return os.path.lexists(os.path.join(top, path))
 
-    if any(map(is_there, _REPLAYS)):
-        return []
     names = _names(world, top)
-    if is_there("MERGE_HEAD"):
-        others = _names(world, top, "MERGE_HEAD")
-        names = [name for name in names if name in set(others)]
+    for other in filter(is_there, _OTHERS):
+        differ = set(_names(world, top, other))
+        names = [name for name in names if name in differ]
     return [os.path.join(top, os.fsdecode(name)) for name in names]
 
 
 def _names(world: World, top: str, *against: str) -> list[bytes]:
-    words = ("diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "-z")
+    words = (
+        *("diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "-z"),
+        *("--ignore-submodules=none", "-O/dev/null"),
+    )
     return hook_file.git(world.env, top, *words, *against).split(b"\0")[:-1]
 
 

@@ -43,7 +43,7 @@ ANY: Ranges = ((1, 46), (48, _LAST))  # all but NUL and the slash
 class Wild:
     """A segment with wildcards, and which of its tokens may read what."""
 
-    __slots__ = ("_letters", "_ranges", "end", "stars", "tokens")
+    __slots__ = ("_letters", "_ranges", "end", "stars", "tokens", "weight")
 
     def __init__(self, tokens: tuple[Token, ...]) -> None:
         self.tokens = tokens
@@ -59,6 +59,8 @@ class Wild:
                 self._letters[token] = self._letters.get(token, 0) | bit
             else:
                 self._ranges.append((bit, token))
+        # What a look at one character may take.
+        self.weight = 1 + sum(len(ranges) for _, ranges in self._ranges)
 
     def reading(self, token: str | Ranges) -> int:
         """The bits of the tokens that can read a character that `token` can read."""
@@ -168,7 +170,8 @@ def _both_read(one: Segment, other: Segment, budget: Budget) -> bool:
         budget.spend(1)
         return one == other
     tokens = one if isinstance(one, str) else one.tokens
-    budget.spend(len(tokens) + 1)
+    size = len(tokens) if isinstance(one, str) else one.weight + len(tokens)
+    budget.spend((size + 1) * other.weight)
     return _reads(tokens, other)
 
 

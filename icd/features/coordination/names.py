@@ -24,6 +24,7 @@ FILES = "."
 
 # Control characters, and bytes that are no UTF-8.
 _UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")  # a file may have a line break in its name
 
 
 class Place(Struct, frozen=True):
@@ -60,26 +61,37 @@ def pattern(text: str, here: Place) -> Glob:
         raise InvalidPattern(f"{shown(text)} contains characters that are no text", hint=hint)
     if len(text) > globs.PATH_BYTES:
         raise InvalidPattern(f"the pattern is longer than {globs.PATH_BYTES} characters")
-    found = globs.parse(_seen(text, here))
-    if found.path is None and found.text[:1] == "/" and _reaches(found, here):
-        raise InvalidPattern(
-            f"{shown(text)} covers files inside and outside of the project",
-            hint="reserve what is inside and what is outside apart",
-        )
-    return found
+    return _placed(globs.parse(_seen(text, here)), here)
 
 
 def path(name: str, here: Place) -> Glob:
     """A path in which no character is a wildcard."""
     if len(name) > globs.PATH_BYTES or "\0" in name or not name:
         raise InvalidPattern(f"{shown(name)} is not a path")
-    return globs.parse(_seen(globs.escape(_text(name)), here))
+    return _placed(globs.parse(_seen(globs.escape(_text(name)), here)), here)
+
+
+def _placed(found: Glob, here: Place) -> Glob:
+    """Nothing outside that is also inside: the two are never compared."""
+    if not {".", ".."}.isdisjoint(x for x in found.segments if isinstance(x, str)):
+        raise InvalidPattern(f"{shown(found.text)} has an escaped . or ..")
+    if found.text[:1] != "/":
+        return found
+    root = here.root.rstrip("/") + "/"
+    if found.path is not None and f"{found.path}/".startswith(root):  # with needless escapes
+        return globs.parse(globs.escape(found.path[len(root) :]) or "**")
+    if found.path is None and _reaches(found, here):
+        raise InvalidPattern(
+            f"{shown(found.text)} covers files inside and outside of the project",
+            hint="reserve what is inside and what is outside apart",
+        )
+    return found
 
 
 def check_stored(text: str) -> None:
     """Refuse a pattern that is not as this module would have written it."""
     bare = text.removeprefix("/")
-    if _UNFIT.search(text) or not bare or "/".join(_resolved(bare)) != bare:
+    if _UNSTORABLE.search(text) or not bare or "/".join(_resolved(bare)) != bare:
         raise InvalidPattern(f"{shown(text)} is not a normalised pattern")
     globs.parse(text)
 

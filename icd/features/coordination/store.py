@@ -34,6 +34,8 @@ from icd.values.wire import Result
 _EVER = -1  # a moment before all deadlines
 # Of what has expired, each new reservation sweeps so many.
 SWEPT_PER_RESERVE = 8
+# Of `check_many`: a commit may have thousands of paths, and a guard must judge them all.
+STEPS_PER_PATH = 4000
 
 
 class Swept(Result):
@@ -175,12 +177,23 @@ def _candidates(conn: sqlite3.Connection, asked: dict[str, Any], glob: Glob) -> 
     begins = [key[:end] for end in range(1, len(key))]
     return (
         _rows(conn, _BY_KEYS, asked, keys=_json(begins))
-        + _rows(conn, _BY_RANGE, asked, low=key, high=key + "\U0010ffff")
+        + _rows(conn, _BY_RANGE, asked, low=key, high=_behind(key))
         + _rows(conn, _BY_RANGE, asked, low="*", high="+")
     )
 
 
-def _rows(conn: sqlite3.Connection, text: str, asked: dict[str, Any], **more: str) -> list[Lock]:
+def _behind(key: str) -> str | bytes:
+    """What sorts behind all that begins with it; of the last character there is, no text does."""
+    head = key.rstrip("\U0010ffff")
+    if not head:
+        return b""  # behind all text
+    last = ord(head[-1]) + 1
+    return head[:-1] + chr(0xE000 if last == 0xD800 else last)
+
+
+def _rows(
+    conn: sqlite3.Connection, text: str, asked: dict[str, Any], **more: str | bytes
+) -> list[Lock]:
     return [checked(Lock, row) for row in conn.execute(text, asked | more)]
 
 
@@ -203,7 +216,7 @@ def check_many(
         if not records.is_dead(lock):
             by_key.setdefault(lock.key, []).append(lock)
     lengths = sorted({len(key) for key in by_key})
-    budget = Budget()
+    budget = Budget(max(globs.STEPS, min(STEPS_PER_PATH * len(paths), 50 * globs.STEPS)))
     found = []
     for path, glob in paths:
         near = _near(by_key, lengths, glob)

@@ -232,7 +232,6 @@ _RULES: dict[str, dict[str, Callable[[Any], object]]] = {
     },
     "sessions": {
         "session_id": check_scope,
-        "project_dir": check_scope,
         "agent_type": check_scope,
         "model": check_scope,
         "metadata": _check_payload,

@@ -26,6 +26,9 @@ from icd.values.wire import CENTURY_MS
 TTL_MS = 10 * 60 * 1000
 
 
+SENT_BYTES = 3 * 1024 * 1024  # of an event: a daemon takes messages of 4 MiB
+
+
 class ReserveEdit(Struct):
     """Reserve the file that the agent is about to edit, for its session.
 
@@ -47,7 +50,7 @@ class ReleaseEdits(Struct):
 
 
 def ask_reserve(world: World, f: ReserveEdit) -> Ask | Output:
-    found = event.read(world.read_stdin()) or Event()
+    found = event.read(world.read_stdin(SENT_BYTES)) or Event()
     asked = Asked(found.agent, found.event)
     quiet = _quiet(asked)
     owner = _owner(world, found)
@@ -67,7 +70,7 @@ def ask_reserve(world: World, f: ReserveEdit) -> Ask | Output:
 
 
 def ask_release(world: World, _f: ReleaseEdits) -> Ask | Output:
-    found = event.read(world.read_stdin()) or Event()
+    found = event.read(world.read_stdin(SENT_BYTES)) or Event()
     quiet = _quiet(Asked(found.agent, found.event))
     owner = _owner(world, found)
     if not owner:

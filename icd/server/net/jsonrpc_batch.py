@@ -206,8 +206,10 @@ def lone_call(handler: Handler, line: bytes) -> tuple[Id, Call] | None:
 
     So a client that waits for each reply costs no burst, with its slots.
     """
+    if len(line) > limits.LARGE_BYTES:
+        return None
     found = jsonrpc.decode_line(line)
-    if not isinstance(found, Request) or found.id is UNSET or len(line) > limits.LARGE_BYTES:
+    if not isinstance(found, Request) or found.id is UNSET:
         return None
     try:
         method, params = jsonrpc.parameters(found)

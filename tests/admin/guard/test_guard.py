@@ -262,3 +262,16 @@ def test_a_hook_that_is_a_link_is_kept_as_a_link(checkout, tmp_path):
 
     checkout.icctl("guard", "uninstall")
     assert hook.is_symlink()
+
+
+def test_a_hook_that_is_kept_is_never_overwritten(checkout):
+    hooks = checkout.path / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / HOOK).write_text("#!/bin/sh\n# new\n")
+    (hooks / CHAINED).write_text("#!/bin/sh\n# kept\n")
+
+    refused = checkout.tried("guard", "install")
+
+    assert refused.returncode == 2
+    assert "is still there" in refused.stderr
+    assert (hooks / CHAINED).read_text() == "#!/bin/sh\n# kept\n"

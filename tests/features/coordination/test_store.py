@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from icd.features.coordination import names, store
+from icd.errors import InvalidPattern, PatternTooComplex
+from icd.features.coordination import globs, names, store
 from icd.features.coordination.names import Place
 from icd.features.coordination.records import Wish
 from icd.features.events import store as events
@@ -233,3 +234,57 @@ def test_a_project_whose_name_has_wildcards_is_a_project():
     assert names.pattern("/p[1]*/a?", here).text == "a?"
     assert names.path("/p[1]*/a?", here).text == r"a\?"
     assert names.pattern("b", here).text == "b"
+
+
+# --- what a review found ---
+
+
+def test_the_last_character_that_there_is_hides_no_path(reserve, held):
+    reserve("ann", "src/\U0010ffffx")
+
+    assert held("src/*") == ["ann"]
+
+
+@pytest.mark.parametrize("spelled", [r"/\p/x", "/[p]/x"])
+def test_a_path_inside_is_inside_however_it_is_spelled(spelled):
+    assert names.pattern(spelled, HERE).text == "x"
+
+
+@pytest.mark.parametrize("name", ["/", "/p/../"])
+def test_what_is_inside_and_outside_at_once_is_refused(name):
+    with pytest.raises(InvalidPattern):
+        names.path(name, Place("/p/q", "/p/q"))
+
+
+@pytest.mark.parametrize("text", [r"\./k", "[.]/k", r"a/\.\."])
+def test_an_escaped_dot_is_no_other_name_of_a_file(text):
+    with pytest.raises(InvalidPattern):
+        glob(text)
+
+
+def test_large_sets_use_the_budget_up_instead_of_time():
+    one, other = (
+        glob("[" + "".join(chr(0x4E00 + 2 * n + k) for n in range(500)) + "]*") for k in (0, 1)
+    )
+
+    with pytest.raises(PatternTooComplex):
+        for _ in range(100):
+            globs.overlap(one, other, budget := globs.Budget(globs.STEPS // 10))
+            for _ in range(20):
+                globs.overlap(one, other, budget)
+
+
+def test_a_commit_of_thousands_is_judged_beside_patterns_with_wildcards(conn, reserve):
+    for number in range(3):
+        reserve("ann", f"**/test_{number}*.py")
+    reserve("ann", "src/held.py")
+    paths = [*(f"src/package_{n % 50}/module_{n}.py" for n in range(5000)), "src/held.py"]
+
+    asked = [(path, names.path(path, HERE)) for path in paths]
+    found = store.check_many(conn, ".", asked, but="bob", now_ms=NOW)
+
+    assert [path for path, _ in found] == ["src/held.py"]
+
+
+def test_a_line_break_in_a_name_is_stored_as_it_can_be_imported():
+    names.check_stored(names.path("a\nb", HERE).text)
