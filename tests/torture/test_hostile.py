@@ -65,8 +65,8 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     "a session dies of a line": (
         "socket",
         "icd/server/net/jsonrpc.py",
-        "        return method, decoder.decode(raw)\n    except (msgspec.DecodeError,",
-        "        return method, decoder.decode(raw)\n    except (ZeroDivisionError,",
+        "(msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:\n        raw =",
+        "ZeroDivisionError as exc:\n        raw =",
     ),
     "what is refused is written": (
         "socket",

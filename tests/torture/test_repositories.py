@@ -13,7 +13,7 @@ from icd.app import registry
 from tests.torture import commands_tried, library_tried, repositories_tried
 from tests.torture.code import ROOT, Change, broken_by
 from tests.torture.repositories import catalogue
-from tests.torture.repositories.clone import Clone, template
+from tests.torture.repositories.clone import OURS, Clone, template
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
 DISTINCT = 200
@@ -170,7 +170,7 @@ def _digest(name: str, directory: Path, seed: int) -> str:
     home = directory / "home"
     for project in ("other", "third"):
         (home / project / ".clavain").mkdir(parents=True)
-        (home / project / ".clavain" / "intercore.db").write_bytes(template("ours-1005"))
+        (home / project / ".clavain" / "intercore.db").write_bytes(template(OURS))
     (home / "precious.txt").write_text("precious\n")
     root = home / "work" / "clone"
     try:

@@ -15,12 +15,13 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from icd.db import migrate
 from tests.data.databases.make import HERE
 
 PAGE = 4096
 # Where a database's header says how it is written and read: 1 a rollback journal, 2 a log.
 WRITE_VERSION = 18
-OURS = "ours-1005"
+OURS = f"ours-{migrate.LATEST}"
 
 
 @dataclass(frozen=True)

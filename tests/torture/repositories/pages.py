@@ -5,7 +5,7 @@ import struct
 from itertools import pairwise
 
 from icd.db.database import CAREFUL_BYTES
-from tests.torture.repositories.clone import PAGE, Clone, Primitive
+from tests.torture.repositories.clone import OURS, PAGE, Clone, Primitive
 
 FLIPS = 24
 HUGE_BYTES = 1 << 31
@@ -50,7 +50,7 @@ def only(content: bytes) -> Primitive:
     return lambda clone: clone.put(content)
 
 
-def shaped(name: str = "ours-1005", **shape: object) -> Primitive:
+def shaped(name: str = OURS, **shape: object) -> Primitive:
     def make(clone: Clone) -> None:
         clone.sound(name, **shape)
 

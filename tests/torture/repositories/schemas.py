@@ -3,7 +3,8 @@
 The mark and the version in the header say nothing: a stranger writes them like any other byte.
 """
 
-from tests.torture.repositories.clone import Clone, Primitive, template
+from icd.db import migrate
+from tests.torture.repositories.clone import OURS, Clone, Primitive, template
 
 # Statements that never come to an end, or not in a lifetime.
 NO_END = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT * FROM n"
@@ -56,9 +57,9 @@ HIDDEN = ["runs", "events", "dispatches", "sentinels", "cursors", "leases", "dis
           "run_agents", "hook_positions", "counters", "migrations", "requests"]  # fmt: skip
 
 
-def with_sql(*statements: str, name: str = "ours-1005") -> Primitive:
+def with_sql(*statements: str, name: str = OURS) -> Primitive:
     def make(clone: Clone) -> None:
-        if name != "ours-1005":
+        if name != OURS:
             clone.put(template(name))
         with clone.sql() as conn:
             for statement in statements:
@@ -171,7 +172,7 @@ def big_statement(clone: Clone) -> None:
         conn.execute(f"CREATE VIEW planted AS SELECT '{'x' * 900_000}'")
 
 
-OLD = [f"ours-{number}" for number in range(1001, 1005)]
+OLD = [f"ours-{number}" for number in range(migrate.FIRST, migrate.LATEST)]
 ORIGINALS = [f"original-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12)]
 FORGETS = TRIGGERS["forgets state"]
 VIRTUAL = {
