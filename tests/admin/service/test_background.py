@@ -285,13 +285,12 @@ def test_a_start_that_fails_says_why(place: Place):
 
 @pytest.mark.parametrize("verb", ["start", "ensure"])
 def test_it_has_nothing_of_its_starter(place: Place, door: Path, verb: str):
-    """Of descriptors 3 to 20, one is the end of a pipe whose reader waits for the starter's end."""
+    """All but three descriptors are ends of a pipe whose reader waits for the starter's end."""
     reading, writing = os.pipe()
-    opened = {fd: os.dup2(writing, fd) for fd in range(40, 60)}
-    os.close(writing)
+    opened = [writing, *(os.dup(writing) for _ in range(20))]
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1])
     try:
-        starter = place.begin(verb, pass_fds=list(opened), stdout=reading_end(), umask=0,
+        starter = place.begin(verb, pass_fds=opened, stdout=reading_end(), umask=0,
                               env={**CLEAN, **place.env, "CLAUDE_SESSION_ID": "s", "PYTHONPATH": "/x",
                                    "SECRET": "x", "LC_ALL": "C.UTF-8"})  # fmt: skip
     finally:
