@@ -10,13 +10,14 @@ import os
 # A line of stat is far shorter.
 _BYTES = 4096
 # Among the fields of stat that follow the name.
-_STATE, _PARENT, _GROUP, _SESSION, _THREADS, _START = 0, 1, 2, 3, 17, 19
+_STATE, _PARENT, _GROUP, _SESSION, _FLAGS, _THREADS, _START = 0, 1, 2, 3, 6, 17, 19
+_EXITING = 0x4  # PF_EXITING
 
 
 class Stat:
     """A process at one moment; `start`: clock ticks since boot."""
 
-    __slots__ = ("group", "name", "parent", "pid", "session", "start", "state", "threads")
+    __slots__ = ("flags", "group", "name", "parent", "pid", "session", "start", "state", "threads")
 
     def __init__(self, name: str, fields: list[str], pid: int) -> None:
         self.name = name
@@ -25,6 +26,7 @@ class Stat:
         self.parent = int(fields[_PARENT])
         self.group = int(fields[_GROUP])
         self.session = int(fields[_SESSION])
+        self.flags = int(fields[_FLAGS])
         self.threads = int(fields[_THREADS])
         self.start = int(fields[_START])
 
@@ -32,6 +34,10 @@ class Stat:
     def is_stopped(self) -> bool:
         """By a signal or by a debugger: waiting for it is in vain."""
         return self.state in {"T", "t"}
+
+    @property
+    def is_exiting(self) -> bool:
+        return bool(self.flags & _EXITING)
 
     @property
     def has_ended(self) -> bool:
@@ -47,6 +53,20 @@ def stat(pid: int | str) -> Stat | None:
         return None
     number, _, name = head.partition(" (")
     return Stat(name, fields, int(number))
+
+
+def is_exiting(pid: int) -> bool:
+    """Whether it will never do anything again: the kernel is closing its files, one by one."""
+    tasks = [stat(f"{pid}/task/{task}") for task in _names(f"/proc/{pid}/task")]
+    if tasks:
+        return all(task is None or task.is_exiting for task in tasks)
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass  # it is another user's, and /proc may hide it
+    return False
 
 
 def status(pid: int | str) -> dict[str, str]:

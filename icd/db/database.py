@@ -20,6 +20,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from icd import config
 from icd.db import lock, lost, migrate, permissions, schema
@@ -42,6 +43,13 @@ dispatches/
 """
 
 
+class Debt(NamedTuple):
+    """A loss that no caller has heard of; the note of it goes with the lock file, if that goes."""
+
+    message: str
+    noted_in: int  # the lock's inode
+
+
 class Database:
     """The only connection of this process to one database file."""
 
@@ -61,7 +69,7 @@ class Database:
         self.stop_at = math.inf  # statements that open it are stopped then, monotonic
         self.notes: list[str] = []  # what the caller that made the file is to be told
         self.foreign = 0  # how often we noticed that the file holds what we did not write
-        self.debt = ""  # a loss that no caller heard of, and that no file can tell
+        self.debt: Debt | None = None
         self.incidents: list[str] = []  # what happened to its files, for the log of the host
         self._conn: Connection | None = None
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
@@ -122,6 +130,7 @@ class Database:
     def owe(self, told: IcError) -> None:
         """Tell the next caller, here or elsewhere, of what the host found out by itself."""
         self.incidents.append(told.message)
+        self.debt = Debt(told.message, self.lock.inode)
         lost.note(self.lock, self.path, "lost")
 
     def take_incidents(self) -> list[str]:
@@ -249,7 +258,7 @@ class Database:
         self._companions = None
 
     def _open(self, *, create: bool) -> Connection:
-        debt, self.debt = self.debt, ""
+        debt, self.debt = self.debt, None
         if identity(self.path) is None:
             if not create:
                 raise NoDatabase(f"no database at {self.path}")
@@ -261,8 +270,9 @@ class Database:
         permissions.refuse_read_only(self.path)
         permissions.refuse_companions(self.path)
         expected = lost.expect(self.lock, self.path)
-        if debt and not create:
-            raise LogLost(debt)
+        is_noted = expected.noted is not None and debt and debt.noted_in == self.lock.inode
+        if debt and not create and not is_noted:
+            raise LogLost(debt.message)
         conn = connect(self.path)
         conn.bounds.stop_at = self.stop_at
         try:

@@ -141,6 +141,11 @@ class FileLock:
             os.close(self._fd)
             self._fd = -1
 
+    @property
+    def inode(self) -> int:
+        """Of the file that is open; 0 if none is."""
+        return os.fstat(self._fd).st_ino if self._fd >= 0 else 0
+
     def read_note(self) -> bytes:
         """What a holder left in this very file for the next; while the lock is held.
 
@@ -159,7 +164,7 @@ class FileLock:
             os.pwrite(self._fd, text[: NOTE_BYTES - 1].ljust(NOTE_BYTES - 1) + b"\n", 0)
 
     def _mark(self) -> bytes:
-        return b"%d" % os.fstat(self._fd).st_ino
+        return b"%d" % self.inode
 
     def _locked(self) -> IcError:
         """Who holds it, as far as the kernel tells."""
@@ -301,6 +306,7 @@ def sqlite_holder(path: str) -> int | None:
     """Another process that has the database open, by SQLite's lock; 0: one that we cannot see.
 
     As the kernel tells: opening the file to ask would drop SQLite's locks when it is closed again.
+    One that was killed gives up our lock first and SQLite's a moment later: it is none any more.
     """
     main = see(path)
     if main is None:
@@ -315,6 +321,7 @@ def sqlite_holder(path: str) -> int | None:
     # A daemon has thousands of locks: only lines that may be about this file are taken apart.
     for words in [line.split() for line in lines if name in line]:
         is_sqlites = b"POSIX" in words and words[-3] == name and int(words[-2]) >= _SHARED_FIRST
-        if is_sqlites and int(words[-4]) != os.getpid():
-            return max(0, int(words[-4]))
+        pid = max(0, int(words[-4]))
+        if is_sqlites and pid != os.getpid() and not (pid and procfs.is_exiting(pid)):
+            return pid
     return None

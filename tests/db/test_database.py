@@ -3,8 +3,11 @@
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,7 @@ from icd.db.wal import Companions, see
 from icd.errors import Corrupt, IcError, InputOutput, LogLost, NoDatabase, SchemaTooNew
 from icd.features.state import store as state
 from icd.values.processes import Writer
+from tests.support.processes import PATIENCE
 
 NOW_MS = 1_800_000_000_000
 
@@ -452,3 +456,44 @@ def test_the_descriptors_of_a_database_are_found_whatever_was_opened_since(path,
     finally:
         for fd in later:
             os.close(fd)
+
+
+DIES_WHILE_IT_CLOSES = """
+import ctypes, os, signal, sys, time
+from icd.config import Settings
+from icd.db import lost
+from icd.db.database import Database
+
+path = sys.argv[1]
+found = Database(path, Settings())
+with found.hold(time.monotonic() + 30):
+    found.connection()
+    lost.note(found.lock, path, "closing")
+    for end in ("-wal", "-shm"):  # as SQLite does, before it closes the file itself
+        os.unlink(path + end)
+    found.lock.close()
+clone, clone_files = 56, 0x400
+if ctypes.CDLL(None).syscall(clone, clone_files | signal.SIGCHLD, 0, 0, 0, 0):
+    print(os.getpid(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.stdin.read()  # who shares its files keeps them open, as the kernel does for a moment
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls have other numbers")
+def test_a_process_that_was_killed_while_it_closed_is_no_user_of_the_files(
+    initialized: Path,
+) -> None:
+    path = initialized / ".clavain" / "intercore.db"
+    argv = [sys.executable, "-c", DIES_WHILE_IT_CLOSES, path]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        pid = int(process.stdout.readline())
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert str(pid) in Path("/proc/locks").read_text()
+
+        found = Database(str(path), config.Settings())
+        with found.hold(time.monotonic() + PATIENCE):
+            found.connection()
+            found.close()
+        found.lock.close()
+        process.stdin.close()

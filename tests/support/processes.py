@@ -173,6 +173,20 @@ def links(pid: int) -> list[str]:
     return found
 
 
+def watched_processes(pid: int) -> set[int]:
+    """Whose end a process is told of, by their pidfds."""
+    found = set()
+    for file in Path(f"/proc/{pid}/fdinfo").iterdir():
+        try:
+            lines = dict(
+                line.split(":", 1) for line in file.read_text().splitlines() if ":" in line
+            )
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        found.add(int(lines.get("Pid", -1)))
+    return found
+
+
 def watches(pid: int) -> bool:
     """Whether it is told of changes of files."""
     return any("inotify" in link for link in links(pid))

@@ -136,9 +136,8 @@ class Maintenance:
         except NoDatabase:
             # An older copy may take its place before a caller sees that it is gone.
             if was_open:
-                database.debt = f"{database.path} was removed while it was in use"
-                with suppress(OSError, IcError):  # its lock may be gone, too
-                    database.owe(LogLost(database.debt))
+                with suppress(OSError, IcError):  # its directory may be gone, too
+                    database.owe(LogLost(f"{database.path} was removed while it was in use"))
             raise
 
     def _see_to(self, conn: sqlite3.Connection, now_ms: int) -> bool:

@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from icd import config, procfs
 from icd.app.call import Answer, Call, Topic
 from icd.app.dispatch import Clock, failure
+from icd.db.database import Debt
 from icd.db.paths import Where
 from icd.errors import Guard, Overloaded
 from icd.features.state import watch
@@ -52,7 +53,7 @@ class Stores:
         self._opened = opened
         self._known: dict[Where, str] = {}
         # Of stores that ended: how often files were replaced, and what is yet to be told.
-        self._ended: dict[str, tuple[int, str]] = {}
+        self._ended: dict[str, tuple[int, Debt | None]] = {}
         self._feeds: dict[Store, Feed] = {}
         self._closing = False
         self._opening = anyio.Lock()
@@ -196,7 +197,7 @@ class Stores:
         if path not in self.stores:
             self.stores[path] = Store(path, settings, self._clock, self._forget, self._turns)
             database = self.stores[path].database
-            database.reopened, database.debt = self._ended.pop(path, (0, ""))
+            database.reopened, database.debt = self._ended.pop(path, (0, None))
             for opened in self._opened:
                 opened(self.stores[path], settings)
             self._tasks.start_soon(self.stores[path].run)

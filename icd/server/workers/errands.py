@@ -302,6 +302,11 @@ class Visit:
         self._is_suspended = False
         self.bell.ring()
 
+    def begin_step(self) -> None:
+        """What rang before is seen by this step; that one of us leaves is seen by none."""
+        if not self._is_leaving:
+            self.bell.clear()
+
     async def goes_on(self) -> bool:
         """Whether to take the next step, once a reload has failed; not if one of us leaves."""
         while self._is_suspended and not self._is_leaving:
@@ -331,7 +336,7 @@ class Errands:
         answer, notes = None, b""
         try:
             while True:
-                visit.bell.clear()
+                visit.begin_step()
                 lane = self._lane(errand.served.directory)
                 if lane is None:
                     return Need("local")

@@ -57,8 +57,8 @@ def ask(daemon: Daemon, data: bytes) -> bytes:
 
 
 def waits(daemon: Daemon) -> bool:
-    """Whether somebody waits there for a lock, and is told when its holder ends."""
-    return any("pidfd" in link for link in processes.links(daemon.pid))
+    """Whether a caller waits there for a lock of ours, and is told when we end."""
+    return os.getpid() in processes.watched_processes(daemon.pid)
 
 
 def calls(daemon: Daemon) -> set[str]:

@@ -56,6 +56,47 @@ def elsewhere(database: Database, sql: str) -> None:
     other.close()
 
 
+def replace_by_an_older_copy(conn: sqlite3.Connection, database: Database, tmp_path: Path) -> None:
+    conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    shutil.copyfile(database.path, tmp_path / "older.db")
+    write(conn, "lost")
+    (tmp_path / "older.db").rename(database.path)
+
+
+def opens(database: Database) -> bool:
+    with database.hold(time.monotonic() + 5):
+        try:
+            database.connection()
+        except LogLost:
+            return False
+        database.close()
+        return True
+
+
+def test_a_loss_that_a_look_finds_is_told_though_its_note_is_removed(
+    kept: Maintenance, conn, database: Database, tmp_path: Path
+) -> None:
+    """As `git clean` does, which removes the lock file with the log."""
+    replace_by_an_older_copy(conn, database, tmp_path)
+
+    assert kept.look(close=False) is None
+
+    Path(database.path + ".lock").unlink()
+    assert [opens(database), opens(database)] == [False, True]
+
+
+def test_a_loss_that_a_look_finds_is_told_once_whoever_hears_of_it(
+    kept: Maintenance, conn, database: Database, tmp_path: Path
+) -> None:
+    replace_by_an_older_copy(conn, database, tmp_path)
+
+    assert kept.look(close=False) is None
+
+    other = Database(database.path, database.settings)
+    assert [opens(other), opens(database)] == [False, True]
+    other.lock.close()
+
+
 def test_a_database_that_was_gone_during_a_look_is_not_taken_for_what_it_was(
     kept: Maintenance, conn, database: Database, tmp_path: Path
 ) -> None:
