@@ -6,6 +6,7 @@ import pytest
 
 from icd.app import idempotency as requests
 from icd.features.compat import store as compat
+from icd.features.coordination import lookup
 from icd.features.coordination import store as reservations
 from icd.features.database import import_
 from icd.features.discoveries import lifecycle as dismissals
@@ -90,10 +91,10 @@ HOT = {
     "import_._EQUAL": import_._EQUAL,
     "profiles._GET": profiles._GET,
     "discoveries._FIND": discoveries._FIND,
-    "reservations._BY_RANGE": reservations._BY_RANGE,
+    "lookup._BY_RANGE": lookup._BY_RANGE,
     "reservations._SAME": reservations._SAME,
     "reservations._EXPIRED": reservations._EXPIRED,
-    "reservations._FIND": reservations._FIND,
+    "lookup._FIND": lookup._FIND,
 }
 # A scope has a handful of runs: these may be put in order.
 SORTED = {"runs._MEANT": runs._MEANT}

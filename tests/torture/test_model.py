@@ -79,13 +79,13 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
     ),
     "a look by keys leaves the ends out": (
         Coordination,
-        "icd/features/coordination/store.py",
+        "icd/features/coordination/lookup.py",
         "keys=_json(begins + ends)",
         "keys=_json(begins)",
     ),
     "those who share are refused": (
         Coordination,
-        "icd/features/coordination/store.py",
+        "icd/features/coordination/lookup.py",
         "AND (:exclusive OR exclusive)",
         "",
     ),

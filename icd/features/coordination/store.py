@@ -4,38 +4,31 @@ Invariants
     - no two owners of one scope hold patterns with a path in common, unless both are shared;
     - a reservation that has expired, or whose process is certainly gone, is in no one's way;
     - an owner that reserves the same pattern again keeps the id, and a deadline only moves further;
+      what is to end with another process is another reservation;
+    - of several paths that are asked for together, all are reserved, or none;
     - every reservation, renewal, release, transfer, expiry and refusal is an event.
-
-Candidates are found by what is literal in a pattern (`Glob.key`), then compared exactly: a check of
-a path reads the few rows that could match it, however many there are.
 
 Callers run these inside a transaction, check names and durations first, and take `now_ms` after
 they hold the lock.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import msgspec
 from msgspec import structs
 
-from icd.db.rows import WrongValue, checked, put, select, values
+from icd.db.rows import checked, put, select, values
 from icd.errors import IcError, ReservationLost
-from icd.features.coordination import globs, records
-from icd.features.coordination.globs import Budget, Glob
+from icd.features.coordination import globs, lookup, records
 from icd.features.coordination.names import check_stored
 from icd.features.coordination.records import Lock, Wish
-from icd.values.processes import Process, Writer
+from icd.values.processes import Writer
 from icd.values.validation import new_id
-from icd.values.validation import shown as quoted
 from icd.values.wire import Result
 
 _EVER = -1  # a moment before all deadlines
 # Of what has expired, each new reservation sweeps so many.
 SWEPT_PER_RESERVE = 8
-# Of `check_many`: a commit may have thousands of paths, and a guard must judge them all.
-STEPS_PER_PATH = 4000
 
 
 class Swept(Result):
@@ -43,38 +36,12 @@ class Swept(Result):
     total: int
 
 
-# Of those that stand: others' than `but`, and of a shared wish the exclusive ones.
-_ASKED = """
-  AND (:but IS NULL OR owner <> :but) AND (:exclusive OR exclusive)
-  AND (expires_ms IS NULL OR expires_ms > :now_ms)
-"""
-_BY_KEYS = select(
-    Lock,
-    "reservations",
-    f"WHERE scope = :scope AND key IN (SELECT value FROM json_each(:keys)) {_ASKED}",  # noqa: S608
-)
-_BY_RANGE = select(
-    Lock, "reservations", f"WHERE scope = :scope AND key >= :low AND key < :high {_ASKED}"
-)
-_OF_SCOPE = select(Lock, "reservations", f"WHERE scope = :scope {_ASKED}")
-_FIND = select(Lock, "reservations", "WHERE id = ?")
-_OF_OWNER = select(
-    Lock, "reservations", "WHERE owner = ?1 AND (?2 IS NULL OR scope = ?2) ORDER BY rowid"
-)
-_ALL = select(
-    Lock,
-    "reservations",
-    """
-WHERE (?1 IS NULL OR scope = ?1) AND (?2 IS NULL OR owner = ?2) AND (?3 IS NULL OR type = ?3)
-ORDER BY rowid
-""",
-)
 _SAME = select(
     Lock,
     "reservations",
     """
 WHERE scope = ?1 AND key = ?2 AND owner = ?3 AND pattern = ?4 AND type = ?5 AND exclusive = ?6
-ORDER BY rowid LIMIT 1
+ORDER BY rowid
 """,
 )
 _EXPIRED = select(Lock, "reservations", "WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?")
@@ -88,15 +55,32 @@ def reserve(
     conn: sqlite3.Connection, wish: Wish, *, actor: Writer, now_ms: int, is_retry: bool = False
 ) -> tuple[Lock, None] | tuple[None, Lock]:
     """The reservation, or the one that is in its way.  A retry that fails is no news."""
-    blocker = _way_cleared(conn, wish, actor=actor, now_ms=now_ms)
-    if blocker is not None:
-        if not is_retry:
-            records.tell_conflict(conn, wish, blocker, actor=actor, now_ms=now_ms)
-        return None, blocker
-    lock, change = _taken(conn, wish, actor=actor, now_ms=now_ms)
-    records.tell(conn, lock, change, actor=actor, now_ms=now_ms)
-    sweep(conn, most=SWEPT_PER_RESERVE, actor=actor, now_ms=now_ms)
-    return lock, None
+    locks, blocker = reserve_all(conn, [wish], actor=actor, now_ms=now_ms, is_retry=is_retry)
+    return (locks[0], None) if blocker is None else (None, blocker)
+
+
+def reserve_all(
+    conn: sqlite3.Connection,
+    wishes: Sequence[Wish],
+    *,
+    actor: Writer,
+    now_ms: int,
+    is_retry: bool = False,
+) -> tuple[list[Lock], Lock | None]:
+    """A reservation for each wish, or none and what is in the way of one."""
+    for wish in wishes:
+        blocker = _way_cleared(conn, wish, actor=actor, now_ms=now_ms)
+        if blocker is not None:
+            if not is_retry:
+                records.tell_conflict(conn, wish, blocker, actor=actor, now_ms=now_ms)
+            return [], blocker
+    locks = []
+    for wish in wishes:
+        lock, change = _taken(conn, wish, actor=actor, now_ms=now_ms)
+        records.tell(conn, lock, change, actor=actor, now_ms=now_ms)
+        sweep(conn, most=SWEPT_PER_RESERVE, actor=actor, now_ms=now_ms)
+        locks.append(lock)
+    return locks, None
 
 
 def _way_cleared(
@@ -107,7 +91,7 @@ def _way_cleared(
     Else a clock that is set back could have what has expired stand again, beside another owner's.
     """
     found = list(
-        _overlapping(
+        lookup.overlapping(
             conn,
             wish.scope,
             wish.glob,
@@ -122,121 +106,6 @@ def _way_cleared(
     for lock in found:
         _end(conn, lock, "expired", actor=actor, now_ms=now_ms)
     return None
-
-
-def blockers(
-    conn: sqlite3.Connection,
-    scope: str,
-    glob: Glob,
-    *,
-    but: str | None = None,
-    exclusive: bool = True,
-    now_ms: int,
-) -> Iterator[Lock]:
-    """The reservations that are in the way of one, oldest first."""
-    rows = _overlapping(conn, scope, glob, but=but, exclusive=exclusive, now_ms=now_ms)
-    return (lock for lock in rows if not records.is_dead(lock))
-
-
-def _overlapping(
-    conn: sqlite3.Connection,
-    scope: str,
-    glob: Glob,
-    *,
-    but: str | None,
-    exclusive: bool,
-    now_ms: int,
-) -> Iterator[Lock]:
-    budget = Budget()
-    asked = {"scope": scope, "but": but, "exclusive": exclusive, "now_ms": now_ms}
-    for lock in sorted(_candidates(conn, asked, glob), key=_age):
-        if globs.overlap(glob, _stored(lock), budget):
-            yield lock
-
-
-def _stored(lock: Lock) -> Glob:
-    try:
-        return globs.parse(lock.pattern)
-    except IcError as exc:
-        raise WrongValue(f"a row of the database has the pattern {quoted(lock.pattern)}") from exc
-
-
-def _age(lock: Lock) -> tuple[int, str]:
-    return lock.created_at, lock.id
-
-
-def _candidates(conn: sqlite3.Connection, asked: dict[str, Any], glob: Glob) -> list[Lock]:
-    """All that could overlap, and few others: their keys begin alike, or have a common end."""
-    key = glob.key
-    if glob.path is not None:
-        begins = [key[:end] for end in range(1, len(key) + 1)]
-        ends = ["*" + key[start:] for start in range(len(key) + 1)]
-        return _rows(conn, _BY_KEYS, asked, keys=_json(begins + ends))
-    if key[0] == "*":
-        return _rows(conn, _OF_SCOPE, asked)
-    begins = [key[:end] for end in range(1, len(key))]
-    return (
-        _rows(conn, _BY_KEYS, asked, keys=_json(begins))
-        + _rows(conn, _BY_RANGE, asked, low=key, high=_behind(key))
-        + _rows(conn, _BY_RANGE, asked, low="*", high="+")
-    )
-
-
-def _behind(key: str) -> str | bytes:
-    """What sorts behind all that begins with it; of the last character there is, no text does."""
-    head = key.rstrip("\U0010ffff")
-    if not head:
-        return b""  # behind all text
-    last = ord(head[-1]) + 1
-    return head[:-1] + chr(0xE000 if last == 0xD800 else last)
-
-
-def _rows(
-    conn: sqlite3.Connection, text: str, asked: dict[str, Any], **more: str | bytes
-) -> list[Lock]:
-    return [checked(Lock, row) for row in conn.execute(text, asked | more)]
-
-
-def _json(words: list[str]) -> str:
-    return msgspec.json.encode(words).decode()
-
-
-def check_many(
-    conn: sqlite3.Connection,
-    scope: str,
-    paths: Sequence[tuple[str, Glob]],
-    *,
-    but: str | None,
-    now_ms: int,
-) -> list[tuple[str, Lock]]:
-    """For each path the first reservation in its way.  All rows are read once, not per path."""
-    asked = {"scope": scope, "but": but, "exclusive": True, "now_ms": now_ms}
-    by_key: dict[str, list[Lock]] = {}
-    for lock in sorted(_rows(conn, _OF_SCOPE, asked), key=_age):
-        if not records.is_dead(lock):
-            by_key.setdefault(lock.key, []).append(lock)
-    lengths = sorted({len(key) for key in by_key})
-    budget = Budget(max(globs.STEPS, min(STEPS_PER_PATH * len(paths), 50 * globs.STEPS)))
-    found = []
-    for path, glob in paths:
-        near = _near(by_key, lengths, glob)
-        touched = (x for x in near if globs.overlap(glob, _stored(x), budget))
-        blocker = next(touched, None)
-        if blocker is not None:
-            found.append((path, blocker))
-    return found
-
-
-def _near(by_key: dict[str, list[Lock]], lengths: list[int], glob: Glob) -> Iterator[Lock]:
-    key = glob.key
-    if glob.path is None:  # a directory: all that is below it
-        yield from (lock for locks in by_key.values() for lock in locks)
-        return
-    for length in lengths:
-        if length <= len(key):
-            yield from by_key.get(key[:length], ())
-        if length <= len(key) + 1:
-            yield from by_key.get("*" + key[len(key) + 1 - length :], ())
 
 
 def renew(
@@ -302,7 +171,7 @@ def sweep_dead(
     conn: sqlite3.Connection, *, is_dry: bool, older_ms: int, actor: Writer, now_ms: int
 ) -> Swept:
     """Delete all that has ended, by its deadline or with its process; or only count it."""
-    locks = every(conn)
+    locks = lookup.every(conn)
     ended = [
         lock
         for lock in locks
@@ -314,49 +183,46 @@ def sweep_dead(
     return Swept(len(ended), len(locks))
 
 
-# --- looking --------------------------------------------------------------------------------------
-
-
-def find(conn: sqlite3.Connection, id_: str) -> Lock | None:
-    row = conn.execute(_FIND, (id_,)).fetchone()
-    return checked(Lock, row) if row else None
-
-
-def of_owner(conn: sqlite3.Connection, owner: str, scope: str | None) -> list[Lock]:
-    return [checked(Lock, row) for row in conn.execute(_OF_OWNER, (owner, scope))]
-
-
-def every(
-    conn: sqlite3.Connection,
-    *,
-    scope: str | None = None,
-    owner: str | None = None,
-    type_: str | None = None,
-) -> list[Lock]:
-    return [checked(Lock, row) for row in conn.execute(_ALL, (scope, owner, type_))]
-
-
 # --- writing --------------------------------------------------------------------------------------
 
 
 def _taken(conn: sqlite3.Connection, wish: Wish, *, actor: Writer, now_ms: int) -> tuple[Lock, str]:
+    before = _same(conn, wish, actor=actor, now_ms=now_ms)
+    if before is None:
+        lock = _new(wish, session=actor.session, now_ms=now_ms)
+        return _written(conn, lock, wish.ttl_ms, actor=actor, now_ms=now_ms), "acquired"
+    kept = structs.replace(before, reason=wish.reason or before.reason)
+    return _written(conn, kept, wish.ttl_ms, actor=actor, now_ms=now_ms), "renewed"
+
+
+def _same(conn: sqlite3.Connection, wish: Wish, *, actor: Writer, now_ms: int) -> Lock | None:
+    """What the owner holds already, to end with the same process.  What has ended is deleted.
+
+    What another process of the owner wants to keep is another reservation: each ends with its own.
+    """
     glob = wish.glob
     same = (wish.scope, glob.key, wish.owner, glob.text, wish.type, wish.exclusive)
-    row = conn.execute(_SAME, same).fetchone()
-    before = checked(Lock, row) if row else None
-    if before is not None and records.stands(before, now_ms=now_ms):
-        # What one process of the owner wants to keep must not end with another one.
-        process = before.process if before.process == wish.process else None
-        kept = _of_process(structs.replace(before, reason=wish.reason or before.reason), process)
-        return _written(conn, kept, wish.ttl_ms, actor=actor, now_ms=now_ms), "renewed"
-    if before is not None:
-        _end(conn, before, "expired", actor=actor, now_ms=now_ms)
-    lock = Lock(
+    found = None
+    for row in conn.execute(_SAME, same).fetchall():
+        lock = checked(Lock, row)
+        if not records.stands(lock, now_ms=now_ms):
+            _end(conn, lock, "expired", actor=actor, now_ms=now_ms)
+        elif found is None and lock.process == wish.process:
+            found = lock
+    return found
+
+
+def _new(wish: Wish, *, session: str | None, now_ms: int) -> Lock:
+    """Without its deadline."""
+    pid, start, boot, pid_ns = (
+        (None,) * 4 if wish.process is None else structs.astuple(wish.process)
+    )
+    return Lock(
         id=new_id(),
         type=wish.type,
         owner=wish.owner,
         scope=wish.scope,
-        pattern=glob.text,
+        pattern=wish.glob.text,
         exclusive=wish.exclusive,
         reason=wish.reason,
         ttl_ms=wish.ttl_ms,
@@ -366,26 +232,12 @@ def _taken(conn: sqlite3.Connection, wish: Wish, *, actor: Writer, now_ms: int) 
         renewed_ms=now_ms,
         expires_at=None,
         expires_ms=0,
-        session=actor.session,
-        pid=None,
-        pid_start=None,
-        pid_boot=None,
-        pid_ns=None,
-        key=glob.key,
-    )
-    lock = _of_process(lock, wish.process)
-    return _written(conn, lock, wish.ttl_ms, actor=actor, now_ms=now_ms), "acquired"
-
-
-def _of_process(lock: Lock, process: Process | None) -> Lock:
-    if process is None:
-        return structs.replace(lock, pid=None, pid_start=None, pid_boot=None, pid_ns=None)
-    return structs.replace(
-        lock,
-        pid=process.pid,
-        pid_start=process.start,
-        pid_boot=process.boot,
-        pid_ns=process.pidns,
+        session=session,
+        pid=pid,
+        pid_start=start,
+        pid_boot=boot,
+        pid_ns=pid_ns,
+        key=wish.glob.key,
     )
 
 

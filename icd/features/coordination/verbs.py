@@ -24,7 +24,7 @@ from icd.app.verb import (
     no_rows,
 )
 from icd.errors import IcError, Usage
-from icd.features.coordination import names, records, store
+from icd.features.coordination import lookup, names, records, store
 from icd.features.coordination.forms import (
     Check,
     CheckMany,
@@ -135,14 +135,14 @@ def release(ctx: Context, p: Release) -> Released:
 def _meant(ctx: Context, p: Renew | Release) -> list[Lock]:
     """One by its id, or those of an owner."""
     if p.id is None:
-        return store.of_owner(ctx.conn, p.owner or "", _scope(p.scope, _place(ctx, p)))
-    lock = store.find(ctx.conn, p.id)
+        return lookup.of_owner(ctx.conn, p.owner or "", _scope(p.scope, _place(ctx, p)))
+    lock = lookup.find(ctx.conn, p.id)
     return [lock] if lock and p.owner in (None, lock.owner) else []
 
 
 def check(ctx: Context, p: Check) -> list[Shown]:
     here = _place(ctx, p)
-    found = store.blockers(
+    found = lookup.blockers(
         ctx.conn,
         names.scope_of(p.scope, here),
         _glob(p, here),
@@ -155,7 +155,7 @@ def check(ctx: Context, p: Check) -> list[Shown]:
 
 def check_many(ctx: Context, p: CheckMany) -> list[Touched]:
     here = _place(ctx, p)
-    found = store.check_many(
+    found = lookup.check_many(
         ctx.conn,
         names.scope_of(p.scope, here),
         [(path, names.path(path, here)) for path in p.paths],
@@ -167,7 +167,7 @@ def check_many(ctx: Context, p: CheckMany) -> list[Touched]:
 
 def list_(ctx: Context, p: List) -> list[Shown]:
     scope = _scope(p.scope, _place(ctx, p))
-    locks = store.every(ctx.conn, scope=scope, owner=p.owner, type_=p.type)
+    locks = lookup.every(ctx.conn, scope=scope, owner=p.owner, type_=p.type)
     found = (records.shown(lock, now_ms=ctx.now_ms) for lock in locks)
     return [lock for lock in found if lock.active or not p.active]
 
@@ -185,7 +185,7 @@ def sweep(ctx: Context, p: Sweep) -> Swept:
 
 
 def transfer(ctx: Context, p: Transfer) -> Transferred:
-    locks = store.of_owner(ctx.conn, p.from_owner, _scope(p.scope, _place(ctx, p)))
+    locks = lookup.of_owner(ctx.conn, p.from_owner, _scope(p.scope, _place(ctx, p)))
     done = store.transfer(ctx.conn, locks, p.to_owner, actor=ctx.writer, now_ms=ctx.now_ms)
     ctx.changed = bool(done)
     return Transferred(done)

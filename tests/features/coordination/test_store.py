@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from icd.errors import InvalidPattern, PatternTooComplex
-from icd.features.coordination import globs, names, store
+from icd.errors import IcError, InvalidPattern, PatternTooComplex
+from icd.features.coordination import globs, lookup, names, store
 from icd.features.coordination.names import Place
 from icd.features.coordination.records import Wish
 from icd.features.events import store as events
@@ -39,7 +39,7 @@ def held(conn):
     """Who holds a pattern, for everybody else."""
 
     def blockers(pattern, *, now_ms=NOW, **more):
-        found = store.blockers(conn, ".", glob(pattern), now_ms=now_ms, **more)
+        found = lookup.blockers(conn, ".", glob(pattern), now_ms=now_ms, **more)
         return [lock.owner for lock in found]
 
     return blockers
@@ -110,7 +110,7 @@ def test_what_had_ended_does_not_come_back_beside_a_transfer(conn, reserve, held
     reserve("ann", "a", ttl_ms=MINUTE)
     reserve("ann", "*")
 
-    locks = store.of_owner(conn, "ann", ".")
+    locks = lookup.of_owner(conn, "ann", ".")
     store.transfer(conn, locks, "bob", actor=ME, now_ms=NOW + MINUTE)
 
     assert held("a", now_ms=NOW) == ["bob"]
@@ -134,22 +134,56 @@ def test_a_process_that_cannot_be_looked_at_counts_as_alive(reserve, held):
     assert held("a") == ["ann"]
 
 
-def test_a_reservation_of_one_process_is_kept_if_another_of_its_owner_wants_it(reserve, held):
-    child = subprocess.Popen(["sleep", "60"])
-    reserve("ann", "a", process=processes.identify(child.pid))
-    reserve("ann", "a", process=processes.identify(os.getpid()))
+@pytest.fixture
+def child():
+    """A process, and its end."""
+    found = subprocess.Popen(["sleep", "60"])
+    yield processes.identify(found.pid), lambda: (found.kill(), found.wait())
+    found.kill()
+    found.wait()
 
-    child.kill()
-    child.wait()
 
+def test_what_two_processes_of_an_owner_reserve_ends_with_the_last_of_them(reserve, held, child):
+    process, end = child
+    other = subprocess.Popen(["sleep", "60"])
+    reserve("ann", "a", process=process)
+    reserve("ann", "a", process=processes.identify(other.pid))
+
+    end()
     assert held("a") == ["ann"]
+
+    other.kill()
+    other.wait()
+    assert held("a") == []
+
+
+def test_what_ends_with_no_process_outlives_the_process_of_its_owner(reserve, held, child):
+    process, end = child
+    with_process, _ = reserve("ann", "a", process=process)
+    without, _ = reserve("ann", "a", ttl_ms=MINUTE)
+
+    end()
+
+    assert without.id != with_process.id
+    assert (held("a"), held("a", now_ms=NOW + MINUTE)) == (["ann"], [])
+
+
+def test_the_same_of_the_same_process_keeps_its_id_and_what_is_gone_goes(conn, reserve, child):
+    process, end = child
+    lock, _ = reserve("ann", "a", process=process)
+    assert reserve("ann", "a", process=process)[0].id == lock.id
+
+    end()
+    again, _ = reserve("ann", "a", process=processes.identify(os.getpid()))
+
+    assert [lock.id for lock in lookup.every(conn)] == [again.id]
 
 
 def test_a_transfer_gives_what_stands(conn, reserve, held, told):
     reserve("ann", "a")
     reserve("ann", "b", ttl_ms=1)
 
-    locks = store.of_owner(conn, "ann", ".")
+    locks = lookup.of_owner(conn, "ann", ".")
     assert store.transfer(conn, locks, "bob", actor=ME, now_ms=NOW + 1) == 1
 
     assert held("**", now_ms=NOW + 1) == ["bob"]
@@ -160,10 +194,10 @@ def test_a_release_counts_what_stood(conn, reserve, held):
     reserve("ann", "a")
     reserve("ann", "b", ttl_ms=1)
 
-    locks = store.of_owner(conn, "ann", None)
+    locks = lookup.of_owner(conn, "ann", None)
     assert store.release(conn, locks, actor=ME, now_ms=NOW + 1) == 1
 
-    assert (held("**"), store.every(conn)) == ([], [])
+    assert (held("**"), lookup.every(conn)) == ([], [])
 
 
 def test_many_paths_get_the_answers_that_each_alone_gets(conn, reserve, held):
@@ -172,7 +206,7 @@ def test_many_paths_get_the_answers_that_each_alone_gets(conn, reserve, held):
     paths = ["src/a.py", "src/a.md", "x.md", "d/x.md", "docs/a/b", "a/b", "b/b", "z", "q", "k/q/r"]
 
     asked = [(path, names.path(path, HERE)) for path in paths]
-    found = store.check_many(conn, ".", asked, but="o2", now_ms=NOW)
+    found = lookup.check_many(conn, ".", asked, but="o2", now_ms=NOW)
 
     alone = {path: held(path, but="o2") for path in paths}
     assert {path for path, _ in found} == {path for path in paths if alone[path]}
@@ -188,7 +222,7 @@ def test_every_kind_of_pattern_is_found_by_every_other(conn, reserve, held):
 
     for text in texts:
         wanted = {
-            other for other in texts if store.globs.overlap(glob(text), glob(other), store.Budget())
+            other for other in texts if globs.overlap(glob(text), glob(other), globs.Budget())
         }
         assert set(held(text)) == wanted, text
 
@@ -224,7 +258,7 @@ def test_a_worktree_has_files_of_its_own():
 
 @pytest.mark.parametrize("text", ["", "a\tb", "*/../a", "/**", "/*/src/a", "x" * 5000, "a\udcff"])
 def test_what_is_no_pattern_of_a_project_is_refused(text):
-    with pytest.raises(store.IcError):
+    with pytest.raises(IcError):
         names.pattern(text, HERE)
 
 
@@ -281,7 +315,7 @@ def test_a_commit_of_thousands_is_judged_beside_patterns_with_wildcards(conn, re
     paths = [*(f"src/package_{n % 50}/module_{n}.py" for n in range(5000)), "src/held.py"]
 
     asked = [(path, names.path(path, HERE)) for path in paths]
-    found = store.check_many(conn, ".", asked, but="bob", now_ms=NOW)
+    found = lookup.check_many(conn, ".", asked, but="bob", now_ms=NOW)
 
     assert [path for path, _ in found] == ["src/held.py"]
 
