@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tells a session that starts where the project stands: the run under way, its phase, and which work
-# other sessions have claimed.
+# other sessions have claimed, or reserved to edit.
 #
 # Claude Code, Codex, Gemini: SessionStart.  Cursor: sessionStart.
 #
@@ -25,7 +25,7 @@ quoted() {
     printf '"%s"' "${text//[[:cntrl:]]/ }"
 }
 
-run='' phase='' claims='' context=''
+run='' phase='' claims='' held='' context=''
 if intercore_run_current -v run 2>/dev/null && intercore_run_phase -v phase "$run" 2>/dev/null; then
     context="This project works on run $run, which is in the phase $phase."
 fi
@@ -34,6 +34,11 @@ while IFS=$'\t' read -r name scope owner _; do
     [[ -n $owner && $owner != "$INTERCORE_SESSION" ]] || continue
     context+="${context:+$'\n'}Session $owner has claimed $name $scope: leave it alone."
 done <<<"$claims"
+intercore_coordination_list -v held 2>/dev/null
+while IFS=$'\t' read -r _ owner _ _ files _; do
+    [[ -n $owner && $owner != "$INTERCORE_SESSION" ]] || continue
+    context+="${context:+$'\n'}Session $owner is editing $files: leave it alone."
+done <<<"$held"
 [[ -n $context ]] || exit 0
 
 case $INTERCORE_AGENT in

@@ -1629,18 +1629,18 @@ class Coordination(nouns.Blocking):
     def reserve(
         self,
         *,
-        pattern: str | None = None,
-        path: str | None = None,
         scope: str = ".",
         project: str | None = None,
         owner: str = "",
-        type: Literal["file_reservation", "named_lock", "write_set"] = "file_reservation",
         exclusive: bool = True,
         ttl: Duration | None = None,
         pid: int | None = None,
         reason: str = "",
         run_id: str = "",
         dispatch_id: str = "",
+        pattern: str | None = None,
+        path: str | None = None,
+        type: Literal["file_reservation", "named_lock", "write_set"] = "file_reservation",
         again: bool = False,
         timeout: Duration | None = None,
         request_id: str | None = None,
@@ -1648,38 +1648,91 @@ class Coordination(nouns.Blocking):
         """Reserve files for an owner.
         `conflict` names the reservation of another owner that is in the way; nothing is
         reserved then.
-        The same owner and pattern again extends the reservation and keeps its id.
+        The same owner and pattern again extends the reservation and keeps its id; with another
+        `pid` it is another reservation.
 
-        pattern: Pattern, such as 'src/**/*.py', seen from the project.
-        path: Path, in which no character is a wildcard.
         scope: Scope of the reservation (default: the project's files).
         project: Directory of the checkout that has the files (default: cwd).
         owner: Owner of the reservation.
-        type: Kind of reservation, a label.
         exclusive: Exclude all others; if false, only those who are exclusive.
         ttl: Time until the reservation expires (default: never).
         pid: End the reservation with this process.
         reason: Reason that others are told.
         run_id: Run that it is for.
         dispatch_id: Dispatch that it is for.
+        pattern: Pattern, such as 'src/**/*.py', seen from the project.
+        path: Path, in which no character is a wildcard.
+        type: Kind; a named_lock has one name in all worktrees.
         again: Record no further conflict: the caller asks again for the same.
         """
         found: results.CoordinationOutcome = self._host.ask(
             "coordination.reserve",
             {
-                "pattern": pattern,
-                "path": path,
                 "scope": scope,
                 "project": project,
                 "owner": owner,
-                "type": type,
                 "exclusive": exclusive,
                 "ttl_ms": ms(ttl),
                 "pid": pid,
                 "reason": reason,
                 "run_id": run_id,
                 "dispatch_id": dispatch_id,
+                "pattern": pattern,
+                "path": path,
+                "type": type,
                 "again": again,
+            },
+            timeout,
+            request_id,
+        )
+        return found
+
+    def reserve_many(
+        self,
+        paths: Sequence[str],
+        *,
+        scope: str = ".",
+        project: str | None = None,
+        owner: str = "",
+        exclusive: bool = True,
+        ttl: Duration | None = None,
+        pid: int | None = None,
+        reason: str = "",
+        run_id: str = "",
+        dispatch_id: str = "",
+        follow: bool = False,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.CoordinationOutcomes:
+        """Reserve several paths for an owner, all or none.
+        `conflict` names the first reservation of another owner that is in the way.
+
+        paths: Paths, without wildcards.
+        scope: Scope of the reservation (default: the project's files).
+        project: Directory of the checkout that has the files (default: cwd).
+        owner: Owner of the reservation.
+        exclusive: Exclude all others; if false, only those who are exclusive.
+        ttl: Time until the reservation expires (default: never).
+        pid: End the reservation with this process.
+        reason: Reason that others are told.
+        run_id: Run that it is for.
+        dispatch_id: Dispatch that it is for.
+        follow: Reserve what links lead to, too.
+        """
+        found: results.CoordinationOutcomes = self._host.ask(
+            "coordination.reserve_many",
+            {
+                "paths": paths,
+                "scope": scope,
+                "project": project,
+                "owner": owner,
+                "exclusive": exclusive,
+                "ttl_ms": ms(ttl),
+                "pid": pid,
+                "reason": reason,
+                "run_id": run_id,
+                "dispatch_id": dispatch_id,
+                "follow": follow,
             },
             timeout,
             request_id,

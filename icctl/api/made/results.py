@@ -8,6 +8,7 @@ from icd.features.compat.store import Side as CompatSide
 from icd.features.compat.verbs import Known as CompatKnown
 from icd.features.coordination.forms import Conflict as CoordinationConflict
 from icd.features.coordination.forms import Outcome as CoordinationOutcome
+from icd.features.coordination.forms import Outcomes as CoordinationOutcomes
 from icd.features.coordination.forms import Released as CoordinationReleased
 from icd.features.coordination.forms import Renewed as CoordinationRenewed
 from icd.features.coordination.forms import Touched as CoordinationTouched
@@ -132,6 +133,7 @@ __all__ = [
     "CompatVerdicts",
     "CoordinationConflict",
     "CoordinationOutcome",
+    "CoordinationOutcomes",
     "CoordinationReleased",
     "CoordinationRenewed",
     "CoordinationShown",

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from icd.app.call import Params
 from icd.app.invocation import World
-from icd.app.types import DURATION, SPAN, TRUTH
+from icd.app.types import SPAN, TRUTH
 from icd.app.verb import Argument, Option
 from icd.errors import BadPath, InvalidTtl, Usage
 from icd.features.coordination import names
@@ -15,10 +15,12 @@ from icd.features.coordination.records import Shown, Type
 from icd.features.leases.store import MAX_TTL_MS
 from icd.values import validation
 from icd.values.processes import PID_MAX
-from icd.values.wire import CENTURY_MS, Result
+from icd.values.wire import Result
 
 # Paths in one check-many: four times the largest commit that people make by hand.
 MANY = 20_000
+# Paths in one reserve-many: it keeps all others waiting for a tenth of a second.
+TOGETHER = 1000
 
 
 def _check_ttl(ttl_ms: int) -> None:
@@ -74,7 +76,6 @@ Exclusive = Annotated[
     Meta(description="Exclude all others; if false, only those who are exclusive."),
     Option("--exclusive", "Exclude all others; false: only those who are.", "BOOL", bare="true"),
 ]
-Age = Annotated[int, Meta(ge=0, le=CENTURY_MS), DURATION]
 Pid = Annotated[int, Meta(ge=1, le=PID_MAX)]
 
 
@@ -90,23 +91,12 @@ class Named(Params):
     project: Project | None = None
 
 
-class Reserve(Named):
-    """Reserve files for an owner, and print the id of the reservation.
+class Terms(Params):
+    """For whom something is reserved, and until when."""
 
-    Exit 1 if another owner holds a pattern that some path has in common with this one; prints that
-    owner, the age, the session, and whether its process is alive.
-    Patterns have *, ?, [a-z] and, as a whole segment, **; a slash at the end means all below.
-    The same owner and pattern again extends the reservation and keeps its id.
-    """
-
-    rpc = (
-        "Reserve files for an owner.\n"
-        "`conflict` names the reservation of another owner that is in the way; nothing is reserved "
-        "then.\n"
-        "The same owner and pattern again extends the reservation and keeps its id."
-    )
+    scope: Scope = names.FILES
+    project: Project | None = None
     owner: Owner = ""
-    type: Annotated[Type, Option("--type", "Kind of reservation, a label.")] = "file_reservation"
     exclusive: Exclusive = True
     ttl_ms: Annotated[
         Ttl | None, Option("--ttl", "Time until the reservation expires (default: never).")
@@ -123,9 +113,52 @@ class Reserve(Named):
     dispatch_id: Annotated[
         str, Option("--dispatch", "Dispatch that it is for.", "ID"), validation.check_scope
     ] = ""
+
+
+class Reserve(Terms):
+    """Reserve files for an owner, and print the id of the reservation.
+
+    Exit 1 if another owner holds a pattern that some path has in common with this one; prints that
+    owner, the age, the session, and whether its process is alive.
+    Patterns have *, ?, [a-z] and, as a whole segment, **; a slash at the end means all below.
+    The same owner and pattern again extends the reservation and keeps its id; with another --pid
+    it is another reservation, so that each ends with its own process.
+    """
+
+    rpc = (
+        "Reserve files for an owner.\n"
+        "`conflict` names the reservation of another owner that is in the way; nothing is reserved "
+        "then.\n"
+        "The same owner and pattern again extends the reservation and keeps its id; with another "
+        "`pid` it is another reservation."
+    )
+    pattern: Pattern | None = None
+    path: Path | None = None
+    type: Annotated[Type, Option("--type", "Kind; a named_lock has one name in all worktrees.")] = (
+        "file_reservation"
+    )
     again: Annotated[
         bool, Meta(description="Record no further conflict: the caller asks again for the same.")
     ] = False
+
+
+class ReserveMany(Terms, kw_only=True):
+    """Reserve several paths for an owner, all or none, and print their ids.
+
+    Exit 1 if another owner holds one of them; prints the first that is in the way.
+    Paths are literal; one that ends with a slash means all below it.
+    """
+
+    rpc = (
+        "Reserve several paths for an owner, all or none.\n"
+        "`conflict` names the first reservation of another owner that is in the way."
+    )
+    paths: Annotated[
+        list[str],
+        Meta(min_length=1, max_length=TOGETHER, description="Paths, without wildcards."),
+        Argument("PATH...", "Paths, without wildcards.", nargs=-1),
+    ]
+    follow: Annotated[bool, Option("--follow", "Reserve what links lead to, too.")] = False
 
 
 class Renew(Params):
@@ -216,29 +249,6 @@ class List(Params):
     project: Project | None = None
 
 
-class Sweep(Params):
-    """Delete reservations that have expired, or whose process is gone."""
-
-    older_than_ms: Annotated[
-        Age, Option("--older-than", "Minimum time since the deadline (default: 0s).")
-    ] = 0
-    dry_run: Annotated[bool, Option("--dry-run", "Count them only.")] = False
-
-
-class Transfer(Params):
-    """Transfer all reservations of an owner in a scope to another owner."""
-
-    from_owner: Annotated[
-        str, Option("--from", "Owner that holds them now.", "O"), validation.check_owner
-    ]
-    to_owner: Annotated[str, Option("--to", "New owner.", "O"), validation.check_owner]
-    scope: Scope = names.FILES
-    force: Annotated[
-        bool, Option("--force", "Accepted for older scripts; a transfer has no conflicts.")
-    ] = False
-    project: Project | None = None
-
-
 # --- results --------------------------------------------------------------------------------------
 
 
@@ -261,6 +271,14 @@ class Outcome(Result):
     """A reservation, or what is in its way, which `told` says in a sentence."""
 
     lock: Shown | None = None
+    conflict: Conflict | None = None
+    told: str = ""
+
+
+class Outcomes(Result):
+    """The reservations, or what is in the way of one, which `told` says in a sentence."""
+
+    locks: list[Shown]
     conflict: Conflict | None = None
     told: str = ""
 

@@ -112,6 +112,14 @@ def escape(path: str) -> str:
     return "".join(f"\\{char}" if char in _SPECIAL else char for char in path)
 
 
+def literal(segment: str) -> str | None:
+    """The one name that a segment matches; None: there are wildcards in it."""
+    if _SPECIAL.isdisjoint(segment):
+        return segment
+    found = _segment(segment, segment)
+    return found if isinstance(found, str) else None
+
+
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Glob:
     """A pattern that was normalised: no empty segment, no `.` and no `..`."""

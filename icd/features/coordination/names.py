@@ -5,11 +5,16 @@ A relative one is seen from the top of the caller's checkout, wherever below it 
 a worktree that shares the database has files of its own, and they are stored as such.  What lies
 outside of the project is stored as an absolute path.
 
-Only words are looked at here, no links are followed: a name is reserved, not what it leads to.
+A project and a checkout may be known by other names, such as a link to them or above them: a path
+that leads through one is seen from the project all the same.  Below, no links are followed, unless
+a caller wants it: a name is reserved, not what it leads to.
+
+A named lock is no file: its name is the same in all worktrees.
 """
 
 import os
 import re
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -28,10 +33,19 @@ _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")  # a file may have a line break
 
 
 class Place(Struct, frozen=True):
-    """Where patterns are seen from: `root` has the database, `base` is the caller's checkout."""
+    """Where patterns are seen from: `root` has the database, `base` is the caller's checkout.
+
+    `known`: which of the directories that were looked at is one of the two.
+    """
 
     root: str
     base: str
+    known: dict[str, str] = {}
+
+    @property
+    def of_names(self) -> "Place":
+        """Where named locks are seen from: from everywhere alike."""
+        return self if self.base == self.root else Place(self.root, self.root, self.known)
 
 
 def place(database: str, cwd: str | None) -> Place:
@@ -39,7 +53,7 @@ def place(database: str, cwd: str | None) -> Place:
     is_usual = os.path.basename(directory) == paths.DIRECTORY
     root = os.path.dirname(directory) if is_usual else directory
     # Most callers stand there, and are spared a look at the file system.
-    base = root if cwd is None or cwd == root else paths.project_root(cwd)
+    base = root if cwd is None or cwd == root else paths.project_identity(cwd)
     return Place(_text(root), _text(base))
 
 
@@ -49,7 +63,10 @@ def _text(path: str) -> str:
 
 def scope_of(given: str, here: Place) -> str:
     """The project's own directory is what other programs call the scope of its files."""
-    return FILES if given.rstrip("/") in (here.root, here.base) and given else given or FILES
+    if not given or given[0] != "/":
+        return given or FILES
+    directory = given.rstrip("/")
+    return FILES if _proper(directory, here) in (here.root, here.base) else given
 
 
 def pattern(text: str, here: Place) -> Glob:
@@ -69,6 +86,15 @@ def path(name: str, here: Place) -> Glob:
     if len(name) > globs.PATH_BYTES or "\0" in name or not name:
         raise InvalidPattern(f"{shown(name)} is not a path")
     return _placed(globs.parse(_seen(globs.escape(_text(name)), here)), here)
+
+
+def followed(paths: Iterable[str], here: Place) -> list[str]:
+    """Paths, and what they lead to: an edit of a link changes that."""
+    found = []
+    for path in paths:
+        end = "/" if path.endswith("/") else ""
+        found += [path, _text(os.path.realpath(os.path.join(here.base, path))) + end]
+    return found
 
 
 def _placed(found: Glob, here: Place) -> Glob:
@@ -104,10 +130,46 @@ def _seen(text: str, here: Place) -> str:
     if text[:1] != "/":
         text = f"{globs.escape(here.base)}/{text}"
     segments = _resolved(text)
+    inside = _inside(segments, root)
+    if inside is None and _inside(segments, globs.escape(here.base)) is None:
+        segments = _by_proper_name(segments, here)
+        inside = _inside(segments, root)
+    return "/" + "/".join(segments) if inside is None else "/".join(inside) or "**"
+
+
+def _inside(segments: list[str], root: str) -> list[str] | None:
     above = [name for name in root.split("/") if name]
-    if segments[: len(above)] != above:
-        return "/" + "/".join(segments)
-    return "/".join(segments[len(above) :]) or "**"
+    return segments[len(above) :] if segments[: len(above)] == above else None
+
+
+def _by_proper_name(segments: list[str], here: Place) -> list[str]:
+    """Without a link that leads to the project or the checkout, or above it."""
+    path = ""
+    for count, name in enumerate(segments, 1):
+        literal = globs.literal(name)
+        if literal is None:
+            break
+        path += f"/{literal}"
+        proper = _proper(path, here)
+        if proper != path:
+            return [*filter(None, globs.escape(proper).split("/")), *segments[count:]]
+    return segments
+
+
+def _proper(directory: str, here: Place) -> str:
+    """The root or the checkout, if the directory is one of them; else the directory itself."""
+    found = here.known.get(directory)
+    if found is None:
+        found = next((own for own in (here.root, here.base) if _is_same(directory, own)), directory)
+        here.known[directory] = found
+    return found
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False
 
 
 def _resolved(text: str) -> list[str]:

@@ -1,118 +1,72 @@
 """coordination: reservations of files."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated
 
-import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Meta
 
 from icd.app import render
-from icd.app.call import EVENTS, Answer, Context, Params, Topic
-from icd.app.invocation import LOOK_AGAIN_SECONDS, Ask, Output, World, line
-from icd.app.types import SPAN
-from icd.app.verb import (
-    Column,
-    Command,
-    Method,
-    Option,
-    Stream,
-    Table,
-    Verb,
-    Writes,
-    narrow,
-    no_rows,
-)
-from icd.errors import IcError, Usage
+from icd.app.call import Context, Params
+from icd.app.types import DURATION
+from icd.app.verb import Column, Option, Table, Verb, Writes, no_rows
+from icd.errors import Usage
 from icd.features.coordination import lookup, names, records, store
+from icd.features.coordination import reserve as reserving
 from icd.features.coordination.forms import (
     Check,
     CheckMany,
-    Conflict,
     List,
-    Named,
-    Outcome,
+    Project,
     Release,
     Released,
     Renew,
     Renewed,
-    Reserve,
-    Sweep,
+    Scope,
     Touched,
-    Transfer,
     Transferred,
 )
 from icd.features.coordination.globs import Glob
 from icd.features.coordination.names import Place
-from icd.features.coordination.records import Lock, Shown, Wish
+from icd.features.coordination.records import Lock, Shown
+from icd.features.coordination.reserve import check_named, glob, place
 from icd.features.coordination.store import Swept
-from icd.values import processes, validation
+from icd.values import validation
 from icd.values.wire import CENTURY_MS
 
-HINT = "wait for it with --wait, ask its owner to release it, or work on something else"
+# --- parameters -----------------------------------------------------------------------------------
 
 
-class ReserveForm(Reserve):
-    __doc__ = Reserve.__doc__
+class Sweep(Params):
+    """Delete reservations that have expired, or whose process is gone."""
 
-    wait_ms: Annotated[
-        int, Meta(ge=0, le=CENTURY_MS), SPAN, Option("--wait", "Wait this long for others.")
+    older_than_ms: Annotated[
+        int,
+        Meta(ge=0, le=CENTURY_MS),
+        DURATION,
+        Option("--older-than", "Minimum time since the deadline (default: 0s)."),
     ] = 0
+    dry_run: Annotated[bool, Option("--dry-run", "Count them only.")] = False
+
+
+class Transfer(Params):
+    """Transfer all reservations of an owner in a scope to another owner."""
+
+    from_owner: Annotated[
+        str, Option("--from", "Owner that holds them now.", "O"), validation.check_owner
+    ]
+    to_owner: Annotated[str, Option("--to", "New owner.", "O"), validation.check_owner]
+    scope: Scope = names.FILES
+    force: Annotated[
+        bool, Option("--force", "Accepted for older scripts; a transfer has no conflicts.")
+    ] = False
+    project: Project | None = None
 
 
 # --- what is done ---------------------------------------------------------------------------------
 
 
-def _place(ctx: Context, p: "Named | Renew | Release | List | Transfer | CheckMany") -> Place:
-    return names.place(ctx.path, p.project or p.cwd)
-
-
-def _glob(p: "Named | Release", here: Place) -> Glob:
-    return names.path(p.path, here) if p.path is not None else names.pattern(p.pattern or "", here)
-
-
 def _scope(given: str | None, here: Place) -> str | None:
     return None if given is None else names.scope_of(given, here)
-
-
-def reserve(ctx: Context, p: Reserve) -> Outcome:
-    here = _place(ctx, p)
-    wish = Wish(
-        owner=p.owner,
-        scope=names.scope_of(p.scope, here),
-        glob=_glob(p, here),
-        exclusive=p.exclusive,
-        type=p.type,
-        ttl_ms=p.ttl_ms,
-        reason=p.reason,
-        run_id=p.run_id,
-        dispatch_id=p.dispatch_id,
-        process=None if p.pid is None else processes.identify(p.pid),
-    )
-    lock, blocker = store.reserve(
-        ctx.conn, wish, actor=ctx.writer, now_ms=ctx.now_ms, is_retry=p.again
-    )
-    if blocker is not None:
-        ctx.changed = not p.again
-        return _conflict(records.shown(blocker, now_ms=ctx.now_ms))
-    assert lock is not None
-    return Outcome(records.shown(lock, now_ms=ctx.now_ms))
-
-
-def _conflict(blocker: Shown) -> Outcome:
-    found = Conflict(
-        blocker.id,
-        blocker.owner,
-        blocker.pattern,
-        blocker.reason,
-        blocker.exclusive,
-        blocker.age_seconds,
-        blocker.alive,
-        blocker.session,
-        blocker.pid,
-        blocker.expires_at,
-    )
-    return Outcome(conflict=found, told=blocker.told)
 
 
 def renew(ctx: Context, p: Renew) -> Renewed:
@@ -126,8 +80,9 @@ def renew(ctx: Context, p: Renew) -> Renewed:
 def release(ctx: Context, p: Release) -> Released:
     locks = _meant(ctx, p)
     if p.pattern is not None or p.path is not None:
-        wanted = _glob(p, _place(ctx, p)).text
-        locks = [lock for lock in locks if lock.pattern == wanted]
+        here = place(ctx, p.project or p.cwd)
+        files, name = glob(p, here).text, glob(p, here.of_names).text
+        locks = [x for x in locks if x.pattern == (name if x.type == "named_lock" else files)]
     ctx.changed = bool(locks)
     return Released(store.release(ctx.conn, locks, actor=ctx.writer, now_ms=ctx.now_ms))
 
@@ -135,26 +90,30 @@ def release(ctx: Context, p: Release) -> Released:
 def _meant(ctx: Context, p: Renew | Release) -> list[Lock]:
     """One by its id, or those of an owner."""
     if p.id is None:
-        return lookup.of_owner(ctx.conn, p.owner or "", _scope(p.scope, _place(ctx, p)))
+        return lookup.of_owner(
+            ctx.conn, p.owner or "", _scope(p.scope, place(ctx, p.project or p.cwd))
+        )
     lock = lookup.find(ctx.conn, p.id)
     return [lock] if lock and p.owner in (None, lock.owner) else []
 
 
 def check(ctx: Context, p: Check) -> list[Shown]:
-    here = _place(ctx, p)
-    found = lookup.blockers(
-        ctx.conn,
-        names.scope_of(p.scope, here),
-        _glob(p, here),
-        but=p.exclude_owner,
-        exclusive=p.exclusive,
-        now_ms=ctx.now_ms,
-    )
+    here = place(ctx, p.project or p.cwd)
+    scope, files, name = names.scope_of(p.scope, here), glob(p, here), glob(p, here.of_names)
+    found = list(_blockers(ctx, p, scope, files))
+    if name.text != files.text:  # in a worktree, whose files are others
+        found += (lock for lock in _blockers(ctx, p, scope, name) if lock.type == "named_lock")
     return [records.shown(lock, now_ms=ctx.now_ms) for lock in found]
 
 
+def _blockers(ctx: Context, p: Check, scope: str, glob: Glob) -> Iterator[Lock]:
+    return lookup.blockers(
+        ctx.conn, scope, glob, but=p.exclude_owner, exclusive=p.exclusive, now_ms=ctx.now_ms
+    )
+
+
 def check_many(ctx: Context, p: CheckMany) -> list[Touched]:
-    here = _place(ctx, p)
+    here = place(ctx, p.project or p.cwd)
     found = lookup.check_many(
         ctx.conn,
         names.scope_of(p.scope, here),
@@ -166,7 +125,7 @@ def check_many(ctx: Context, p: CheckMany) -> list[Touched]:
 
 
 def list_(ctx: Context, p: List) -> list[Shown]:
-    scope = _scope(p.scope, _place(ctx, p))
+    scope = _scope(p.scope, place(ctx, p.project or p.cwd))
     locks = lookup.every(ctx.conn, scope=scope, owner=p.owner, type_=p.type)
     found = (records.shown(lock, now_ms=ctx.now_ms) for lock in locks)
     return [lock for lock in found if lock.active or not p.active]
@@ -185,20 +144,10 @@ def sweep(ctx: Context, p: Sweep) -> Swept:
 
 
 def transfer(ctx: Context, p: Transfer) -> Transferred:
-    locks = lookup.of_owner(ctx.conn, p.from_owner, _scope(p.scope, _place(ctx, p)))
+    locks = lookup.of_owner(ctx.conn, p.from_owner, _scope(p.scope, place(ctx, p.project or p.cwd)))
     done = store.transfer(ctx.conn, locks, p.to_owner, actor=ctx.writer, now_ms=ctx.now_ms)
     ctx.changed = bool(done)
     return Transferred(done)
-
-
-def _check_named(p: Named) -> None:
-    if (p.pattern is None) == (p.path is None):
-        raise Usage("pass either a pattern or a path", hint="--pattern='src/**', or --path=FILE")
-
-
-def _check_reserve(p: Reserve) -> None:
-    _check_named(p)
-    validation.check_owner(p.owner)
 
 
 def _check_meant(p: Renew | Release) -> None:
@@ -206,71 +155,7 @@ def _check_meant(p: Renew | Release) -> None:
         raise Usage("pass a reservation id or an owner")
 
 
-def _events(_params: Params) -> Topic:
-    """Whatever ends a reservation is an event."""
-    return EVENTS
-
-
 # --- what is shown --------------------------------------------------------------------------------
-
-
-def ask_reserve(world: World, f: ReserveForm) -> Ask:
-    def show(found: Outcome) -> Output:
-        if found.lock is not None:
-            return (
-                render.to_json({"lock": found.lock}) if world.json else render.text(found.lock.id)
-            )
-        told = line(world, "coordination reserve", IcError(found.told, hint=HINT))
-        shown = render.to_json({"conflict": found.conflict}, 1) if world.json else Output(1)
-        shown.stderr = told
-        return shown
-
-    params = narrow(f, Reserve)
-    if not f.wait_ms:
-        return Ask("coordination.reserve", params, show)
-    return _waiting(params, show, time.monotonic() + f.wait_ms / 1000)
-
-
-class _Left(Struct):
-    """Where a waiting is by now: the moment of its end stays what it was."""
-
-    params: msgspec.Raw
-    ends_at: float
-
-
-def _waiting(params: Reserve, show: Callable[[Outcome], Output], ends_at: float) -> Ask:
-    """Ask again whenever a reservation has ended, which is an event: a daemon pushes it.
-
-    A deadline that passes, and a process that ends, are found by looking; so is everything without
-    a daemon.
-    """
-    is_over = True
-
-    def shown(outcome: Outcome) -> Output:
-        nonlocal is_over
-        is_over = outcome.lock is not None or time.monotonic() >= ends_at
-        return show(outcome) if is_over else Output(1)
-
-    def follow(answer: Answer) -> Ask | None:
-        if answer.error is not None or is_over:
-            return None
-        return _waiting(structs.replace(params, again=True), show, ends_at)
-
-    def resume(place: bytes) -> Ask:
-        left = msgspec.json.decode(place, type=_Left)
-        return _waiting(msgspec.json.decode(left.params, type=Reserve), show, left.ends_at)
-
-    return Ask(
-        "coordination.reserve",
-        params,
-        shown,
-        follow=follow,
-        patience=LOOK_AGAIN_SECONDS,
-        ends_at=ends_at,
-        cut_short=2,
-        place=msgspec.json.encode(_Left(msgspec.Raw(msgspec.json.encode(params)), ends_at)),
-        resume=resume,
-    )
 
 
 def show_check(found: list[Shown], _p: Check) -> Iterator[str]:
@@ -309,27 +194,7 @@ HELD = Table(
 )
 
 VERBS = [
-    Method(
-        "coordination.reserve",
-        Reserve,
-        Outcome,
-        reserve,
-        check=_check_reserve,
-        writes=Writes(no_rows, appends=True),
-        stream=Stream(_events),
-    ),
-    Command(
-        "coordination reserve",
-        ReserveForm,
-        ask_reserve,
-        order=("owner", "ttl_ms", "wait_ms"),
-        summary="Reserve files; exit 1 if another owner holds them.",
-        examples=[
-            'icctl coordination reserve --owner="$SESSION" --pattern="src/**" --ttl=15m',
-            "icctl coordination reserve --path=src/app.py --exclusive=false",
-            "icctl coordination reserve --scope=api --pattern=v1 --json",
-        ],
-    ),
+    *reserving.VERBS,
     Verb(
         "coordination renew",
         Renew,
@@ -346,7 +211,7 @@ VERBS = [
         Check,
         list[Shown],
         check,
-        check=_check_named,
+        check=check_named,
         show=show_check,
         human=HELD,
         exit=lambda found: 1 if found else 0,

@@ -27,6 +27,8 @@ NONE = "none"  # the scope of all events that name no session, or no file
 _PLAIN = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _FILES = ("file_path", "path", "notebook_path")
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.*)$", re.MULTILINE)
+# And what a file of a patch is called afterwards.
+_NAMED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.*)$", re.MULTILINE)
 _CURSOR = {"conversation_id", "workspace_roots", "cursor_version"}
 
 
@@ -40,6 +42,7 @@ class Event(Struct):
     file: str = ""
     agent: str = ""  # claude, codex, gemini, cursor
     stop_active: bool = False
+    others: list[str] = []  # what the tool edits besides
 
     def environment(self) -> dict[str, str]:
         return {
@@ -80,18 +83,30 @@ def _event(found: dict[str, Any]) -> Event:
     roots = found.get("workspace_roots")
     root = roots[0] if isinstance(roots, list) and roots else ""
     files = [_text(of_tool.get(name)) for name in _FILES]
+    patch = ""
     if found.get("tool_name") == "apply_patch":  # of Codex, whose only tool for edits it is
-        patched = _PATCHED.search(_text(of_tool.get("command"), limit=EVENT_BYTES))
+        patch = _text(of_tool.get("command"), limit=EVENT_BYTES)
+        patched = _PATCHED.search(patch)
         files.append(_text(patched[1]) if patched else "")
+    file = next(filter(None, files), "") or _text(found.get("file_path"))
     return Event(
         session=_text(found.get("session_id")) or _text(found.get("conversation_id")),
         cwd=_text(found.get("cwd")) or _text(root),
         event=_text(found.get("hook_event_name")),
         tool=_text(found.get("tool_name")),
-        file=next(filter(None, files), "") or _text(found.get("file_path")),
+        file=file,
         agent=_agent(found),
         stop_active=found.get("stop_hook_active") is True,
+        others=_others(file, of_tool.get("edits"), patch),
     )
+
+
+def _others(file: str, edits: object, patch: str) -> list[str]:
+    """Each once: a tool may edit several, by a patch or by a list of edits."""
+    of_edits = [each for each in edits if isinstance(each, dict)] if isinstance(edits, list) else []
+    named = [_text(each.get(name)) for each in of_edits for name in _FILES]
+    named += (_text(name) for name in _NAMED.findall(patch))
+    return [name for name in dict.fromkeys(named) if name not in ("", file)]
 
 
 def _text(value: object, limit: int = FIELD_BYTES) -> str:

@@ -15,7 +15,7 @@ from icd.app.call import Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import Span
 from icd.app.verb import Command, Option
-from icd.features.coordination.forms import Outcome, Release, Reserve
+from icd.features.coordination.forms import TOGETHER, Outcomes, Release, ReserveMany
 from icd.features.hook import answers, event
 from icd.features.hook.answers import Asked
 from icd.features.hook.event import Event
@@ -24,17 +24,15 @@ from icd.values.wire import CENTURY_MS
 
 # A session that ends without a word holds its files for so long after its last edit.
 TTL_MS = 10 * 60 * 1000
-
-
 SENT_BYTES = 3 * 1024 * 1024  # of an event: a daemon takes messages of 4 MiB
 
 
 class ReserveEdit(Struct):
-    """Reserve the file that the agent is about to edit, for its session.
+    """Reserve the files that the agent is about to edit, for its session: all of them, or none.
 
     Reads the event from stdin, and belongs before the tools that edit.
-    If another session holds the file, prints what blocks the edit and tells the model who; in all
-    other cases the edit goes on.
+    If another session holds one, prints what blocks the edit and tells the model who; in all other
+    cases the edit goes on.
     """
 
     ttl_ms: Annotated[
@@ -56,17 +54,24 @@ def ask_reserve(world: World, f: ReserveEdit) -> Ask | Output:
     owner = _owner(world, found)
     if not found.file or not owner:
         return quiet
+    files = [found.file, *found.others][:TOGETHER]
 
-    def show(outcome: Outcome) -> Output:
+    def show(outcome: Outcomes) -> Output:
         if outcome.conflict is None:
             return quiet
-        told = f"Another session is editing this file: {outcome.told}. "
+        what = "this file" if len(files) == 1 else "one of these files"
+        told = f"Another session is editing {what}: {outcome.told}. "
         return render.to_json(answers.block(asked, f"{told}Work on something else, or wait."))
 
     cwd = _directory(world, found)
-    file = spelled(os.path.normpath(os.path.join(cwd, found.file)))
-    params = Reserve(path=file, owner=owner, ttl_ms=f.ttl_ms, project=spelled(cwd))
-    return _asking("coordination.reserve", params, show, quiet, cwd)
+    params = ReserveMany(
+        paths=[spelled(os.path.normpath(os.path.join(cwd, file))) for file in files],
+        owner=owner,
+        ttl_ms=f.ttl_ms,
+        project=spelled(cwd),
+        follow=True,
+    )
+    return _asking("coordination.reserve_many", params, show, quiet, _where(world, cwd))
 
 
 def ask_release(world: World, _f: ReleaseEdits) -> Ask | Output:
@@ -75,14 +80,19 @@ def ask_release(world: World, _f: ReleaseEdits) -> Ask | Output:
     owner = _owner(world, found)
     if not owner:
         return quiet
-    cwd = _directory(world, found)
-    return _asking("coordination.release", Release(owner=owner), lambda _: quiet, quiet, cwd)
+    params, where = Release(owner=owner), _where(world, _directory(world, found))
+    return _asking("coordination.release", params, lambda _: quiet, quiet, where)
 
 
 def _asking(
-    method: str, params: Params, show: Callable[[Any], Output], quiet: Output, cwd: str
+    method: str, params: Params, show: Callable[[Any], Output], quiet: Output, cwd: str | None
 ) -> Ask:
     return Ask(method, params, show, render_error=lambda _: quiet, cwd=cwd, optional=True)
+
+
+def _where(world: World, cwd: str) -> str | None:
+    """In the project of the event, unless the environment names a database."""
+    return None if world.env.get("INTERCORE_DB") else cwd
 
 
 def _owner(world: World, found: Event) -> str:
@@ -106,7 +116,7 @@ VERBS = [
         "hook reserve",
         ReserveEdit,
         ask_reserve,
-        summary="Reserve the file that the agent is about to edit.",
+        summary="Reserve what the agent is about to edit.",
         examples=["icctl hook reserve", "icctl hook reserve --ttl=30m"],
     ),
     Command(

@@ -117,6 +117,48 @@ def test_the_projects_directory_is_the_scope_of_its_files(ic, reserve, project):
     assert ic("coordination", "check", "--pattern=a", "--scope=other").exit == 0
 
 
+def test_a_named_lock_has_one_name_in_all_worktrees(ic, reserve, tmp_path):
+    (tmp_path / "worktree" / ".git").mkdir(parents=True)
+    there = f"--project={tmp_path / 'worktree'}"
+    reserve("--pattern=deploy", "--type=named_lock")
+    file = reserve("--pattern=deploy", "--owner=cy", there)
+
+    assert file.exit == 0, "a file of the worktree is another thing"
+    assert reserve("--pattern=deploy", "--type=named_lock", there, **BOB).exit == 1
+    found = ic("coordination", "check", "--pattern=deploy", "--json", there)
+    assert {each["owner"] for each in json.loads(found.stdout)} == {"ann", "cy"}
+
+    words = ("release", "--owner=ann", "--pattern=deploy", there)
+    assert ic("coordination", *words) == Output(0, b"1 released\n")
+
+
+def test_several_paths_are_reserved_together_or_not_at_all(ic, reserve):
+    both = ic("coordination", "reserve-many", "a", "b", "./a", "--ttl=1h", "--json", **ANN)
+    refused = ic("coordination", "reserve-many", "c", "b", **BOB)
+    ids = ic("coordination", "reserve-many", "c", "d/", **BOB)
+
+    locks = json.loads(both.stdout)["locks"]
+    assert [(lock["pattern"], lock["ttl_seconds"]) for lock in locks] == [("a", 3600), ("b", 3600)]
+    assert (refused.exit, refused.stdout) == (1, b"")
+    assert refused.stderr.startswith(
+        b"icctl: coordination reserve-many: b is held exclusively by ann"
+    )
+    assert b"--wait" not in refused.stderr
+    listed = ic("coordination", "list", "--owner=bob").stdout.decode()
+    assert ids.stdout.decode().split() == [line.split()[0] for line in listed.splitlines()]
+    assert [line.split()[4] for line in listed.splitlines()] == ["c", "d/**"]
+
+
+def test_a_refusal_of_several_is_one_event_and_in_json(ic, reserve):
+    reserve("--path=b")
+
+    refused = ic("coordination", "reserve-many", "a", "b", "--json", **BOB)
+
+    assert json.loads(refused.stdout)["conflict"]["blocker_owner"] == "ann"
+    told = ic("events", "tail", "--all", "--source=coordination").stdout.splitlines()
+    assert [json.loads(line)["type"] for line in told] == ["acquired", "conflict"]
+
+
 @pytest.mark.parametrize(
     ("words", "status"),
     [
@@ -127,6 +169,9 @@ def test_the_projects_directory_is_the_scope_of_its_files(ic, reserve, project):
         (["reserve", "--pattern=a", "--owner=o", "--type=other"], 3),
         (["reserve", "--pattern=a", "--owner="], 2),
         (["reserve", "--pattern=" + "*a" * 200, "--owner=o"], 2),
+        (["reserve-many", "a"], 3),
+        (["reserve-many", "--owner=o"], 3),
+        (["reserve-many", "a", "--owner="], 2),
         (["release"], 3),
         (["renew"], 3),
         (["check"], 3),

@@ -256,6 +256,44 @@ def test_a_worktree_has_files_of_its_own():
     assert names.pattern("src/a.py", Place("/p", "/p/.worktrees/w")).text == ".worktrees/w/src/a.py"
 
 
+def test_a_project_that_is_reached_by_a_link_is_the_same_project(tmp_path):
+    """As in `$PWD`: a link to the project, one above it, and one into it."""
+    root = tmp_path / "real" / "p"
+    (root / "src").mkdir(parents=True)
+    (root / ".git").mkdir()
+    (tmp_path / "link").symlink_to(root)
+    (tmp_path / "above").symlink_to(root.parent)
+    (tmp_path / "into").symlink_to(root / "src")
+    database = str(root / ".clavain" / "intercore.db")
+
+    for cwd in (root, tmp_path / "link", tmp_path / "above" / "p", tmp_path / "into"):
+        here = names.place(database, str(cwd))
+        assert names.pattern("src/a*", here).text == "src/a*"
+        assert names.path(f"{tmp_path}/link/src/[a]", here).text == r"src/\[a]"
+        assert names.pattern(f"{tmp_path}/above/p/", here).text == "**"
+        assert names.scope_of(f"{tmp_path}/link/", here) == "."
+        assert names.path(f"{tmp_path}/elsewhere", here).text == f"{tmp_path}/elsewhere"
+
+
+def test_a_worktree_that_is_reached_by_a_link_is_the_same_worktree(tmp_path):
+    (tmp_path / "w" / ".git").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "w")
+
+    here = names.place("/p/.clavain/intercore.db", str(tmp_path / "link"))
+
+    assert names.pattern("a", here).text == f"{tmp_path}/w/a"
+    assert names.path(f"{tmp_path}/link/a", here).text == f"{tmp_path}/w/a"
+
+
+def test_a_link_inside_of_a_project_is_a_name_like_others(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "again").symlink_to(tmp_path)
+
+    here = Place(str(tmp_path), str(tmp_path))
+
+    assert names.path("again/src/a", here).text == "again/src/a"
+
+
 @pytest.mark.parametrize("text", ["", "a\tb", "*/../a", "/**", "/*/src/a", "x" * 5000, "a\udcff"])
 def test_what_is_no_pattern_of_a_project_is_refused(text):
     with pytest.raises(IcError):

@@ -27,6 +27,53 @@ def test_the_second_session_is_blocked_and_told_who_holds_the_file(edit, project
     assert "src/a.py is held exclusively by ann" in said["permissionDecisionReason"]
 
 
+PATCH = """*** Begin Patch
+*** Add File: new.py
++x
+*** Update File: src/a.py
+*** Move to: src/b.py
+@@
+-x
++y
+*** Delete File: old.py
+*** End Patch
+"""
+
+
+@pytest.mark.parametrize("file", ["new.py", "src/a.py", "src/b.py", "old.py"])
+def test_a_patch_reserves_all_its_files(edit, file):
+    edit("ann", tool_name="apply_patch", tool_input={"command": PATCH})
+
+    assert f"{file} is held exclusively by ann" in edit("bob", file).stdout.decode()
+
+
+def test_a_patch_of_which_another_session_holds_one_file_reserves_none(edit):
+    edit("ann", "old.py")
+
+    output = edit("bob", tool_name="apply_patch", tool_input={"command": PATCH})
+
+    assert "one of these files: old.py is held exclusively by ann" in output.stdout.decode()
+    assert edit("cy", "new.py") == edit("cy", "src/a.py") == Output(0)
+
+
+def test_a_link_reserves_what_it_leads_to(edit, project):
+    (project / "CLAUDE.md").symlink_to("AGENTS.md")
+
+    edit("ann", "CLAUDE.md")
+
+    assert "AGENTS.md is held exclusively by ann" in edit("bob", "AGENTS.md").stdout.decode()
+    assert "CLAUDE.md is held exclusively by ann" in edit("bob", "CLAUDE.md").stdout.decode()
+
+
+def test_a_list_of_edits_reserves_all_its_files(edit):
+    edits = [{"file_path": "a"}, {"file_path": "b"}, {"old_string": "x"}, "c", {"file_path": 1}]
+
+    edit("ann", tool_name="MultiEdit", tool_input={"edits": edits, "file_path": "a"})
+
+    assert edit("bob", "b").stdout
+    assert edit("bob", "c") == Output(0)
+
+
 def test_what_is_released_at_the_end_of_a_turn_is_free(edit):
     edit("ann")
 
@@ -61,3 +108,32 @@ def test_without_a_database_the_edit_goes_on(invoke, tmp_path):
     asked = invoke("hook", "reserve", stdin=event)
 
     assert finish(asked, Answer(error=NoDatabase("none"))) == Output(0)
+
+
+def test_the_database_that_the_environment_names_is_the_one(hook, initialized, initialize):
+    other = initialized / "other"
+    (other / ".git").mkdir(parents=True)
+    initialize(other, initialized)
+    mine = {"INTERCORE_DB": str(other / ".clavain" / "intercore.db")}
+
+    assert hook("reserve", env=mine, session_id="ann").stdout == b""
+
+    assert b"by ann" in hook("reserve", env=mine, session_id="bob").stdout
+    assert hook("reserve", session_id="bob").stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("size", "is_read"), [(3 * 1024 * 1024, True), (3 * 1024 * 1024 + 2, False)]
+)
+def test_a_large_event_reserves_and_one_that_is_too_large_is_in_no_ones_way(
+    hook, event, size, is_read
+):
+    written = event | {"tool_name": "Write"}
+    written["tool_input"] = {**event["tool_input"], "content": ""}
+    filling = "x" * (size - len(json.dumps(written)))
+    written["tool_input"]["content"] = filling
+
+    done = hook("reserve", stdin=json.dumps(written).encode())
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert bool(hook("reserve", session_id="another").stdout) is is_read
