@@ -4,8 +4,12 @@ A project's directory is not trusted.  The project's own configuration may not l
 project, no link is followed on the way to the directory of hooks, and nothing is written through
 one: the new file gets its name by a rename.  A hook that was there is renamed, never copied or
 read by us but for its mark, and is run by ours as git would have run it.
+
+Only a file that is byte for byte one that we wrote is replaced or removed: its sum, in it, says so.
+One that bears our mark and was changed since is left to its owner.
 """
 
+import hashlib
 import os
 import stat
 import subprocess
@@ -24,15 +28,19 @@ LEGACY = "pre-commit.legacy"
 MARK = b"# intercore-guard"
 # Git reads an index and a few objects for us: seconds, on the slowest disk.
 GIT_SECONDS = 60
-_HEAD_BYTES = 256
+SUM = b"# sum: "
+_MOST_BYTES = 4096  # several times what we write
 
 # Run twice in one commit, as by the framework that keeps it beside an older copy of itself, the
-# second does nothing: else the two could call each other for ever.
-SCRIPT = b"""#!/bin/sh
+# second does nothing: else the two could call each other for ever.  What a hook commits elsewhere,
+# or with another index, is another commit, and judged.
+_LINES = b"""#!/bin/sh
 # intercore-guard: refuses a commit of files that another session has reserved.
 # Installed by 'icctl guard install'; 'icctl guard uninstall' restores what was here before.
-[ -z "${INTERCORE_GUARD_RUNS:-}" ] || exit 0
-INTERCORE_GUARD_RUNS=1
+# Put your own lines into pre-commit.before-intercore, which runs after it.
+this="$(pwd -P):${GIT_INDEX_FILE:-}"
+case "|${INTERCORE_GUARD_RUNS:-}|" in *"|$this|"*) exit 0 ;; esac
+INTERCORE_GUARD_RUNS="${INTERCORE_GUARD_RUNS:-}|$this"
 export INTERCORE_GUARD_RUNS
 if command -v icctl >/dev/null 2>&1; then
     icctl guard check
@@ -43,6 +51,13 @@ if [ -x "$before" ]; then
     exec "$before" "$@"
 fi
 """
+
+
+def _sum(lines: bytes) -> bytes:
+    return SUM + hashlib.sha256(lines).hexdigest().encode() + b"\n"
+
+
+SCRIPT = _LINES + _sum(_LINES)
 
 
 class Place(Struct, frozen=True):
@@ -123,6 +138,7 @@ def install(place: Place) -> bool:
     hook, chained = _paths(place)
     if os.path.lexists(hook) and not is_ours(hook):
         _require_plain(hook)
+        _refuse_changed(hook)
         _keep(hook, chained)
     files.replace(hook, SCRIPT, 0o755)
     return os.path.lexists(chained)
@@ -143,6 +159,7 @@ def uninstall(place: Place) -> bool | None:
     """Whether a hook came back; None: there was no guard."""
     hook, chained = _paths(place)
     legacy = os.path.join(place.hooks, LEGACY)
+    _refuse_changed(hook)
     if is_ours(hook):
         files.remove(hook)
         if os.path.lexists(chained):
@@ -162,11 +179,25 @@ def _paths(place: Place) -> tuple[str, str]:
 
 
 def is_ours(path: str) -> bool:
+    """Whether it is as this version or another one wrote it."""
+    lines, mark, rest = _read(path).rpartition(SUM)
+    return MARK in lines and mark + rest == _sum(lines)
+
+
+def _refuse_changed(hook: str) -> None:
+    if MARK in _read(hook) and not is_ours(hook):
+        raise GuardRefused(
+            f"{hook} is the guard, changed by hand",
+            hint=f"move your lines to {CHAINED} beside it, which runs after it, and remove it",
+        )
+
+
+def _read(path: str) -> bytes:
     try:
         with files.opened(path) as fd:
-            return MARK in os.read(fd, _HEAD_BYTES)
+            return os.read(fd, _MOST_BYTES)
     except OSError:
-        return False
+        return b""
 
 
 def _require_own(directory: str) -> None:

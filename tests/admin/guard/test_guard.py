@@ -113,8 +113,8 @@ def test_a_fault_of_ours_lets_the_commit_pass(guarded):
 def test_a_hook_that_was_there_runs_after_it_and_comes_back(checkout):
     hook = checkout.path / ".git" / "hooks" / HOOK
     hook.write_text("#!/bin/sh\necho ran >>../ran\nexit 3\n")
-    hook.chmod(0o755)
-    before = hook.read_text()
+    hook.chmod(0o751)
+    before = hook.read_bytes(), hook.stat().st_mode, hook.stat().st_mtime_ns
 
     for _ in range(2):
         assert "runs after it" in checkout.icctl("guard", "install").stdout
@@ -122,7 +122,8 @@ def test_a_hook_that_was_there_runs_after_it_and_comes_back(checkout):
     assert (checkout.path.parent / "ran").read_text() == "ran\n"
 
     assert "is back" in checkout.icctl("guard", "uninstall").stdout
-    assert (hook.read_text(), hook.with_name(CHAINED).exists()) == (before, False)
+    assert (hook.read_bytes(), hook.stat().st_mode, hook.stat().st_mtime_ns) == before
+    assert not hook.with_name(CHAINED).exists()
     assert checkout.icctl("guard", "uninstall").stdout == "not installed\n"
 
 
@@ -151,6 +152,65 @@ def test_a_framework_that_keeps_our_hook_does_not_run_it_for_ever(guarded):
 
     guarded.icctl("guard", "uninstall")
     assert not (hooks / CHAINED).exists()
+
+
+def test_what_a_hook_commits_in_another_project_is_judged(guarded, tmp_path):
+    """A guard that has judged one commit must not pass for the judge of another."""
+    inner = Checkout(tmp_path / "inner", tmp_path)
+    inner.path.mkdir()
+    inner.git("init")
+    inner.icctl("init")
+    assert inner.commit("a").returncode == 0
+    inner.icctl("guard", "install")
+    inner.reserve("a")
+    hook = guarded.path / ".git" / "hooks" / CHAINED
+    hook.write_text(
+        "#!/bin/sh\nunset $(git rev-parse --local-env-vars)\n"
+        f"cd {inner.path} && echo y >a && git commit -qam inner\n"
+    )
+    hook.chmod(0o755)
+
+    done = guarded.commit("README", text="y")
+
+    assert done.returncode == 1
+    assert "a: a is held exclusively by bob" in done.stderr
+
+
+def test_a_guard_that_was_changed_by_hand_is_neither_replaced_nor_removed(checkout):
+    checkout.icctl("guard", "install")
+    hook = checkout.path / ".git" / "hooks" / HOOK
+    with hook.open("a") as file:
+        file.write("echo mine\n")
+    changed = hook.read_bytes()
+
+    for verb in ("install", "uninstall"):
+        done = checkout.tried("guard", verb)
+        assert done.returncode == 2
+        assert f"changed by hand; move your lines to {CHAINED}" in done.stderr
+
+    assert hook.read_bytes() == changed
+
+
+def test_a_hook_that_only_bears_our_mark_is_not_ours(checkout):
+    hook = checkout.path / ".git" / "hooks" / HOOK
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n# intercore-guard\nexit 3\n")
+
+    assert checkout.tried("guard", "install").returncode == 2
+    assert checkout.tried("guard", "uninstall").returncode == 2
+
+    assert hook.read_text() == "#!/bin/sh\n# intercore-guard\nexit 3\n"
+
+
+def test_hooks_path_of_the_user_is_respected(checkout, tmp_path):
+    (tmp_path / "config").write_text(f"[core]\n\thooksPath = {tmp_path}/hooks\n")
+    user = {"GIT_CONFIG_GLOBAL": str(tmp_path / "config")}
+
+    checkout.icctl("guard", "install", **user)
+    checkout.reserve("src/**")
+
+    assert (tmp_path / "hooks" / HOOK).is_file()
+    assert checkout.commit("src/a.py", text="y", **user).returncode == 1
 
 
 def test_hooks_path_of_the_project_is_respected(checkout):
