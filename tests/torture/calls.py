@@ -20,7 +20,7 @@ class Reply(NamedTuple):
 
 
 def words(kind: str, key: str, call: tuple[Any, ...]) -> list[str]:
-    """`key` is the key of state, the name of a sentinel or lease, or the id of a run."""
+    """`key` is the key of state, the name of a sentinel or lease, a scope, or the id of a run."""
     verb, *given = call
     if kind == "run":
         expected = [f"--if-phase=p{number}" for number in given]
@@ -28,6 +28,8 @@ def words(kind: str, key: str, call: tuple[Any, ...]) -> list[str]:
     if kind == "lease":
         owner, *ttl = given
         return ["lease", verb, key, "s", f"--owner={owner}", *(f"--ttl={each}ms" for each in ttl)]
+    if kind == "reservations":
+        return ["coordination", *_coordination(verb, given), f"--scope={key}"]
     if kind == "sentinel":
         interval = [f"--interval={given[0]}"] if verb == "check" else []
         return ["sentinel", verb, key, "s", *interval]
@@ -37,6 +39,14 @@ def words(kind: str, key: str, call: tuple[Any, ...]) -> list[str]:
         value, version = json.dumps(given[1]), given[0]
         return ["state", "set", key, "s", f"--value={value}", f"--if-version={version}", "--json"]
     return ["state", verb, key, "s", *(["--json"] if verb == "get" else [])]
+
+
+def _coordination(verb: str, given: list[Any]) -> list[str]:
+    if verb == "holders":
+        return ["check", f"--pattern={given[0]}", "--json"]
+    owner, pattern, *exclusive = given
+    mode = [f"--exclusive={str(each).lower()}" for each in exclusive]
+    return [verb, f"--owner={owner}", f"--pattern={pattern}", *mode]
 
 
 def answer(kind: str, call: tuple[Any, ...], reply: Reply) -> Any:
@@ -74,6 +84,14 @@ def _lease(verb: str, reply: Reply) -> Any:
     return reply.stdout.strip() if verb == "release" else int(reply.stdout)
 
 
+def _reservations(verb: str, reply: Reply) -> Any:
+    if verb == "reserve":
+        return reply.exit == 0
+    if verb == "release":
+        return int(reply.stdout.split()[0])
+    return tuple(sorted({each["owner"] for each in json.loads(reply.stdout)}))
+
+
 def _run(verb: str, reply: Reply) -> Any:
     if verb == "phase":
         return int(reply.stdout.strip()[1:])
@@ -86,5 +104,6 @@ _READ: dict[str, Callable[[str, Reply], Any]] = {
     "counter": _counter,
     "sentinel": _sentinel,
     "lease": _lease,
+    "reservations": _reservations,
     "run": _run,
 }

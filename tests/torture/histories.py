@@ -20,7 +20,7 @@ LONG_MS, SHORT_MS = 3_600_000, 200
 LAST_PHASE = 99  # a run has 100 phases at most
 SHOWN = 30  # operations around the one that cannot be explained
 # Those who know what a call did without asking: an unknown one of these changed nothing.
-READS = ("get", "phase")
+READS = ("get", "phase", "holders")
 
 
 class Key(NamedTuple):
@@ -137,6 +137,8 @@ def keys(prefix: str, run_id: str) -> list[Key]:
             ("acquire", "last", LONG_MS)),
         Key("lease", f"{prefix}.ends", models.Lease(SHORT_MS / 1000), _short_lease,
             ("acquire", "last", SHORT_MS), is_timed=True),
+        Key("reservations", f"{prefix}.files", models.Reservations(), _reservations,
+            ("holders", "**")),
         Key("run", run_id, models.Run(LAST_PHASE), _run, ("phase",)),
     ]  # fmt: skip
 
@@ -177,6 +179,15 @@ def _short_lease(rng: random.Random, client: str, _seen: int) -> tuple[Any, ...]
     """Rarely given up, so that it ends by itself."""
     claims = [("acquire", client, SHORT_MS)] * 6
     return rng.choice([*claims, ("renew", client), ("renew", client), ("release", client)])
+
+
+def _reservations(rng: random.Random, client: str, _seen: int) -> tuple[Any, ...]:
+    pattern = rng.choice(["a/b", "a/*", "*/b", "c/b"])
+    verb = rng.choice(["reserve", "reserve", "release", "release", "holders"])
+    if verb == "holders":
+        return ("holders", pattern)
+    mode = (rng.random() < 0.6,) if verb == "reserve" else ()
+    return (verb, client, pattern, *mode)
 
 
 def _run(rng: random.Random, _client: str, seen: int) -> tuple[Any, ...]:

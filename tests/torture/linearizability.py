@@ -7,7 +7,7 @@ three go through a door that loses replies.  Where the native client was not bui
 was broken on purpose, programs with sockets take its place.  Meanwhile the daemon is stopped,
 killed, paused and reloaded, and processes are killed: so nobody knows how some commands ended.
 Round by round, what each was told is checked by `checker.py`, key by key, with the models of state
-(register, compare and set, counter), sentinels, leases and runs.
+(register, compare and set, counter), sentinels, leases, reservations and runs.
 
 Leases and sentinels go by the clock on the wall, histories by one that nobody sets: what depends on
 time is not judged in a round in which these two have moved apart.

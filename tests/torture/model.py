@@ -19,6 +19,7 @@ from tests.torture.machines.log import Log
 from tests.torture.machines.machine import Machine
 from tests.torture.machines.runs import Runs
 from tests.torture.machines.sentinels import Sentinels
+from tests.torture.machines.sessions import Sessions
 from tests.torture.machines.state import State
 from tests.torture.suite import Broken, Run
 
@@ -30,6 +31,7 @@ MACHINES: tuple[type[Machine], ...] = (
     Dispatches,
     Leases,
     Coordination,
+    Sessions,
     Discoveries,
 )
 # Of one machine on one host before the next has its turn.  The direct host opens and closes the

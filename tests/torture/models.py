@@ -233,6 +233,42 @@ def _ended(state: Held) -> Held:
     return Held(None, 0, state.floor, state.now, Lease.start.ends)
 
 
+# Which of these patterns have a path in common, written down by hand.
+MEETING = {
+    "a/b": {"a/b", "a/*", "*/b", "**"},
+    "a/*": {"a/b", "a/*", "*/b", "**"},
+    "*/b": {"a/b", "a/*", "*/b", "c/b", "**"},
+    "c/b": {"*/b", "c/b", "**"},
+    "**": {"a/b", "a/*", "*/b", "c/b", "**"},
+}
+
+
+class Reservations:
+    """reserve, release and holders of patterns; the state is who holds what, and whether alone."""
+
+    start: frozenset[tuple[str, str, bool]] = frozenset()
+
+    def step(self, state: Any, operation: Operation) -> Any:
+        verb, *given = operation.call
+        answer, after = getattr(self, f"_{verb}")(state, *given)
+        return after if operation.answer in (None, answer) else None
+
+    def _reserve(self, state: Any, owner: str, pattern: str, exclusive: bool) -> tuple[bool, Any]:
+        is_free = not any(
+            held != owner and other in MEETING[pattern] and (exclusive or alone)
+            for held, other, alone in state
+        )
+        return is_free, state | {(owner, pattern, exclusive)} if is_free else state
+
+    def _release(self, state: Any, owner: str, pattern: str) -> tuple[int, Any]:
+        gone = {each for each in state if each[:2] == (owner, pattern)}
+        return len(gone), state - gone
+
+    def _holders(self, state: Any, pattern: str) -> tuple[tuple[str, ...], Any]:
+        owners = {owner for owner, other, _ in state if other in MEETING[pattern]}
+        return tuple(sorted(owners)), state
+
+
 class Run:
     """advance with and without the phase that is expected, and a look; the state is the phase."""
 

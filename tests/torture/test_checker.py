@@ -6,7 +6,16 @@ import random
 import pytest
 
 from tests.torture.checker import UNKNOWN, Model, Operation, Undecided, is_linearizable
-from tests.torture.models import Counter, Lease, Once, Register, Run, Throttle, Versions
+from tests.torture.models import (
+    Counter,
+    Lease,
+    Once,
+    Register,
+    Reservations,
+    Run,
+    Throttle,
+    Versions,
+)
 
 
 def history(*rows: tuple) -> list[Operation]:
@@ -123,6 +132,16 @@ GOOD = {
         [(0, 1, ("acquire", "a"), 1), (9, 40, ("renew", "a"), 1), (15, 16, ("acquire", "b"), 0),
          (41, 42, ("acquire", "b"), 2)],
     ),
+    "files from hand to hand, and shared": (
+        Reservations(),
+        [(0, 1, ("reserve", "a", "a/*", True), True), (2, 3, ("reserve", "b", "*/b", False), False),
+         (4, 5, ("release", "a", "a/*"), 1), (6, 9, ("reserve", "b", "*/b", False), True),
+         (6, 9, ("reserve", "a", "a/b", False), True), (10, 11, ("holders", "a/b"), ("a", "b"))],
+    ),
+    "refused because of a reservation that nobody heard of": (
+        Reservations(),
+        [(0, None, ("reserve", "a", "a/*", True), None), (2, 3, ("reserve", "b", "a/b", True), False)],
+    ),
     "of two who advance, one does": (
         Run(9),
         [(0, 5, ("advance", 0), 1), (0, 5, ("advance", 0), -1), (6, 7, ("phase",), 1)],
@@ -215,6 +234,23 @@ BAD = {
     "taken over, though the last to ask had heard that it is held": (
         Lease(10),
         [(0, 8, ("acquire", "a"), 1), (12, 13, ("acquire", "b"), 2), (14, 15, ("renew", "a"), 1)],
+    ),
+    "two exclusive holders of one path": (
+        Reservations(),
+        [(0, 5, ("reserve", "a", "a/*", True), True), (1, 4, ("reserve", "b", "*/b", True), True)],
+    ),
+    "an exclusive holder beside one that shares": (
+        Reservations(),
+        [(0, 1, ("reserve", "a", "a/*", False), True), (2, 3, ("reserve", "b", "**", True), True)],
+    ),
+    "a refusal though nobody holds it": (
+        Reservations(),
+        [(0, 1, ("reserve", "a", "c/b", True), True), (2, 3, ("reserve", "b", "a/*", True), False)],
+    ),
+    "a holder that has released": (
+        Reservations(),
+        [(0, 1, ("reserve", "a", "a/b", True), True), (2, 3, ("release", "a", "a/b"), 1),
+         (4, 5, ("holders", "**"), ("a",))],
     ),
     "two who advanced from one phase": (
         Run(9), [(0, 5, ("advance", 0), 1), (0, 5, ("advance", 0), 1)],

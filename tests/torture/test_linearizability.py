@@ -65,6 +65,20 @@ MUTATIONS = {
 """,
         )
     ],
+    "those who share are in no exclusive holder's way": [
+        (
+            "icd/features/coordination/store.py",
+            "            exclusive=wish.exclusive,\n            now_ms=_EVER,",
+            "            exclusive=False,\n            now_ms=_EVER,",
+        )
+    ],
+    "a release that is told and not made": [
+        (
+            "icd/features/coordination/store.py",
+            "    conn.execute(_DELETE, (lock.id,))\n",
+            "    if lock.exclusive:\n        conn.execute(_DELETE, (lock.id,))\n",
+        )
+    ],
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from tests.torture.machines.log import Log
 from tests.torture.machines.machine import Machine
 from tests.torture.machines.runs import Runs
 from tests.torture.machines.sentinels import Sentinels
+from tests.torture.machines.sessions import Sessions
 from tests.torture.machines.state import State
 from tests.torture.suite import SHORT_SEED, Broken, Run
 
@@ -88,6 +89,42 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
         "icd/features/coordination/lookup.py",
         "AND (:exclusive OR exclusive)",
         "",
+    ),
+    "of several paths, those that are free are reserved": (
+        Coordination,
+        "icd/features/coordination/store.py",
+        "            return [], blocker\n",
+        "            continue\n",
+    ),
+    "what ends with a process is taken for what ends with none": (
+        Coordination,
+        "icd/features/coordination/store.py",
+        "lock.process == wish.process",
+        "wish.process is None",
+    ),
+    "a later attribution forgets the run": (
+        Sessions,
+        "icd/features/sessions/store.py",
+        "run_id or before.run_id",
+        "run_id",
+    ),
+    "a new run keeps the phase of the old one": (
+        Sessions,
+        "icd/features/sessions/store.py",
+        "(before.phase if is_same_run else None)",
+        "before.phase",
+    ),
+    "a session that starts again begins anew": (
+        Sessions,
+        "icd/features/sessions/store.py",
+        "    if row is None:\n",
+        "    if row is None or row[7] is not None:\n",
+    ),
+    "tokens of the cache are counted once": (
+        Sessions,
+        "icd/features/sessions/store.py",
+        "cache_read_tokens = cache_read_tokens + min(?, {most} - cache_read_tokens)",
+        "cache_read_tokens = max(?, cache_read_tokens)",
     ),
     "a closed gate lets runs through": (
         Runs,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
+from tests.torture.hosts import ME
 from tests.torture.machines.machine import Machine
 
 # Each pattern with the paths of this small world that match it, written down by hand.
@@ -13,6 +14,7 @@ PATTERNS = {
     "b": {"b"},
     "?": {"a", "b", "e"},
     "d/a": {"d/a"},
+    "d/b": {"d/b"},
     "d/*": {"d/a", "d/b"},
     "*/b": {"d/b", "e/b"},
     "**/a": {"a", "d/a", "e/f/a"},
@@ -20,8 +22,11 @@ PATTERNS = {
     "[!a]": {"b", "e"},
     "**": {"a", "b", "d/a", "d/b", "e", "e/b", "e/f/a"},
 }
+# With no process, and with one that outlives the test.
+PIDS = st.sampled_from([None, ME])
 OWNERS = st.sampled_from(["ann", "bob", "cy"])
 TEXTS = st.sampled_from(sorted(PATTERNS))
+PATHS = st.lists(st.sampled_from(["a", "b", "d/a", "d/b"]), min_size=1, max_size=3, unique=True)
 TTLS = st.sampled_from([None, 1, 1000, 60_000])
 STEPS = st.sampled_from([1, 999, 1000, 60_000, -500])
 
@@ -33,7 +38,8 @@ class Held:
     pattern: str
     exclusive: bool
     ttl: int | None
-    until: int | None
+    pid: int | None
+    until: int | None = None
 
 
 class Coordination(Machine):
@@ -53,37 +59,55 @@ class Coordination(Machine):
             and PATTERNS[each.pattern] & PATTERNS[pattern]
         ]
 
-    @rule(owner=OWNERS, pattern=TEXTS, exclusive=st.booleans(), ttl=TTLS)
-    def reserve(self, owner, pattern, exclusive, ttl):
-        found = self.result(
-            "coordination.reserve", owner=owner, pattern=pattern, exclusive=exclusive, ttl_ms=ttl
-        )
+    @rule(owner=OWNERS, pattern=TEXTS, exclusive=st.booleans(), ttl=TTLS, pid=PIDS)
+    def reserve(self, owner, pattern, exclusive, ttl, pid):
+        asked = {"owner": owner, "exclusive": exclusive, "ttl_ms": ttl, "pid": pid}
+        found = self.result("coordination.reserve", pattern=pattern, **asked)
         blockers = self.in_the_way(owner, pattern, exclusive=exclusive)
         assert bool(blockers) == ("conflict" in found), f"{owner} {pattern}: {found}"
         if blockers:
             assert found["conflict"]["blocker_id"] in {each.id for each in blockers}
             return
-        self.took(found["lock"]["id"], owner, pattern, exclusive, ttl)
-        # What had ended is gone, so that a clock that is set back brings nothing back; of what was
-        # in nobody's way, so many are swept.
+        self.took(Held(found["lock"]["id"], owner, pattern, exclusive, ttl, pid))
+        self.forget_what_was_swept()
+
+    @rule(owner=OWNERS, paths=PATHS, exclusive=st.booleans(), ttl=TTLS)
+    def reserve_many(self, owner, paths, exclusive, ttl):
+        asked = {"owner": owner, "exclusive": exclusive, "ttl_ms": ttl}
+        found = self.result("coordination.reserve_many", paths=paths, **asked)
+        blockers = [e for p in paths for e in self.in_the_way(owner, p, exclusive=exclusive)]
+        assert bool(blockers) == ("conflict" in found), f"{owner} {paths}: {found}"
+        if blockers:
+            assert found["conflict"]["blocker_id"] in {each.id for each in blockers}
+            assert found["locks"] == []
+        else:
+            assert [lock["pattern"] for lock in found["locks"]] == paths
+            for lock in found["locks"]:
+                self.took(Held(lock["id"], owner, lock["pattern"], exclusive, ttl, None))
+        self.forget_what_was_swept()
+
+    def forget_what_was_swept(self):
+        """What had ended is gone, so that a clock that is set back brings nothing back; of what was
+        in nobody's way, so many are swept."""
         there = {each["id"] for each in self.result("coordination.list")}
         lost = [each for each in self.held if each.id not in there]
         assert not [each for each in lost if each in self.standing()]
         self.held = [each for each in self.held if each.id in there]
 
-    def took(self, id_, owner, pattern, exclusive, ttl):
-        until = None if ttl is None else self.now + ttl
-        mine = [e for e in self.standing() if e.id == id_]
+    def took(self, new):
+        mine = [e for e in self.standing() if e.id == new.id]
         same = [
             e
             for e in self.standing()
-            if (e.owner, e.pattern, e.exclusive) == (owner, pattern, exclusive)
+            if (e.owner, e.pattern, e.exclusive, e.pid)
+            == (new.owner, new.pattern, new.exclusive, new.pid)
         ]
         assert bool(same) == bool(mine), "the same again has the same id"
         if mine:
-            self.extend(mine[0], ttl)
+            self.extend(mine[0], new.ttl)
         else:
-            self.held.append(Held(id_, owner, pattern, exclusive, ttl, until))
+            new.until = None if new.ttl is None else self.now + new.ttl
+            self.held.append(new)
 
     def extend(self, each, ttl):
         if each.until is None or ttl is None:
