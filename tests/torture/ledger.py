@@ -9,8 +9,8 @@ before it answered.  `check` compares it with a database:
     - nothing was done twice: every number that a database gives away belongs to one operation.
 
 Most of it follows from writes that belong together: an operation with a request id leaves the row
-of that id, and besides it a state row and its version, an event, a lease with its event, a phase
-with its event.
+of that id, and besides it a state row and its version, an event, a lease or reservations with their
+events, a session and its tokens, a phase with its event.
 """
 
 import json
@@ -27,6 +27,7 @@ from tests.torture.suite import Broken
 
 CHAIN = [f"p{number:02d}" for number in range(40)]
 SOURCE = "torture"
+RESERVED = "coordination"
 ANCHOR = "anchor"  # a claim of another operation, over which this one must stumble
 DIRECT = "direct"  # the key of rows that direct calls write; their request ids are their own
 
@@ -171,6 +172,8 @@ class _Found:
         self.counters = dict(rows("SELECT name, value FROM counters"))
         self.phases = [phase for (phase,) in rows("SELECT phase FROM runs")]
         self.leases = Counter(rows("SELECT name || '/' || scope_id, token FROM leases"))
+        self.reservations = {id_ for (id_,) in rows("SELECT id FROM reservations")}
+        self.tokens = dict(rows("SELECT session_id, input_tokens FROM sessions"))
         self.events = list(rows("SELECT seq, source, type, subject_id, payload FROM events"))
 
     def last_writes(self) -> dict[tuple[str, str], tuple[str, dict[str, Any]]]:
@@ -202,6 +205,8 @@ class _Found:
         ]
         _require(sorted(events) == sorted(recorded.items()), _differ("events", events, recorded))
         self._check_leases()
+        self._check_reservations()
+        self._check_sessions()
         self._check_runs()
 
     def _check_leases(self) -> None:
@@ -216,6 +221,22 @@ class _Found:
         _require(told == asked, _differ("events of leases", told, asked))
         given = self.counters["leases"]
         _require(given == len(asked), f"{given} tokens were given to {len(asked)} leases")
+
+    def _check_reservations(self) -> None:
+        asked = set()
+        for _, effect in self._of("coordination.").values():
+            asked |= {lock["id"] for lock in effect.get("locks") or [effect["lock"]]}
+        told = Counter(subject for _, source, _, subject, _ in self.events if source == RESERVED)
+        _require(self.reservations == asked, _differ("reservations", self.reservations, asked))
+        _require(told == Counter(asked), _differ("events of reservations", told, Counter(asked)))
+
+    def _check_sessions(self) -> None:
+        counted = Counter(effect["session_id"] for _, effect in self._of("session.tokens").values())
+        used = {session: count for session, count in self.tokens.items() if count}
+        _require(used == counted, _differ("tokens", used, counted))
+        started = len(self._of("session.start"))
+        told = sum(source == "session" for _, source, _, _, _ in self.events)
+        _require(told == started, f"{told} events of sessions for {started} requests")
 
     def _check_runs(self) -> None:
         moved = len(self._of("run.advance"))

@@ -50,6 +50,14 @@ def test_an_operation_that_is_done_again_for_its_id_is_noticed(tmp_path: Path) -
     _notice(tmp_path, code, ("before_reply",), "times for|for nobody|incr|phases|version_conflict")
 
 
+def test_a_reservation_without_its_event_is_noticed(tmp_path: Path) -> None:
+    tell = "        records.tell(conn, lock, change, actor=actor, now_ms=now_ms)\n"
+    some = f"        if wish is wishes[0]:\n    {tell}"
+    code = broken(tmp_path, "icd/features/coordination/store.py", tell, some)
+
+    _notice(tmp_path, code, ("after_commit",), "events of reservations")
+
+
 def test_a_migration_in_several_transactions_is_noticed(tmp_path: Path) -> None:
     step = "        for statement in statements(file):\n"
     again = '        conn.execute("COMMIT")\n        conn.execute("BEGIN IMMEDIATE")\n'

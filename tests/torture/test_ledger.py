@@ -48,7 +48,7 @@ def test_a_database_in_which_everything_happened_agrees(
     there = ledger.check(copy)
 
     assert there == {known.id for known in ledger.operations if not known.refusal}
-    assert len({known.method for known in ledger.operations}) == 8, "the mix lost something"
+    assert len({known.method for known in ledger.operations}) == 12, "the mix lost something"
 
 
 def test_what_is_unknown_may_be_there(worked: tuple[Path, Ledger], copy: Path) -> None:
@@ -138,6 +138,22 @@ DAMAGES = {
     "a token was given to nobody": (
         "UPDATE counters SET value = value + 1 WHERE name = 'leases'",
         "tokens were given",
+    ),
+    "a reservation is lost": (
+        "DELETE FROM reservations WHERE id = (SELECT max(id) FROM reservations)",
+        "reservations: .* missing",
+    ),
+    "a reservation has no event": (
+        "DELETE FROM events WHERE source = 'coordination'",
+        "events of reservations",
+    ),
+    "tokens were counted twice": (
+        "UPDATE sessions SET input_tokens = input_tokens + 1 WHERE input_tokens > 0",
+        "tokens: ",
+    ),
+    "a session has no event": (
+        "DELETE FROM events WHERE source = 'session'",
+        "events of sessions",
     ),
     "a phase has no event": (
         "DELETE FROM events WHERE source = 'phase'",

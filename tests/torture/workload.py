@@ -26,6 +26,7 @@ class Workload:
         kinds: list[Callable[[], list[Operation]]] = [
             self._set, self._set, self._incr, self._incr, self._swap, self._stale, self._claim,
             self._claims, self._spoiled, self._event, self._event, self._lease, self._move,
+            self._reserve, self._reserve_all, self._session,
         ]  # fmt: skip
         chosen = [self._rng.choice(kinds) for _ in range(self._rng.randint(1, most))]
         if chosen.count(self._swap) > 1:  # the second would need the answer to the first
@@ -96,6 +97,18 @@ class Workload:
     def _lease(self) -> list[Operation]:
         params = {"name": "work", "scope_id": self._id(), "owner": self._lane}
         return [self._ask("lease.acquire", ttl_ms=3_600_000, **params)]
+
+    def _reserve(self) -> list[Operation]:
+        return [self._ask("coordination.reserve", pattern=f"{self._id()}/*", owner=self._lane)]
+
+    def _reserve_all(self) -> list[Operation]:
+        paths = [f"{self._id()}/{name}" for name in "abc"]
+        return [self._ask("coordination.reserve_many", paths=paths, owner=self._lane)]
+
+    def _session(self) -> list[Operation]:
+        """Which is continued, and counts one token."""
+        who = {"session_id": self._lane}
+        return [self._ask("session.start", **who), self._ask("session.tokens", input=1, **who)]
 
     def _move(self) -> list[Operation]:
         """To the next phase of a run, or a new one, if the last is at its end."""

@@ -1,17 +1,21 @@
 """Two sessions of fifty hooks each: never two exclusive holders, and nothing stays after kill -9."""
 
 import itertools
+import json
 import multiprocessing
 import os
 import posix
 import random
 import signal
+import statistics
+import time
 from pathlib import Path
 
 import pytest
 
 from icctl import client
-from tests.support.processes import CLEAN, Daemon, icctl
+from icd.app.invocation import LOOK_AGAIN_SECONDS
+from tests.support.processes import CLEAN, Daemon, icctl, until
 
 FORK = multiprocessing.get_context("fork")
 HOOKS, AT_ONCE = 50, 5
@@ -97,3 +101,33 @@ def _mark(path: str, owner: str) -> str:
 
 def _call(verb: str, *words: str) -> int:
     return client.main(["coordination", verb, *words, "--timeout=60s"], "icctl")
+
+
+def test_who_waits_is_woken_by_the_release_and_does_not_look_for_it(
+    initialized: Path, shared_daemon: Daemon
+) -> None:
+    """Of five waits at least three end in half the time after which each would look again."""
+    where = {"cwd": str(initialized)}
+    words = ["coordination", "reserve", "--owner=bob", "--path=a", "--wait=60s", "--timeout=60s"]
+    run = {"argv": words, "deadline_ms": 60_000, **where}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "cli.run", "params": run}
+
+    def refusals() -> int:
+        told = shared_daemon.call("events.tail", source="coordination", limit=1000, **where)
+        return sum(event["type"] == "conflict" for event in told["events"])
+
+    late = []
+    for number in range(1, 6):
+        shared_daemon.call("coordination.reserve", owner="ann", path="a", **where)
+        with shared_daemon.connect() as sock:
+            sock.sendall(json.dumps(request).encode() + b"\n")
+            until(lambda: refusals() == number)  # noqa: B023
+            released = time.monotonic()
+            shared_daemon.call("coordination.release", owner="ann", **where)
+            lines = sock.makefile("rb")
+            reply = next(said for said in map(json.loads, lines) if "id" in said)
+            late.append(time.monotonic() - released)
+        assert reply["result"]["exit"] == 0, reply
+        shared_daemon.call("coordination.release", owner="bob", **where)
+
+    assert statistics.median(late) < LOOK_AGAIN_SECONDS / 2, late
