@@ -26,7 +26,7 @@ INPUTS = ROOT / "tests" / "torture" / "hostile_inputs"
 # In tests/torture/hostile_inputs each has a directory; of some there is more.
 KINDS = (
     "frames", "lines", "argv", "replies", "toml", "payloads", "cursors", "words", "documents",
-    "left", "taken-in",
+    "patterns", "left", "taken-in",
 )  # fmt: skip
 MORE = {"frames": DATA / "frames", "replies": DATA / "replies"}
 # A single input that takes this long hangs, even where others use the machine, too.

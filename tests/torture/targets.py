@@ -7,6 +7,7 @@ remembered between two inputs, so that one alone does the same again:
 
 import contextlib
 import functools
+import itertools
 import os
 import sys
 import tempfile
@@ -24,6 +25,8 @@ from icd.app.planner import advance, plan
 from icd.errors import IcError
 from icd.features import interband
 from icd.features.compat import files as legacy
+from icd.features.coordination import globs
+from icd.features.coordination import names as reserved
 from icd.features.discoveries import profile as profiles
 from icd.features.discoveries import vectors
 from icd.features.dispatches.runner import output_files
@@ -233,6 +236,33 @@ def documents(data: bytes) -> None:
     profiles.parse_weights(profiles.check_weights(data))
 
 
+def patterns(data: bytes) -> None:
+    """Of reservations: two on two lines.  What is compared ends, and is the same both ways."""
+    one, _, other = os.fsdecode(data).partition("\n")
+    here = reserved.Place("/project", "/project")
+    found = []
+    for text in (one, other):
+        found += [
+            read(text, here)
+            for read in (reserved.pattern, reserved.path)
+            if _is_taken(read, text, here)
+        ]
+    for a, b in itertools.product(found, repeat=2):
+        both = [globs.overlap(x, y, globs.Budget()) for x, y in ((a, b), (b, a))]
+        assert both[0] == both[1], f"{a.text!r} and {b.text!r} overlap one way only"
+        assert a is not b or both[0], f"{a.text!r} matches nothing"
+    for each in found:
+        reserved.check_stored(each.text)
+
+
+def _is_taken(read: Callable[..., object], text: str, here: reserved.Place) -> bool:
+    try:
+        read(text, here)
+    except IcError:
+        return False
+    return True
+
+
 @functools.cache
 def _here() -> owners.Here:
     return owners.here()
@@ -281,6 +311,7 @@ FUNCTIONS: dict[str, Target] = {
     "cursors": cursor,
     "words": words,
     "documents": documents,
+    "patterns": patterns,
     "left": left,
     "taken-in": taken_in,
 }

@@ -62,6 +62,12 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "if not digits.isdigit() or len(digits) > 15:",
         "if len(digits) > 15:",
     ),
+    "a set of a pattern is read beyond its end": (
+        "decoders",
+        "icd/features/coordination/globs.py",
+        "    if at >= len(name):\n        raise",
+        "    if at > len(name):\n        raise",
+    ),
     "a session dies of a line": (
         "socket",
         "icd/server/net/jsonrpc.py",
