@@ -140,7 +140,9 @@ def discover(cwd: str) -> str | None:
         path = os.path.join(root, DIRECTORY, FILE)
         if _is_database_file(path):
             return path
-    return None
+    # A shell says `$PWD`, which may be a link into the project: above the link, there is none.
+    real = os.path.realpath(cwd)
+    return None if real == cwd else discover(real)
 
 
 def explicit(where: Where, *, create: bool = False) -> str:

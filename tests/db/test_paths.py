@@ -202,6 +202,14 @@ def test_a_project_that_is_itself_reached_through_a_link_is_fine(project, tmp_pa
 # --- explicit paths -------------------------------------------------------------------------
 
 
+def test_a_link_into_a_project_leads_to_its_database(project, sub, tmp_path, make):
+    """As `$PWD` of a shell names it: above the link, there is no project."""
+    path = make(project / ".clavain" / "intercore.db")
+    (tmp_path / "link").symlink_to(sub)
+
+    assert paths.resolve(Where(str(tmp_path / "link"))) == path
+
+
 def test_a_flag_wins_over_the_environment_and_that_over_discovery(project, make):
     found = make(project / ".clavain" / "intercore.db")
     env = make(project / "env.db")

@@ -153,13 +153,16 @@ def _overridden(held: list[Touched], owner: str | None) -> Params:
 def _told(program: str, top: str, held: list[Touched]) -> str:
     some = "1 file" if len(held) == 1 else f"{len(held)} files"
     lines = [f"{program}: guard check: {some} of this commit held by other sessions:"]
-    lines += [
-        f"  {os.path.relpath(touched.path, top)}: {touched.blocker.told}"
-        for touched in held[:SHOWN]
-    ]
+    lines += [f"  {_line(touched, top)}" for touched in held[:SHOWN]]
     if len(held) > SHOWN:
         lines.append(f"  and {len(held) - SHOWN} more")
     return "\n".join(lines) + "\n" + _REPAIR
+
+
+def _line(touched: Touched, top: str) -> str:
+    path = os.path.relpath(touched.path, top)
+    is_said = touched.blocker.pattern == path
+    return touched.blocker.told if is_said else f"{path}: {touched.blocker.told}"
 
 
 VERBS = [

@@ -135,7 +135,8 @@ def _events(_params: Params) -> Topic:
 def ask_reserve(world: World, f: ReserveForm) -> Ask:
     def show(found: Outcome) -> Output:
         if found.lock is None:
-            return _refused(world, "reserve", found, f"wait for it with --wait, {HINT}")
+            waits = "" if f.wait_ms else "wait for it with --wait, "
+            return _refused(world, "reserve", found, waits + HINT)
         return render.to_json({"lock": found.lock}) if world.json else render.text(found.lock.id)
 
     params = narrow(f, Reserve)

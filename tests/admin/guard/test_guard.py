@@ -82,6 +82,14 @@ def test_a_commit_of_what_another_session_holds_is_refused_and_told(guarded):
     assert "INTERCORE_GUARD=off git commit" in refused.stderr
 
 
+def test_a_file_that_is_held_by_its_name_is_named_once(guarded):
+    guarded.reserve("README")
+
+    refused = guarded.commit("README", text="y")
+
+    assert "\n  README is held exclusively by bob" in refused.stderr
+
+
 def test_the_override_commits_and_is_recorded(guarded):
     done = guarded.commit("src/a.py", text="y", INTERCORE_GUARD="off")
 
@@ -173,7 +181,7 @@ def test_what_a_hook_commits_in_another_project_is_judged(guarded, tmp_path):
     done = guarded.commit("README", text="y")
 
     assert done.returncode == 1
-    assert "a: a is held exclusively by bob" in done.stderr
+    assert "a is held exclusively by bob" in done.stderr
 
 
 def test_a_guard_that_was_changed_by_hand_is_neither_replaced_nor_removed(checkout):

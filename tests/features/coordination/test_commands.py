@@ -1,10 +1,15 @@
 """`icctl coordination …`: what is printed, and the exit codes that scripts rely on."""
 
 import json
+import time
 
 import pytest
 
+from icd.app.call import Answer
 from icd.app.invocation import Output
+from icd.app.planner import finish
+from icd.features.coordination.forms import Outcome
+from tests.support.processes import until
 
 ANN, BOB = ({"env": {"CLAUDE_SESSION_ID": name}} for name in ("ann", "bob"))
 
@@ -49,6 +54,16 @@ def test_a_conflict_exits_with_1_and_names_owner_age_session_and_life(reserve):
         b"until 2027-01-15T08:15:00Z): moving it; wait for it with --wait, ask its owner to "
         b"release it, or work on something else\n"
     )
+
+
+def test_who_has_waited_in_vain_is_not_told_to_wait(invoke):
+    asked = invoke("coordination", "reserve", "--path=a", "--owner=o", "--wait=1ms")
+    until(lambda: time.monotonic() >= asked.ends_at)
+
+    output = finish(asked, Answer(result=Outcome(told="a is held")))
+
+    assert output.exit == 1
+    assert output.stderr.startswith(b"icctl: coordination reserve: a is held; ask its owner")
 
 
 @pytest.mark.parametrize("word", ["--exclusive=false", "--exclusive=f"])
