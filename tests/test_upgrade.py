@@ -22,7 +22,7 @@ import pytest
 from tests.data import later, original
 from tests.data.databases.make import HERE
 from tests.support import installations
-from tests.support.installations import Installation
+from tests.support.installations import ROOT, Installation
 from tests.support.processes import CLEAN, Daemon, icctl, until
 
 pytestmark = pytest.mark.long
@@ -228,6 +228,41 @@ def test_a_connection_that_was_made_to_the_release_goes_on(
 
         until(lambda: served.call("icd.ping")["version"] == NEW)
         assert values == list(range(1, 2 * calls + 1))
+
+
+def test_this_library_works_with_the_helper_of_the_release(
+    old: Installation, daemon: Daemon, initialized: Path
+) -> None:
+    """As in a shell that finds an older icctl: that helper does not know how to drop what it prints."""
+    script = """
+    source lib-intercore.sh
+    echo "$(( $? ))"
+    intercore_state_set k s '{"a":1}'; echo "set $?"
+    intercore_state_get -v said k s; echo "got $said $?"
+    intercore_sentinel_check n s 3600; echo "first $?"
+    intercore_sentinel_check n s 3600; echo "second $?"
+    intercore_state_get -v said k absent; echo "none ${said:-nothing} $?"
+    intercore_coordination_reserve -v _ a 5m ann; echo "reserved $?"
+    intercore_coordination_check a bob >/dev/null; echo "held $?"
+    [[ $_intercore_pipes == */intercore-helper-?????? && -e /proc/$_intercore_helper ]] && echo helped
+    """.replace("lib-intercore.sh", str(ROOT / "lib-intercore.sh"))
+    reach = {"INTERCORE_SOCKET": daemon.socket, "INTERCORE_BIN": str(old.clients["native"])}
+    env = {**CLEAN, "HOME": str(initialized), "TMPDIR": str(initialized), **reach}
+
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=initialized,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "0", "set 0", 'got {"a":1} 0', "first 0", "second 1", "none nothing 0", "reserved 0",
+        "held 1", "helped",
+    ]  # fmt: skip
 
 
 def test_what_a_killed_daemon_of_the_release_left_in_its_log_is_there(
