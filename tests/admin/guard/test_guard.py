@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from icd.app.call import Answer
+from icd.app.invocation import Output
+from icd.app.planner import run_errand
 from tests.support.processes import BIN, CLEAN, icctl
 
 HOOK, CHAINED = "pre-commit", "pre-commit.before-intercore"
@@ -343,3 +346,27 @@ def test_a_hook_that_is_kept_is_never_overwritten(checkout):
     assert refused.returncode == 2
     assert "is still there" in refused.stderr
     assert (hooks / CHAINED).read_text() == "#!/bin/sh\n# kept\n"
+
+
+def test_five_thousand_files_are_one_call(invoke, project):
+    env = {**ENV, "HOME": str(project)}
+    blob = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"  # of an empty file
+    for words, lines in (
+        (("init",), ""),
+        (("hash-object", "-w", "--stdin"), ""),
+        (
+            ("update-index", "--index-info"),
+            "".join(f"100644 {blob}\tmany/{n}\n" for n in range(5000)),
+        ),
+    ):
+        subprocess.run(["git", *words], input=lines, text=True, cwd=project, env=env, check=True)
+    asked = []
+
+    def answer(call):
+        asked.append((call.method.name, len(call.params.paths)))
+        return Answer(result=[])
+
+    done = run_errand(invoke("guard", "check", env=env), answer)
+
+    assert done == Output(0)
+    assert asked == [("coordination.check_many", 5000)]
