@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
-from icd.app.call import Answer, Call, Params, Progress
+from icd.app.call import Answer, Call, Params
 from icd.db import paths
 from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput, Usage
@@ -254,9 +254,7 @@ class Ask(msgspec.Struct):
 class Caller(Protocol):
     """How a command in the caller's own process calls a method; what goes wrong is raised."""
 
-    def __call__(
-        self, method: str, params: Params, /, *, progress: Progress | None = None
-    ) -> Any: ...
+    def __call__(self, method: str, params: Params, /) -> Any: ...
 
 
 class Question(msgspec.Struct):

@@ -147,6 +147,9 @@ class Runs(Struct, frozen=True):
     apart: bool = False
     # It makes the database if there is none.
     creates: bool = False
+    # What it is doing, such as "vacuuming", if that can take seconds: on a terminal it runs in the
+    # caller's own process, which shows how far it is (icctl/progress.py).
+    long: str = ""
 
 
 _BATCHED = Runs()
