@@ -65,7 +65,7 @@ def _human(terminal: Terminal, row: Typed, typed: Any, result: Any) -> Output:
     from icd.app.human import screen
 
     code = row.exit(result) if row.exit and result is not None else 0
-    return screen.output(terminal, row.human, result, typed, code)
+    return screen.output(terminal, row.human, result, typed, code, row=row)
 
 
 def text(*lines: str, exit_code: int = 0) -> Output:

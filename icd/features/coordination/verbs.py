@@ -295,7 +295,7 @@ def show_list(found: list[Shown], _p: List) -> Iterator[str]:
     )
 
 
-HELD = Table(
+_HELD = (
     Column("ID", "id"),
     Column("PATTERN", "pattern", "path"),
     Column("OWNER", "owner"),
@@ -305,7 +305,11 @@ HELD = Table(
     Column("EXPIRES", "expires_at", "until"),
     Column("PROCESS", lambda r: r.pid and f"{r.pid} {r.alive}", spare=True),
     Column("WHY", "reason", spare=True),
+)
+HELD = Table(
+    *_HELD,
     empty="Nothing is reserved. Do so: icctl coordination reserve --path=FILE --ttl=15m",
+    filtered=True,
 )
 
 VERBS = [
@@ -348,7 +352,7 @@ VERBS = [
         check,
         check=_check_named,
         show=show_check,
-        human=HELD,
+        human=Table(*_HELD, empty="It is free: no other owner has reserved it."),
         exit=lambda found: 1 if found else 0,
         summary="Print who holds files; exit 1 if anyone does.",
         examples=[

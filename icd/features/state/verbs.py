@@ -449,6 +449,7 @@ VERBS = [
             Column("KEY", "key"),
             Column("SCOPE", "scope_id"),
             empty="No rows. Write one: icctl state set KEY SCOPE --value='{\"a\": 1}'",
+            filtered=True,
         ),
         summary="List the scopes of a key, or all rows.",
         examples=[
