@@ -63,7 +63,9 @@ def run_here(request: client.Request, limit: float) -> int:
     if output.exit in FAILURES and not output.borrowed:
         from icctl.messages import context, count_failure
 
-        count_failure(context(request.argv, registry.SINGLES))
+        # A mistake is counted by what was understood: the rest are the caller's own words.
+        known = output.refused and output.refused.command
+        count_failure(known or context(request.argv, registry.SINGLES))
     if owed:
         run_hooks_owed(owed, os.environ.get("HOME"))
     return output.exit

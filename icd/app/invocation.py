@@ -115,6 +115,17 @@ class World(msgspec.Struct):
     where: Where = Where("")  # the caller's words about which database it means
     session: str = ""  # by SESSION_VARIABLES
 
+    def face(self, terminal: Terminal, *, plain: bool, absolute: bool) -> None:
+        """Decide for whom to print; a script may have a terminal, too."""
+        if self.json or plain:
+            self.terminal, self.is_plain = None, True
+            return
+        columns = self.env.get("COLUMNS", "")
+        if columns.isascii() and columns.isdecimal() and 0 < int(columns[:5]) <= MOST_COLUMNS:
+            terminal.width = int(columns[:5])
+        terminal.colour = terminal.colour and not self.env.get("NO_COLOR")
+        terminal.absolute = absolute
+
     @property
     def json_errors(self) -> bool:
         """Asked for once something went wrong, even if that is the flags."""

@@ -452,11 +452,7 @@ VERBS = [
             filtered=True,
         ),
         summary="List the scopes of a key, or all rows.",
-        examples=[
-            "icctl state list dispatch",
-            "icctl state list --prefix=dispatch.",
-            "icctl state list",
-        ],
+        examples=["icctl state list", "icctl state list dispatch", "icctl state list --prefix=d."],
     ),
     Verb(
         "state prune",
