@@ -53,6 +53,12 @@ MOVES = 3  # how often the database may move away while it is being opened
 def run_here(request: client.Request, limit: float) -> int:
     """Run a command line and print what it says; the exit status is returned."""
     imports.collect_garbage()
+    if os.isatty(2):
+        from icctl import progress  # only a person pays for it
+
+        status = progress.of_daemon(request, limit)
+        if status is not None:
+            return status
     owed: Owed = {}
     output = execute(request, limit, owed)
     if output.bug is not None:

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
+from icctl import client
+from icd.app import registry
 from icd.app.call import Answer, Call
 from icd.app.flags import strip
 from icd.app.human.kinds import bar, in_words
@@ -36,8 +38,7 @@ Answering = Callable[[Call], Answer]
 
 def shown(answer: Answering, argv: list[str]) -> Answering:
     """The same, with a line for a person while a long call runs."""
-    flags = strip(argv)
-    if flags.json or flags.plain or os.environ.get("TERM", "dumb") in ("", "dumb"):
+    if not _wants(argv):
         return answer
 
     def answer_and_show(call: Call) -> Answer:
@@ -49,11 +50,52 @@ def shown(answer: Answering, argv: list[str]) -> Answering:
     return answer_and_show
 
 
+def of_daemon(request: client.Request, limit: float) -> int | None:
+    """Have the daemon do what it keeps in memory for all, with the line here; the exit status.
+
+    None: it is to be done here, because it is something else, or there is no daemon.
+    """
+    if isinstance(request, _Watched):
+        return None
+    words, flags = client.typed(request.argv)
+    method = registry.find(".".join(words[:2]))
+    if method is None or not (method.runs.long and method.runs.apart) or "--no-daemon" in flags:
+        return None
+    if client.chosen_mode(words) == b"direct":
+        return None
+    is_alone = client.chosen_mode(words) == b"daemon"
+    with Line(method.runs.long if _wants(request.argv) else "") as line:
+        watched = _Watched(request, line)
+        return client.insist(watched, limit, time.monotonic() + limit, alone=is_alone)
+
+
+class _Watched(client.Request):
+    """The same request, for a daemon that need not know that a person waits."""
+
+    def __init__(self, request: client.Request, line: "Line") -> None:
+        self.__dict__.update(request.__dict__)
+        self.fields = [f[:3] + b"0" if f[:1] == b"y" else f for f in request.fields]
+        self._line = line
+
+    def deliver(self, out: bytes, err: bytes) -> bool:
+        self._line.wipe()
+        return super().deliver(out, err)
+
+    def run_here(self, limit: float) -> int:
+        self._line.wipe()
+        return super().run_here(limit)
+
+
+def _wants(argv: list[str]) -> bool:
+    flags = strip(argv)
+    return not (flags.json or flags.plain or os.environ.get("TERM", "dumb") in ("", "dumb"))
+
+
 class Line:
     """Is told how far the work is; draws that until the end of the block."""
 
     def __init__(self, what: str) -> None:
-        self._what = what
+        self._what = what  # empty: nothing is drawn
         self._now = (0, 0, "")
         self._began = time.monotonic()
         self._end = threading.Event()
@@ -67,13 +109,17 @@ class Line:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Draw nothing more."""
         self._end.set()
         self._thread.join()
 
     def _draw(self) -> None:
         # The one who waits for a lock is woken by a signal, and that is not this thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        if self._end.wait(PATIENCE_SECONDS):
+        if not self._what or self._end.wait(PATIENCE_SECONDS):
             return
         turn = 0
         while not self._end.wait(BETWEEN_SECONDS if turn else 0):

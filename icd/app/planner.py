@@ -409,7 +409,7 @@ def _errand(world: World, local: Local, context: str) -> Errand:
 
 def _call(world: World, method: Method[Any, Any], ask: Ask) -> Call:
     """Attach to the call what concerns every call."""
-    if method.runs.long and world.is_terminal and not (world.json or method.runs.apart):
+    if method.runs.long and world.is_terminal and not world.json:
         raise Needed(Need("local"))  # a person waits, and sees how far it is
     deadline = world.deadline
     if world.timeout_ms is not None:

@@ -1,5 +1,6 @@
 """How far long work is: drawn for a person who waits, on a real terminal, and nowhere else."""
 
+import base64
 import contextlib
 import os
 import re
@@ -79,6 +80,40 @@ def test_what_takes_long_says_so_until_it_is_done_and_leaves_no_trace(
     seen = screen.all()
     assert re.match(r"\r\x1b\[K. vacuuming  \d+s\r", seen)
     assert re.fullmatch(r"\d+ bytes before, \d+ after\n", seen.rpartition(WIPE)[2])
+
+
+@pytest.mark.usefixtures("door")
+@pytest.mark.parametrize("mode", ["auto", "daemon"])
+def test_a_search_is_the_daemons_and_its_caller_says_how_long_it_waits(
+    initialized: Path, daemon: Daemon, mode: str
+):
+    env = {"INTERCORE_SOCKET": daemon.socket, "HOME": str(initialized), "INTERCORE_MODE": mode}
+    embedding = base64.b64encode(b"\0\0\x80\x3f" * 2).decode()
+    given = {"source": "s", "source_id": "1", "title": "t", "embedding": embedding}
+    found = daemon.call("discovery.submit", cwd=str(initialized), **given)["id"]
+    (initialized / "q").write_bytes(b"\0\0\x80\x3f" * 2)
+    screen = Screen()
+    words = ("discovery", "search", "--embedding=@q", "--timeout=1m")
+
+    with held(initialized):
+        running = start(*words, cwd=initialized, screen=screen, env=env)
+        until(lambda: "searching" in screen.seen)
+    assert running.wait(PATIENCE) == 0
+
+    assert screen.all().rpartition(WIPE)[2].split("\n")[1].startswith(f"{found}  ")
+    assert daemon.call("icd.status")["calls"]["discovery.search"] == 1
+
+
+def test_without_a_daemon_a_search_is_done_here(initialized: Path):
+    env = {"INTERCORE_SOCKET": "/nonexistent/icd.sock", "HOME": str(initialized)}
+    screen = Screen()
+    (initialized / "q").write_bytes(b"\0\0\x80\x3f" * 2)
+
+    words = ("discovery", "search", "--embedding=@q")
+    running = start(*words, cwd=initialized, screen=screen, env=env)
+
+    assert running.wait(PATIENCE) == 0
+    assert "Nothing like it" in screen.all()
 
 
 def test_a_script_sees_none_of_it(initialized: Path, daemon: Daemon):
