@@ -37,7 +37,7 @@ from icd.errors import DiskFull, IcError, InputOutput, Internal, NoDaemon, Overl
 from icd.files import append_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from icd.admin.doctor.context import Sight
 
@@ -53,6 +53,12 @@ MOVES = 3  # how often the database may move away while it is being opened
 def run_here(request: client.Request, limit: float) -> int:
     """Run a command line and print what it says; the exit status is returned."""
     imports.collect_garbage()
+    if os.isatty(2):
+        from icctl import progress  # only a person pays for it
+
+        status = progress.of_daemon(request, limit)
+        if status is not None:
+            return status
     owed: Owed = {}
     output = execute(request, limit, owed)
     if output.bug is not None:
@@ -63,7 +69,9 @@ def run_here(request: client.Request, limit: float) -> int:
     if output.exit in FAILURES and not output.borrowed:
         from icctl.messages import context, count_failure
 
-        count_failure(context(request.argv, registry.SINGLES))
+        # A mistake is counted by what was understood: the rest are the caller's own words.
+        known = output.refused and output.refused.command
+        count_failure(known or context(request.argv, registry.SINGLES))
     if owed:
         run_hooks_owed(owed, os.environ.get("HOME"))
     return output.exit
@@ -129,16 +137,30 @@ def _carry_out(
     request: client.Request, planned: Ask | Errand, home: str | None, owed: Owed
 ) -> Output:
     """Most commands are done after one answer; others print, and look again after a while."""
+    answer = _answering(request, home, owed)
     if isinstance(planned, Errand):
-        return run_errand(planned, lambda call: answer_here(call, home, owed))
-    output, following = advance(planned, answer_here(planned.call, home, owed))
+        return run_errand(planned, answer)
+    output, following = advance(planned, answer(planned.call))
     while following is not None:
         if not request.deliver(output.stdout, output.stderr):
             return Output(0)
         if _stdout_is_closed(_patience(following)):
             return Output(0)
-        output, following = advance(following, answer_here(following.call, home, owed))
+        output, following = advance(following, answer(following.call))
     return output
+
+
+def _answering(request: client.Request, home: str | None, owed: Owed) -> Callable[[Call], Answer]:
+    """How the calls of a command are answered: for a person, with how far it is."""
+
+    def answer(call: Call) -> Answer:
+        return answer_here(call, home, owed)
+
+    if not os.isatty(2):
+        return answer
+    from icctl import progress  # only a person pays for it
+
+    return progress.shown(answer, request.argv)
 
 
 def _patience(ask: Ask) -> float:

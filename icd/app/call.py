@@ -1,12 +1,13 @@
 """A call: what a method is given, and what it answers."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 
 from icd.config import DEFAULTS, Settings
+from icd.db.connection import Progress, untold
 from icd.db.database import Database
 from icd.db.paths import Where
 from icd.values.processes import Writer
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from icd.app.write_cache import Recent
 
 DEFAULT_DEADLINE_MS = 5000
-
-# Told how much is done, and of how much; for people who wait at a terminal.
-Progress = Callable[[int, int], None]
 
 RequestId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
@@ -81,6 +79,7 @@ class Whole(msgspec.Struct, gc=False):
     database: Database
     now_ms: int
     deadline: float
+    progress: Progress = untold
 
 
 class Look(msgspec.Struct, gc=False):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypeVar
 from icd.app import idempotency
 from icd.app.call import Answer, Call, Context, Whole
 from icd.db import paths, permissions
-from icd.db.connection import RESULT_CHARACTERS, Connection
+from icd.db.connection import RESULT_CHARACTERS, Connection, untold
 from icd.db.database import Database
 from icd.errors import (
     Corrupt,
@@ -238,7 +238,7 @@ class _Batch:
             return
         assert call.method.run is not None
         call.ran_at = self._clock.monotonic()
-        whole = Whole(self._database, self._clock.now_ms(), call.deadline)
+        whole = Whole(self._database, self._clock.now_ms(), call.deadline, call.progress or untold)
         result = call.method.run(whole, call.params)
         self._answer(call, Answer(result=result, warnings=self._database.told()))
 

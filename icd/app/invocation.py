@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
-from icd.app.call import Answer, Call, Params, Progress
+from icd.app.call import Answer, Call, Params
 from icd.db import paths
 from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput, Usage
@@ -114,6 +114,17 @@ class World(msgspec.Struct):
     no_daemon: bool = False
     where: Where = Where("")  # the caller's words about which database it means
     session: str = ""  # by SESSION_VARIABLES
+
+    def face(self, terminal: Terminal, *, plain: bool, absolute: bool) -> None:
+        """Decide for whom to print; a script may have a terminal, too."""
+        if self.json or plain:
+            self.terminal, self.is_plain = None, True
+            return
+        columns = self.env.get("COLUMNS", "")
+        if columns.isascii() and columns.isdecimal() and 0 < int(columns[:5]) <= MOST_COLUMNS:
+            terminal.width = int(columns[:5])
+        terminal.colour = terminal.colour and not self.env.get("NO_COLOR")
+        terminal.absolute = absolute
 
     @property
     def json_errors(self) -> bool:
@@ -254,9 +265,7 @@ class Ask(msgspec.Struct):
 class Caller(Protocol):
     """How a command in the caller's own process calls a method; what goes wrong is raised."""
 
-    def __call__(
-        self, method: str, params: Params, /, *, progress: Progress | None = None
-    ) -> Any: ...
+    def __call__(self, method: str, params: Params, /) -> Any: ...
 
 
 class Question(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Files of lines that a caller names, from and to pipes, with a bar for a person who waits.
+"""Files of lines that a caller names, from and to pipes.
 
 A file is read or written while the lock of the database is held.  The other end of a pipe may be
 slow, or never come to an end; so the lines of a pipe wait in a private file: a pipe is read before,
@@ -14,16 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-from icd.app.call import Context, Progress
+from icd.app.call import Context
 from icd.errors import DeadlineExceeded, IcError, UnreadableInput, from_os
 from icd.printable import printable
 
-STDIN, STDOUT, STDERR = 0, 1, 2
+STDIN, STDOUT = 0, 1
 # Stands for either pipe in a command line.
 PIPE = "-"
 # A payload is at most 1 MiB, and escaping makes at most six characters of one.
 LINE_BYTES = 8 * 1024 * 1024
-BAR_WIDTH = 40
 
 
 def tell(ctx: Context, done: int, total: int) -> None:
@@ -31,7 +30,7 @@ def tell(ctx: Context, done: int, total: int) -> None:
     if time.monotonic() >= ctx.deadline:
         raise DeadlineExceeded("the deadline passed; nothing was changed")
     if ctx.progress is not None:
-        ctx.progress(min(done, total), total)
+        ctx.progress(min(done, total), total, "")
 
 
 @contextmanager
@@ -106,33 +105,3 @@ def print_out(file: str) -> None:
             target.writelines(printable(line) for line in source)
     except OSError as exc:
         raise from_os(exc, "write to stdout") from exc
-
-
-# --- progress ---
-
-
-@contextmanager
-def bar(what: str) -> Iterator[Progress | None]:
-    """Draw on stderr while the block runs, and leave no trace; nothing if it is no terminal."""
-    if not os.isatty(STDERR):
-        yield None
-        return
-    shown = -1
-
-    def draw(done: int, total: int) -> None:
-        nonlocal shown
-        percent = 100 * done // total if total else 100
-        if percent > shown:
-            shown = percent
-            _write(f"\r{what} [{'#' * (percent * BAR_WIDTH // 100):<{BAR_WIDTH}}] {percent:3} %")
-
-    try:
-        yield draw
-    finally:
-        if shown >= 0:
-            _write(f"\r{' ' * (len(what) + BAR_WIDTH + 9)}\r")
-
-
-def _write(text: str) -> None:
-    with suppress(OSError):  # the terminal may be gone, and the work goes on
-        os.write(STDERR, text.encode())

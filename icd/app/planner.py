@@ -14,7 +14,7 @@ import msgspec
 
 from icd import __version__
 from icd.app import registry, render
-from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Params, Progress
+from icd.app.call import DEFAULT_DEADLINE_MS, Answer, Call, Params
 from icd.app.dispatch import failure
 from icd.app.flags import Flags, strip
 from icd.app.idempotency import MAX_DEADLINE_MS
@@ -216,7 +216,7 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     session = next(filter(None, map(world.env.get, SESSION_VARIABLES)), "")
     world.session = spelled(session) if session else ""
     if world.terminal is not None:
-        render.face(world, world.terminal, flags)
+        world.face(world.terminal, plain=flags.plain, absolute=flags.absolute)
     row = command.row
     if isinstance(row, Verb):
         return _ask_verb(world, row, parsed.typed)
@@ -259,11 +259,9 @@ def run_errand(errand: Errand, answer: Callable[[Call], Answer]) -> Output:
     """Carry out a command in the caller's own process; `answer` runs a call on the database."""
     told = b""
 
-    def ask(method: str, params: Params, /, *, progress: Progress | None = None) -> Any:
+    def ask(method: str, params: Params, /) -> Any:
         nonlocal told
-        call = errand.prepare(method, params)
-        call.progress = progress
-        found = answer(call)
+        found = answer(errand.prepare(method, params))
         told += notes(errand, found)
         if found.error is not None:
             raise found.error
@@ -411,6 +409,8 @@ def _errand(world: World, local: Local, context: str) -> Errand:
 
 def _call(world: World, method: Method[Any, Any], ask: Ask) -> Call:
     """Attach to the call what concerns every call."""
+    if method.runs.long and world.is_terminal and not world.json:
+        raise Needed(Need("local"))  # a person waits, and sees how far it is
     deadline = world.deadline
     if world.timeout_ms is not None:
         limit_ms = min(world.timeout_ms, MAX_DEADLINE_MS)

@@ -14,25 +14,12 @@ import msgspec
 from msgspec import Raw
 
 from icd import printable
-from icd.app.invocation import MOST_COLUMNS, Output, Terminal, World
+from icd.app.invocation import Output, Terminal, World
 
 if TYPE_CHECKING:
-    from icd.app.flags import Flags
     from icd.app.verb import Typed
 
 _CONTROL = r"[\x00-\x1f\x7f-\x9f]+"
-
-
-def face(world: World, terminal: Terminal, flags: Flags) -> None:
-    """Decide for whom to print; a script may have a terminal, too."""
-    if flags.json or flags.plain:
-        world.terminal, world.is_plain = None, True
-        return
-    columns = world.env.get("COLUMNS", "")
-    if columns.isascii() and columns.isdecimal() and 0 < int(columns[:5]) <= MOST_COLUMNS:
-        terminal.width = int(columns[:5])
-    terminal.colour = terminal.colour and not world.env.get("NO_COLOR")
-    terminal.absolute = flags.absolute
 
 
 def rendering(world: World, row: Typed, typed: Any) -> Callable[[Any], Output]:
@@ -65,7 +52,7 @@ def _human(terminal: Terminal, row: Typed, typed: Any, result: Any) -> Output:
     from icd.app.human import screen
 
     code = row.exit(result) if row.exit and result is not None else 0
-    return screen.output(terminal, row.human, result, typed, code)
+    return screen.output(terminal, row.human, result, typed, code, row=row)
 
 
 def text(*lines: str, exit_code: int = 0) -> Output:

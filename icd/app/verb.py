@@ -89,15 +89,19 @@ class Column:
 class Table:
     """A list: a line for each row of the result, or of its field `of`.
 
-    `empty` says what to do next where there is none.
+    `empty` says what to do next where there is none.  `filtered`: options of the command choose
+    among the rows, and are named instead where they leave none.
     """
 
-    __slots__ = ("columns", "empty", "of")
+    __slots__ = ("columns", "empty", "filtered", "of")
 
-    def __init__(self, *columns: Column, empty: str = "", of: str = "") -> None:
+    def __init__(
+        self, *columns: Column, empty: str = "", of: str = "", filtered: bool = False
+    ) -> None:
         self.columns = columns
         self.empty = empty
         self.of = of
+        self.filtered = filtered
 
 
 class Card:
@@ -147,6 +151,9 @@ class Runs(Struct, frozen=True):
     apart: bool = False
     # It makes the database if there is none.
     creates: bool = False
+    # What it is doing, such as "vacuuming", if that can take seconds: on a terminal it runs in the
+    # caller's own process, which shows how far it is (icctl/progress.py).
+    long: str = ""
 
 
 _BATCHED = Runs()

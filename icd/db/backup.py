@@ -29,7 +29,15 @@ from contextlib import closing, contextmanager, suppress
 
 from icd import files, trust
 from icd.db import check, lost, migrate, paths, permissions, schema
-from icd.db.connection import connect, connect_to_read, is_log_emptied, transaction, until
+from icd.db.connection import (
+    Progress,
+    connect,
+    connect_to_read,
+    is_log_emptied,
+    transaction,
+    until,
+    untold,
+)
 from icd.db.database import Database, identity
 from icd.errors import (
     BadPath,
@@ -58,6 +66,7 @@ def beside(
     keep: int,
     now_ms: int,
     deadline: float = math.inf,
+    tell: Progress = untold,
     spare: str = "",
 ) -> str:
     """Write `<db>.backup-YYYYMMDD-HHMMSS[-n]`; of all such, leave the youngest `keep`, and `spare`.
@@ -67,16 +76,18 @@ def beside(
     unfinished = f"{path}.unfinished"
     files.remove(unfinished)  # we hold the lock, so its owner died over it
     _make(unfinished)
-    _fill(conn, unfinished, deadline=deadline)
+    _fill(conn, unfinished, deadline=deadline, tell=tell)
     backup = _name(unfinished, f"{path}.backup-{stamp(now_ms)}")
     _rotate(path, keep, spared={backup, spare})
     return backup
 
 
-def to(conn: sqlite3.Connection, file: str, *, deadline: float = math.inf) -> str:
+def to(
+    conn: sqlite3.Connection, file: str, *, deadline: float = math.inf, tell: Progress = untold
+) -> str:
     """Write a backup to a file that a person named, and that is not there yet."""
     os.close(permissions.create(file))
-    _fill(conn, file, deadline=deadline)
+    _fill(conn, file, deadline=deadline, tell=tell)
     return file
 
 
@@ -102,9 +113,10 @@ def _name(unfinished: str, stem: str) -> str:
     return name
 
 
-def _fill(conn: sqlite3.Connection, backup: str, *, deadline: float) -> None:
+def _fill(conn: sqlite3.Connection, backup: str, *, deadline: float, tell: Progress) -> None:
     try:
-        _copy(conn, backup, deadline)
+        _copy(conn, backup, deadline, tell)
+        tell(0, 0, "verifying the copy")
         _verify(backup, deadline)
     except BaseException as exc:
         os.unlink(backup)
@@ -120,8 +132,9 @@ def _named(exc: sqlite3.Error, backup: str) -> IcError:
     return DiskFull(full) if isinstance(known, DiskFull) else known
 
 
-def _copy(conn: sqlite3.Connection, backup: str, deadline: float) -> None:
-    def look(_status: int, _remaining: int, _total: int) -> None:
+def _copy(conn: sqlite3.Connection, backup: str, deadline: float, tell: Progress) -> None:
+    def look(_status: int, remaining: int, total: int) -> None:
+        tell(total - remaining, total, "copying")
         if time.monotonic() >= deadline:
             raise DeadlineExceeded("the deadline passed before the backup was complete")
 
@@ -160,7 +173,9 @@ _GIVEN = "SELECT value, name FROM counters WHERE name IN ('state', 'leases')"
 _GO_ON = "UPDATE counters SET value = max(value, ?) WHERE name = ?"
 
 
-def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> str | None:
+def restore(
+    database: Database, file: str, *, now_ms: int, deadline: float, tell: Progress = untold
+) -> str | None:
     """Replace the database by a copy of `file`; where what was there is kept, if anything was."""
     found = refuse_name(file)
     if files.identity(found) == identity(database.path):
@@ -170,10 +185,12 @@ def restore(database: Database, file: str, *, now_ms: int, deadline: float) -> s
     files.remove(fresh)  # we hold the lock, so its owner died over it
     is_trusted = _may_be_trusted(database.path)
     try:
-        _copy_judged(file, fresh, deadline)
+        _copy_judged(file, fresh, deadline, tell)
+        tell(0, 0, "upgrading the copy")
         _upgrade(fresh, database.path, now_ms=now_ms)
         database.close()
         given: list[tuple[int, str]] = []
+        tell(0, 0, "keeping what was there")
         kept = _keep(database, file, given, now_ms=now_ms, deadline=deadline)
         _go_on(fresh, given)
         lost.note_replacement(database.lock, fresh)
@@ -205,12 +222,13 @@ def refuse_name(file: str) -> os.stat_result:
     return found
 
 
-def _copy_judged(file: str, fresh: str, deadline: float) -> None:
+def _copy_judged(file: str, fresh: str, deadline: float, tell: Progress) -> None:
     """Judge the file, copy it and examine the copy."""
     try:
         with closing(connect_to_read(file)) as source:
             migrate.refuse_foreign(source, file, create=False)
-            to(source, fresh, deadline=deadline)
+            to(source, fresh, deadline=deadline, tell=tell)
+        tell(0, 0, "checking the copy")
         with closing(connect_to_read(fresh)) as copy:
             found = check.damage(copy, deadline=deadline)
     except sqlite3.Error as exc:

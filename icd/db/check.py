@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 
 from icd.db import migrate, permissions, schema
-from icd.db.connection import journal_mode, until
+from icd.db.connection import Progress, journal_mode, until, untold
 from icd.errors import (
     Corrupt,
     DeadlineExceeded,
@@ -31,8 +31,19 @@ _UNREAD = re.compile(r"error code=(\d+)|failed to get page \d+")
 Look = Callable[[sqlite3.Connection], Iterable[str]]
 
 
-def findings(conn: sqlite3.Connection, *, deadline: float) -> list[str]:
-    return _look(conn, (_pages, _references, _rows, _schema), deadline)
+def findings(conn: sqlite3.Connection, *, deadline: float, tell: Progress = untold) -> list[str]:
+    def pages(conn: sqlite3.Connection) -> Iterator[str]:
+        tell(0, 0, "checking the pages")
+        return _pages(conn)
+
+    def references(conn: sqlite3.Connection) -> list[str]:
+        tell(0, 0, "checking the references")
+        return _references(conn)
+
+    def rows(conn: sqlite3.Connection) -> list[str]:
+        return _rows(conn, tell)
+
+    return _look(conn, (pages, references, rows, _schema), deadline)
 
 
 def damage(conn: sqlite3.Connection, *, deadline: float) -> list[str]:
@@ -91,13 +102,13 @@ def _references(conn: sqlite3.Connection) -> list[str]:
     return [f"a row of {row[0]} refers to a row of {row[2]} that is gone" for row in rows]
 
 
-def _rows(conn: sqlite3.Connection) -> list[str]:
+def _rows(conn: sqlite3.Connection, tell: Progress) -> list[str]:
     """What no page betrays: text that is no UTF-8, payloads that are no JSON, times beyond time."""
     from icd.db import damaged_rows  # most callers look at the pages only
 
     if not migrate.is_current(conn):
         return []
-    return [found.message for found in islice(damaged_rows.every(conn), FINDINGS)]
+    return [found.message for found in islice(damaged_rows.every(conn, tell=tell), FINDINGS)]
 
 
 def _schema(conn: sqlite3.Connection) -> list[str]:

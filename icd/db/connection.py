@@ -105,6 +105,16 @@ def look_on(conn: Connection) -> None:
     conn.set_progress_handler(conn.bounds.is_over, STEPS_BETWEEN_LOOKS)
 
 
+# --- progress -------------------------------------------------------------------------------------
+
+# Told how much is done, of how much (0: that cannot be known), and of what; "": of the whole.
+Progress = Callable[[int, int, str], None]
+
+
+def untold(_done: int, _total: int, _what: str) -> None:
+    """For work that no person waits for."""
+
+
 # --- opening --------------------------------------------------------------------------------------
 
 MINIMUM = (3, 37, 0)  # STRICT tables and RETURNING

@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from icd.db import schema
+from icd.db.connection import Progress, untold
 from icd.db.rows import WrongValue, is_json
 from icd.errors import DamagedRow, IcError
 
@@ -55,14 +56,17 @@ def blamed(exc: Exception, conn: sqlite3.Connection | None) -> IcError | None:
     return found
 
 
-def every(conn: sqlite3.Connection, *, deadline: float = inf) -> Iterator[IcError]:
+def every(
+    conn: sqlite3.Connection, *, deadline: float = inf, tell: Progress = untold
+) -> Iterator[IcError]:
     """Each damaged row, by its first damaged column; `TimeoutError` at the deadline."""
     found = {"counters": _missing(conn), "sqlite_sequence": _sequences(conn)}  # a moment each
     looks = [
         *found.items(),
         *((table.name, _of_table(conn, table, deadline)) for table in schema.tables()),
     ]
-    for name, rows in looks:
+    for number, (name, rows) in enumerate(looks):
+        tell(number, len(looks), f"checking the rows of {name}")
         try:
             yield from rows
         except (sqlite3.DataError, MemoryError):

@@ -54,6 +54,32 @@ def test_every_list_says_what_to_do_when_it_is_empty():
         assert screens.shown(name, screens.terminal(80), []).strip(), name
 
 
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ("run list --status=failed --limit=3", "--status. See all: icctl run list"),
+        ("run list --active --scope=x", "--active and --scope. See all: icctl run list"),
+        ("run artifact list R --phase=plan", "--phase. See all: icctl run artifact list RUN"),
+        ("state list k", "KEY. See all: icctl state list"),
+        ("discovery list --tier=high", "--tier. See all: icctl discovery list"),
+        ("session list --active-only", "--active-only. See all: icctl session list"),
+        ("dispatch list --run=r", "--run. See all: icctl dispatch list"),
+        ("coordination list --owner=o", "--owner. See all: icctl coordination list"),
+    ],
+)
+def test_a_list_that_filters_leave_empty_does_not_say_that_there_is_nothing(invoke, argv, told):
+    planned = invoke(*argv.split(), terminal=Terminal())
+
+    assert planned.render([]).stdout.decode() == f"Nothing matches {told}\n"
+
+
+@pytest.mark.parametrize("argv", ["run list --all-projects", "dispatch list --limit=1"])
+def test_what_filters_nothing_is_not_blamed_for_an_empty_list(invoke, argv):
+    planned = invoke(*argv.split(), terminal=Terminal())
+
+    assert planned.render([]).stdout.decode().startswith("No ")
+
+
 @pytest.mark.parametrize("command", screens.SAMPLES)
 def test_no_data_commands_a_terminal_or_leaves_its_line(command):
     sample, _ = screens.SAMPLES[command]
@@ -189,6 +215,19 @@ def test_columns_are_cut_then_left_out_and_a_line_never_wraps():
     assert shown(30) == f"abcdefgh  {'t' * 19}…"
     assert shown(12) == "abcd…  ttt…" or text.width(shown(12)) <= 12
     assert shown(1) == "…"
+
+
+@pytest.mark.parametrize("columns", [12, 20, 30])
+def test_a_narrow_window_wraps_no_line(columns):
+    wide = {}
+    for command in screens.SAMPLES:
+        lines = screens.shown(command, screens.terminal(columns)).split("\n")
+        most = max(map(text.width, lines))
+        if most > columns and command != "state get":  # a document is printed as it is
+            wide[command] = most
+
+    # Its phases have a sign, a name and a time.
+    assert wide == ({"run snapshot": 20} if columns < 20 else {})
 
 
 def test_what_says_nothing_is_left_out():

@@ -112,9 +112,9 @@ def _idle(table: Table) -> None:
             call(host, "state.set", db=project.path, key="bead", scope_id="s1", payload={"i": 1})
         time.sleep(SETTLE_SECONDS)
         after = resident_kib(daemon.pid)
-        used = cpu_seconds(daemon.pid)
+        used = place.cpu_seconds(daemon.pid)
         time.sleep(WATCH_SECONDS)
-        used = cpu_seconds(daemon.pid) - used
+        used = place.cpu_seconds(daemon.pid) - used
         assert len(call(host, "icd.status")["databases"]) == COUNT
     each = (after - before) / (COUNT - 1) / 1024
     table.ratio(
@@ -141,9 +141,3 @@ def resident_kib(pid: int) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1])
     raise LookupError("Pss")
-
-
-def cpu_seconds(pid: int) -> float:
-    """Of all threads, in nanoseconds from the scheduler: the clock of `stat` ticks too slowly."""
-    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(file.read_text().split()[0]) for file in files) / 1e9

@@ -9,7 +9,7 @@ from icd.features.coordination.names import Place
 from icd.features.coordination.records import Wish
 from icd.values.processes import Writer
 from tests.bench import setting as place
-from tests.bench.databases import cpu_seconds
+from tests.bench.setting import cpu_seconds
 from tests.bench.table import Table
 
 RUNS = 150

@@ -18,6 +18,7 @@ from icd.app.human import screen
 from icd.app.invocation import Terminal
 from icd.features import config, trust
 from icd.features.compat.verbs import Line
+from icd.features.coordination.forms import Touched
 from icd.features.coordination.records import Shown as Reservation
 from icd.features.daemon import report
 from icd.features.daemon.verbs import Pong
@@ -309,6 +310,7 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     ),
     "coordination list": (RESERVATIONS, None),
     "coordination check": (RESERVATIONS[:1], None),
+    "coordination check-many": ([Touched("src/app.py", one) for one in RESERVATIONS], None),
     "session list": (
         [Session("s-1", "/home/ada/app", 2, "codex", "gpt-5", None, ago(600), None, 1200, 340, 0, 0),
          Session("s-0", "/home/ada/app", 1, "claude-code", None, None, ago(9000), ago(4000), 0, 0, 0, 0)],

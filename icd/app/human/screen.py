@@ -7,7 +7,7 @@ that may be missing go, and at last everything is cut: a line never wraps.
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,12 +15,18 @@ from icd.app.human import kinds
 from icd.app.human.kinds import BOLD, CYAN, DIM, GREEN, KINDS, NUMBERS, RED, YELLOW, Clock
 from icd.app.human.text import clean, cut, cut_middle, width, wrapped
 from icd.app.invocation import Output, Terminal
-from icd.app.verb import Card, Column, Table
+from icd.app.parser import Field, fields
+from icd.app.verb import Argument, Card, Column, Table
+
+if TYPE_CHECKING:
+    from icd.app.verb import Typed
 
 GAP = "  "
 _NAME = re.compile(r'^ *"(?:[^"\\]|\\.)*"(?=: )')
 # What text is cut down to before columns go, and then everything.
 LEAST_TEXT, LEAST = 12, 4
+# Options that say where to look, or how much to show: they leave nothing out.
+NO_FILTERS = ("--all-projects", "--limit", "--project")
 NOTHING_THERE = "There is no such thing."
 MANY_LINES = 6  # of a value in a card
 
@@ -57,7 +63,7 @@ class Screen:
 
     def item(self, sign: str, text: str, colour: str = "") -> list[str]:
         """A sentence behind a sign, in as many lines as it takes."""
-        first, *rest = wrapped(clean(text), max(self.width - 2, LEAST_TEXT))
+        first, *rest = wrapped(clean(text), max(self.width - 2, LEAST))
         return [f"{self.paint(sign, colour)} {first}", *(f"  {line}" for line in rest)]
 
     def good(self, text: str) -> list[str]:
@@ -74,7 +80,7 @@ class Screen:
 
     def advice(self, text: str) -> list[str]:
         """What to do about it."""
-        first, *rest = wrapped(clean(text), max(self.width - 4, LEAST_TEXT))
+        first, *rest = wrapped(clean(text), max(self.width - 4, LEAST))
         return [f"  {self.paint('→', DIM)} {first}", *(f"    {line}" for line in rest)]
 
     def document(self, payload: Any) -> list[str]:
@@ -89,7 +95,7 @@ class Screen:
     # --- lists ---
 
     def table(self, form: Table, found: Any) -> list[str]:
-        rows: Sequence[Any] = _value(found, form.of) if form.of else found
+        rows = _rows(form, found)
         if not rows:
             return self.hint(form.empty) if form.empty else []
         columns = [self._column(column, rows) for column in form.columns]
@@ -117,24 +123,35 @@ class Screen:
         known = [(c, _value(found, c.of)) for c in form.columns]
         shown = [(c, v) for c, v in known if v is not None and v != "" and v is not msgspec.UNSET]
         margin = max((len(column.head) for column, _ in shown), default=0) + 2
+        is_narrow = self.width - margin < LEAST_TEXT
+        if is_narrow:
+            margin = len(GAP)  # the value stands below its name
         for column, value in shown:
             (text,), colours = KINDS[column.kind]([value], self.clock)
             if column.kind in kinds.TIMES and value is not None:
                 text = self._both(value)
-            head = self.paint(column.head, DIM) + " " * (margin - len(column.head))
-            lines = wrapped(text, max(self.width - margin, LEAST_TEXT))
-            if len(lines) > MANY_LINES:
-                rest = " ".join(lines[MANY_LINES - 1 :])
-                lines = [*lines[: MANY_LINES - 1], cut(rest, max(self.width - margin, LEAST_TEXT))]
-            for number, line in enumerate(lines):
-                painted = self.paint(line, colours[0] if colours else "")
-                yield (" " * margin if number else head) + painted
+            head = self.paint(cut(column.head, self.width), DIM)
+            lines = self._lines(text, max(self.width - margin, LEAST))
+            colour = colours[0] if colours else ""
+            if is_narrow:
+                yield head
+            else:
+                yield head + " " * (margin - len(column.head)) + self.paint(lines.pop(0), colour)
+            for line in lines:
+                yield " " * margin + self.paint(line, colour)
         for title, of, table in form.parts:
             part = _value(found, of)
             if part or table.empty:
                 yield ""
                 yield self.heading(title)
                 yield from self.table(table, part)
+
+    def _lines(self, text: str, room: int) -> list[str]:
+        """A value of a card, cut where it takes too many lines."""
+        lines = wrapped(text, room)
+        if len(lines) <= MANY_LINES:
+            return lines
+        return [*lines[: MANY_LINES - 1], cut(" ".join(lines[MANY_LINES - 1 :]), room)]
 
     def _both(self, seconds: float) -> str:
         """There is room for the date in a card."""
@@ -193,19 +210,47 @@ def output(
     result: Any,
     typed: Any = None,
     exit_code: int = 0,
+    *,
+    row: "Typed | None" = None,
 ) -> Output:
-    """What a person sees of a result."""
+    """What a person sees of a result; `row`: of the command that was typed."""
     screen = Screen(terminal)
     if result is None:
         lines: Iterable[str] = screen.hint(getattr(human, "empty", "") or NOTHING_THERE)
         exit_code = 1
     elif isinstance(human, Table | Card):
         lines = screen.show(human, result)
+        if isinstance(human, Table) and human.filtered and row is not None:
+            why = "" if _rows(human, result) else _none_left(row, typed)
+            lines = screen.hint(why) if why else lines
     else:
         assert human is not None
         lines = human(result, typed, screen)
     told = "".join([f"{line.rstrip()}\n" for line in lines])
     return Output(exit_code, told.encode("utf-8", "backslashreplace"), styled=screen.colour)
+
+
+def _rows(form: Table, found: Any) -> Sequence[Any]:
+    rows: Sequence[Any] = _value(found, form.of) if form.of else found
+    return rows
+
+
+def _none_left(row: "Typed", typed: Any) -> str:
+    """Says which words of a command line may have left nothing; empty: there are none."""
+    form = row.form
+    unset = dict(zip(form.__struct_fields__[::-1], form.__struct_defaults__[::-1], strict=False))
+    known = fields(form, row.order)
+    given = [f for f in known if not f.required and getattr(typed, f.name) != unset[f.name]]
+    narrow = [name for name in map(_name, given) if name not in NO_FILTERS]
+    if not narrow:
+        return ""
+    command = " ".join([f"icctl {row.command}", *(_name(f) for f in known if f.required)])
+    return f"Nothing matches {' and '.join(narrow)}. See all: {command}"
+
+
+def _name(field: Field) -> str:
+    typed = field.typed
+    return typed.metavar if isinstance(typed, Argument) else typed.name
 
 
 def _value(row: Any, of: str | Callable[[Any], Any]) -> Any:

@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from icd import files, procfs
 from icd.db import backup, lost, migrate, permissions
-from icd.db.connection import connect, is_log_emptied, transaction, until
+from icd.db.connection import Progress, connect, is_log_emptied, transaction, until, untold
 from icd.db.database import Database, identity
 from icd.db.original.runs import RUN_NUMBERS
 from icd.db.original.tables import lenient
@@ -112,7 +112,9 @@ class Left(Struct, frozen=True):
     rows: int | None
 
 
-def stage(conn: sqlite3.Connection, fresh: str) -> tuple[dict[str, int], list[Left]]:
+def stage(
+    conn: sqlite3.Connection, fresh: str, tell: Progress = untold
+) -> tuple[dict[str, int], list[Left]]:
     """Copy what we know into the empty file `fresh`; the rows of each table, and what is left."""
     conn.execute("ATTACH ? AS fresh", (fresh,))
     try:
@@ -121,7 +123,7 @@ def stage(conn: sqlite3.Connection, fresh: str) -> tuple[dict[str, int], list[Le
         conn.execute("BEGIN")
         try:
             with lenient(conn):
-                found = _copy_all(conn)
+                found = _copy_all(conn, tell)
             conn.execute(f"PRAGMA fresh.user_version = {migrate.LAST_ORIGINAL}")
             conn.execute("COMMIT")
         except BaseException:
@@ -133,10 +135,12 @@ def stage(conn: sqlite3.Connection, fresh: str) -> tuple[dict[str, int], list[Le
     return found
 
 
-def _copy_all(conn: sqlite3.Connection) -> tuple[dict[str, int], list[Left]]:
+def _copy_all(conn: sqlite3.Connection, tell: Progress) -> tuple[dict[str, int], list[Left]]:
     counts: dict[str, int] = {}
     left: list[Left] = []
-    for table, columns in _tables(conn).items():
+    tables = _tables(conn)
+    for number, (table, columns) in enumerate(tables.items()):
+        tell(number, len(tables), "copying the tables")
         known = KNOWN.get(table)
         if known is None or any(known[name] is None for name in known.keys() - columns):
             left.append(Left("table", table, None, _count(conn, table)))
@@ -247,7 +251,9 @@ class Adoption(Struct, frozen=True):
     still_open: list[int]
 
 
-def adopt(database: Database, *, now_ms: int, deadline: float) -> Adoption | None:
+def adopt(
+    database: Database, *, now_ms: int, deadline: float, tell: Progress = untold
+) -> Adoption | None:
     """Take it over; None if it is ours, or can be upgraded like any other."""
     path = database.path
     if identity(path) is None:
@@ -261,7 +267,8 @@ def adopt(database: Database, *, now_ms: int, deadline: float) -> Adoption | Non
     try:
         with _alone(path) as old:
             schema = migrate.version(old)
-            taken, left = _build(old, fresh, path, now_ms=now_ms, deadline=deadline)
+            taken, left = _build(old, fresh, path, now_ms=now_ms, deadline=deadline, tell=tell)
+            tell(0, 0, "putting it in place")
             lost.note_replacement(database.lock, fresh)
             kept = _switch(old, fresh, path, f"{path}.original-{backup.stamp(now_ms)}")
             still_open = _stragglers(kept, deadline)
@@ -304,13 +311,21 @@ def _in_use(path: str) -> IcError:
 
 
 def _build(
-    old: sqlite3.Connection, fresh: str, path: str, *, now_ms: int, deadline: float
+    old: sqlite3.Connection,
+    fresh: str,
+    path: str,
+    *,
+    now_ms: int,
+    deadline: float,
+    tell: Progress,
 ) -> tuple[dict[str, int], list[Left]]:
     """Ours, complete and on the disk, under its temporary name."""
     os.close(permissions.create(fresh))
     with until(old, deadline):
+        tell(0, 0, "checking the original")
         _refuse_damage(old, path)
-        counts, left = stage(old, fresh)
+        counts, left = stage(old, fresh, tell)
+    tell(0, 0, "converting")
     with closing(connect(fresh)) as conn, until(conn, deadline):
         conn.execute("PRAGMA journal_mode = MEMORY")  # if we are killed it is worth nothing
         conn.execute("PRAGMA foreign_keys = ON")

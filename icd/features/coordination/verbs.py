@@ -180,7 +180,7 @@ def show_list(found: list[Shown], _p: List) -> Iterator[str]:
     )
 
 
-HELD = Table(
+_HELD = (
     Column("ID", "id"),
     Column("PATTERN", "pattern", "path"),
     Column("OWNER", "owner"),
@@ -190,7 +190,12 @@ HELD = Table(
     Column("EXPIRES", "expires_at", "until"),
     Column("PROCESS", lambda r: r.pid and f"{r.pid} {r.alive}", spare=True),
     Column("WHY", "reason", spare=True),
+)
+_FREE = "It is free: no other owner has reserved it."
+HELD = Table(
+    *_HELD,
     empty="Nothing is reserved. Do so: icctl coordination reserve --path=FILE --ttl=15m",
+    filtered=True,
 )
 
 VERBS = [
@@ -213,7 +218,7 @@ VERBS = [
         check,
         check=check_named,
         show=show_check,
-        human=HELD,
+        human=Table(*_HELD, empty=_FREE),
         exit=lambda found: 1 if found else 0,
         summary="Print who holds files; exit 1 if anyone does.",
         examples=[
@@ -227,6 +232,15 @@ VERBS = [
         list[Touched],
         check_many,
         show=show_many,
+        human=Table(
+            Column("PATH", "path", "path"),
+            Column("PATTERN", lambda r: r.blocker.pattern, "path"),
+            Column("OWNER", lambda r: r.blocker.owner),
+            Column("SINCE", lambda r: r.blocker.created_at, "age"),
+            Column("EXPIRES", lambda r: r.blocker.expires_at, "until"),
+            Column("ID", lambda r: r.blocker.id, "id", spare=True),
+            empty="All of them are free: no other owner has reserved them.",
+        ),
         exit=lambda found: 1 if found else 0,
         summary="Print which of many paths are reserved.",
         examples=['icctl coordination check-many a.py b.py --exclude-owner="$SESSION"'],

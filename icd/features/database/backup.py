@@ -75,6 +75,7 @@ def create(whole: Whole, _p: Create) -> Made:
         keep=database.settings.backups_kept,
         now_ms=whole.now_ms,
         deadline=whole.deadline,
+        tell=whole.progress,
     )
     return Made(database.path, file, os.path.getsize(file))
 
@@ -82,13 +83,15 @@ def create(whole: Whole, _p: Create) -> Made:
 def write(whole: Whole, p: Write) -> Made:
     database = whole.database
     permissions.refuse_own_names(p.file, database.path)
-    file = backup.to(database.connection(), p.file, deadline=whole.deadline)
+    file = backup.to(database.connection(), p.file, deadline=whole.deadline, tell=whole.progress)
     return Made(database.path, file, os.path.getsize(file))
 
 
 def restore(whole: Whole, p: Restore) -> Restored:
     database = whole.database
-    kept = backup.restore(database, p.file, now_ms=whole.now_ms, deadline=whole.deadline)
+    kept = backup.restore(
+        database, p.file, now_ms=whole.now_ms, deadline=whole.deadline, tell=whole.progress
+    )
     return Restored(database.path, migrate.version(database.connection()), kept)
 
 
@@ -119,14 +122,16 @@ def ask_restore(world: World, p: Restore) -> Local:
 
 
 VERBS = [
-    Method("backup.create", Create, Made, create, runs=Runs(whole=True)),
-    Method("backup.write", Write, Made, write, runs=Runs(whole=True, local=True)),
+    Method("backup.create", Create, Made, create, runs=Runs(whole=True, long="backing up")),
+    Method(
+        "backup.write", Write, Made, write, runs=Runs(whole=True, local=True, long="backing up")
+    ),
     Method(
         "backup.restore",
         Restore,
         Restored,
         restore,
-        runs=Runs(whole=True, local=True, creates=True),
+        runs=Runs(whole=True, local=True, creates=True, long="restoring"),
     ),
     Command(
         "backup",

@@ -35,7 +35,7 @@ class ToFile(Params):
     """Export every row of every table to FILE, as JSON lines; - is stdout.
 
     FILE must not exist yet.
-    On a terminal, stderr shows the progress.
+    On a terminal, stderr shows how far it is.
     """
 
     rpc = "Export every row of every table to a new file, as JSON lines."
@@ -47,7 +47,7 @@ class FromFile(Params):
 
     Of two versions of a row the later wins.
     The import is all or nothing, and importing again changes nothing.
-    On a terminal, stderr shows the progress.
+    On a terminal, stderr shows how far it is.
     """
 
     rpc = (
@@ -143,10 +143,10 @@ def ask_export(world: World, p: ToFile) -> Local:
     def run(ask: Caller) -> Output:
         if p.file == line_files.PIPE:
             with line_files.place() as place:
-                _ask(ask, "dump.export", ToFile(file=place))
+                ask("dump.export", ToFile(file=place))
                 line_files.print_out(place)
             return Output(0)
-        done = _ask(ask, "dump.export", ToFile(file=target))
+        done = ask("dump.export", ToFile(file=target))
         return render.to_json(done) if world.json else render.text(f"exported {done.rows} rows")
 
     return Local(run)
@@ -158,10 +158,10 @@ def ask_import(world: World, p: FromFile) -> Local:
     def run(ask: Caller) -> Output:
         if p.file == line_files.PIPE:
             with line_files.filled() as place:
-                done = _ask(ask, "dump.import", FromFile(file=place))
+                done = ask("dump.import", FromFile(file=place))
             done.file = line_files.PIPE
         else:
-            done = _ask(ask, "dump.import", FromFile(file=source))
+            done = ask("dump.import", FromFile(file=source))
         if world.json:
             return render.to_json(done)
         return render.text(f"imported {done.imported} rows, skipped {done.skipped}")
@@ -169,13 +169,8 @@ def ask_import(world: World, p: FromFile) -> Local:
     return Local(run)
 
 
-def _ask(ask: Caller, method: str, params: Params) -> Any:
-    with line_files.bar(f"{method.removeprefix('dump.')}ing") as tell:
-        return ask(method, params, progress=tell)
-
-
 VERBS = [
-    Method("dump.export", ToFile, Exported, write, runs=Runs(local=True)),
+    Method("dump.export", ToFile, Exported, write, runs=Runs(local=True, long="exporting")),
     # A second attempt changes nothing, so there is no effect to keep.
     Method(
         "dump.import",
@@ -183,7 +178,7 @@ VERBS = [
         Imported,
         read,
         writes=Writes(keeps_effects=False),
-        runs=Runs(local=True),
+        runs=Runs(local=True, long="importing"),
     ),
     Command(
         "export",

@@ -166,7 +166,9 @@ def adopt(whole: Whole, _p: Adopt) -> Adopted:
     """In the caller's own process: that may look at who has the original open, takes as long as
     the database is large, and delays no other caller of the daemon."""
     database = whole.database
-    found = taking_over.adopt(database, now_ms=whole.now_ms, deadline=whole.deadline)
+    found = taking_over.adopt(
+        database, now_ms=whole.now_ms, deadline=whole.deadline, tell=whole.progress
+    )
     schema = migrate.version(database.connection())
     if found is None:
         return Adopted(database.path, schema, None, None, {}, [], [])
@@ -186,7 +188,7 @@ def check(whole: Whole, _p: Check) -> Checked:
     database = whole.database
     conn = database.connection()
     schema = migrate.version(conn)
-    found = examination.findings(conn, deadline=whole.deadline)
+    found = examination.findings(conn, deadline=whole.deadline, tell=whole.progress)
     if found:
         database.close()  # a daemon looks again before it goes on with it
     return Checked(database.path, schema, not found, found)
@@ -202,25 +204,39 @@ def vacuum(whole: Whole, _p: Vacuum) -> Vacuumed:
 
 
 def ask_init(world: World, f: InitForm) -> Ask | Local:
-    if not f.force:
-        _refuse_wide(world)
-    existing = _existing(world) if world.terminal is not None else None
+    wide = "" if f.force or world.where.explicit is not None else _wide(world)
 
-    def show(found: Initialized) -> Output:
-        path = render.relative(found.path, world.cwd)
-        done = "initialized" if existing is None else "already initialized"
-        told = [f"{done} {path} (schema v{found.schema})"]
-        if existing is not None and os.path.isabs(path):
-            told.append(f"this directory uses the database of {_project(path)}")
-        return render.text(*told)
+    def run(ask: Caller) -> Output:
+        there = _existing(world)
+        if wide and there is None:
+            raise Usage(
+                f"{world.cwd} is {wide}: its database would serve everything below it",
+                hint="change to the project's directory, or pass --force",
+            )
+        if f.adopt:
+            return _show_adopted(world, ask("db.adopt", Adopt()))
+        return _show_init(world, ask("db.init", Init()), there)
 
-    def show_adopted(found: Adopted) -> Output:
-        return render.text(*_adopted(found, world.cwd))
+    if f.adopt or wide or world.terminal is not None:
+        return Local(run)  # it looks at files, and a file system that hangs must hold up no other
+    return Ask("db.init", Init(), lambda found: _show_init(world, found, None))
 
-    if f.adopt:
-        show_it = render.to_json if world.json else show_adopted
-        return Local(lambda ask: show_it(ask("db.adopt", Adopt())))
-    return Ask("db.init", Init(), render.to_json if world.json else show)
+
+def _show_init(world: World, found: Initialized, there: str | None) -> Output:
+    """`there`: the database that was there before, for a person."""
+    if world.json:
+        return render.to_json(found)
+    path = render.relative(found.path, world.cwd)
+    is_old = there is not None and world.terminal is not None
+    done = "already initialized" if is_old else "initialized"
+    told = [f"{done} {path} (schema v{found.schema})"]
+    if is_old and os.path.isabs(path):
+        told.append(f"this directory uses the database of {_project(path)}")
+    return render.text(*told)
+
+
+def _show_adopted(world: World, found: Adopted) -> Output:
+    return render.to_json(found) if world.json else render.text(*_adopted(found, world.cwd))
 
 
 def _existing(world: World) -> str | None:
@@ -235,18 +251,8 @@ def _project(path: str) -> str:
     return os.path.dirname(os.path.dirname(path))
 
 
-def _refuse_wide(world: World) -> None:
-    """A database in / or in the home directory would catch every project of the machine's user."""
-    what = _wide(world)
-    if what and world.where.explicit is None and _existing(world) is None:
-        raise Usage(
-            f"{world.cwd} is {what}: its database would serve everything below it",
-            hint="change to the project's directory, or pass --force",
-        )
-
-
 def _wide(world: World) -> str:
-    """By its name: no file system is asked, which might hang."""
+    """What would catch every project of the machine's user; no file system is asked for it."""
     if world.cwd == "/":
         return "the root of the file system"
     if world.cwd != (world.env.get("HOME") or "").rstrip("/"):
@@ -330,8 +336,8 @@ def ask_check(world: World, p: Check) -> Local:
 
 
 VERBS = [
-    Method("db.init", Init, Initialized, init, runs=Runs(creates=True)),
-    Method("db.adopt", Adopt, Adopted, adopt, runs=Runs(whole=True, local=True)),
+    Method("db.init", Init, Initialized, init, runs=Runs(creates=True, long="opening")),
+    Method("db.adopt", Adopt, Adopted, adopt, runs=Runs(whole=True, local=True, long="adopting")),
     Command(
         "init",
         InitForm,
@@ -357,7 +363,7 @@ VERBS = [
         summary="Print the program and schema versions.",
         examples=["icctl version", "icctl version --verbose"],
     ),
-    Method("db.check", Check, Checked, check, runs=Runs(whole=True)),
+    Method("db.check", Check, Checked, check, runs=Runs(whole=True, long="checking")),
     Command(
         "db check",
         Check,
@@ -370,7 +376,7 @@ VERBS = [
         Vacuum,
         Vacuumed,
         vacuum,
-        runs=Runs(whole=True),
+        runs=Runs(whole=True, long="vacuuming"),
         show=lambda done, _p: [f"{done.bytes_before} bytes before, {done.bytes_after} after"],
         summary="Rebuild the file to free disk space.",
         examples=["icctl db vacuum", "icctl db vacuum --timeout=5m"],

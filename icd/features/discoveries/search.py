@@ -345,7 +345,7 @@ VERBS = [
         list[Match],
         search,
         check=check_search,
-        runs=Runs(apart=True),
+        runs=Runs(apart=True, long="searching"),
         warm_up=lambda _: similarity.warm_up(),
     ),
     Command(

@@ -94,7 +94,7 @@ class SubmitForm(Params):
 
     --from=FILE submits one discovery per line, all or none, and prints for each the id and new,
     deduped or duplicate.
-    On a terminal, stderr shows the progress.
+    On a terminal, stderr shows how far it is.
     The whole file must be done within --timeout (5s): allow more for 10,000 lines or above.
     """
 
@@ -313,9 +313,9 @@ def _ask_many(world: World, file: str, source: str | None, dedup_threshold: floa
 
     def run(ask: Caller) -> Output:
         filled = line_files.filled() if file == PIPE else nullcontext(path)
-        with filled as lines, line_files.bar("submitting") as tell:
+        with filled as lines:
             params = SubmitFile(lines, source, dedup_threshold)
-            done: SubmittedFile = ask("discovery.submit_file", params, progress=tell)
+            done: SubmittedFile = ask("discovery.submit_file", params)
         if file == PIPE:
             done.file = PIPE
         if world.json:
@@ -347,7 +347,7 @@ VERBS = [
         SubmittedFile,
         submit_file,
         writes=Writes(no_rows, appends=True, keeps_effects=False),
-        runs=Runs(local=True),
+        runs=Runs(local=True, long="submitting"),
         warm_up=warm_up,
     ),
     Command(

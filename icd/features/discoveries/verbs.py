@@ -315,7 +315,9 @@ _COLUMNS = (
     Column("TITLE", "title"),
 )
 LISTED = Table(
-    *_COLUMNS, empty="No discoveries. Submit one: icctl discovery submit --source=S --title=T"
+    *_COLUMNS,
+    empty="No discoveries. Submit one: icctl discovery submit --source=S --title=T",
+    filtered=True,
 )
 
 VERBS = [

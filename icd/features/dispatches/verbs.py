@@ -319,6 +319,7 @@ LISTED = Table(
     Column("RUN", "run_id", "id", spare=True),
     Column("LAST", _last, spare=True),
     empty="No dispatches yet. Start one: icctl dispatch spawn --prompt-file=FILE",
+    filtered=True,
 )
 CARD = Card(
     Column("Dispatch", "id", "id"),

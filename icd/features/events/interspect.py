@@ -134,6 +134,7 @@ EVIDENCE = Table(
     Column("REASON", "override_reason", spare=True),
     Column("CONTEXT", "context_json", spare=True),
     empty="No events about agents. Record one: icctl interspect record --agent=NAME --type=T",
+    filtered=True,
 )
 
 VERBS = [

@@ -32,13 +32,15 @@ def _line(event: Event, screen: "Screen") -> str:
     source = text.cut(text.clean(event.source), SOURCE)
     who = text.cut(text.clean(event.session or (f"pid {event.pid}" if event.pid else "")), WHO)
     room = screen.width - len(when) - SOURCE - 4
+    if room < LEAST:  # a narrow window has no room for where it is from
+        source, room = "", room + SOURCE + 2
     if who and room - text.width(who) - 2 < LEAST:
         who = ""
     what = text.clean(" ".join(filter(None, _what(event))))
     what = text.cut(what, max(room - (text.width(who) + 2 if who else 0), 0))
     parts = [
-        screen.paint(when, kinds.DIM),
-        screen.paint(text.pad(source, SOURCE), kinds.CYAN),
+        screen.paint(text.cut(when, screen.width), kinds.DIM),
+        screen.paint(text.pad(source, SOURCE), kinds.CYAN) if source else "",
         what,
         screen.paint(who, kinds.DIM) if who else "",
     ]

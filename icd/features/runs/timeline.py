@@ -16,6 +16,7 @@ from icd.features.runs import history, phases
 from icd.features.runs.verbs.snapshot import Gate, Snapshot
 
 BAR = 20  # cells
+LEAST_FOR_BARS = 40  # columns
 SHOWN = 10  # rows of each kind, the newest
 
 
@@ -154,7 +155,7 @@ def _phases(found: list[Phase], screen: Screen) -> Iterator[str]:
     longest = max((phase.seconds for phase in found), default=0.0) or 1.0
     names = [clean(phase.name) for phase in found]
     room = min(max(map(width, names)), max(screen.width // 3, 8))
-    cells = BAR if screen.width >= 80 else 8
+    cells = BAR if screen.width >= 80 else 8 if screen.width >= LEAST_FOR_BARS else 0
     for phase, name in zip(found, names, strict=True):
         sign, colour = _SIGNS[phase.state]
         head = f"{screen.paint(sign, colour)} {pad(cut(name, room), room)}"
@@ -165,7 +166,9 @@ def _phases(found: list[Phase], screen: Screen) -> Iterator[str]:
         notes += _made(phase)
         notes += [clean(phase.note)] if phase.note and phase.state == "now" else []
         rest = cut(", ".join(notes), screen.width - room - cells - 16)
-        line = f"{head}  {took:>8}  {screen.paint(drawn, colour)}  {screen.paint(rest, DIM)}"
+        line = f"{head}  {took:>8}"
+        if cells:
+            line += f"  {screen.paint(drawn, colour)}  {screen.paint(rest, DIM)}"
         yield line.rstrip()
 
 

@@ -374,6 +374,7 @@ VERBS = [
             Column("TOKENS", lambda s: s.input_tokens + s.output_tokens, "number"),
             Column("PROJECT", "project_dir", "path"),
             empty="No sessions. Record one: icctl session start --session=ID",
+            filtered=True,
         ),
         summary="List sessions, newest first.",
         examples=["icctl session list --active-only", "icctl session list --limit=10 --json"],

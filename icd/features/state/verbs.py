@@ -449,13 +449,10 @@ VERBS = [
             Column("KEY", "key"),
             Column("SCOPE", "scope_id"),
             empty="No rows. Write one: icctl state set KEY SCOPE --value='{\"a\": 1}'",
+            filtered=True,
         ),
         summary="List the scopes of a key, or all rows.",
-        examples=[
-            "icctl state list dispatch",
-            "icctl state list --prefix=dispatch.",
-            "icctl state list",
-        ],
+        examples=["icctl state list", "icctl state list dispatch", "icctl state list --prefix=d."],
     ),
     Verb(
         "state prune",

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from icd import __version__
-from icd.app.invocation import Errand, Output, Terminal
+from icd.app.invocation import Ask, Errand, Output, Terminal
+from icd.app.planner import run_errand
 from icd.db import migrate
 from icd.errors import Corrupt, NoDatabase, SchemaTooNew
 from tests.data import later
@@ -41,12 +42,22 @@ def test_a_person_is_told_that_there_is_a_database_already_and_whose(stdout, pro
     assert below.endswith(f"\nthis directory uses the database of {project}\n")
 
 
+def test_a_daemon_looks_at_no_file_of_a_person_who_types_init(invoke, tmp_path):
+    """Its loop would hang with a file system that hangs."""
+    missing = str(tmp_path / "missing")
+
+    assert isinstance(invoke("init", cwd=missing, terminal=Terminal()), Errand)
+    assert isinstance(invoke("init", cwd="/", env={"HOME": missing}), Errand)
+    assert isinstance(invoke("init", cwd=missing), Ask)
+
+
 def test_init_refuses_the_root_and_the_users_home_unless_it_is_forced(invoke, tmp_path):
     home = pwd.getpwuid(os.geteuid()).pw_dir
 
     for place in ("/", home):
         if not Path(place, ".clavain").exists():
-            refused = invoke("init", cwd=place, env={"HOME": home})
+            errand = invoke("init", cwd=place, env={"HOME": home})
+            refused = run_errand(errand, lambda call: pytest.fail(f"{call.method.name} was called"))
             assert (refused.exit, refused.stdout) == (3, b"")
             assert refused.stderr.startswith(f"icctl: init: {place} is ".encode())
             assert invoke("init", "--force", cwd=place, env={"HOME": home}).method == "db.init"

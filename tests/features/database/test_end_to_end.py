@@ -1,6 +1,5 @@
 """Backup and repair with a real daemon: what one process does, the others must not suffer from."""
 
-import contextlib
 import os
 import re
 import sqlite3
@@ -275,59 +274,5 @@ def test_an_export_that_cannot_be_printed_has_failed(initialized: Path) -> None:
     assert done.stderr.startswith(b"icctl: export: cannot write to stdout: No space left")
 
 
-@pytest.mark.parametrize("verb", ["export", "import"])
-def test_a_bar_is_drawn_at_a_terminal_and_wiped_afterwards(initialized: Path, verb: str) -> None:
-    env = {**processes.CLEAN, **DIRECT}
-    if verb == "import":
-        assert icctl("export", "file", cwd=initialized, env=DIRECT).returncode == 0
-    terminal, ours = os.openpty()
-
-    done = subprocess.run(
-        [processes.door / "icctl", verb, "file"],
-        cwd=initialized, env=env, stdout=subprocess.PIPE, stderr=ours, check=False,
-    )  # fmt: skip
-
-    os.close(ours)
-    drawn = _drawn(terminal).split("\r")
-    os.close(terminal)
-    assert done.returncode == 0
-    assert done.stdout.startswith(f"{verb}ed ".encode())
-    assert drawn[0] == ""
-    assert drawn[-3] == f"{verb}ing [{'#' * 40}] 100 %"
-    assert drawn[-2:] == [" " * len(drawn[-3]), ""]
-
-
 def test_nothing_is_drawn_where_there_is_no_terminal(initialized: Path, through) -> None:
     assert re.fullmatch(rb"exported \d+ rows\n", through("export", "file", cwd=initialized))
-
-
-def _drawn(terminal: int) -> str:
-    """All of it: what is written to a terminal may arrive in pieces."""
-    found = b""
-    with contextlib.suppress(OSError):  # the other side is closed
-        while piece := os.read(terminal, 1 << 16):
-            found += piece
-    return found.decode()
-
-
-def test_whoever_submits_many_discoveries_at_a_terminal_sees_how_far_it_is(
-    initialized: Path,
-) -> None:
-    lines = [
-        f'{{"source_id":"{n}","title":"t"}}\n' for n in range(10)
-    ]  # a terminal holds a few kilobytes
-    (initialized / "file").write_text("".join(lines))
-    terminal, ours = os.openpty()
-
-    done = subprocess.run(
-        [processes.door / "icctl", "discovery", "submit", "--from=file", "--source=s"],
-        cwd=initialized, env={**processes.CLEAN, **DIRECT}, stdout=subprocess.PIPE, stderr=ours,
-        check=False,
-    )  # fmt: skip
-
-    os.close(ours)
-    drawn = _drawn(terminal).split("\r")
-    os.close(terminal)
-    assert (done.returncode, done.stdout.count(b"\tnew\n")) == (0, 10)
-    assert drawn[-3] == f"submitting [{'#' * 40}] 100 %"
-    assert drawn[-2:] == [" " * len(drawn[-3]), ""]

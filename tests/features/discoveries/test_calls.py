@@ -304,7 +304,7 @@ def test_a_file_that_takes_too_long_is_not_submitted(call, once, file, conn):
     path = file({"source_id": "1", "title": "t"}, {"source_id": "2", "title": "t"})
     # The clock of the batch stands still; lines are timed by the machine's.
     late = call("discovery.submit_file", file=path, source="exa", deadline=time.monotonic() + 0.05)
-    late.progress = lambda _done, _total: until(lambda: time.monotonic() >= late.deadline)
+    late.progress = lambda _done, _total, _what: until(lambda: time.monotonic() >= late.deadline)
 
     (answer,) = once(late)
 
@@ -317,9 +317,9 @@ def test_progress_is_told_by_the_bytes_that_were_read(call, batch, file):
     path = file({"source_id": "1", "title": "t"}, {"source_id": "2", "title": "t"})
     told = []
     planned = call("discovery.submit_file", file=path, source="exa")
-    planned.progress = lambda done, total: told.append((done, total))
+    planned.progress = lambda *how_far: told.append(how_far)
 
     batch(planned)
 
     size = Path(path).stat().st_size
-    assert told == [(size // 2, size), (size, size)]
+    assert told == [(size // 2, size, ""), (size, size, "")]

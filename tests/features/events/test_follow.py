@@ -253,3 +253,31 @@ def test_without_a_daemon_it_follows_as_well(initialized: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("words", [[], ["--consumer=c"]])
+@pytest.mark.parametrize("host", ["daemon", "direct"])
+def test_who_follows_as_json_on_a_terminal_gets_json_in_every_batch(
+    shared_daemon: Daemon, initialized: Path, words: list[str], host: str
+) -> None:
+    env = {"HOME": str(initialized), "INTERCORE_SOCKET": shared_daemon.socket}
+    ours, theirs = os.openpty()
+    record(shared_daemon, initialized)
+    process = subprocess.Popen(
+        [processes.door / "icctl", "events", "tail", "-f", "--all", "--json", *words],
+        cwd=initialized, env={**CLEAN, "TERM": "xterm", "INTERCORE_MODE": host, **env},
+        stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+
+    shown = []
+    try:
+        with os.fdopen(ours, "rb") as terminal:
+            for _ in range(3):
+                shown.append(json.loads(terminal.readline())["seq"])
+                record(shared_daemon, initialized)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert shown == [1, 2, 3]

@@ -5,13 +5,18 @@ import json
 import os
 import select
 import socket
+import sys
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, cast
 
 import pytest
 
 from icd import __version__
 from icd.server import limits
+from icd.server.net import jsonrpc
+from icd.server.net.handler import Handler
+from icd.server.net.jsonrpc_batch import lone_call
 from tests.support.processes import PATIENCE, Daemon, read_all, read_line, running, until
 
 
@@ -520,3 +525,24 @@ def test_a_peer_that_has_said_all_and_reads_late_leaves_no_traceback(
     assert len(first + rest) > 1_000_000
     assert daemon.call("icd.ping")
     assert "Traceback" not in daemon.log.read_text()
+
+
+def test_a_large_line_is_decoded_once_and_not_while_it_is_looked_at() -> None:
+    """A client that waits for its replies has its line read at once, and a megabyte takes long."""
+    line = b'{"jsonrpc":"2.0","id":1,"method":"state.get","params":{"key":"%b","scope_id":"s"}}'
+    decoded = []
+
+    def look(frame: FrameType, what: str, _about: object) -> None:
+        if what == "call" and frame.f_code is jsonrpc.decode_line.__code__:
+            decoded.append(len(frame.f_locals["line"]))
+
+    handler = cast("Handler", None)  # neither line is a call that it would be asked for
+    sys.setprofile(look)
+    try:
+        found = lone_call(handler, line % (b"k" * limits.LARGE_BYTES))
+        lone_call(handler, b"[]")
+    finally:
+        sys.setprofile(None)
+
+    assert found is None  # it is left to the burst, which decodes it
+    assert decoded == [2]

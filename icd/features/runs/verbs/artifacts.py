@@ -191,6 +191,7 @@ VERBS = [
             Column("ADDED", "created_at", "age"),
             Column("PATH", "path", "path"),
             empty="No artifacts yet. Add one: icctl run artifact add RUN --phase=P --path=FILE",
+            filtered=True,
         ),
         summary="List the artifacts of a run.",
         examples=[

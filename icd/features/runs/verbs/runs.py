@@ -300,6 +300,7 @@ LISTED = Table(
     Column("SCOPE", "scope_id", spare=True),
     Column("GOAL", "goal"),
     empty="No runs here. Start one: icctl run create --goal='what is to be done'",
+    filtered=True,
 )
 HISTORY = Table(
     Column("WHEN", "created_at", "age"),
