@@ -22,10 +22,17 @@ from icd.values import payloads
 
 RunId = Annotated[str, Argument("RUN", "Id of the run.")]
 Reason = Annotated[str, Meta(max_length=payloads.STRING_BYTES)]
+
+
 Project = Annotated[
     str | None,
     Meta(description="Project directory (default: `cwd`, else the project of the database)."),
-    Option("--project", "Project directory (default: the current directory).", "DIR"),
+    Option(
+        "--project",
+        "Project directory (default: the current directory).",
+        "DIR",
+        is_from_cwd=True,
+    ),
 ]
 
 

@@ -191,7 +191,6 @@ def ask_create(world: World, f: CreateForm) -> Ask:
     params = narrow(
         f,
         Create,
-        cwd=world.cwd,
         phases=None if chain is None else list(phases.parse(chain)),
         gates=NOTHING if gates is None else Raw(gates.encode()),
         actions=NOTHING if actions is None else Raw(actions.encode()),
