@@ -16,7 +16,7 @@ from icd.db.rows import quoted
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
-FIRST, LATEST = 1001, 1007
+FIRST, LATEST = 1001, 1008
 LAST_ORIGINAL = 9  # of the original program's schemas, what is upgraded in place
 _ADOPT = (
     "run 'icctl init --adopt' to convert what intercore knows and keep the old file, "
