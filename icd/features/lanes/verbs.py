@@ -44,10 +44,6 @@ DAYS = 7
 _WRITES = Writes(no_rows, appends=True)
 
 
-def _check_object(text: str) -> None:
-    payloads.check_object(text)
-
-
 def _check_beads(beads: list[str]) -> None:
     for bead in beads:
         validation.check_name(bead)
@@ -75,7 +71,9 @@ class Create(Params):
     ] = ""
     intent: Annotated[Text, Option("--intent", "Goal that it is to achieve.", "TEXT")] = ""
     metadata: Annotated[
-        str, Option("--metadata", "JSON object about the lane (default {}).", "JSON"), _check_object
+        str,
+        Option("--metadata", "JSON object about the lane (default {}).", "JSON"),
+        payloads.check_object,
     ] = "{}"
 
 
@@ -156,12 +154,14 @@ class Update(Params):
     ] = None
     intent: Annotated[Text | None, Option("--intent", "Goal that it is to achieve.", "TEXT")] = None
     metadata: Annotated[
-        str | None, Option("--metadata", "JSON object about the lane.", "JSON"), _check_object
+        str | None,
+        Option("--metadata", "JSON object about the lane.", "JSON"),
+        payloads.check_object,
     ] = None
     metadata_merge: Annotated[
         str | None,
         Option("--metadata-merge", "JSON object to merge into it.", "JSON"),
-        _check_object,
+        payloads.check_object,
     ] = None
 
 
@@ -310,7 +310,7 @@ def show_events(found: list[Happened], _p: Events) -> Iterator[str]:
 
 
 def show_update(changed: Lane, p: Update) -> list[str]:
-    told = [*_changes(p), *(["metadata"] if p.metadata_merge is not None else [])]
+    told = [*_changes(p), *(["metadata"] if p.metadata_merge else [])]
     return [f"updated {render.one_line(changed.name)} {', '.join(told)}"]
 
 
@@ -325,8 +325,6 @@ def show_velocity(found: list[Velocity], _p: Rates) -> Iterator[str]:
             f"{each.throughput:>8.1f} {each.starvation:>10.1f}"
         )
 
-
-_EMPTY = "No lanes. Create one: icctl lane create --name=NAME"
 
 VERBS = [
     Verb(
@@ -357,7 +355,7 @@ VERBS = [
             Column("UPDATED", "updated_at", "age"),
             Column("INTENT", "intent", spare=True),
             Column("DESCRIPTION", "description", spare=True),
-            empty=_EMPTY,
+            empty="No lanes. Create one: icctl lane create --name=NAME",
         ),
         summary="List lanes by name.",
         examples=["icctl lane list --active", "icctl lane list --status=closed --json"],
