@@ -21,6 +21,7 @@ from typing import Any
 from msgspec import Struct
 
 from icd.db import paths
+from icd.db.original.runs import project
 from icd.db.original.tables import Row, every, put, rows
 
 # Those whose names ours have.
@@ -149,7 +150,7 @@ def bring_sessions(conn: sqlite3.Connection, path: str) -> None:
 def _session(row: Row, root: str, number: int) -> dict[str, object]:
     return {
         "session_id": row.word("session_id"),
-        "project_dir": _project(row, root),
+        "project_dir": project(row, root),
         "id": number,
         "agent_type": row.word("agent_type", "claude-code"),
         "model": row.word("model") or None,
@@ -164,7 +165,7 @@ def _folded(conn: sqlite3.Connection, root: str) -> list[dict[str, object]]:
     """What all attributions of each session come to."""
     found: dict[tuple[str, str], dict[str, object]] = {}
     for row in rows(conn, "session_attributions"):
-        key = row.word("session_id"), _project(row, root)
+        key = row.word("session_id"), project(row, root)
         before = found.get(key, {})
         run = row.word("run_id") or before.get("run_id")
         kept = before.get("phase") if run == before.get("run_id") else None
@@ -178,13 +179,6 @@ def _folded(conn: sqlite3.Connection, root: str) -> list[dict[str, object]]:
                 "updated_at": row.seconds("created_at"),
             }
     return list(found.values())
-
-
-def _project(row: Row, root: str) -> str:
-    try:
-        return paths.project_identity(os.path.join(root, row.word("project_dir")))
-    except ValueError:  # no file can have that name
-        return root
 
 
 # --- lanes and actions ----------------------------------------------------------------------------
