@@ -282,6 +282,10 @@ intercore_coordination_reserve() { _intercore_late coordination reserve "$@"; }
 intercore_coordination_check() { _intercore_late coordination check "$@"; }
 intercore_coordination_release() { _intercore_late coordination release "$@"; }
 intercore_coordination_list() { _intercore_late coordination list "$@"; }
+intercore_lane_create() { _intercore_late lane create "$@"; }
+intercore_lane_sync() { _intercore_late lane sync "$@"; }
+intercore_lane_status() { _intercore_late lane show status "$@"; }
+intercore_lane_members() { _intercore_late lane show members "$@"; }
 intercore_run_create() { _intercore_late run pass 2 run create "$@"; }
 intercore_run_list() { _intercore_late run pass 2 run list "$@"; }
 intercore_run_status() { _intercore_late run pass 2 run status "$@"; }
@@ -294,6 +298,10 @@ intercore_run_advance() { _intercore_late run advance "$@"; }
 intercore_run_skip() { _intercore_late run skip "$@"; }
 intercore_run_agent_add() { _intercore_late run agent_add "$@"; }
 intercore_run_artifact_add() { _intercore_late run artifact_add "$@"; }
+intercore_run_action_add() { _intercore_late run action_add "$@"; }
+intercore_run_action_list() { _intercore_late run action_list "$@"; }
+intercore_run_action_update() { _intercore_late run action_update "$@"; }
+intercore_run_action_delete() { _intercore_late run action_delete "$@"; }
 intercore_run_tokens() { _intercore_late run pass 3 run tokens --json "$@"; }
 intercore_run_budget() { _intercore_late run pass 3 run budget --json "$@"; }
 intercore_run_rollback() { _intercore_late run rollback "$@"; }
@@ -1154,6 +1162,41 @@ _intercore_here_clean() {
 TEXT
 }
 
+_intercore_text_lane() {
+    _intercore_parse <<'TEXT'
+# shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
+# Lanes: streams of work and their issues.
+[[ ${_intercore_core-} == 1 ]] || return 1
+
+# intercore_lane_create [-v VAR] NAME [TYPE] [DESCRIPTION] [INTENT]
+# Creates a lane, standing or arc, and prints its id.  1 unavailable; 2 the name is taken, or could
+# not tell.
+_intercore_lane_create() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 lane create "--name=${1-}" ${2:+"--type=$2"} ${3:+"--description=$3"} \
+        ${4:+"--intent=$4"}
+}
+
+# intercore_lane_sync LANE BEADS
+# Has exactly these issues, separated by commas, in the lane.  1 unavailable; 2 no such lane, or
+# could not tell.
+_intercore_lane_sync() {
+    local _intercore_to=.
+    _intercore_answer 1 lane sync "--bead-ids=${2-}" -- "${1-}"
+}
+
+# intercore_lane_status [-v VAR] LANE, intercore_lane_members [-v VAR] LANE
+# Print a lane, or the issues in it, as JSON.  1 unavailable; 2 no such lane, or could not tell.
+_intercore_lane_show() {
+    local _intercore_to=- _intercore_what=$1
+    shift
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 lane "$_intercore_what" --json -- "${1-}"
+}
+TEXT
+}
+
 _intercore_text_lease() {
     _intercore_parse <<'TEXT'
 # shellcheck shell=bash disable=SC2034,SC2154 # the core's variables
@@ -1425,6 +1468,37 @@ _intercore_run_code_rollback() {
     local _intercore_to=-
     if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
     _intercore_answer 1 run rollback --layer=code ${2:+"--phase=$2"} -- "${1-}"
+}
+
+# intercore_run_action_add [-v VAR] RUN PHASE COMMAND [ARGS] [MODE]
+# Notes what is to be done in a phase, ARGS as a JSON array, and prints its number as JSON.  1 it is
+# there, no such run, or unavailable; 2 could not tell.
+_intercore_run_action_add() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run action add --json "--phase=${2-}" "--command=${3-}" ${4:+"--args=$4"} \
+        ${5:+"--mode=$5"} -- "${1-}"
+}
+
+# intercore_run_action_list [-v VAR] RUN [PHASE]
+# Prints the actions of a run, or of a phase, as JSON.  1 unavailable; 2 could not tell.
+_intercore_run_action_list() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run action list --json ${2:+"--phase=$2"} -- "${1-}"
+}
+
+# intercore_run_action_update RUN PHASE COMMAND [ARGS] [MODE] [PRIORITY]
+# intercore_run_action_delete RUN PHASE COMMAND
+# Change and delete an action.  0 done; 1 there is none, or unavailable; 2 could not tell.
+_intercore_run_action_update() {
+    local _intercore_to=.
+    _intercore_answer 1 run action update "--phase=${2-}" "--command=${3-}" ${4:+"--args=$4"} \
+        ${5:+"--mode=$5"} ${6:+"--priority=$6"} -- "${1-}"
+}
+_intercore_run_action_delete() {
+    local _intercore_to=.
+    _intercore_answer 1 run action delete "--phase=${2-}" "--command=${3-}" -- "${1-}"
 }
 TEXT
 }

@@ -302,6 +302,21 @@ LeaseLost = _error(-32065, "lease_lost", NO, "stop the work that it guards, then
 # There is no such session, or it has ended.
 UnknownSession = _error(-32085, "unknown_session", FAILED, "see 'icctl session list'")
 
+# --- lanes and actions ----------------------------------------------------------------------------
+
+# There is no such lane.
+UnknownLane = _error(-32006, "unknown_lane", FAILED, "see 'icctl lane list'")
+# Another lane has this name; a lane that was closed keeps its own.
+LaneExists = _error(-32007, "lane_exists", FAILED,
+    "choose another name; see 'icctl lane status' for the one that has it")
+# The lane was closed before.
+LaneClosed = _error(-32008, "lane_closed", FAILED, "see 'icctl lane status'")
+# The run has no such action.
+ActionNotFound = _error(-32069, "action_not_found", NO, "see 'icctl run action list'")
+# The run has an action with this command in this phase already.
+DuplicateAction = _error(-32009, "duplicate_action", NO,
+    "change it with 'icctl run action update'")
+
 # --- what is declined -----------------------------------------------------------------------------
 
 # The original has this command, and intercore declines it.

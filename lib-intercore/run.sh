@@ -85,3 +85,34 @@ _intercore_run_code_rollback() {
     if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
     _intercore_answer 1 run rollback --layer=code ${2:+"--phase=$2"} -- "${1-}"
 }
+
+# intercore_run_action_add [-v VAR] RUN PHASE COMMAND [ARGS] [MODE]
+# Notes what is to be done in a phase, ARGS as a JSON array, and prints its number as JSON.  1 it is
+# there, no such run, or unavailable; 2 could not tell.
+_intercore_run_action_add() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run action add --json "--phase=${2-}" "--command=${3-}" ${4:+"--args=$4"} \
+        ${5:+"--mode=$5"} -- "${1-}"
+}
+
+# intercore_run_action_list [-v VAR] RUN [PHASE]
+# Prints the actions of a run, or of a phase, as JSON.  1 unavailable; 2 could not tell.
+_intercore_run_action_list() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 1 run action list --json ${2:+"--phase=$2"} -- "${1-}"
+}
+
+# intercore_run_action_update RUN PHASE COMMAND [ARGS] [MODE] [PRIORITY]
+# intercore_run_action_delete RUN PHASE COMMAND
+# Change and delete an action.  0 done; 1 there is none, or unavailable; 2 could not tell.
+_intercore_run_action_update() {
+    local _intercore_to=.
+    _intercore_answer 1 run action update "--phase=${2-}" "--command=${3-}" ${4:+"--args=$4"} \
+        ${5:+"--mode=$5"} ${6:+"--priority=$6"} -- "${1-}"
+}
+_intercore_run_action_delete() {
+    local _intercore_to=.
+    _intercore_answer 1 run action delete "--phase=${2-}" "--command=${3-}" -- "${1-}"
+}

@@ -25,6 +25,9 @@ RUNS = """
 run list --all-projects; run list --all-projects --json; run status run00001; run status run00001 --json; run events run00001; run list
 run tokens run00001; run budget run00001; run agent list run00001; run artifact list run00001
 run artifact list run00001 --json; run phase run00001; run current; run snapshot run00001
+run action list run00001; run action list run00001 --json
+run action update run00001 --phase=plan --command=/work --mode=both
+run action add run00001 --phase=plan --command=/more; run advance run00001 --json
 run snapshot run00001 --json; gate check run00001; gate check run00001 --json
 events tail run00001; dispatch list; dispatch list --json; dispatch status disp0001
 dispatch status disp0001 --json; dispatch tokens disp0001 --in=5; run set run00001 --complexity=4
@@ -65,6 +68,12 @@ session current --session=s1 --json; session attribute --session=s1 --phase=plan
 session tokens --session=s1 --input=5; session start --session=s1; session start --session=s9
 session end --session=s1
 """
+LANES = """
+lane list; lane list --json; lane status kernel; lane status lane0001 --json; lane members kernel
+lane members kernel --json; lane velocity; lane velocity --json; lane events kernel
+lane sync kernel --bead-ids=B-2; lane update --name=kernel --metadata-merge={}
+lane update --name=kernel --intent=x; lane create --name=other; lane close kernel
+"""
 DISCOVERIES = """
 discovery list; discovery list --json; discovery status disc0001; discovery profile
 discovery profile --json; discovery search --like=disc0001; discovery rank
@@ -81,7 +90,8 @@ READERS = {
     "sentinels": SENTINELS, "requests": STATE, "events": EVENTS, "cursors": EVENTS,
     "hook_positions": EVENTS, "runs": RUNS, "run_skips": RUNS, "run_agents": RUNS,
     "run_artifacts": RUNS, "dispatches": RUNS, "leases": LEASES, "reservations": RESERVATIONS,
-    "sessions": SESSIONS, "attributions": SESSIONS,
+    "sessions": SESSIONS, "attributions": SESSIONS, "lanes": LANES, "lane_members": LANES,
+    "run_actions": RUNS,
     "discoveries": DISCOVERIES,
     "embeddings": DISCOVERIES, "embedding_sources": DISCOVERIES,
     "feedback_signals": DISCOVERIES, "interest_profile": DISCOVERIES,

@@ -114,6 +114,8 @@ class Leaf:
         self._fills = {
             f.name: resolve for f in self.fields if (resolve := getattr(f.typed, "resolve", None))
         }
+        if any(getattr(f.typed, "is_from_cwd", False) for f in self.fields):
+            self._fills["cwd"] = lambda world, _: world.cwd
 
     @cached_property
     def click(self) -> click.Command:

@@ -63,6 +63,8 @@ class Option(Struct, frozen=True):
     resolve: Callable[[World, Any], Any] | None = None
     # The value where only the name is typed; another one follows an equals sign.
     bare: str | None = None
+    # A path that is seen from the caller's directory, which is the parameter `cwd`.
+    is_from_cwd: bool = False
 
 
 # --- what a person sees ---------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from icd.db.rows import quoted
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
-FIRST, LATEST = 1001, 1007
+FIRST, LATEST = 1001, 1008
 LAST_ORIGINAL = 9  # of the original program's schemas, what is upgraded in place
 _ADOPT = (
     "run 'icctl init --adopt' to convert what intercore knows and keep the old file, "
@@ -116,7 +116,7 @@ def _has_its_tables(conn: sqlite3.Connection) -> bool:
 
 def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     """Run the migrations that are pending.  The caller has begun a transaction."""
-    from icd.db.original import runs, tables  # most calls open a database that is current
+    from icd.db.original import tables  # most calls open a database that is current
 
     start = version(conn)
     takes_over = _is_original(_pragma(conn, "application_id"), start)
@@ -124,20 +124,10 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
         tables.set_aside(conn, ("state", "sentinels"))
         start = 0
     for number, file in pending(start):
-        if number == _RUNS:
-            tables.set_aside(conn, runs.RUNS)
-        if number == _DISCOVERIES:
-            tables.set_aside(conn, tables.DISCOVERIES)
+        _make_room(conn, number, takes_over=takes_over)
         for statement in statements(file):
             conn.execute(statement)
-        if takes_over and number == FIRST:
-            tables.bring_state(conn)
-        if number == _EVENTS:
-            tables.bring_events(conn)
-        if number == _RUNS:
-            runs.bring_runs(conn, path, now_ms=now_ms)
-        if number == _DISCOVERIES:
-            tables.bring_discoveries(conn, now_ms=now_ms)
+        _bring(conn, number, path, takes_over=takes_over, now_ms=now_ms)
         conn.execute(
             "INSERT INTO migrations (version, program, applied_at) VALUES (?, ?, ?)",
             (number, __version__, now_ms // 1000),
@@ -146,11 +136,46 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     conn.execute(f"PRAGMA user_version = {LATEST}")
 
 
+def _make_room(conn: sqlite3.Connection, number: int, *, takes_over: bool) -> None:
+    """Set tables of the original aside whose names a migration needs."""
+    from icd.db.original import nouns, runs, tables
+
+    if number == _RUNS:
+        tables.set_aside(conn, runs.RUNS)
+    if number == _DISCOVERIES:
+        tables.set_aside(conn, tables.DISCOVERIES)
+    if takes_over and number == _SESSIONS:
+        tables.set_aside(conn, nouns.TABLES)
+
+
+def _bring(
+    conn: sqlite3.Connection, number: int, path: str, *, takes_over: bool, now_ms: int
+) -> None:
+    """Copy the rows of the original into the tables that a migration has made."""
+    from icd.db.original import nouns, runs, tables
+
+    if takes_over and number == FIRST:
+        tables.bring_state(conn)
+    if number == _EVENTS:
+        tables.bring_events(conn, nouns.logged(conn))
+    if number == _RUNS:
+        runs.bring_runs(conn, path, now_ms=now_ms)
+    if number == _DISCOVERIES:
+        tables.bring_discoveries(conn, now_ms=now_ms)
+    if takes_over and number == _SESSIONS:
+        nouns.bring_sessions(conn, path)
+    if takes_over and number == _LANES:
+        nouns.bring_lanes(conn)
+
+
 # A database that was taken over before there was a log still has the original's events, and one
 # from before there were runs or discoveries has its own.
 _EVENTS = 1002
 _RUNS = 1004
 _DISCOVERIES = 1005
+# These come with a takeover only: no earlier intercore has left them in place.
+_SESSIONS = 1007
+_LANES = 1008
 
 
 def is_set_aside(name: str) -> bool:

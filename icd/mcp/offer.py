@@ -20,10 +20,12 @@ NOUNS = (
     "lease",
     "coordination",
     "session",
+    "lane",
     "events",
     "run",
     "agent",
     "artifact",
+    "action",
     "gate",
     "discovery",
 )
@@ -48,6 +50,8 @@ HARMLESS = frozenset(
         "session.attribute",
         "events.record",
         "artifact.add",
+        "action.add",
+        "lane.create",
         "discovery.submit",
         "discovery.feedback",
     }

@@ -13,6 +13,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+from msgspec import Raw
+
 from icd.errors import InvalidPayload, PayloadTooLarge, SecretRefused
 from icd.values import secrets
 
@@ -72,6 +75,31 @@ def is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def check_object(text: str) -> str:
+    """A payload that is an object."""
+    payload = check(text.encode())
+    if not payload.startswith("{"):
+        raise InvalidPayload("it is not a JSON object", hint='send an object, such as {"a": 1}')
+    return payload
+
+
+def merged(text: str, changes: str) -> str:
+    """An object with the members of another one, which were checked; what is null there goes.
+
+    Values stay as they are written: they may be beyond any type of ours.
+    """
+    try:
+        found = _members(text) | _members(changes)
+    except msgspec.DecodeError as exc:
+        raise InvalidPayload(f"the objects cannot be merged: {exc}", hint="replace it") from exc
+    kept = {name: value for name, value in found.items() if bytes(value) != b"null"}
+    return msgspec.json.encode(kept).decode()
+
+
+def _members(text: str) -> dict[str, Raw]:
+    return msgspec.json.decode(text, type=dict[str, Raw])
 
 
 _TOO_DEEP = f"JSON nesting too deep: >{DEPTH} levels"

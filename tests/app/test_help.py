@@ -111,8 +111,9 @@ NOUNS_BELOW = [(noun, word) for noun in registry.GROUPS for word in registry.bel
 def test_the_help_of_a_noun_lists_the_nouns_below_it_after_its_verbs(invoke, words):
     text = invoke(*words).stdout.decode()
 
-    assert re.findall(r"^  (run .*?)  ", text, re.MULTILINE)[-2:] == [
+    assert re.findall(r"^  (run .*?)  ", text, re.MULTILINE)[-3:] == [
         "run agent VERB",
+        "run action VERB",
         "run artifact VERB",
     ]
 
@@ -165,7 +166,8 @@ AVOIDED = {
 VERBS = re.findall(
     r"\w+",
     """
-    abandon acknowledge acquire add advance back cancel change check claim clear compare convert
+    abandon acknowledge acquire add advance back cancel change check claim clear close compare
+    convert
     copy count create delete deliver describe diagnose dismiss exit export extend find follow
     import increment inspect install kill list move multiply negotiate print promote rank read
     rebuild record reduce register release reload remove renew replace reserve restore return run send

@@ -9,7 +9,6 @@ from icd.features.coordination.names import Place
 from icd.features.coordination.records import Wish
 from icd.values.processes import Writer
 from tests.bench import setting as place
-from tests.bench.setting import cpu_seconds
 from tests.bench.table import Table
 
 RUNS = 150
@@ -65,7 +64,7 @@ def _interleaved(
 
 def _used(daemon: int) -> float:
     ours = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (ours.ru_utime + ours.ru_stime + cpu_seconds(daemon)) * 1000
+    return (ours.ru_utime + ours.ru_stime + place.cpu_seconds(daemon)) * 1000
 
 
 def _commands() -> dict[str, list[str]]:

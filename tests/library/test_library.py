@@ -181,6 +181,22 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
      {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_run_artifact_add nope planned plan.md",
      {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_action_add nope planned /work '[\"a\"]' both",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_action_list nope planned",
+     {AVAILABLE: (0, "[]\n", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_action_update nope planned /work '' both",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_run_action_delete nope planned /work",
+     {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lane_create -v value kernel arc core go",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lane_sync kernel B-1,B-2",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lane_members kernel",
+     {AVAILABLE: (0, '["B-1","B-2"]\n', ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("intercore_lane_status -v value kernel",
+     {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_run_rollback nope planned",
      {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_run_rollback_dry nope planned",
@@ -970,6 +986,41 @@ def test_a_run_from_its_first_phase_on(sprint: Place) -> None:
         "brainstorm-reviewed → strategized (override: I say so)",
         "updated",
         "claude\tcompleted\tbob",
+    ]
+
+
+def test_actions_and_lanes(sprint: Place) -> None:
+    said = sprint.say("""
+    intercore_run_create -v run --goal=it --phases='["a","b"]'
+    intercore_run_action_add "$run" b /work '["${artifact:plan}"]' both
+    intercore_run_action_add "$run" b /work 2>/dev/null || echo "twice $?"
+    intercore_run_action_update "$run" b /work '' '' 3 && echo updated
+    intercore_run_artifact_add -v _ "$run" a prompt.md plan
+    intercore_run_action_list "$run" b | grep -o '"args":[^]]*]\\|"mode":"[a-z]*"'
+    intercore_run_advance "$run" | grep -o '"args":[^]]*]'
+    intercore_run_action_delete "$run" b /work && echo deleted
+    intercore_run_action_delete "$run" b /work 2>/dev/null || echo "gone $?"
+    intercore_lane_create -v lane kernel arc core go && echo "${#lane}"
+    intercore_lane_create kernel 2>/dev/null || echo "taken $?"
+    intercore_lane_sync "$lane" B-2,B-1 && intercore_lane_members kernel
+    intercore_lane_status kernel | grep -o '"intent":"go","lane_type":"arc"'
+    intercore_lane_status nope 2>/dev/null || echo "unknown $?"
+    """)
+
+    assert said == [
+        '{"id":1}',
+        "twice 1",
+        "updated",
+        '"args":["${artifact:plan}"]',
+        '"mode":"both"',
+        '"args":["prompt.md"]',
+        "deleted",
+        "gone 1",
+        "8",
+        "taken 2",
+        '["B-1","B-2"]',
+        '"intent":"go","lane_type":"arc"',
+        "unknown 2",
     ]
 
 

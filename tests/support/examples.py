@@ -39,8 +39,8 @@ _VALUES = {"TOKEN": "1"}  # else its own name
 _SUBSTITUTED = re.compile(r"\$\((?!icctl)[^)]*\)")
 # What no second run can show alike: sizes, ids that are made up, and who has answered.
 _HIDES = (
-    r"\b[0-9a-z]{8}([0-9a-z]{4})?(?=[\t\n ]|$)|\d+ bytes|\d+[smhd] ago"
-    r'|"(id|run_id|agent_id|bytes)":("[0-9a-z]+"|\d+)|(door|daemon): .*'
+    r"\b[0-9a-z]{8}([0-9a-z]{4})?(?=[\t\n )]|$)|\d+ bytes|\d+[smhd] ago"
+    r'|"(id|run_id|agent_id|lane_id|bytes)":("[0-9a-z]+"|\d+)|(door|daemon): .*'
 )
 _SESSION = {"CLAUDE_SESSION_ID": "of-the-caller"}
 
@@ -126,10 +126,12 @@ def prepare(project: Path, files: list[str]) -> None:
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_bytes(_content(name))
     with closing(sqlite3.connect(project / ".clavain" / "intercore.db")) as conn, conn:
+        conn.execute("UPDATE lanes SET status = 'active'")
         is_there = conn.execute("UPDATE runs SET status = 'active' WHERE id = 'run'").rowcount
         if not is_there:
             rows.run(conn, "run", project_dir=os.path.realpath(project), phase="planned")
             rows.agent(conn, "run", "agent")
+            rows.lane(conn, "launch")
             for name in ("k3v9x0a1b2c4", "id"):
                 discover(conn, name, packed(1.0, 0.0))
     if not is_there:

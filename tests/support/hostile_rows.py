@@ -45,7 +45,7 @@ JSON: list[object] = [
 ]
 _DOCUMENTS = {
     "payload", "phases", "gates", "metadata", "actions", "raw_metadata", "signal_data",
-    "keyword_weights", "source_weights", "effect",
+    "keyword_weights", "source_weights", "effect", "args",
 }  # fmt: skip
 
 
@@ -116,6 +116,20 @@ def ordinary(project: str) -> dict[str, dict[str, object]]:
             "id": "arti0001", "run_id": RUN, "phase": "brainstorm", "path": "a.md",
             "type": "file", "content_hash": "h", "dispatch_id": DISPATCH, "status": "active",
             "created_at": NOW,
+        },
+        "run_actions": {
+            "run_id": RUN, "phase": "plan", "command": "/work", "id": 1, "action_type": "command",
+            "args": '["${artifact:file}","${run_id}"]', "mode": "both", "priority": 0,
+            "created_at": NOW, "updated_at": NOW, "updated_ms": NOW_MS,
+        },
+        "lanes": {
+            "id": "lane0001", "name": "kernel", "lane_type": "standing", "status": "active",
+            "description": "d", "intent": "i", "metadata": "{}", "created_at": NOW,
+            "updated_at": NOW, "updated_ms": NOW_MS, "closed_at": None,
+        },
+        "lane_members": {
+            "lane_id": "lane0001", "bead_id": "B-1", "added_at": NOW, "removed_at": None,
+            "changed_ms": NOW_MS,
         },
         "dispatches": _dispatch(project),
         "leases": {

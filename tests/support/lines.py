@@ -9,10 +9,12 @@ Migration, Counter = kinds()["migrations"], kinds()["counters"]
 State, Sentinel, Request = kinds()["state"], kinds()["sentinels"], kinds()["requests"]
 Event, Cursor, HookPosition = kinds()["events"], kinds()["cursors"], kinds()["hook_positions"]
 Run, RunSkip, RunAgent = kinds()["runs"], kinds()["run_skips"], kinds()["run_agents"]
-RunArtifact, Dispatch, Lease, Reservation = (
-    kinds()[table] for table in ("run_artifacts", "dispatches", "leases", "reservations")
+RunArtifact, RunAction, Dispatch, Lease, Reservation = (
+    kinds()[table]
+    for table in ("run_artifacts", "run_actions", "dispatches", "leases", "reservations")
 )
 Session, Attribution = kinds()["sessions"], kinds()["attributions"]
+Lane, LaneMember = kinds()["lanes"], kinds()["lane_members"]
 Discovery, EmbeddingSource, Embedding, Feedback, Profile = (
     kinds()[table]
     for table in (
@@ -22,8 +24,8 @@ Discovery, EmbeddingSource, Embedding, Feedback, Profile = (
 
 __all__ = [
     "Counter", "Cursor", "Discovery", "Dispatch", "Embedding", "EmbeddingSource", "End", "Event",
-    "Feedback", "Header", "HookPosition", "Lease", "Migration", "Profile", "Request", "Run",
-    "RunAgent", "RunArtifact", "RunSkip", "Sentinel", "State", "decoded", "take",
+    "Feedback", "Header", "HookPosition", "Lane", "LaneMember", "Lease", "Migration", "Profile", "Request", "Run",
+    "RunAction", "RunAgent", "RunArtifact", "RunSkip", "Sentinel", "State", "decoded", "take",
 ]  # fmt: skip
 
 

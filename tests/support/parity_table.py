@@ -19,6 +19,10 @@ BIG = b'"' + b"x" * 102_401 + b'"'
 DEEP = b"[" * 21 + b"]" * 21
 LONG = b"[" + b"{}," * 10_000 + b"{}]"
 REVIEW = b'{"finding_id":"f","agents":{},"resolution":"r","chosen_severity":"P1","impact":"i"}'
+TODO = (
+    b'{"b":{"command":"/b","args":"[\\"${run_id}\\", \\"${artifact:none}\\"]"},'
+    b'"c":[{"command":"/c","mode":"both"},{"command":"/d","args":[1]}]}'
+)
 OWN_RULES = '[{"from":"a","to":"b","checks":[{"check":"artifact_exists","phase":"a"}]}]'
 ENDED = b'{"id":"d5","status":"failed","exit_code":3,"error_message":"exit status 3"}'
 NEWER_MS = 1_800_000_000_001
@@ -200,6 +204,16 @@ def _work(project: Path) -> None:
         rows.run(conn, "run00003", project_dir=home, status="cancelled", token_budget=1000)
         rows.dispatch(conn, "run00002", "pass", "dispa001")
         conn.execute("UPDATE dispatches SET input_tokens = 900, output_tokens = 100, name = 'n'")
+
+
+# Lanes are called by names that can stand in a table.
+_laned = _stored(
+    lambda conn: conn.execute(
+        "UPDATE events SET subject_id = (SELECT 'id-' || name FROM lanes WHERE id = subject_id)"
+        " WHERE source = 'lane'"
+    ),
+    lambda conn: conn.execute("UPDATE lanes SET id = 'id-' || name"),
+)
 
 
 def _agent(project: Path) -> None:
@@ -1287,6 +1301,48 @@ SCRIPTS: dict[str, list[Step]] = {
         other("run artifact list", 3),
         Step(("run", "artifact", "add", "run00001", "--phase=a\tb", "--path=plan.md"), 2),
     ],
+    "run action": [
+        other("run action", 3),
+        other("run action bogus", 3),
+        *(other(f"run action {verb} --help") for verb in ("add", "list", "update", "delete")),
+        run("run action add run00001 --phase=p --command=c", 2),
+        run("run action list run00001", 2),
+        INIT,
+        run("run action add run00001 --phase=p --command=c", 1),
+        run("run action list run00001"),
+        run("run action list run00001 --json"),
+        run("run action add run00001 --phase=executing --command=/work", before=_work),
+        run("run action add run00001 --phase=executing --command=/work --mode=both", 1),
+        Step(("run", "action", "add", "run00001", "--phase=executing", "--command=/first", "--json",
+              '--args=["${run_id}", "${artifact:plan}", 1e999]', "--priority=-1", "--type=spawn",
+              "--mode", "autonomous"), typed=True),
+        run("run action list run00001", cwd="sub"),
+        run("run action list run00001 --phase=executing --json"),
+        run("run action list run00001 --phase=other"),
+        run("run action update run00001 --phase=executing --command=/work --args=[] --mode=both"),
+        run("run action update run00001 --phase=executing --command=/work --priority=3 --json"),
+        run("run action update run00001 --phase=planned --command=/work --priority=3", 1),
+        other("run action update run00001 --phase=executing --command=/work", 3),
+        run("run action delete run00001 --phase=executing --command=/work"),
+        run("run action delete run00001 --phase=executing --command=/work", 1),
+        run("run action delete run00001 --phase=executing --command=/first --json"),
+        other("run action add run00001 --phase=p --command=c --args={}", 2),
+        other("run action add run00001 --phase=p --command=c --args=[", 2),
+        other("run action add run00001 --phase=p --command=", 2),
+        other("run action add run00001 --phase=p", 3),
+        other("run action add --phase=p --command=c", 3),
+        other("run action add run00001 --phase=p --command=c --priority=x", 3),
+        Step(("run", "action", "add", "run00001", "--phase=p", "--command=a\tb"), 2),
+    ],
+    "run advance with actions": [
+        INIT,
+        Step(("run", "create", "--goal=g", '--phases=["a","b","c"]', "--actions=@todo.json"),
+             before=_write("todo.json", TODO), hides=ID),
+        run("run action list run00001", before=_named("run00001")),
+        run("run advance run00001"),
+        run("run advance run00001 --json"),
+        other("run create --goal=g --actions=@bad.json", 2, before=_write("bad.json", b'{"a":{"command":7}}')),
+    ],
     "run budget": [
         run("run tokens run00001", 2),
         run("run budget run00001", 2),
@@ -1462,6 +1518,60 @@ SCRIPTS: dict[str, list[Step]] = {
         run("session end --session=s2 --json"),
         run("session list --active"),
         run("events tail --all --source=session", typed=False),
+    ],
+    # Lanes, and the issues that are in them.
+    "lane": [
+        run("lane create --name=kernel", 2),
+        INIT,
+        other("lane", 3),
+        other("lane bogus", 3),
+        other("lane --help"),
+        *(other(f"lane {verb} --help") for verb in ("create", "sync", "update", "velocity")),
+        run("lane list"),
+        run("lane list --json"),
+        run("lane velocity"),
+        run("lane velocity --json"),
+        run("lane status kernel", 2),
+        _adding("lane create --name=kernel --intent=go --description=core"),
+        _adding("lane create --name=launch --type=arc --json"),
+        run("lane create --name=kernel", 2, before=_laned),
+        other("lane create --name=x --type=odd", 3),
+        other("lane create --name=", 2),
+        other("lane create", 3),
+        other("lane create --name=x --metadata=[]", 2),
+        run("lane members kernel"),
+        run("lane members kernel --json"),
+        other("lane sync kernel --bead-ids=B-2,B-1,,B-2"),
+        other("lane sync kernel --bead-ids B-1,B-3 --json", cwd="sub"),
+        other("lane sync launch --bead-ids="),
+        other("lane sync ghost --bead-ids=B-1", 2),
+        other("lane sync kernel", 3),
+        run("lane members kernel"),
+        run("lane members kernel --json"),
+        run("lane status kernel"),
+        run("lane status kernel --json"),
+        run("lane list"),
+        run("lane list --active --json"),
+        run("lane velocity --days=30"),
+        run("lane velocity --json"),
+        other("lane velocity --days=0", 3),
+        run("lane update --name=kernel --intent=stop"),
+        Step(("lane", "update", "--name=kernel", '--metadata={"a":1,"b":{"c":1e999}}'), typed=True),
+        other('lane update --name=kernel --metadata-merge={"a":null,"paused":true} --json'),
+        other("lane update --name=kernel --metadata={} --metadata-merge={}", 3),
+        other("lane update --name=kernel", 3),
+        other("lane update --intent=x", 3),
+        run("lane update --name=ghost --intent=x", 2),
+        run("lane events kernel"),
+        run("lane events kernel --limit=2 --json"),
+        run("lane close launch"),
+        run("lane close launch", 2),
+        run("lane close ghost", 2),
+        run("lane list --status=closed"),
+        run("lane list --status=archived"),
+        other("lane list --status=odd", 3),
+        other("lane list --active --status=closed", 3),
+        run("events tail --all --source=lane", typed=False),
     ],
     # dispatch: agents that are started and ended
     "spawning": [

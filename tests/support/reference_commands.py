@@ -33,6 +33,7 @@ TOPICS = {
     "lease": "leases.md",
     "coordination": "reservations.md",
     "session": "sessions.md",
+    "lane": "lanes.md",
     "guard": "reservations.md",
     "compat": "migration.md",
     "discovery": "discoveries.md",

@@ -33,6 +33,13 @@ def run(conn: sqlite3.Connection, run_id: str = "run00001", **columns: object) -
     return run_id
 
 
+def lane(conn: sqlite3.Connection, name: str) -> None:
+    made = {"id": f"id-{name}", "name": name, "lane_type": "arc", "status": "active"}
+    texts = {"description": "", "intent": "", "metadata": "{}"}
+    times = {"created_at": NOW, "updated_at": NOW, "updated_ms": NOW * 1000}
+    add(conn, "lanes", **made, **texts, **times)
+
+
 def skip(conn: sqlite3.Connection, run_id: str, phase: str) -> None:
     add(conn, "run_skips", run_id=run_id, phase=phase, reason="", created_at=NOW)
 

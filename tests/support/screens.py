@@ -31,10 +31,13 @@ from icd.features.events.interspect import Evidence as Said
 from icd.features.events.store import Batch, Event
 from icd.features.gates import verbs as gates
 from icd.features.gates.store import DEFAULT, Condition, Evidence
+from icd.features.lanes.store import Document as LaneShown
+from icd.features.lanes.store import Happened, Lane, Velocity
 from icd.features.leases.store import Lease
 from icd.features.locks.owners import Owner
 from icd.features.locks.store import Lock
 from icd.features.runs import phases, timeline
+from icd.features.runs.actions import Action
 from icd.features.runs.budget import Budget, Tokens
 from icd.features.runs.history import PhaseEvent
 from icd.features.runs.store import Agent, Artifact, Document
@@ -72,6 +75,21 @@ def run(number: int, **changes: Any) -> Document:
     return structs.replace(made, **changes)
 
 
+LANES = [
+    Lane(
+        "lane0001",
+        "kernel",
+        "standing",
+        "active",
+        "The core",
+        "Fewer locks",
+        '{"paused":true}',
+        ago(9000),
+        ago(20),
+        None,
+    ),
+    Lane("lane0002", "launch", "arc", "closed", "", "", "{}", ago(90_000), ago(4000), ago(4000)),
+]
 RUNS = [
     run(1),
     run(2, goal=WIDE, phase="planned", scope_id=None, updated_at=ago(70)),
@@ -318,6 +336,29 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     ),
     "session current": (
         Attribution("s-1", "/home/ada/app", "B-12", "r1", "executing", ago(60)), None,
+    ),
+    "lane list": (LANES, None),
+    "lane status": (
+        LaneShown(**structs.asdict(LANES[0]), member_count=3, members=["B-1", "B-12", EVIL],
+                  event_count=7),
+        None,
+    ),
+    "lane members": (["B-1", "B-12"], None),
+    "lane events": (
+        [Happened(3, "lane0001", "created", '{"name":"kernel"}', ago(900)),
+         Happened(9, "lane0001", "snapshot", '{"count":2,"added":["B-1","B-12"]}', ago(20))],
+        None,
+    ),
+    "lane velocity": (
+        [Velocity("lane0002", "launch", 12, 0, 0.0, 360.0),
+         Velocity("lane0001", "kernel", 3, 4, 4.0, 2.25)],
+        None,
+    ),
+    "run action list": (
+        [Action(1, "run00001", "executing", "command", "/work", "both", 0, ago(90), ago(90),
+                Raw(b'["${artifact:plan}"]')),
+         Action(2, "run00001", "review", "hook", EVIL, "interactive", -1, ago(90), ago(2))],
+        None,
     ),
     "compat status": (
         [Line("dispatch", True, True, 3, 2, 0, ago(4000), ago(5)),

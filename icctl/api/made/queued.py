@@ -474,7 +474,7 @@ class Run(nouns.Queued):
         token_budget: Token budget.
         budget_warn_pct: Percentage of the budget at which to warn (default 80).
         metadata: Text stored with the run.
-        actions: JSON object stored with the run.
+        actions: Actions by phase, as a JSON object.
         auto_spawn: Start the run's agents when it enters executing.
         takeover_after: Abandon the active run of the scope if it has been idle this long.
         """
@@ -562,6 +562,7 @@ class Run(nouns.Queued):
         part of the result.
         With `if_phase`, a run in another phase stays there, and the result names who moved it:
         of several concurrent calls, exactly one advances the run.
+        `actions` are those of the new phase, with their variables filled in.
 
         run_id: Id of the run.
         priority: Priority of the work: 0 and 1 hard, 2 and 3 soft, 4 and above unchecked
@@ -806,6 +807,104 @@ class Artifact(nouns.Queued):
         phase: Include only artifacts of this phase.
         """
         return self._host.queue("artifact.origins", {"run_id": run_id, "phase": phase})
+
+
+class Action(nouns.Queued):
+    def add(
+        self,
+        run_id: str,
+        *,
+        phase: str,
+        command: str,
+        args: str | None = None,
+        mode: str = "interactive",
+        action_type: str = "command",
+        priority: int = 0,
+        request_id: str | None = None,
+    ) -> Reply[results.ActionAdded]:
+        """Add an action to a phase of a run: what is to be done in it.
+        `run.advance` answers with the actions of the phase that the run enters.
+        In the strings of the arguments, `${artifact:TYPE}` becomes the path of the newest
+        artifact of this type, `${run_id}` the run and `${project_dir}` its project.
+        intercore runs no action itself.
+
+        run_id: Id of the run.
+        phase: Phase that the action belongs to.
+        command: Command that is to be run.
+        args: Arguments of the command, as a JSON array.
+        mode: Mode, such as autonomous or both (default interactive).
+        action_type: Type of the action (default command).
+        priority: Priority: lower ones come first (default 0).
+        """
+        return self._host.queue(
+            "action.add",
+            {
+                "run_id": run_id,
+                "phase": phase,
+                "command": command,
+                "args": args,
+                "mode": mode,
+                "action_type": action_type,
+                "priority": priority,
+            },
+            request_id,
+        )
+
+    def list(
+        self, run_id: str, *, phase: str | None = None
+    ) -> Reply[builtins.list[results.Action]]:
+        """List the actions of a run, by phase, priority and age.
+
+        run_id: Id of the run.
+        phase: Include only actions of this phase.
+        """
+        return self._host.queue("action.list", {"run_id": run_id, "phase": phase})
+
+    def update(
+        self,
+        run_id: str,
+        *,
+        phase: str,
+        command: str,
+        args: str | None = None,
+        mode: str | None = None,
+        priority: int | None = None,
+        request_id: str | None = None,
+    ) -> Reply[results.Action]:
+        """Change an action of a run.
+
+        run_id: Id of the run.
+        phase: Phase that the action belongs to.
+        command: Command that is to be run.
+        args: Arguments of the command, as a JSON array.
+        mode: Mode of the action.
+        priority: Priority: lower ones come first.
+        """
+        return self._host.queue(
+            "action.update",
+            {
+                "run_id": run_id,
+                "phase": phase,
+                "command": command,
+                "args": args,
+                "mode": mode,
+                "priority": priority,
+            },
+            request_id,
+        )
+
+    def delete(
+        self, run_id: str, *, phase: str, command: str, request_id: str | None = None
+    ) -> Reply[results.ActionDeleted]:
+        """Delete an action of a run.
+
+        run_id: Id of the run.
+        phase: Phase that the action belongs to.
+        command: Command that is to be run.
+        """
+        return self._host.queue(
+            "action.delete", {"run_id": run_id, "phase": phase, "command": command}, request_id
+        )
 
 
 class Gate(nouns.Queued):
@@ -1697,6 +1796,129 @@ class Session(nouns.Queued):
         )
 
 
+class Lane(nouns.Queued):
+    def create(
+        self,
+        *,
+        name: str,
+        lane_type: Literal["standing", "arc"] = "standing",
+        description: str = "",
+        intent: str = "",
+        metadata: str = "{}",
+        request_id: str | None = None,
+    ) -> Reply[results.LaneCreated]:
+        """Create a lane.
+
+        name: Name of the lane.
+        lane_type: A standing theme, or an arc that ends (default standing).
+        description: Description of what belongs to it.
+        intent: Goal that it is to achieve.
+        metadata: JSON object about the lane (default {}).
+        """
+        return self._host.queue(
+            "lane.create",
+            {
+                "name": name,
+                "lane_type": lane_type,
+                "description": description,
+                "intent": intent,
+                "metadata": metadata,
+            },
+            request_id,
+        )
+
+    def list(
+        self, *, active: bool = False, status: Literal["active", "closed", "archived"] | None = None
+    ) -> Reply[builtins.list[results.Lane]]:
+        """List the lanes, by name.
+
+        active: List only active lanes.
+        status: List only lanes of this status.
+        """
+        return self._host.queue("lane.list", {"active": active, "status": status})
+
+    def status(self, lane: str) -> Reply[results.LaneDocument]:
+        """Return a lane and what is in it.
+
+        lane: Id or name of the lane.
+        """
+        return self._host.queue("lane.status", {"lane": lane})
+
+    def sync(
+        self, lane: str, bead_ids: Sequence[str], *, request_id: str | None = None
+    ) -> Reply[results.LaneSynced]:
+        """Set which issues are in a lane; the others have left it.
+
+        lane: Id or name of the lane.
+        bead_ids: Issues in the lane.
+        """
+        return self._host.queue("lane.sync", {"lane": lane, "bead_ids": bead_ids}, request_id)
+
+    def members(self, lane: str) -> Reply[builtins.list[str]]:
+        """List the issues in a lane, the longest there first.
+
+        lane: Id or name of the lane.
+        """
+        return self._host.queue("lane.members", {"lane": lane})
+
+    def events(self, lane: str, *, limit: int = 1000) -> Reply[builtins.list[results.LaneHappened]]:
+        """List what happened to a lane, oldest first.
+
+        lane: Id or name of the lane.
+        limit: List at most this many, the newest (default 1000).
+        """
+        return self._host.queue("lane.events", {"lane": lane, "limit": limit})
+
+    def close(self, lane: str, *, request_id: str | None = None) -> Reply[results.Lane]:
+        """Close a lane, for good.
+
+        lane: Id or name of the lane.
+        """
+        return self._host.queue("lane.close", {"lane": lane}, request_id)
+
+    def velocity(self, *, days: int = 7) -> Reply[builtins.list[results.LaneVelocity]]:
+        """List what each active lane gets done, the one that starves most first.
+        An issue that left the lane counts as closed: whether it is, another program knows.
+        `starvation` is three for each issue in the lane, divided by how many left it within the
+        days, or by 0.1 if none did.
+
+        days: Days to look back (default 7).
+        """
+        return self._host.queue("lane.velocity", {"days": days})
+
+    def update(
+        self,
+        *,
+        lane: str,
+        description: str | None = None,
+        intent: str | None = None,
+        metadata: str | None = None,
+        metadata_merge: str | None = None,
+        request_id: str | None = None,
+    ) -> Reply[results.Lane]:
+        """Change what a lane says of itself.
+        `metadata` replaces the whole object; `metadata_merge` changes the members that it
+        names, and removes those that it sets to null.
+
+        lane: Id or name of the lane.
+        description: Description of what belongs to it.
+        intent: Goal that it is to achieve.
+        metadata: JSON object about the lane.
+        metadata_merge: JSON object to merge into it.
+        """
+        return self._host.queue(
+            "lane.update",
+            {
+                "lane": lane,
+                "description": description,
+                "intent": intent,
+                "metadata": metadata,
+                "metadata_merge": metadata_merge,
+            },
+            request_id,
+        )
+
+
 class Discovery(nouns.Queued):
     def submit(
         self,
@@ -2036,6 +2258,7 @@ class Nouns:
         self.run = Run(host)
         self.agent = Agent(host)
         self.artifact = Artifact(host)
+        self.action = Action(host)
         self.gate = Gate(host)
         self.compat = Compat(host)
         self.statusline = Statusline(host)
@@ -2046,5 +2269,6 @@ class Nouns:
         self.lease = Lease(host)
         self.coordination = Coordination(host)
         self.session = Session(host)
+        self.lane = Lane(host)
         self.discovery = Discovery(host)
         self.icd = Icd(host)

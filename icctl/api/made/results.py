@@ -71,8 +71,15 @@ from icd.features.gates.store import Evidence as GateEvidence
 from icd.features.gates.store import Rule as GateRule
 from icd.features.gates.verbs import Checked as GateChecked
 from icd.features.gates.verbs import Overridden as GateOverridden
+from icd.features.lanes.store import Document as LaneDocument
+from icd.features.lanes.store import Happened as LaneHappened
+from icd.features.lanes.store import Lane
+from icd.features.lanes.store import Synced as LaneSynced
+from icd.features.lanes.store import Velocity as LaneVelocity
+from icd.features.lanes.verbs import Created as LaneCreated
 from icd.features.leases.store import Lease
 from icd.features.leases.verbs import Released as LeaseReleased
+from icd.features.runs.actions import Action
 from icd.features.runs.budget import Budget as RunBudget
 from icd.features.runs.budget import Tokens as RunTokens
 from icd.features.runs.create import Rollback as RunRollback
@@ -81,6 +88,8 @@ from icd.features.runs.store import Agent, Artifact
 from icd.features.runs.store import Document as RunDocument
 from icd.features.runs.store import Origin as ArtifactOrigin
 from icd.features.runs.transitions import Advance as RunAdvance
+from icd.features.runs.verbs.actions import Added as ActionAdded
+from icd.features.runs.verbs.actions import Deleted as ActionDeleted
 from icd.features.runs.verbs.agents import Added as AgentAdded
 from icd.features.runs.verbs.agents import Updated as AgentUpdated
 from icd.features.runs.verbs.artifacts import Added as ArtifactAdded
@@ -118,6 +127,9 @@ from icd.features.statusline.store import Statusline
 from icd.values.processes import Process as DispatchProcess
 
 __all__ = [
+    "Action",
+    "ActionAdded",
+    "ActionDeleted",
     "Agent",
     "AgentAdded",
     "AgentUpdated",
@@ -196,6 +208,12 @@ __all__ = [
     "GateEvidence",
     "GateOverridden",
     "GateRule",
+    "Lane",
+    "LaneCreated",
+    "LaneDocument",
+    "LaneHappened",
+    "LaneSynced",
+    "LaneVelocity",
     "Lease",
     "LeaseReleased",
     "RunAdvance",

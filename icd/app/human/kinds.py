@@ -46,6 +46,7 @@ STATES = {
     ),
     **dict.fromkeys(["cancelled", "dismissed", "skip", "skipped", "rollback", "none"], _OVER),
     **dict.fromkeys(["rolled_back", "abandoned", "ignored", "off", "inactive"], _OVER),
+    **dict.fromkeys(["closed", "archived"], _OVER),
 }
 
 # What a column shows, and in which colours; None where none has one.

@@ -21,14 +21,14 @@ import glob
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Literal
 
 from msgspec import Struct
 
 from icd import files, procfs
-from icd.db import backup, lost, migrate, permissions
+from icd.db import backup, lost, migrate, permissions, schema
 from icd.db.connection import Progress, connect, is_log_emptied, transaction, until, untold
 from icd.db.database import Database, identity
 from icd.db.original.runs import RUN_NUMBERS
@@ -91,6 +91,49 @@ KNOWN: dict[str, _Columns] = {
     ),
     "feedback_signals": _columns("id discovery_id", "signal_type signal_data actor created_at"),
     "interest_profile": _columns("id", "topic_vector keyword_weights source_weights updated_at"),
+    "coordination_locks": _columns(
+        "id type owner scope pattern",
+        "exclusive reason ttl_seconds created_at expires_at released_at dispatch_id run_id",
+    ),
+    "coordination_events": _columns(
+        "id", "lock_id run_id event_type owner pattern scope reason", **_EVENT
+    ),
+    "sessions": _columns(
+        "id session_id project_dir",
+        "agent_type model metadata started_at ended_at input_tokens output_tokens "
+        "cache_creation_tokens cache_read_tokens",
+    ),
+    "session_attributions": _columns("id session_id", "project_dir bead_id run_id phase", **_EVENT),
+    "lanes": _columns(
+        "id name", "lane_type status description intent metadata created_at updated_at closed_at"
+    ),
+    "lane_members": _columns("lane_id bead_id", "added_at"),
+    "lane_events": _columns("id", "lane_id event_type payload", **_EVENT),
+    "phase_actions": _columns(
+        "id run_id phase command", "action_type args mode priority created_at updated_at"
+    ),
+    "review_events": _columns(
+        "id",
+        "run_id finding_id agents_json resolution dismissal_reason chosen_severity impact "
+        "session_id project_dir event_type",
+        **_EVENT,
+    ),
+    "agency_events": _columns(
+        "id",
+        "run_id agency_name event_type cycle_id stage context_json idempotency_key project_dir",
+        **_EVENT,
+    ),
+    "intent_events": _columns(
+        "id",
+        "intent_type bead_id idempotency_key session_id run_id success error_detail",
+        **_EVENT,
+    ),
+}
+# Where ours have another name; attributions are events, of which one row each session is left.
+_OURS = {
+    "coordination_locks": "reservations",
+    "phase_actions": "run_actions",
+    "session_attributions": "session_events",
 }
 # Without them it would not pass for a database of the original.
 _ALWAYS = ("state", "sentinels")
@@ -221,9 +264,10 @@ def taken_over(
 ) -> tuple[dict[str, int], list[Left]]:
     """How many rows of each table are in ours now, and which tables had more."""
     events = dict(conn.execute(_EVENTS))
+    names = {table: _OURS.get(table, table) for table in counts}
     found = {
-        table: events.get(table, 0) if table.endswith("_events") else _count(conn, table) or 0
-        for table in counts
+        table: events.get(name, 0) if name.endswith("_events") else _count(conn, name) or 0
+        for table, name in names.items()
     }
     missing = {table: counts[table] - rows for table, rows in found.items()}
     return found, [Left("rows", table, None, rows) for table, rows in missing.items() if rows]
@@ -251,8 +295,21 @@ class Adoption(Struct, frozen=True):
     still_open: list[int]
 
 
+# Brings what takes the rules of a noun, from the tables that are still there under their names.
+Bring = Callable[[sqlite3.Connection], None]
+
+
+def _nothing(_conn: sqlite3.Connection) -> None:
+    pass
+
+
 def adopt(
-    database: Database, *, now_ms: int, deadline: float, tell: Progress = untold
+    database: Database,
+    *,
+    bring: Bring = _nothing,
+    now_ms: int,
+    deadline: float,
+    tell: Progress = untold,
 ) -> Adoption | None:
     """Take it over; None if it is ours, or can be upgraded like any other."""
     path = database.path
@@ -267,7 +324,9 @@ def adopt(
     try:
         with _alone(path) as old:
             schema = migrate.version(old)
-            taken, left = _build(old, fresh, path, now_ms=now_ms, deadline=deadline, tell=tell)
+            taken, left = _build(
+                old, fresh, path, bring, now_ms=now_ms, deadline=deadline, tell=tell
+            )
             tell(0, 0, "putting it in place")
             lost.note_replacement(database.lock, fresh)
             kept = _switch(old, fresh, path, f"{path}.original-{backup.stamp(now_ms)}")
@@ -314,6 +373,7 @@ def _build(
     old: sqlite3.Connection,
     fresh: str,
     path: str,
+    bring: Bring,
     *,
     now_ms: int,
     deadline: float,
@@ -331,6 +391,9 @@ def _build(
         conn.execute("PRAGMA foreign_keys = ON")
         with transaction(conn):
             migrate.apply(conn, path, now_ms=now_ms)
+            bring(conn)
+            for table in schema.foreign_tables(conn):
+                conn.execute(f"DROP TABLE {quoted(table)}")
             taken, missing = taken_over(conn, counts)
         conn.execute("VACUUM")  # the copies of the original's tables have left room behind
     files.sync(fresh)

@@ -74,7 +74,7 @@ def _run(row: Row, root: str) -> dict[str, object]:
         status, completed = "completed", completed or updated
     return {
         "id": row.word("id"),
-        "project_dir": _project(row, root),
+        "project_dir": project(row, root),
         "goal": row.text("goal"),
         "status": status if status in _ENDED | {"active"} else "failed",
         "phase": phase,
@@ -95,7 +95,7 @@ def _run(row: Row, root: str) -> dict[str, object]:
     }
 
 
-def _project(row: Row, root: str) -> str:
+def project(row: Row, root: str) -> str:
     """A relative directory can only be meant from the project that the database is in."""
     try:
         return paths.project_identity(os.path.join(root, row.word("project_dir")))

@@ -14,8 +14,9 @@ import math
 import re
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -67,14 +68,18 @@ class Row(Struct, frozen=True):
 
 def rows(conn: sqlite3.Connection, table: str) -> list[Row]:
     """One for each id, the newest, in the order of their creation; none if there is no table."""
+    found = sorted(every(conn, table), key=lambda row: row.seconds("created_at"))
+    return list({row.word("id"): row for row in found if row.word("id")}.values())
+
+
+def every(conn: sqlite3.Connection, table: str) -> list[Row]:
+    """All rows of a table, whatever they say; none if there is no table."""
     if not exists(conn, table):
         return []
     with lenient(conn):
         found = conn.execute(f"SELECT * FROM {table} ORDER BY rowid")  # noqa: S608 -- ours
         names = [column[0] for column in found.description]
-        every = [Row(dict(zip(names, row, strict=True))) for row in found]
-    every.sort(key=lambda row: row.seconds("created_at"))
-    return list({row.word("id"): row for row in every if row.word("id")}.values())
+        return [Row(dict(zip(names, row, strict=True))) for row in found]
 
 
 def exists(conn: sqlite3.Connection, table: str) -> bool:
@@ -202,17 +207,21 @@ WHERE name = 'events'
 """
 
 
-def bring_events(conn: sqlite3.Connection) -> None:
-    """Copy the events of the original into the log, in the order in which it showed them."""
+def bring_events(conn: sqlite3.Connection, others: Iterable[tuple[Any, ...]] = ()) -> None:
+    """Copy the events of the original into the log, in the order in which it showed them.
+
+    `others` are rows of the log from its later tables.
+    """
     with lenient(conn):
         rows = [row for table in _EVENTS for row in _events(conn, table)]
+    rows.extend(others)
     rows.sort(key=lambda row: (row[-2], row[0], row[1]))
     conn.executemany(_KEEP_EVENT, rows)
     if rows:
         conn.execute(_GO_ON_AFTER)
 
 
-def _events(conn: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
+def _events(conn: sqlite3.Connection, table: str) -> Iterator[tuple[Any, ...]]:
     for row in conn.execute(_EVENTS[table]) if exists(conn, table) else ():
         number, *words, a, first, b, second, session, project, at = row
         pairs = {str(name): text(value) for name, value in ((a, first), (b, second)) if name}

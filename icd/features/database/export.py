@@ -36,11 +36,14 @@ TABLES = {
     "run_skips": "ORDER BY run_id, phase",
     "run_agents": "ORDER BY rowid",
     "run_artifacts": "ORDER BY rowid",
+    "run_actions": "ORDER BY id",
     "dispatches": "ORDER BY rowid",
     "leases": "ORDER BY name, scope_id",
     "reservations": "ORDER BY rowid",
     "sessions": "ORDER BY id",
     "attributions": "ORDER BY session_id, project_dir",
+    "lanes": "ORDER BY rowid",
+    "lane_members": "ORDER BY lane_id, bead_id",
     "discoveries": "ORDER BY version, id",
     "embedding_sources": "ORDER BY source",
     "embeddings": "ORDER BY discovery_id",
@@ -64,7 +67,7 @@ _MILLISECONDS = _between(0, 253_402_300_799_999)
 _DIRECTORY = Annotated[str, Meta(pattern=r"\A/[^\x00]*\Z")]
 # The first that fits the name of a column says which numbers it holds.
 _NUMBERS = [
-    (r"digest|exit_code|writer_pid|actor_pid|actor_uid", _between(-_INT64 - 1, _INT64)),
+    (r"digest|exit_code|priority|writer_pid|actor_pid|actor_uid", _between(-_INT64 - 1, _INT64)),
     # Counted by other programs: as large as they may say.
     (r"turns|commands|messages|.*_tokens|cache_hits", _between(0, _INT64)),
     (r"once|force_full|auto_.*", Literal[0, 1]),

@@ -18,7 +18,13 @@ Runs
     - of two agents of one id, the later change wins; of two artifacts, the one that was rolled
       back: that is never undone; of two dispatches, the one that changed more often;
     - a dispatch that was alive over there stays as it is: the next poll finds out;
+    - of two actions of one run, phase and command, the later change wins;
     - what belongs to a run that is not there is refused.
+
+Sessions and lanes
+    - of two accounts of a session the one that counted more tokens wins, but no count gets smaller;
+    - a lane whose name is here under another id is the same lane: its members are taken in there;
+    - of two lanes, and of two words about an issue in one, the later change wins.
 
 Discoveries
     - of two of one id, the one that is further in its life wins, else the one that is here;
@@ -58,7 +64,7 @@ from icd.features.discoveries import profile as profiles
 from icd.features.discoveries import vectors
 from icd.features.events import store as events
 from icd.features.gates import store as gates
-from icd.features.runs import phases
+from icd.features.runs import actions, phases
 from icd.features.state import store as state
 from icd.values import payloads
 from icd.values.validation import check_key, check_name, check_owner, check_scope, shown
@@ -72,7 +78,7 @@ ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)
 """
 _NEXT = "UPDATE counters SET value = value + 1 WHERE name = ? RETURNING value"
 _RUN = "SELECT 1 FROM runs WHERE id = ?"
-_OF_RUN = {"run_skips", "run_agents", "run_artifacts"}
+_OF_RUN = {"run_skips", "run_agents", "run_artifacts", "run_actions"}
 _HOLDER = """
 SELECT 1 FROM runs WHERE project_dir = ? AND scope_id = ? AND status = 'active' AND id != ?
 """
@@ -85,7 +91,17 @@ _BARE = """
 SELECT source FROM discoveries
 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM embeddings WHERE discovery_id = ?1)
 """
-_SESSION = "SELECT id FROM sessions WHERE session_id = ? AND project_dir = ?"
+_TOKENS = ("input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens")
+_SESSION = f"""
+SELECT id, {", ".join(_TOKENS)} FROM sessions WHERE session_id = ? AND project_dir = ?
+"""  # noqa: S608 -- constants
+_RAISE = f"""
+UPDATE sessions SET {", ".join(f"{name} = max({name}, ?)" for name in _TOKENS)}
+WHERE session_id = ? AND project_dir = ? AND ({" OR ".join(f"{name} < ?" for name in _TOKENS)})
+"""  # noqa: S608 -- constants
+_ACTION = "SELECT id FROM run_actions WHERE run_id = ? AND phase = ? AND command = ?"
+_LANE_NAMED = "SELECT id FROM lanes WHERE name = ?"
+_LANE = "SELECT 1 FROM lanes WHERE id = ?"
 _TOUCH = "UPDATE discoveries SET version = ? WHERE id = ?"
 _EQUAL = """
 SELECT count(*) FROM feedback_signals
@@ -112,6 +128,9 @@ _WINS = {
         > (sessions.input_tokens + 0.0 + sessions.output_tokens, coalesce(sessions.ended_at, 0))
     """,
     "attributions": "excluded.updated_at > attributions.updated_at",
+    "run_actions": "excluded.updated_ms > run_actions.updated_ms",
+    "lanes": "excluded.updated_ms > lanes.updated_ms",
+    "lane_members": "excluded.changed_ms > lane_members.changed_ms",
 }
 # Or less than the whole row is taken over.
 _LESS = {
@@ -144,6 +163,7 @@ class Import:
         self.now_ms = now_ms
         self.runs: set[str] = set()  # those that the file has brought
         self.signals: Counter[tuple[Any, ...]] = Counter()
+        self.lanes: dict[str, str] = {}  # the ids that they have here, by those of the file
 
     def take(self, line: Any) -> bool | None:
         """Whether the row was written; None for a line of our own books."""
@@ -237,6 +257,12 @@ _RULES: dict[str, dict[str, Callable[[Any], object]]] = {
         "metadata": _check_payload,
     },
     "attributions": dict.fromkeys(("session_id", "bead_id", "run_id", "phase"), check_scope),
+    "run_actions": {
+        **dict.fromkeys(("phase", "command", "action_type", "mode"), check_name),
+        "args": actions.check_args,
+    },
+    "lanes": {"id": check_name, "name": check_name, "metadata": payloads.check_object},
+    "lane_members": {"bead_id": check_name},
     "discoveries": {
         "id": check_name,
         "source": check_name,
@@ -318,7 +344,31 @@ def _reservation(file: Import, line: Any) -> bool:
 
 def _session(file: Import, line: Any) -> bool:
     """Its number is given here: another session may have the one that it had over there."""
-    line.id = file.find(_SESSION, line.session_id, line.project_dir) or file.next("sessions")
+    key = line.session_id, line.project_dir
+    there = tuple(getattr(line, name) for name in _TOKENS)
+    number, *before = file.conn.execute(_SESSION, key).fetchone() or (None, 0, 0, 0, 0)
+    line.id = number or file.next("sessions")
+    is_written = file.put(line)
+    most = tuple(map(max, before, there))
+    return file.conn.execute(_RAISE, (*most, *key, *most)).rowcount > 0 or is_written
+
+
+def _action(file: Import, line: Any) -> bool:
+    """Its number is given here, as a session's."""
+    line.id = file.find(_ACTION, line.run_id, line.phase, line.command) or file.next("run_actions")
+    return file.put(line)
+
+
+def _lane(file: Import, line: Any) -> bool:
+    theirs = line.id
+    line.id = file.lanes[theirs] = file.find(_LANE_NAMED, line.name) or theirs
+    return file.put(line)
+
+
+def _lane_member(file: Import, line: Any) -> bool:
+    line.lane_id = file.lanes.get(line.lane_id, line.lane_id)
+    if file.find(_LANE, line.lane_id) is None:
+        raise UnreadableInput(f"there is no lane {shown(line.lane_id)} before it")
     return file.put(line)
 
 
@@ -381,6 +431,9 @@ _TAKE: dict[str, Callable[[Import, Any], bool | None]] = {
     "leases": _lease,
     "reservations": _reservation,
     "sessions": _session,
+    "run_actions": _action,
+    "lanes": _lane,
+    "lane_members": _lane_member,
     "discoveries": _discovery,
     "embeddings": _embedding,
     "feedback_signals": _signal,

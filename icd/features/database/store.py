@@ -10,9 +10,9 @@ from icd.errors import DiskFull
 # Tables that hold what users store; not those with which intercore keeps its own books.
 COUNTED = (
     *("state", "sentinels", "requests", "events", "cursors"),
-    *("runs", "run_skips", "run_agents", "run_artifacts", "dispatches", "leases"),
+    *("runs", "run_skips", "run_agents", "run_artifacts", "run_actions", "dispatches", "leases"),
     "reservations",
-    *("sessions", "attributions"),
+    *("sessions", "attributions", "lanes", "lane_members"),
     *("discoveries", "embeddings", "embedding_sources", "feedback_signals", "interest_profile"),
 )
 # SQLite writes a new database, and then all of it once more through the write-ahead log.

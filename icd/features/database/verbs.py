@@ -1,6 +1,7 @@
 """init, health, version, db: the database itself."""
 
 import os
+from functools import partial
 from typing import Annotated
 
 from msgspec import Struct, structs
@@ -15,6 +16,7 @@ from icd.db import migrate, paths
 from icd.db.original import adopt as taking_over
 from icd.db.original.adopt import Left
 from icd.errors import Corrupt, IcError, NoDatabase, Usage
+from icd.features.coordination import adoption
 from icd.features.database import store
 from icd.values.wire import Result
 
@@ -166,8 +168,9 @@ def adopt(whole: Whole, _p: Adopt) -> Adopted:
     """In the caller's own process: that may look at who has the original open, takes as long as
     the database is large, and delays no other caller of the daemon."""
     database = whole.database
+    bring = partial(adoption.bring, path=database.path, now_ms=whole.now_ms)
     found = taking_over.adopt(
-        database, now_ms=whole.now_ms, deadline=whole.deadline, tell=whole.progress
+        database, bring=bring, now_ms=whole.now_ms, deadline=whole.deadline, tell=whole.progress
     )
     schema = migrate.version(database.connection())
     if found is None:

@@ -22,15 +22,16 @@ Callers run these inside a transaction; nothing here begins or commits one.
 import sqlite3
 from collections.abc import Collection
 
-from msgspec import Struct, json
+from msgspec import UNSET, Struct, UnsetType, json
 
 from icd.errors import PhaseRefused, RunOver
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.features.gates import store as gates
 from icd.features.gates.store import Verdict
-from icd.features.runs import history, phases
+from icd.features.runs import actions, history, phases
 from icd.features.runs import store as runs
+from icd.features.runs.actions import Action
 from icd.features.runs.store import Run
 from icd.values.processes import Writer
 
@@ -47,7 +48,10 @@ SPAWNING = "executing"
 
 
 class Advance(Struct):
-    """What an advance came to; `reason` is empty if there is nothing to say."""
+    """What an advance came to; `reason` is empty if there is nothing to say.
+
+    `actions` are those of the new phase, if there are any; see actions.py.
+    """
 
     event_type: str
     from_phase: str
@@ -57,6 +61,7 @@ class Advance(Struct):
     reason: str = ""
     spawns: bool = False
     advanced: bool = False
+    actions: list[Action] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         self.advanced = self.event_type in ("advance", "override")
@@ -113,6 +118,8 @@ def advance(
     else:
         runs.touch(conn, run.id, now_ms=now_ms)
     _record(conn, run, found, actor=actor, now_ms=now_ms)
+    if found.advanced:
+        found.actions = actions.resolved(conn, run, to_phase) or UNSET
     return found
 
 

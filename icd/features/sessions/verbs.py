@@ -11,7 +11,7 @@ from icd.app.invocation import World
 from icd.app.types import UNIX_TIME
 from icd.app.verb import Card, Column, Option, Table, Verb, Writes, no_rows
 from icd.errors import Usage
-from icd.features.runs.verbs import check_project, project_of
+from icd.features.runs.verbs import Project, check_project, project_of
 from icd.features.sessions import store
 from icd.features.sessions.store import Attribution, Session
 from icd.values import payloads, validation
@@ -44,16 +44,6 @@ Id = Annotated[
     Meta(description="Id of the session."),
     Option("--session", "Session id (default: the caller's session).", "SID", resolve=_who),
     _check_id,
-]
-Project = Annotated[
-    str | None,
-    Meta(description="Project directory (default: `cwd`, else the project of the database)."),
-    Option(
-        "--project",
-        "Project directory (default: the current directory).",
-        "DIR",
-        resolve=lambda world, given: world.directory(given),
-    ),
 ]
 Text = Annotated[str | None, validation.check_scope]
 Count = Annotated[int, Meta(ge=0, le=INT64 - 1)]
@@ -137,7 +127,7 @@ class List(Params):
             "--project",
             "List only sessions in this directory's project.",
             "DIR",
-            resolve=lambda world, given: given and world.directory(given),
+            is_from_cwd=True,
         ),
     ] = None
     session_id: Annotated[Text, Option("--session", "List only this session.", "SID")] = None

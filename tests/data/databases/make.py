@@ -134,6 +134,19 @@ _ROWS = {
         f"INSERT INTO attributions VALUES ('s1', '/p', 'b', 'r', NULL, {THEN})",
         "UPDATE counters SET value = 1 WHERE name = 'sessions'",
     ],
+    1008: [
+        (
+            "INSERT INTO lanes VALUES ('lane0001', 'kernel', 'standing', 'active', 'the core', 'go',"
+            f" '{{\"paused\":true}}', {THEN}, {THEN}, {THEN}000, NULL)"
+        ),
+        f"INSERT INTO lane_members VALUES ('lane0001', 'B-1', {THEN}, NULL, {THEN}000)",
+        f"INSERT INTO lane_members VALUES ('lane0001', 'B-2', {THEN}, {THEN}, {THEN}000)",
+        (
+            "INSERT INTO run_actions VALUES ('run00001', 'c', '/work', 1, 'command',"
+            f" '[\"${{run_id}}\"]', 'both', -1, {THEN}, {THEN}, {THEN}000)"
+        ),
+        "UPDATE counters SET value = 1 WHERE name = 'run_actions'",
+    ],
 }
 
 

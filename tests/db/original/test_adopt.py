@@ -81,7 +81,7 @@ def test_ours_is_sound_and_has_nothing_of_the_original_left(database, path):
     take_over(database)
 
     assert check.findings(database.connection(), deadline=math.inf) == []
-    tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('lanes', 'told', 'latest')"
+    tables = """SELECT count(*) FROM sqlite_schema WHERE name IN ('odd "name', 'told', 'latest')"""
     assert database.connection().execute(tables).fetchone() == (0,)
     assert database.connection().execute("PRAGMA freelist_count").fetchone() == (0,)
 

@@ -32,6 +32,8 @@ from tests.support.lines import (
     End,
     Header,
     HookPosition,
+    Lane,
+    LaneMember,
     Lease,
     Migration,
     Request,
@@ -45,7 +47,7 @@ NOW = 1_800_000_000_000
 ROW = State("k", "s", "1", 7, NOW // 1000, None, None, 41, "me")
 FACT = events.Fact("review", "seen", "r1", "f1", "a", "b", "why", "{}", "/p", "key")
 MIGRATIONS = len(migrate.pending(0))
-COUNTERS = 6
+COUNTERS = 7
 LEASE = Lease(
     "sprint", "s", "me", 7, 60_000, NOW // 1000, NOW // 1000, NOW // 1000 + 60, NOW + 60_000, "x", 1
 )
@@ -57,9 +59,17 @@ RESERVATION = Reservation(
 )  # fmt: skip
 SESSION = Session("s1", "/p", 1, "codex", None, "{}", NOW // 1000, None, 5, 6, 0, 0)
 ATTRIBUTION = Attribution("s1", "/p", "b", "r", None, NOW // 1000)
+LANE = Lane(
+    "lane0001", "kernel", "standing", "active", "core", "go", '{"paused":true}', NOW // 1000,
+    NOW // 1000, NOW, None,
+)  # fmt: skip
+MEMBER = LaneMember("lane0001", "B-1", NOW // 1000, None, NOW)
 ROWS = {
     line.__struct_config__.tag: structs.astuple(line)
-    for line in (*run_lines.ALL, LEASE, RESERVATION, SESSION, ATTRIBUTION, *discovery_lines.ALL)
+    for line in (
+        *(*run_lines.ALL, LEASE, RESERVATION, SESSION, ATTRIBUTION, LANE, MEMBER),
+        *discovery_lines.ALL,
+    )
 }
 FILLED = 8 + len(ROWS)
 
@@ -109,7 +119,8 @@ def test_every_row_of_every_table_is_there(conn):
     assert tables == [
         *["migrations"] * MIGRATIONS, *["counters"] * COUNTERS, "state", "state", "sentinels",
         "sentinels", "requests", "events", "cursors", "hook_positions", "runs", "run_skips",
-        "run_agents", "run_artifacts", "dispatches", "leases", "reservations", "sessions", "attributions", "discoveries", "embedding_sources",
+        "run_agents", "run_artifacts", "run_actions", "dispatches", "leases", "reservations",
+        "sessions", "attributions", "lanes", "lane_members", "discoveries", "embedding_sources",
         "embeddings", "feedback_signals", "interest_profile",
     ]  # fmt: skip
     assert structs.astuple(lines[MIGRATIONS + COUNTERS]) == (
@@ -401,10 +412,82 @@ def test_of_two_accounts_of_a_session_the_one_that_counted_more_stays_under_its_
     assert found == [("s0", 1, None), ("s1", 2, "more")]
 
 
+@pytest.mark.parametrize("here, theirs", [(0, 1), (1, 0)])
+def test_tokens_of_a_session_never_get_fewer(conn, here, theirs):
+    """Whichever account counted more in all, each of them may have counted more of something."""
+    accounts = [
+        structs.replace(SESSION, cache_creation_tokens=100, cache_read_tokens=7),
+        structs.replace(SESSION, input_tokens=50, cache_read_tokens=9, model="more"),
+    ]
+
+    assert take(conn, accounts[here], accounts[theirs]) == [True, True]
+
+    columns = "input_tokens, output_tokens, cache_creation_tokens, cache_read_tokens, model"
+    found = conn.execute(f"SELECT {columns} FROM sessions").fetchall()
+    assert found == [(50, 6, 100, 9, "more")]
+    assert take(conn, *accounts) == [False, False]
+
+
 def test_of_two_attributions_the_later_one_stays(conn):
     earlier = structs.replace(ATTRIBUTION, bead_id="old", updated_at=NOW // 1000 - 1)
 
     assert take(conn, ATTRIBUTION, earlier) == [True, False]
+
+
+# --- lanes and actions ----------------------------------------------------------------------
+
+
+def members(conn):
+    return conn.execute("SELECT lane_id, bead_id, removed_at FROM lane_members").fetchall()
+
+
+def test_of_two_lanes_of_one_name_the_later_one_stays_under_its_id_here(conn):
+    take(conn, LANE, MEMBER)
+    theirs = structs.replace(LANE, id="lane0009", intent="new", updated_ms=NOW + 1)
+    another = structs.replace(MEMBER, lane_id="lane0009", bead_id="B-9")
+
+    assert take(conn, theirs, another) == [True, True]
+    assert take(conn, structs.replace(theirs, intent="old", updated_ms=NOW)) == [False]
+
+    assert conn.execute("SELECT id, intent FROM lanes").fetchall() == [("lane0001", "new")]
+    assert members(conn) == [("lane0001", "B-1", None), ("lane0001", "B-9", None)]
+
+
+def test_of_two_words_about_an_issue_in_a_lane_the_later_one_stays(conn):
+    take(conn, LANE, MEMBER)
+    left = structs.replace(MEMBER, removed_at=NOW // 1000 + 1, changed_ms=NOW + 1000)
+
+    assert take(conn, left, MEMBER) == [True, False]
+    assert members(conn) == [("lane0001", "B-1", NOW // 1000 + 1)]
+
+
+def test_a_member_of_no_lane_is_refused(conn):
+    with pytest.raises(UnreadableInput, match="there is no lane 'lane0001' before it"):
+        take(conn, MEMBER)
+
+
+@pytest.mark.parametrize("metadata", ["[]", "{", '{"password":"hunter22222"}'])
+def test_metadata_that_no_command_would_store_is_refused(conn, metadata):
+    with pytest.raises(InvalidPayload):
+        take(conn, structs.replace(LANE, metadata=metadata))
+
+
+def test_of_two_actions_the_later_change_stays_under_its_number_here(conn):
+    first = structs.replace(run_lines.ACTION, command="/first", id=5)
+    take(conn, run_lines.RUN, first, run_lines.ACTION)
+    later = structs.replace(run_lines.ACTION, id=5, mode="autonomous", updated_ms=NOW + 1)
+
+    assert take(conn, later, run_lines.ACTION) == [True, False]
+
+    found = conn.execute("SELECT id, command, mode FROM run_actions ORDER BY id").fetchall()
+    assert found == [(1, "/first", "both"), (2, "/work", "autonomous")]
+
+
+def test_arguments_that_are_no_array_are_refused(conn):
+    take(conn, run_lines.RUN)
+
+    with pytest.raises(InvalidPayload, match="not a JSON array"):
+        take(conn, structs.replace(run_lines.ACTION, args="{}"))
 
 
 # --- leases ---------------------------------------------------------------------------------

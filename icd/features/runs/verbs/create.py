@@ -11,6 +11,7 @@ from icd.app.types import SPAN
 from icd.app.verb import Command, Method, Option, Writes, narrow, no_rows
 from icd.errors import InvalidParams, InvalidPayload, PayloadTooLarge, SecretRefused, Usage
 from icd.features.gates import store as gates
+from icd.features.runs import actions as todo
 from icd.features.runs import create as claims
 from icd.features.runs import phases
 from icd.features.runs.store import COMPLEXITY, WARN_PCT
@@ -73,7 +74,7 @@ class Create(Params):
         Meta(description="Text stored with the run."),
         Option("--metadata", "Text stored with the run; @FILE reads a file.", "TEXT"),
     ] = None
-    actions: Annotated[Raw, Meta(description="JSON object stored with the run.")] = field(
+    actions: Annotated[Raw, Meta(description="Actions by phase, as a JSON object.")] = field(
         default_factory=lambda: NOTHING
     )
     auto_spawn: Annotated[
@@ -101,7 +102,7 @@ class CreateForm(Create, kw_only=True):
     ] = None  # type: ignore[assignment]
     actions: Annotated[
         str | None,
-        Option("--actions", "JSON object stored with the run; @FILE reads a file.", "JSON"),
+        Option("--actions", "Actions by phase, as a JSON object; @FILE reads a file.", "JSON"),
     ] = None  # type: ignore[assignment]
     session: Annotated[
         str | None, Option("--session", "Session id (default: the caller's session).", "SID")
@@ -142,6 +143,7 @@ def create(ctx: Context, p: Create) -> Created:
     old = claims.create(
         ctx.conn, run, takeover_after_ms=p.takeover_after_ms, actor=actor, now_ms=ctx.now_ms
     )
+    todo.add_all(ctx.conn, run.id, run.actions, now_ms=ctx.now_ms)
     if old is not None:
         ctx.warnings.append(f"abandoned {claims.described(old, now_ms=ctx.now_ms)}")
     return Created(run.id, run.phase, None if old is None else old.id)
@@ -166,6 +168,7 @@ def _check(p: Create) -> None:
         p.actions = Raw(payloads.check(actions.encode()).encode())
         if not bytes(p.actions).startswith(b"{"):
             raise InvalidPayload("the actions are not a JSON object")
+        todo.parse(actions)
 
 
 def _check_metadata(text: str) -> None:
@@ -191,7 +194,6 @@ def ask_create(world: World, f: CreateForm) -> Ask:
     params = narrow(
         f,
         Create,
-        cwd=world.cwd,
         phases=None if chain is None else list(phases.parse(chain)),
         gates=NOTHING if gates is None else Raw(gates.encode()),
         actions=NOTHING if actions is None else Raw(actions.encode()),

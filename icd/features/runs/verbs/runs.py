@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-from msgspec import Meta, structs
+from msgspec import Meta
 
 from icd.app import render
 from icd.app.call import Context, Params
@@ -231,8 +231,8 @@ def show_list(found: list[Document], _f: ListForm) -> Iterator[str]:
     return (render.columns(r.id, r.status, r.phase, render.one_line(r.goal)) for r in found)
 
 
-def ask_current(world: World, p: Current) -> Ask:
-    return Ask("run.current", structs.replace(p, cwd=world.cwd))
+def ask_current(_world: World, p: Current) -> Ask:
+    return Ask("run.current", p)
 
 
 def show_events(found: list[PhaseEvent], _p: Events) -> Iterator[str]:

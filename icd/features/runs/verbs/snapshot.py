@@ -166,7 +166,7 @@ def ask_take(world: World, f: TakeForm) -> Ask:
             return render.to_json({"found": False}, 1) if world.json else Output(1)
         return render.shown(world, found, lambda: _lines(found), _for_people)
 
-    return Ask("run.snapshot", narrow(f, Take, cwd=world.cwd), show)
+    return Ask("run.snapshot", narrow(f, Take), show)
 
 
 def _for_people(found: Snapshot, _f: object, screen: Any) -> Iterator[str]:

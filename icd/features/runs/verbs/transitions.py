@@ -1,5 +1,6 @@
 """run: what happens to a run; the rules are in icd/features/runs/transitions.py."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
@@ -16,6 +17,7 @@ from icd.features.runs import create, transitions
 from icd.features.runs.create import Rollback
 from icd.features.runs.transitions import Advance
 from icd.features.runs.verbs import Reason, RunId, artifacts
+from icd.features.runs.verbs.actions import what
 from icd.features.runs.verbs.create import Complexity
 from icd.values.wire import INT64, Result
 
@@ -42,6 +44,7 @@ class AdvanceRun(Params):
     recorded.
     With --if-phase, a run in another phase stays there, exit 1, and the message names who moved it:
     of several concurrent calls, exactly one advances the run.
+    If the new phase has actions, see 'icctl run action', they follow; --json has them as `actions`.
     """
 
     rpc = (
@@ -49,7 +52,8 @@ class AdvanceRun(Params):
         "A hard gate blocks the run, and it pauses if auto-advance is off; both are recorded "
         "and part of the result.\n"
         "With `if_phase`, a run in another phase stays there, and the result names who moved "
-        "it: of several concurrent calls, exactly one advances the run."
+        "it: of several concurrent calls, exactly one advances the run.\n"
+        "`actions` are those of the new phase, with their variables filled in."
     )
     run_id: RunId
     priority: Annotated[
@@ -263,7 +267,7 @@ def ask_advance(world: World, p: AdvanceRun) -> Ask:
         if world.json:
             output = render.to_json(found, exit_code)
         else:
-            output = render.text(_outcome(found), exit_code=exit_code)
+            output = render.text(_outcome(found), *_todo(found), exit_code=exit_code)
         if advice := _ADVICE.get(found.event_type):
             output.stderr = _note(world, "run advance", advice.format(p.run_id))
         if found.spawns:
@@ -279,6 +283,11 @@ def _outcome(found: Advance) -> str:
     if found.event_type == "stale":
         return f"{found.from_phase} (stale: {found.reason})"
     return f"{found.from_phase} (blocked: {found.event_type})"
+
+
+def _todo(found: Advance) -> Iterator[str]:
+    for action in found.actions or ():
+        yield f"  → {what(action)}  [{render.one_line(action.mode)}]"
 
 
 def _said(p: Skip) -> None:
