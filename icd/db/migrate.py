@@ -16,7 +16,7 @@ from icd.db.rows import quoted
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
-FIRST, LATEST = 1001, 1007
+FIRST, LATEST = 1001, 1008
 LAST_ORIGINAL = 9  # of the original program's schemas, what is upgraded in place
 _ADOPT = (
     "run 'icctl init --adopt' to convert what intercore knows and keep the old file, "
@@ -120,12 +120,14 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
 
     start = version(conn)
     takes_over = _is_original(_pragma(conn, "application_id"), start)
+    limits: list[runs.Limits] = []
     if takes_over:
         tables.set_aside(conn, ("state", "sentinels"))
         start = 0
     for number, file in pending(start):
         if number == _RUNS:
             tables.set_aside(conn, runs.RUNS)
+            limits = runs.limits_of(conn)
         if number == _DISCOVERIES:
             tables.set_aside(conn, tables.DISCOVERIES)
         for statement in statements(file):
@@ -138,6 +140,8 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
             runs.bring_runs(conn, path, now_ms=now_ms)
         if number == _DISCOVERIES:
             tables.bring_discoveries(conn, now_ms=now_ms)
+        if number == _LIMITS:
+            runs.bring_limits(conn, limits)
         conn.execute(
             "INSERT INTO migrations (version, program, applied_at) VALUES (?, ?, ?)",
             (number, __version__, now_ms // 1000),
@@ -151,6 +155,7 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
 _EVENTS = 1002
 _RUNS = 1004
 _DISCOVERIES = 1005
+_LIMITS = 1008
 
 
 def is_set_aside(name: str) -> bool:

@@ -134,6 +134,13 @@ _ROWS = {
         f"INSERT INTO attributions VALUES ('s1', '/p', 'b', 'r', NULL, {THEN})",
         "UPDATE counters SET value = 1 WHERE name = 'sessions'",
     ],
+    1008: [
+        (
+            "UPDATE runs SET max_agents = 3, max_dispatches = 2, budget_enforce = 1"
+            " WHERE id = 'run00001'"
+        ),
+        "UPDATE feedback_signals SET idempotency_key = 'cycle-1' WHERE id = 1",
+    ],
 }
 
 
