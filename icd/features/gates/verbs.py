@@ -27,7 +27,8 @@ from icd.features.gates.signals import Signals
 from icd.features.gates.store import Condition, Evidence, Rule
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
-from icd.features.runs.verbs import CalibrationFile, Reason, RunId
+from icd.features.runs.verbs import Reason, RunId
+from icd.features.runs.verbs.transitions import CalibrationFile
 from icd.values.wire import INT64, Result
 
 # Other ways to count priorities are not turned away.

@@ -12,15 +12,12 @@ Here are the parameters that several verbs have: which run, which project, and w
 import os
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from icd.app.call import Context
-from icd.app.invocation import World
 from icd.app.verb import Argument, Option
 from icd.db import paths
-from icd.errors import BadPath, UnreadableInput
-from icd.features.gates.store import Calibration
+from icd.errors import BadPath
 from icd.values import payloads
 
 RunId = Annotated[str, Argument("RUN", "Id of the run.")]
@@ -29,27 +26,6 @@ Project = Annotated[
     str | None,
     Meta(description="Project directory (default: `cwd`, else the project of the database)."),
     Option("--project", "Project directory (default: the current directory).", "DIR"),
-]
-
-
-def _calibration(world: World, given: str | None) -> Calibration | None:
-    if given is None:
-        return None
-    try:
-        return msgspec.json.decode(world.read_file(given), type=Calibration)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise UnreadableInput(f"{given} is not a calibration: {exc}") from exc
-
-
-CalibrationFile = Annotated[
-    Calibration | None,
-    Meta(description="Tiers of the default rules; older than 24 h, it is ignored."),
-    Option(
-        "--calibration-file",
-        "Raise default rules to hard as FILE says; older than 24 h, it is ignored.",
-        "FILE",
-        resolve=_calibration,
-    ),
 ]
 
 

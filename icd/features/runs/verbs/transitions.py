@@ -10,13 +10,13 @@ from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import TRUTH
 from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow, no_rows
-from icd.errors import InvalidParams, InvalidPayload, Usage
+from icd.errors import InvalidParams, InvalidPayload, UnreadableInput, Usage
 from icd.features.gates import store as gates
-from icd.features.gates.store import DEFAULT_PRIORITY
+from icd.features.gates.store import DEFAULT_PRIORITY, Calibration
 from icd.features.runs import create, transitions
 from icd.features.runs.create import Rollback
 from icd.features.runs.transitions import Advance
-from icd.features.runs.verbs import CalibrationFile, Reason, RunId, artifacts
+from icd.features.runs.verbs import Reason, RunId, artifacts
 from icd.features.runs.verbs import create as create_verbs
 from icd.features.runs.verbs.create import NOTHING, Complexity, Limit
 from icd.values import payloads
@@ -36,6 +36,27 @@ Why = Annotated[Reason, Option("--reason", "Reason.", "TEXT")]
 
 
 # --- parameters -----------------------------------------------------------------------------------
+
+
+def _calibration(world: World, given: str | None) -> Calibration | None:
+    if given is None:
+        return None
+    try:
+        return msgspec.json.decode(world.read_file(given), type=Calibration)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise UnreadableInput(f"{given} is not a calibration: {exc}") from exc
+
+
+CalibrationFile = Annotated[
+    Calibration | None,
+    Meta(description="Tiers of the default rules; older than 24 h, it is ignored."),
+    Option(
+        "--calibration-file",
+        "Raise default rules to hard as FILE says; older than 24 h, it is ignored.",
+        "FILE",
+        resolve=_calibration,
+    ),
+]
 
 
 class AdvanceRun(Params):
