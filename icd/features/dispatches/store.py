@@ -155,6 +155,7 @@ _LIST_SCOPE = f"""
 _CREATE = f"""
 INSERT INTO dispatches ({", ".join(_COLUMNS)}, created_ms) VALUES ({"?, " * len(_COLUMNS)}?)
 """  # noqa: S608
+_RAISE = "wait until one of them ends, or raise the limit with 'icctl config set'"
 _ALIVE = "SELECT count(*) FROM dispatches WHERE status IN ('spawned', 'running')"
 _ALIVE_OF = f"{_ALIVE} AND run_id = ?"
 # How many stand above a dispatch; no more are counted than there may be.
@@ -290,13 +291,15 @@ def _require_room(
     everywhere = state.kernel_limit(conn, "global_max_dispatches", now_ms=now_ms)
     if everywhere is not None:
         (count,) = conn.execute(_ALIVE).fetchone()
-        runs.require_room("the project", "dispatches alive", everywhere, count)
+        runs.require_room("the project", "dispatches alive", everywhere, count, hint=_RAISE)
     deepest = (
         None if parent_id is None else state.kernel_limit(conn, "max_spawn_depth", now_ms=now_ms)
     )
     if deepest is not None:
         (depth,) = conn.execute(_DEPTH, (parent_id, deepest + 1)).fetchone()
-        runs.require_room(f"dispatch {parent_id}", "levels below the first", deepest, depth)
+        runs.require_room(
+            f"dispatch {parent_id}", "dispatches above it", deepest, depth, hint=_RAISE
+        )
 
 
 def claim_agent(

@@ -300,10 +300,13 @@ def active_agents(conn: sqlite3.Connection, run_id: str) -> int:
     return int(count)
 
 
-def require_room(whose: str, what: str, limit: int | None, count: int) -> None:
+def require_room(
+    whose: str, what: str, limit: int | None, count: int, *, hint: str | None = None
+) -> None:
     """Refuse one more where there are as many as there may be."""
     if limit is not None and count >= limit:
-        raise LimitReached(f"{whose} has {count} {what}, and may have {limit}", limit=limit)
+        told = f"{whose} has {count} of at most {limit} {what}"
+        raise LimitReached(told, hint=hint, limit=limit)
 
 
 def agents_of(conn: sqlite3.Connection, run_id: str) -> list[Agent]:

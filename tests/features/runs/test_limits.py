@@ -48,7 +48,7 @@ def test_a_run_gets_as_many_agents_as_it_may_have_and_the_next_one_is_told(conn)
     with pytest.raises(LimitReached) as refused:
         add_agent(conn)
 
-    assert refused.value.message == f"run {RUN} has 2 active agents, and may have 2"
+    assert refused.value.message == f"run {RUN} has 2 of at most 2 active agents"
     assert (refused.value.exit, refused.value.facts) == (1, {"limit": 2})
     runs.update_agent(conn, first, "completed", now_ms=NOW_MS)
     assert add_agent(conn)
@@ -70,7 +70,7 @@ def test_a_run_gets_as_many_dispatches_as_it_may_have_alive(conn, column):
     rows.run(conn, **{column: 1})
     first = spawn(conn)
 
-    with pytest.raises(LimitReached, match="has 1 dispatches alive, and may have 1"):
+    with pytest.raises(LimitReached, match="has 1 of at most 1 dispatches alive"):
         spawn(conn)
 
     dispatches.cancel(conn, first, reason="r", actor=WRITER, now_ms=NOW_MS)
@@ -99,7 +99,7 @@ def test_all_runs_together_get_what_the_project_may_have(conn):
     spawn(conn)
     spawn(conn, None)
 
-    with pytest.raises(LimitReached, match="the project has 2 dispatches alive"):
+    with pytest.raises(LimitReached, match="the project has 2 of at most 2 dispatches alive"):
         spawn(conn)
 
 
@@ -108,7 +108,7 @@ def test_a_dispatch_starts_others_as_deep_as_the_project_may(conn):
     root = spawn(conn, None)
     child = spawn(conn, None, parent_id=root)
 
-    with pytest.raises(LimitReached, match=f"dispatch {child} has 1 levels"):
+    with pytest.raises(LimitReached, match=f"dispatch {child} has 1 of at most 1 dispatches above"):
         spawn(conn, None, parent_id=child)
     assert spawn(conn, None, parent_id=root)
 
