@@ -270,6 +270,8 @@ intercore_events_tail_all() { _intercore_late events tail_all "$@"; }
 intercore_events_cursor_get() { _intercore_late events cursor_get "$@"; }
 intercore_events_cursor_set() { _intercore_late events cursor_set "$@"; }
 intercore_events_cursor_reset() { _intercore_late events cursor_reset "$@"; }
+intercore_events_emit() { _intercore_late events emit "$@"; }
+intercore_events_list_review() { _intercore_late events list_review "$@"; }
 intercore_lock_available() { :; }
 intercore_lock() { _intercore_late lock take "$@"; }
 intercore_unlock() { _intercore_late lock release "$@" || return 0; }
@@ -290,6 +292,7 @@ intercore_run_create() { _intercore_late run pass 2 run create "$@"; }
 intercore_run_list() { _intercore_late run pass 2 run list "$@"; }
 intercore_run_status() { _intercore_late run pass 2 run status "$@"; }
 intercore_run_snapshot() { _intercore_late run pass 2 run snapshot "$@"; }
+intercore_run_set() { _intercore_late run pass 2 run set "$@"; }
 intercore_run_agent_list() { _intercore_late run pass 3 run agent list "$@"; }
 intercore_run_agent_update() { _intercore_late run pass 3 run agent update "$@"; }
 intercore_run_current() { _intercore_late run current "$@"; }
@@ -309,6 +312,9 @@ intercore_run_rollback_dry() { _intercore_late run rollback_dry "$@"; }
 intercore_run_code_rollback() { _intercore_late run code_rollback "$@"; }
 intercore_gate_check() { _intercore_late gate check "$@"; }
 intercore_gate_override() { _intercore_late gate override "$@"; }
+intercore_gate_signals() { _intercore_late gate signals "$@"; }
+intercore_config_get() { _intercore_late run pass 2 config get "$@"; }
+intercore_config_set() { _intercore_late run pass 2 config set "$@"; }
 intercore_dispatch_spawn() { _intercore_late dispatch spawn "$@"; }
 intercore_dispatch_status() { _intercore_late dispatch status "$@"; }
 intercore_dispatch_wait() { _intercore_late dispatch wait "$@"; }
@@ -761,6 +767,24 @@ _intercore_events_cursor_reset() {
     _intercore_default 0 "$_intercore_status"
 }
 
+# intercore_events_emit [-v VAR] TYPE CONTEXT [RUN]
+# Records what came of a finding of a review, and prints the event's id.  0 also if unavailable, with
+# nothing; 2 not recorded.
+_intercore_events_emit() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 events emit "--type=${1-}" "--context=${2-}" ${3:+"--run=$3"}
+}
+
+# intercore_events_list_review [-v VAR] [SINCE] [LIMIT]
+# Prints what came of findings, a JSON object a line; nothing if there is none, or unavailable: 0.  2
+# could not tell.
+_intercore_events_list_review() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 events list-review ${1:+"--since=$1"} ${2:+"--limit=$2"}
+}
+
 _intercore_events_print() {
     local _intercore_status=0
     _intercore_find || return 0
@@ -790,6 +814,15 @@ _intercore_gate_check() {
 _intercore_gate_override() {
     local _intercore_to=-
     _intercore_answer 0 gate override "--reason=${2-}" -- "${1-}"
+}
+
+# intercore_gate_signals [-v VAR] [SINCE]
+# Prints which gates were right, as JSON; of the events after SINCE.  0 also if unavailable, with
+# nothing; 2 could not tell.
+_intercore_gate_signals() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 gate signals --json ${1:+"--since-id=$1"}
 }
 TEXT
 }

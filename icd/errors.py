@@ -299,6 +299,10 @@ LeaseHeld = _error(-32064, "lease_held", NO,
 # The lease expired, was released, or has another owner.
 LeaseLost = _error(-32065, "lease_lost", NO, "stop the work that it guards, then acquire it again")
 
+# The run, or the project, has as many agents or dispatches as it may; `limit` says how many.
+LimitReached = _error(-32099, "limit_reached", NO,
+    "wait until one of them ends, or raise the limit with 'icctl run set'")
+
 # There is no such session, or it has ended.
 UnknownSession = _error(-32085, "unknown_session", FAILED, "see 'icctl session list'")
 

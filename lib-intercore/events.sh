@@ -36,6 +36,24 @@ _intercore_events_cursor_reset() {
     _intercore_default 0 "$_intercore_status"
 }
 
+# intercore_events_emit [-v VAR] TYPE CONTEXT [RUN]
+# Records what came of a finding of a review, and prints the event's id.  0 also if unavailable, with
+# nothing; 2 not recorded.
+_intercore_events_emit() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 events emit "--type=${1-}" "--context=${2-}" ${3:+"--run=$3"}
+}
+
+# intercore_events_list_review [-v VAR] [SINCE] [LIMIT]
+# Prints what came of findings, a JSON object a line; nothing if there is none, or unavailable: 0.  2
+# could not tell.
+_intercore_events_list_review() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 events list-review ${1:+"--since=$1"} ${2:+"--limit=$2"}
+}
+
 _intercore_events_print() {
     local _intercore_status=0
     _intercore_find || return 0

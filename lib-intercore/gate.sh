@@ -16,3 +16,12 @@ _intercore_gate_override() {
     local _intercore_to=-
     _intercore_answer 0 gate override "--reason=${2-}" -- "${1-}"
 }
+
+# intercore_gate_signals [-v VAR] [SINCE]
+# Prints which gates were right, as JSON; of the events after SINCE.  0 also if unavailable, with
+# nothing; 2 could not tell.
+_intercore_gate_signals() {
+    local _intercore_to=-
+    if [[ ${1-} == -v ]]; then _intercore_to=${2-}; shift 2 || return 3; fi
+    _intercore_answer 0 gate signals --json ${1:+"--since-id=$1"}
+}

@@ -12,8 +12,12 @@ from tests.support.conversations import TRANSCRIPTS, ask_frame, ask_json, match_
 from tests.support.examples import calls
 from tests.support.processes import Daemon
 
-# Answered differently on purpose: an unknown command prints nothing on stdout any more.
-CHANGED = {r"\x00abogus\x00": r"3 0 «len»\n«any»"}
+# Answered differently on purpose: an unknown command prints nothing on stdout any more, and an
+# option that was unknown has a value that will not do.
+CHANGED = {
+    r"\x00abogus\x00": r"3 0 «len»\n«any»",
+    r"\x00a--context={}\x00": r"2 0 «len»\n«any»",
+}
 NAMES = sorted(path.name for path in TRANSCRIPTS.iterdir())
 
 

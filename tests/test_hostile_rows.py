@@ -29,6 +29,7 @@ run action list run00001; run action list run00001 --json
 run action update run00001 --phase=plan --command=/work --mode=both
 run action add run00001 --phase=plan --command=/more; run advance run00001 --json
 run snapshot run00001 --json; gate check run00001; gate check run00001 --json
+gate rules --run=run00001; run set run00001 --metadata-merge={}; run set run00001 --max-agents=8
 events tail run00001; dispatch list; dispatch list --json; dispatch status disp0001
 dispatch status disp0001 --json; dispatch tokens disp0001 --in=5; run set run00001 --complexity=4
 run agent add run00001 --type=codex; run skip run00001 plan --reason=x; run advance run00001
@@ -37,7 +38,7 @@ run cancel run00001
 """
 STATE = """
 state get dispatch s1; state get dispatch s1 --meta; state get dispatch s1 --json
-state list dispatch; state list --prefix=; state list dispatch --json; state watch dispatch s1
+state list dispatch; config list; config get x; state list --prefix=; state list dispatch --json; state watch dispatch s1
 compat status; state incr dispatch s1; state set dispatch s1 --value 1
 state set dispatch s1 --value 2 --if-version=2; state set other s1 --value 1; state prune
 state delete dispatch s1
@@ -49,7 +50,7 @@ sentinel check fresh s1 --interval=5; sentinel prune --older-than=1s; sentinel r
 EVENTS = """
 events tail --all; events tail --all --json; events tail run00001; events cursor list
 events cursor get reader; interspect query; run events run00001; run snapshot run00001
-interspect record --agent=a --type=x; events prune --keep=1
+interspect record --agent=a --type=x; events list-review; gate signals; events prune --keep=1
 """
 LEASES = """
 lease list; lease list --json; lease acquire lease s1 --owner=you --ttl=5s

@@ -153,12 +153,12 @@ def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
             return
         if noun in registry.UNSAID and words[:1] and words[0].startswith("-"):
             words = [registry.UNSAID[noun], *words]
+        if _is_declined(parsed, " ".join([noun, *words[:1]])):
+            return
         command = _verb(noun, words)
         parsed.context, words = f"{noun} {command.name}", words[1:]
-    elif words[0] in registry.DECLINED:
-        # Counted under its name: `doctor` tells who still calls it.
-        parsed.context = words[0]
-        parsed.error = Declined("it is no part of intercore", hint=registry.DECLINED[words[0]])
+        _refuse_declined(parsed.context, words)
+    elif _is_declined(parsed, words[0]):
         return
     else:
         from icd.app.reference import mistakes  # few calls need it
@@ -171,6 +171,25 @@ def _find(parsed: Parsed, flags: Flags, words: list[str]) -> None:
     parsed.typed = command.parse(parsed.context, words)
     if isinstance(command.row, Verb) and isinstance(parsed.typed, Params):
         _judge(command.row, parsed.typed)
+
+
+def _is_declined(parsed: Parsed, name: str) -> bool:
+    """A declined command is counted under its name: `doctor` tells who still calls it."""
+    if name not in registry.DECLINED:
+        return False
+    parsed.context = name
+    parsed.error = Declined("it is no part of intercore", hint=registry.DECLINED[name])
+    return True
+
+
+def _refuse_declined(command: str, words: list[str]) -> None:
+    declined = registry.DECLINED_OPTIONS.get(command)
+    for word in words if declined is not None else ():
+        if word == "--":
+            return
+        option = word.partition("=")[0]
+        if declined and option in declined:
+            raise Declined(f"{option} is no part of intercore", hint=declined[option])
 
 
 def _help(name: str, *about: Any) -> Callable[[str], bytes]:

@@ -66,18 +66,37 @@ SINGLES = {
 }
 
 
-# Nouns of newer originals that are not ours, and what to use instead: policy, or another product.
+# Nouns and verbs of newer originals that are not ours, and what to use instead: policy, or another
+# product.
 DECLINED = {
     "agency": "it decides who may do what; record decisions as events",
     "autonomy": "it is policy; keep it in state, or in your own settings",
     "cost": "it is policy; 'icctl run tokens' and 'icctl run budget' count",
+    "events list-agency": "'icctl events tail --source=agency' lists such events",
     "goal": "'icctl run create --goal' has the goal of a run",
     "portfolio": "'icctl run list --all-projects' lists the runs of a database",
     "publish": "it is a release pipeline, another product",
     "receipt": "record what was done with 'icctl events record'",
     "route": "which model or agent does a task is policy",
+    "run replay": "'icctl run events' and 'icctl run snapshot' tell what happened",
     "scheduler": "'icctl dispatch' starts agents; when is your decision",
     "situation": "'icctl statusline' and 'icctl run snapshot' tell what is under way",
+}
+# Options of theirs, by command.
+_ESCALATE = "which model tries next is policy; 'icctl dispatch retry ID --model=M' names it"
+_SCHEDULE = "'icctl dispatch spawn' starts an agent now; when is your decision"
+DECLINED_OPTIONS = {
+    "run create": {
+        "--goal-id": "--goal says what a run is for, and --bead what it is about",
+        "--projects": "a run has one project; create one in each",
+    },
+    "dispatch retry": dict.fromkeys(
+        ("--escalate", "--chain-key", "--failure-mode", "--failure-detail"), _ESCALATE
+    ),
+    "dispatch spawn": {
+        **dict.fromkeys(("--scheduled", "--scheduler-session"), _SCHEDULE),
+        "--sandbox-spec": "--sandbox passes a word to the agent, which enforces it",
+    },
 }
 
 
@@ -104,6 +123,7 @@ METHODS = {
     "session": "features.sessions.verbs",
     "lane": "features.lanes.verbs",
     "discovery": "features.discoveries.verbs",
+    "config": "features.config",
     "icd": "features.daemon.verbs",
     "rpc": "features.daemon.verbs",
     "cli": "features.daemon.verbs",

@@ -16,7 +16,7 @@ from icd.db.rows import quoted
 from icd.errors import NoDatabase, NotOurs, SchemaTooNew
 
 APPLICATION_ID = 0x69634442  # "icDB"
-FIRST, LATEST = 1001, 1008
+FIRST, LATEST = 1001, 1009
 LAST_ORIGINAL = 9  # of the original program's schemas, what is upgraded in place
 _ADOPT = (
     "run 'icctl init --adopt' to convert what intercore knows and keep the old file, "
@@ -116,18 +116,23 @@ def _has_its_tables(conn: sqlite3.Connection) -> bool:
 
 def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     """Run the migrations that are pending.  The caller has begun a transaction."""
-    from icd.db.original import tables  # most calls open a database that is current
+    from icd.db.original import runs, tables  # most calls open a database that is current
 
     start = version(conn)
     takes_over = _is_original(_pragma(conn, "application_id"), start)
+    limits: list[runs.Limits] = []
     if takes_over:
         tables.set_aside(conn, ("state", "sentinels"))
         start = 0
     for number, file in pending(start):
         _make_room(conn, number, takes_over=takes_over)
+        if number == _RUNS:
+            limits = runs.limits_of(conn)
         for statement in statements(file):
             conn.execute(statement)
         _bring(conn, number, path, takes_over=takes_over, now_ms=now_ms)
+        if number == _LIMITS:
+            runs.bring_limits(conn, limits)
         conn.execute(
             "INSERT INTO migrations (version, program, applied_at) VALUES (?, ?, ?)",
             (number, __version__, now_ms // 1000),
@@ -176,6 +181,7 @@ _DISCOVERIES = 1005
 # These come with a takeover only: no earlier intercore has left them in place.
 _SESSIONS = 1007
 _LANES = 1008
+_LIMITS = 1009
 
 
 def is_set_aside(name: str) -> bool:

@@ -1,23 +1,35 @@
-"""config: the settings, as the caller's own process would use them."""
+"""config: the settings, as the caller's own process would use them; and what newer scripts keep.
+
+`config show` and `config check` are about the settings of intercore, which are files.
+`config set`, `get` and `list` are the original's: rows of state of the key `kernel.KEY` and the
+scope `global`.  Such a row is never a setting of ours.  Two of them are limits: they only forbid.
+"""
 
 from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Raw, Struct, structs
 
 from icd import config
 from icd.app import render
+from icd.app.call import Context, Params
 from icd.app.invocation import Caller, Local, Output, World, line
-from icd.app.verb import Column, Command, Option, Table
+from icd.app.verb import Argument, Card, Column, Command, Option, Table, Verb, Writes
 from icd.config import CHANNELS, Channel, Settings, complete
 from icd.config.files import Problem, dotted, place
 from icd.config.shape import Path, paths
 from icd.db import paths as databases
-from icd.errors import Misconfigured, NoDatabase
+from icd.errors import Misconfigured, NoDatabase, Usage
+from icd.features.state import store as state
+from icd.features.state.store import KERNEL, KERNEL_SCOPE
 from icd.printable import encoded
+from icd.values import payloads
+from icd.values.validation import check_key, shown
+from icd.values.wire import Result
 
 DEFAULT = "default"
+NOTHING = Raw(b"null")
 
 
 class Show(Struct):
@@ -144,12 +156,133 @@ def _files(world: World) -> tuple[str | None, str]:
     return config.user_file(home), config.project_file(databases.canonical(database))
 
 
+# --- what newer scripts keep ----------------------------------------------------------------------
+
+# What intercore heeds: nonnegative integers, of which zero stands for no limit.
+LIMITS = {
+    "global_max_dispatches": "dispatches alive at once, of all runs",
+    "max_spawn_depth": "how deep below the first a dispatch may start another one",
+}
+
+
+DIGITS = 12  # of a limit
+
+
+def _fits(name: str) -> None:
+    check_key(KERNEL + name)
+
+
+Key = Annotated[str, Argument("KEY", "Name of the value, such as global_max_dispatches."), _fits]
+
+
+class Set(Params):
+    """Store a value under a name, and print both.
+
+    intercore heeds global_max_dispatches and max_spawn_depth, which limit 'dispatch spawn'; zero
+    means no limit.
+    Any other value is stored and has no effect.
+    """
+
+    rpc = (
+        "Store a value under a name.\n"
+        "intercore heeds `global_max_dispatches` and `max_spawn_depth`, which limit dispatches; "
+        "zero means no limit."
+    )
+    key: Key
+    value: Annotated[
+        Raw,
+        Meta(description="Value, as JSON."),
+        Argument("VALUE", "Value, as JSON.", read=lambda word: Raw(word.encode())),
+    ]
+
+
+class Get(Params):
+    """Print a value that 'config set' has kept; exit 1 if there is none."""
+
+    rpc = "Return a value that `config.set` has kept, or null."
+    key: Key
+
+
+class List(Params):
+    """Print the values that 'config set' has kept, one per line."""
+
+    rpc = "List the values that `config.set` has kept."
+
+
+class Kept(Result):
+    """`value` is null where nothing is kept."""
+
+    key: str
+    value: Raw
+
+
+def set_(ctx: Context, p: Set) -> Kept:
+    text = bytes(p.value).decode()
+    row = state.set(
+        ctx.conn, KERNEL + p.key, KERNEL_SCOPE, text, writer=ctx.writer, now_ms=ctx.now_ms
+    )
+    if ctx.recent is not None:
+        ctx.recent.remember(row, ctx.writer, at=ctx.monotonic)
+    return Kept(p.key, p.value)
+
+
+def get(ctx: Context, p: Get) -> Kept:
+    row = state.get(ctx.conn, KERNEL + p.key, KERNEL_SCOPE, now_ms=ctx.now_ms)
+    return Kept(p.key, NOTHING if row is None else row.document().payload)
+
+
+def list_(ctx: Context, _p: List) -> list[Kept]:
+    names = state.by_prefix(ctx.conn, KERNEL, now_ms=ctx.now_ms)
+    keys = [name.key.removeprefix(KERNEL) for name in names if name.scope_id == KERNEL_SCOPE]
+    return [get(ctx, Get(key)) for key in keys]
+
+
+def _check_set(p: Set) -> None:
+    written = bytes(p.value).strip()
+    if p.key in LIMITS and not (written.isdigit() and len(written) <= DIGITS):
+        value = shown(written.decode("utf-8", "replace"))
+        raise Usage(f"{p.key} is a nonnegative integer, not {value}", hint="0 means no limit")
+    p.value = Raw(payloads.check(written).encode())
+
+
+def _line(kept: Kept) -> str:
+    return f"{kept.key} = {render.one_line(bytes(kept.value).decode())}"
+
+
+def json_list(found: list[Kept], _p: List) -> Output:
+    return render.to_json({kept.key: kept.value for kept in found})
+
+
+def _is_absent(kept: Kept) -> bool:
+    return bytes(kept.value) == bytes(NOTHING)
+
+
+def show_get(kept: Kept, _p: Get) -> list[str]:
+    return [f"{kept.key}: not set" if _is_absent(kept) else _line(kept)]
+
+
+def show_kept(found: list[Kept], _p: List) -> list[str]:
+    lines = [f"{kept.key:<25} = {render.one_line(bytes(kept.value).decode())}" for kept in found]
+    return lines or ["no config values set"]
+
+
 _COLUMNS = (
     Column("SETTING", "name", "id"),
     Column("VALUE", "value", "json"),
 )
 SETTINGS = Table(*_COLUMNS)
 ORIGINS = Table(*_COLUMNS, Column("FROM", "origin", "path"))
+ONE = Card(
+    Column("Key", "key", "id"),
+    Column("Value", lambda kept: None if _is_absent(kept) else kept.value, "json"),
+    Column("Note", lambda kept: "not set" if _is_absent(kept) else None),
+)
+KEPT = Table(
+    Column("KEY", "key", "id"),
+    Column("VALUE", "value", "json"),
+    Column("LIMITS", lambda kept: LIMITS.get(kept.key), spare=True),
+    empty="Nothing is kept. Keep a value: icctl config set KEY VALUE",
+)
 
 VERBS = [
     Command(
@@ -166,5 +299,38 @@ VERBS = [
         check,
         summary="Print ok if the settings are valid.",
         examples=["icctl config check"],
+    ),
+    Verb(
+        "config set",
+        Set,
+        Kept,
+        set_,
+        check=_check_set,
+        writes=Writes(lambda p: ((KERNEL + p.key, KERNEL_SCOPE),)),
+        show=lambda kept, _: [_line(kept)],
+        summary="Store a value of newer scripts.",
+        examples=["icctl config set global_max_dispatches 4"],
+    ),
+    Verb(
+        "config get",
+        Get,
+        Kept,
+        get,
+        show=show_get,
+        human=ONE,
+        exit=lambda kept: int(_is_absent(kept)),
+        summary="Print a value of newer scripts.",
+        examples=["icctl config get global_max_dispatches"],
+    ),
+    Verb(
+        "config list",
+        List,
+        list[Kept],
+        list_,
+        show=show_kept,
+        json=json_list,
+        human=KEPT,
+        summary="Print the values of newer scripts.",
+        examples=["icctl config list --json"],
     ),
 ]

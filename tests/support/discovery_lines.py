@@ -20,6 +20,6 @@ DISCOVERY = Discovery(
 )  # fmt: skip
 SOURCE = EmbeddingSource("arxiv", 3)
 EMBEDDING = Embedding("disc1", "arxiv", VECTOR)
-FEEDBACK = Feedback(1, "disc1", "up", '{"why": "x"}', "me", _S)
+FEEDBACK = Feedback(1, "disc1", "up", '{"why": "x"}', "me", _S, None)
 PROFILE = Profile(1, 4, VECTOR, '{"rust": 0.5}', '{"arxiv": -1}', _S)
 ALL = (DISCOVERY, SOURCE, EMBEDDING, FEEDBACK, PROFILE)

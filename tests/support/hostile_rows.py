@@ -57,7 +57,8 @@ def _run(project: str) -> dict[str, object]:
         "gates": "[]", "token_budget": 1000, "budget_warn_pct": 80, "budget_told": 0,
         "metadata": "{}", "actions": "{}", "session": "s1", "owner_pid": 1, "owner_start": 1,
         "owner_boot": "b", "owner_pidns": "n", "created_at": NOW, "created_ms": NOW_MS,
-        "updated_at": NOW, "updated_ms": NOW_MS, "completed_at": None,
+        "updated_at": NOW, "updated_ms": NOW_MS, "completed_at": None, "max_agents": 9,
+        "max_dispatches": 9, "budget_enforce": 1,
     }  # fmt: skip
 
 
@@ -165,7 +166,7 @@ def ordinary(project: str) -> dict[str, dict[str, object]]:
         "embedding_sources": {"source": "scan", "dimension": 4},
         "feedback_signals": {
             "id": 1, "discovery_id": DISCOVERY, "signal_type": "promote", "signal_data": "{}",
-            "actor": "me", "created_at": NOW,
+            "actor": "me", "created_at": NOW, "idempotency_key": "k",
         },
         "interest_profile": {
             "id": 1, "version": 1, "topic_vector": vector, "keyword_weights": '{"a":1.0}',

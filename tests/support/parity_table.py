@@ -18,7 +18,9 @@ from tests.support.lines import Discovery, Embedding, End, Header
 BIG = b'"' + b"x" * 102_401 + b'"'
 DEEP = b"[" * 21 + b"]" * 21
 LONG = b"[" + b"{}," * 10_000 + b"{}]"
-REVIEW = b'{"finding_id":"f","agents":{},"resolution":"r","chosen_severity":"P1","impact":"i"}'
+REVIEW = (
+    b'{"finding_id":"f","agents":{"a":"P1"},"resolution":"r","chosen_severity":"P1","impact":"i"}'
+)
 TODO = (
     b'{"b":{"command":"/b","args":"[\\"${run_id}\\", \\"${artifact:none}\\"]"},'
     b'"c":[{"command":"/c","mode":"both"},{"command":"/d","args":[1]}]}'
@@ -695,6 +697,16 @@ SCRIPTS: dict[str, list[Step]] = {
         run("events record --source=ci --type=done --idempotency-key=k --json"),
         run('events record --source=interspect --type=t --payload={"agent_name":"a"}'),
         run("events emit --type=execution_defect --payload=@f.json", before=_write("f.json", REVIEW)),
+        other("events emit --source=review --type=disagreement_resolved --context=@f.json --run=r1 --json"),
+        other("events emit --source=review --type=disagreement_resolved --context={}", 2),
+        other("events emit --source=review --type=disagreement_resolved", 3),
+        other('events emit --type=execution_defect --context={"agents":{}}', 2),
+        run("events list-review"),
+        run("events list-review --since=7 --limit=1 --json"),
+        run("events list-review --limit=0"),
+        run("events list-review --since=99"),
+        other("events list-review --since=x", 3),
+        other("events list-agency", 3),
         run("events record --source=my-tool --type=t --reason=a<b --project=sub"),
         other("events record --source=my-tool --type=t --session=s"),
         run("events tail --all"),
@@ -974,6 +986,19 @@ SCRIPTS: dict[str, list[Step]] = {
         other("config check"),
         other("config check --json --if-database"),
         INIT,
+        run("config list"),
+        run("config get max_spawn_depth", 1),
+        run("config set max_spawn_depth 2"),
+        run('config set note.of_mine {"a":1} --json'),
+        run("config get max_spawn_depth"),
+        run("config get nope --json", 1),
+        run("config list"),
+        run("config list --json"),
+        run("state get kernel.max_spawn_depth global"),
+        other("config set max_spawn_depth -- -1", 3),
+        other("config set max_spawn_depth", 3),
+        other("config set note nothing", 2),
+        other("config set Bad 1", 2),
         other("config show --origin", cwd="sub", before=_write(".clavain/intercore.toml", b"idle_seconds = 5\n")),
         other("config show --json --db=noext", 2),
         other("config check", 2, before=_write(".clavain/intercore.toml", b"a = 1\nmirror = 5\n")),
@@ -1105,13 +1130,21 @@ SCRIPTS: dict[str, list[Step]] = {
     "gate override": [
         run("gate override run00001 --reason=r", 2),
         INIT,
+        run("gate signals"),
         run("gate override run00001 --reason=r", 1),
         run("gate override run00001 --reason=r", before=_GATED),
+        other("gate override run00001 --reason=r --justified --expedient", 3),
+        other("gate signals --since-id=x", 3),
+        run("gate check run00001 --calibration-file=old.json", before=_write("old.json", b'{"created_at":1}')),
+        other("run advance run00001 --calibration-file=bad.json", 2, before=_write("bad.json", b"[]")),
+        other("run advance run00001 --calibration-file=missing.json", 2),
         run("gate check run00001"),
-        run("gate override run00001 --reason r --json"),
+        run("gate override run00001 --reason r --justified --json"),
         run("gate override run00002 --reason=r", 1),
         run("gate override run00004 --reason=r"),
         run("gate override run00004 --reason=r", 1),
+        run("gate signals --json"),
+        run("gate signals --since-id=2"),
     ],
     # run
     "runs": [
@@ -1174,6 +1207,15 @@ SCRIPTS: dict[str, list[Step]] = {
         other('run create --goal=g --phases=["a","b!"]', 3),
         other("run create --goal=g --phases=7", 3),
         other("run create --goal=g --gates={}", 3),
+        other('run create --goal=g --gates={"a→b":[{"check":"agents_complete"}]}', 3),
+        other("run create --goal=g --gates=[] --gates-file=g.json", 3),
+        other("run create --goal=g --gates-file=missing.json", 2),
+        other("run create --goal=g --max-agents=-1", 3),
+        other("run create --goal=g --projects=a,b", 3),
+        other("run create --goal-id=7 --goal=g", 3),
+        other("run replay r1", 3),
+        other("dispatch retry d1 --escalate", 3),
+        other("dispatch spawn --scheduled --prompt-file=p.md", 3),
         other("run create --goal=g --actions=7", 2),
         other("run create --goal=g --metadata=token=abcd1234ij", 2),
         other("run status", 3),
@@ -1189,6 +1231,11 @@ SCRIPTS: dict[str, list[Step]] = {
         run("run advance run00001 --if-phase=plan --json", 1),
         run("run advance run00001 --if-phase=odd", 1),
         run("run set run00001 --auto-advance=false --complexity 2"),
+        run('run set run00001 --metadata-merge={"a":1}', 2),
+        run("run set run00001 --max-agents=1 --max-dispatches=0"),
+        run("run agent add run00001", hides=ID),
+        run("run agent add run00001", 1),
+        run("run set run00001 --max-agents=0"),
         run("run set run00001 --force-full=T --json"),
         run("run status run00001"),
         run("run advance run00001", 1),

@@ -8,7 +8,7 @@ _S = NOW // 1000
 RUN = Run(
     "run1", "/p", "ship it", "active", "executing", 3, 0, 1, 0, "bead-1", '["executing", "done"]',
     "[]", 1000, 80, 1, "anything", "{}", "session", 41, 7, "boot", "pid:[1]", _S, NOW, _S, NOW,
-    None,
+    None, 3, 2, 1,
 )  # fmt: skip
 SKIP = RunSkip("run1", "review", "small", _S)
 AGENT = RunAgent("agent1", "run1", "claude", "reviewer", "active", "disp1", _S, _S)

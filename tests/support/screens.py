@@ -18,6 +18,7 @@ from icd.app.human import screen
 from icd.app.invocation import Terminal
 from icd.features import config, trust
 from icd.features.compat.verbs import Line
+from icd.features.config import Kept
 from icd.features.coordination.forms import Touched
 from icd.features.coordination.records import Shown as Reservation
 from icd.features.daemon import report
@@ -28,8 +29,10 @@ from icd.features.discoveries.verbs import Retired, RetireForm
 from icd.features.dispatches.store import Dispatch
 from icd.features.events.cursors import Place
 from icd.features.events.interspect import Evidence as Said
+from icd.features.events.review import Review
 from icd.features.events.store import Batch, Event
 from icd.features.gates import verbs as gates
+from icd.features.gates.signals import Signal, Signals
 from icd.features.gates.store import DEFAULT, Condition, Evidence
 from icd.features.lanes.store import Document as LaneShown
 from icd.features.lanes.store import Happened, Lane, Velocity
@@ -158,6 +161,7 @@ GATE = gates.Checked(
     evidence=Evidence([
         Condition(check="artifact_exists", phase="executing", result="pass", count=2),
         Condition(check="agents_complete", result="fail", count=1, detail="1 agent is active"),
+        Condition(check="budget_not_exceeded", result="pass", tier="hard"),
     ]),
     from_phase="executing", result="fail", run_id="run00001", tier="hard", to_phase="review",
 )  # fmt: skip
@@ -297,7 +301,23 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
               timestamp="2027-01-15T07:59:00Z")],
         None,
     ),
-    "run status": (RUNS[0], None),
+    "events list-review": (
+        [Review(id=41, run_id="run00001", finding_id="F-7", agents_json='{"safety":"P1"}',
+                resolution="accepted", chosen_severity="P1", impact="decision_changed",
+                event_type="disagreement_resolved", session_id="s-1",
+                timestamp="2027-01-15T07:59:00Z"),
+         Review(id=42, finding_id=EVIL, agents_json="{}", resolution="discarded",
+                dismissal_reason="agent_wrong", chosen_severity="P3", impact="none",
+                event_type="execution_defect", timestamp="2027-01-15T07:00:00Z")],
+        None,
+    ),
+    "config get": (Kept("max_spawn_depth", Raw(b"null")), None),
+    "config list": (
+        [Kept("global_max_dispatches", Raw(b"4")), Kept("note", Raw(b'{"a":[1]}'))], None,
+    ),
+    "run status": (
+        structs.replace(RUNS[0], budget_enforce=True, max_agents=3, max_dispatches=2), None,
+    ),
     "run list": (RUNS, None),
     "run current": (Found(found=True, id="run00001", goal=GOAL, phase="planned"), None),
     "run events": (HISTORY, None),
@@ -315,6 +335,13 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "run artifact list": (ARTIFACTS, None),
     "gate check": (GATE, None),
     "gate rules": (list(DEFAULT), None),
+    "gate signals": (
+        Signals([
+            Signal(7, "run00001", "artifact_exists", "planned", "executing", "tn", ago(90)),
+            Signal(9, "run00001", "", "executing", "review", "fp", ago(4), "justified"),
+        ], 9),
+        None,
+    ),
     "dispatch status": (DISPATCHES[2], None),
     "dispatch list": (DISPATCHES, None),
     "dispatch poll": (DISPATCHES[0], None),

@@ -434,6 +434,19 @@ class Events(nouns.BlockingEvents):
         )
         return found
 
+    def reviews(
+        self, *, since: int = 0, limit: int = 1000, timeout: Duration | None = None
+    ) -> builtins.list[results.EventReview]:
+        """List the events of reviews in the order of recording.
+
+        since: Include only events after this id.
+        limit: Maximum number of events (default 1000).
+        """
+        found: builtins.list[results.EventReview] = self._host.ask(
+            "events.reviews", {"since": since, "limit": limit}, timeout
+        )
+        return found
+
     def watch(
         self,
         *,
@@ -598,7 +611,7 @@ class Run(nouns.Blocking):
     def create(
         self,
         *,
-        goal: str,
+        goal: str | None = None,
         project: str | None = None,
         complexity: int = 3,
         scope: str | None = None,
@@ -606,6 +619,9 @@ class Run(nouns.Blocking):
         gates: Json = None,
         token_budget: int | None = None,
         budget_warn_pct: int = 80,
+        budget_enforce: bool = False,
+        max_agents: int | None = None,
+        max_dispatches: int | None = None,
         metadata: str | None = None,
         actions: Json = None,
         auto_spawn: bool | None = None,
@@ -620,14 +636,18 @@ class Run(nouns.Blocking):
         `takeover_after_ms` abandons that run in the same transaction if it has been idle for
         that long.
 
-        goal: Goal of the run.
+        goal: Goal of the run (default: its scope).
         project: Project directory (default: `cwd`, else the project of the database).
         complexity: Complexity, stored with the run (default 3).
         scope: Scope of the run; a project has at most one active run per scope.
         phases: Chain of phases, in order.
-        gates: Gate rules, as JSON.
+        gates: Gate rules, as JSON: a list as `gate.rules` has it, or an object of `FROM→TO` to
+            a list of `check`, `phase` and `tier`.
         token_budget: Token budget.
         budget_warn_pct: Percentage of the budget at which to warn (default 80).
+        budget_enforce: Let no gate open once the token budget is used up.
+        max_agents: Maximum number of active agents, and of dispatches alive.
+        max_dispatches: Maximum number of dispatches alive at once.
         metadata: Text stored with the run.
         actions: Actions by phase, as a JSON object.
         auto_spawn: Start the run's agents when it enters executing.
@@ -644,6 +664,9 @@ class Run(nouns.Blocking):
                 "gates": gates,
                 "token_budget": token_budget,
                 "budget_warn_pct": budget_warn_pct,
+                "budget_enforce": budget_enforce,
+                "max_agents": max_agents,
+                "max_dispatches": max_dispatches,
                 "metadata": metadata,
                 "actions": actions,
                 "auto_spawn": auto_spawn,
@@ -728,6 +751,7 @@ class Run(nouns.Blocking):
         disable_gates: bool = False,
         skip_reason: str = "",
         if_phase: str | None = None,
+        calibration: results.RunCalibration | None = None,
         timeout: Duration | None = None,
         request_id: str | None = None,
     ) -> results.RunAdvance:
@@ -744,6 +768,7 @@ class Run(nouns.Blocking):
         disable_gates: Skip all gates.
         skip_reason: Reason to advance although auto-advance is off.
         if_phase: Advance only from this phase.
+        calibration: Tiers of the default rules; older than 24 h, it is ignored.
         """
         found: results.RunAdvance = self._host.ask(
             "run.advance",
@@ -753,6 +778,7 @@ class Run(nouns.Blocking):
                 "disable_gates": disable_gates,
                 "skip_reason": skip_reason,
                 "if_phase": if_phase,
+                "calibration": calibration,
             },
             timeout,
             request_id,
@@ -824,16 +850,24 @@ class Run(nouns.Blocking):
         complexity: int | None = None,
         auto_advance: bool | None = None,
         force_full: bool | None = None,
+        max_agents: int | None = None,
+        max_dispatches: int | None = None,
+        metadata_merge: Json = None,
         timeout: Duration | None = None,
         request_id: str | None = None,
     ) -> results.RunChanged:
         """Change the settings of an active run.
         Without auto-advance, `run.advance` needs a `skip_reason`.
+        `metadata_merge` replaces the members that it names; objects in both are merged in the
+        same way.
 
         run_id: Id of the run.
         complexity: Value stored with the run; it has no effect.
         auto_advance: Let `run.advance` work without `skip_reason`.
         force_full: Value stored with the run; it has no effect.
+        max_agents: Maximum number of active agents; 0: any number.
+        max_dispatches: Maximum number of dispatches alive; 0: any number.
+        metadata_merge: JSON object that is merged into the metadata, member by member.
         """
         found: results.RunChanged = self._host.ask(
             "run.set",
@@ -842,6 +876,9 @@ class Run(nouns.Blocking):
                 "complexity": complexity,
                 "auto_advance": auto_advance,
                 "force_full": force_full,
+                "max_agents": max_agents,
+                "max_dispatches": max_dispatches,
+                "metadata_merge": metadata_merge,
             },
             timeout,
             request_id,
@@ -1152,7 +1189,12 @@ class Action(nouns.Blocking):
 
 class Gate(nouns.Blocking):
     def check(
-        self, run_id: str, *, priority: int = 3, timeout: Duration | None = None
+        self,
+        run_id: str,
+        *,
+        priority: int = 3,
+        calibration: results.RunCalibration | None = None,
+        timeout: Duration | None = None,
     ) -> results.GateChecked:
         """Check whether a run may advance to its next phase; changes nothing.
         The next phase is the one that `run.advance` would enter; the gates of skipped phases on
@@ -1162,9 +1204,12 @@ class Gate(nouns.Blocking):
         run_id: Id of the run.
         priority: Priority of the work: 0 and 1 hard, 2 and 3 soft, 4 and above unchecked
             (default 3).
+        calibration: Tiers of the default rules; older than 24 h, it is ignored.
         """
         found: results.GateChecked = self._host.ask(
-            "gate.check", {"run_id": run_id, "priority": priority}, timeout
+            "gate.check",
+            {"run_id": run_id, "priority": priority, "calibration": calibration},
+            timeout,
         )
         return found
 
@@ -1173,6 +1218,7 @@ class Gate(nouns.Blocking):
         run_id: str,
         *,
         reason: str,
+        category: Literal["justified", "expedient"] | None = None,
         timeout: Duration | None = None,
         request_id: str | None = None,
     ) -> results.GateOverridden:
@@ -1182,10 +1228,27 @@ class Gate(nouns.Blocking):
 
         run_id: Id of the run.
         reason: Reason for the override, recorded in the event.
+        category: Category: `justified`, the gate was wrong; `expedient`, it was in the way.
         """
         found: results.GateOverridden = self._host.ask(
-            "gate.override", {"run_id": run_id, "reason": reason}, timeout, request_id
+            "gate.override",
+            {"run_id": run_id, "reason": reason, "category": category},
+            timeout,
+            request_id,
         )
+        return found
+
+    def signals(self, *, since_id: int = 0, timeout: Duration | None = None) -> results.GateSignals:
+        """List which gates were right.
+        A check that blocked a run is a true positive (tp); a false one (fp) if it was
+        overridden, or if the run went on although it failed.
+        A check that passed is a true negative (tn); a false one (fn) if the run was rolled back
+        from beyond it.
+        `since_id` reads on; a rollback that is read later changes no signal that was read.
+
+        since_id: Read only events after this one (default 0).
+        """
+        found: results.GateSignals = self._host.ask("gate.signals", {"since_id": since_id}, timeout)
         return found
 
     def rules(
@@ -2548,6 +2611,7 @@ class Discovery(nouns.Blocking):
         signal: str,
         data: Json = None,
         actor: str = "system",
+        idempotency_key: str | None = None,
         timeout: Duration | None = None,
         request_id: str | None = None,
     ) -> results.DiscoveryRecorded:
@@ -2557,15 +2621,23 @@ class Discovery(nouns.Blocking):
         the score
         of a discovery that is neither promoted nor dismissed, and dismiss and penalize lower
         it.
+        A signal with a key that is known for this discovery changes nothing.
 
         id: Id of the discovery.
         signal: Name of the signal, such as boost or penalize.
         data: JSON details.
         actor: Name of the person or agent that gives the signal.
+        idempotency_key: Record the signal only once per discovery and key.
         """
         found: results.DiscoveryRecorded = self._host.ask(
             "discovery.feedback",
-            {"id": id, "signal": signal, "data": data, "actor": actor},
+            {
+                "id": id,
+                "signal": signal,
+                "data": data,
+                "actor": actor,
+                "idempotency_key": idempotency_key,
+            },
             timeout,
             request_id,
         )
@@ -2740,6 +2812,41 @@ class Discovery(nouns.Blocking):
         return found
 
 
+class Config(nouns.Blocking):
+    def set(
+        self,
+        key: str,
+        value: Json,
+        *,
+        timeout: Duration | None = None,
+        request_id: str | None = None,
+    ) -> results.ConfigKept:
+        """Store a value under a name.
+        intercore heeds `global_max_dispatches` and `max_spawn_depth`, which limit dispatches;
+        zero means no limit.
+
+        key: Name of the value, such as global_max_dispatches.
+        value: Value, as JSON.
+        """
+        found: results.ConfigKept = self._host.ask(
+            "config.set", {"key": key, "value": value}, timeout, request_id
+        )
+        return found
+
+    def get(self, key: str, *, timeout: Duration | None = None) -> results.ConfigKept:
+        """Return a value that `config.set` has kept, or null.
+
+        key: Name of the value, such as global_max_dispatches.
+        """
+        found: results.ConfigKept = self._host.ask("config.get", {"key": key}, timeout)
+        return found
+
+    def list(self, *, timeout: Duration | None = None) -> builtins.list[results.ConfigKept]:
+        """List the values that `config.set` has kept."""
+        found: builtins.list[results.ConfigKept] = self._host.ask("config.list", {}, timeout)
+        return found
+
+
 class Icd(nouns.Blocking):
     def ping(self, *, timeout: Duration | None = None) -> results.DaemonPong:
         """Check that the daemon answers."""
@@ -2800,4 +2907,5 @@ class Nouns:
         self.session = Session(host)
         self.lane = Lane(host)
         self.discovery = Discovery(host)
+        self.config = Config(host)
         self.icd = Icd(host)

@@ -335,6 +335,16 @@ class Events(nouns.Queued):
             request_id,
         )
 
+    def reviews(
+        self, *, since: int = 0, limit: int = 1000
+    ) -> Reply[builtins.list[results.EventReview]]:
+        """List the events of reviews in the order of recording.
+
+        since: Include only events after this id.
+        limit: Maximum number of events (default 1000).
+        """
+        return self._host.queue("events.reviews", {"since": since, "limit": limit})
+
     def prune(
         self,
         *,
@@ -444,7 +454,7 @@ class Run(nouns.Queued):
     def create(
         self,
         *,
-        goal: str,
+        goal: str | None = None,
         project: str | None = None,
         complexity: int = 3,
         scope: str | None = None,
@@ -452,6 +462,9 @@ class Run(nouns.Queued):
         gates: Json = None,
         token_budget: int | None = None,
         budget_warn_pct: int = 80,
+        budget_enforce: bool = False,
+        max_agents: int | None = None,
+        max_dispatches: int | None = None,
         metadata: str | None = None,
         actions: Json = None,
         auto_spawn: bool | None = None,
@@ -465,14 +478,18 @@ class Run(nouns.Queued):
         `takeover_after_ms` abandons that run in the same transaction if it has been idle for
         that long.
 
-        goal: Goal of the run.
+        goal: Goal of the run (default: its scope).
         project: Project directory (default: `cwd`, else the project of the database).
         complexity: Complexity, stored with the run (default 3).
         scope: Scope of the run; a project has at most one active run per scope.
         phases: Chain of phases, in order.
-        gates: Gate rules, as JSON.
+        gates: Gate rules, as JSON: a list as `gate.rules` has it, or an object of `FROM→TO` to
+            a list of `check`, `phase` and `tier`.
         token_budget: Token budget.
         budget_warn_pct: Percentage of the budget at which to warn (default 80).
+        budget_enforce: Let no gate open once the token budget is used up.
+        max_agents: Maximum number of active agents, and of dispatches alive.
+        max_dispatches: Maximum number of dispatches alive at once.
         metadata: Text stored with the run.
         actions: Actions by phase, as a JSON object.
         auto_spawn: Start the run's agents when it enters executing.
@@ -489,6 +506,9 @@ class Run(nouns.Queued):
                 "gates": gates,
                 "token_budget": token_budget,
                 "budget_warn_pct": budget_warn_pct,
+                "budget_enforce": budget_enforce,
+                "max_agents": max_agents,
+                "max_dispatches": max_dispatches,
                 "metadata": metadata,
                 "actions": actions,
                 "auto_spawn": auto_spawn,
@@ -555,6 +575,7 @@ class Run(nouns.Queued):
         disable_gates: bool = False,
         skip_reason: str = "",
         if_phase: str | None = None,
+        calibration: results.RunCalibration | None = None,
         request_id: str | None = None,
     ) -> Reply[results.RunAdvance]:
         """Advance a run to the next phase that is not skipped.
@@ -570,6 +591,7 @@ class Run(nouns.Queued):
         disable_gates: Skip all gates.
         skip_reason: Reason to advance although auto-advance is off.
         if_phase: Advance only from this phase.
+        calibration: Tiers of the default rules; older than 24 h, it is ignored.
         """
         return self._host.queue(
             "run.advance",
@@ -579,6 +601,7 @@ class Run(nouns.Queued):
                 "disable_gates": disable_gates,
                 "skip_reason": skip_reason,
                 "if_phase": if_phase,
+                "calibration": calibration,
             },
             request_id,
         )
@@ -632,15 +655,23 @@ class Run(nouns.Queued):
         complexity: int | None = None,
         auto_advance: bool | None = None,
         force_full: bool | None = None,
+        max_agents: int | None = None,
+        max_dispatches: int | None = None,
+        metadata_merge: Json = None,
         request_id: str | None = None,
     ) -> Reply[results.RunChanged]:
         """Change the settings of an active run.
         Without auto-advance, `run.advance` needs a `skip_reason`.
+        `metadata_merge` replaces the members that it names; objects in both are merged in the
+        same way.
 
         run_id: Id of the run.
         complexity: Value stored with the run; it has no effect.
         auto_advance: Let `run.advance` work without `skip_reason`.
         force_full: Value stored with the run; it has no effect.
+        max_agents: Maximum number of active agents; 0: any number.
+        max_dispatches: Maximum number of dispatches alive; 0: any number.
+        metadata_merge: JSON object that is merged into the metadata, member by member.
         """
         return self._host.queue(
             "run.set",
@@ -649,6 +680,9 @@ class Run(nouns.Queued):
                 "complexity": complexity,
                 "auto_advance": auto_advance,
                 "force_full": force_full,
+                "max_agents": max_agents,
+                "max_dispatches": max_dispatches,
+                "metadata_merge": metadata_merge,
             },
             request_id,
         )
@@ -908,7 +942,9 @@ class Action(nouns.Queued):
 
 
 class Gate(nouns.Queued):
-    def check(self, run_id: str, *, priority: int = 3) -> Reply[results.GateChecked]:
+    def check(
+        self, run_id: str, *, priority: int = 3, calibration: results.RunCalibration | None = None
+    ) -> Reply[results.GateChecked]:
         """Check whether a run may advance to its next phase; changes nothing.
         The next phase is the one that `run.advance` would enter; the gates of skipped phases on
         the way are checked too.
@@ -917,11 +953,19 @@ class Gate(nouns.Queued):
         run_id: Id of the run.
         priority: Priority of the work: 0 and 1 hard, 2 and 3 soft, 4 and above unchecked
             (default 3).
+        calibration: Tiers of the default rules; older than 24 h, it is ignored.
         """
-        return self._host.queue("gate.check", {"run_id": run_id, "priority": priority})
+        return self._host.queue(
+            "gate.check", {"run_id": run_id, "priority": priority, "calibration": calibration}
+        )
 
     def override(
-        self, run_id: str, *, reason: str, request_id: str | None = None
+        self,
+        run_id: str,
+        *,
+        reason: str,
+        category: Literal["justified", "expedient"] | None = None,
+        request_id: str | None = None,
     ) -> Reply[results.GateOverridden]:
         """Advance a run to the very next phase of its chain, regardless of its gates.
         Skipped phases count as next phases here.
@@ -929,8 +973,23 @@ class Gate(nouns.Queued):
 
         run_id: Id of the run.
         reason: Reason for the override, recorded in the event.
+        category: Category: `justified`, the gate was wrong; `expedient`, it was in the way.
         """
-        return self._host.queue("gate.override", {"run_id": run_id, "reason": reason}, request_id)
+        return self._host.queue(
+            "gate.override", {"run_id": run_id, "reason": reason, "category": category}, request_id
+        )
+
+    def signals(self, *, since_id: int = 0) -> Reply[results.GateSignals]:
+        """List which gates were right.
+        A check that blocked a run is a true positive (tp); a false one (fp) if it was
+        overridden, or if the run went on although it failed.
+        A check that passed is a true negative (tn); a false one (fn) if the run was rolled back
+        from beyond it.
+        `since_id` reads on; a rollback that is read later changes no signal that was read.
+
+        since_id: Read only events after this one (default 0).
+        """
+        return self._host.queue("gate.signals", {"since_id": since_id})
 
     def rules(
         self, run_id: str, *, phase: str | None = None
@@ -2061,6 +2120,7 @@ class Discovery(nouns.Queued):
         signal: str,
         data: Json = None,
         actor: str = "system",
+        idempotency_key: str | None = None,
         request_id: str | None = None,
     ) -> Reply[results.DiscoveryRecorded]:
         """Record a signal about a discovery, which is kept as long as the discovery.
@@ -2069,15 +2129,23 @@ class Discovery(nouns.Queued):
         the score
         of a discovery that is neither promoted nor dismissed, and dismiss and penalize lower
         it.
+        A signal with a key that is known for this discovery changes nothing.
 
         id: Id of the discovery.
         signal: Name of the signal, such as boost or penalize.
         data: JSON details.
         actor: Name of the person or agent that gives the signal.
+        idempotency_key: Record the signal only once per discovery and key.
         """
         return self._host.queue(
             "discovery.feedback",
-            {"id": id, "signal": signal, "data": data, "actor": actor},
+            {
+                "id": id,
+                "signal": signal,
+                "data": data,
+                "actor": actor,
+                "idempotency_key": idempotency_key,
+            },
             request_id,
         )
 
@@ -2221,6 +2289,31 @@ class Discovery(nouns.Queued):
         return self._host.queue("discovery.prune", {"older_than_ms": ms(older_than)}, request_id)
 
 
+class Config(nouns.Queued):
+    def set(
+        self, key: str, value: Json, *, request_id: str | None = None
+    ) -> Reply[results.ConfigKept]:
+        """Store a value under a name.
+        intercore heeds `global_max_dispatches` and `max_spawn_depth`, which limit dispatches;
+        zero means no limit.
+
+        key: Name of the value, such as global_max_dispatches.
+        value: Value, as JSON.
+        """
+        return self._host.queue("config.set", {"key": key, "value": value}, request_id)
+
+    def get(self, key: str) -> Reply[results.ConfigKept]:
+        """Return a value that `config.set` has kept, or null.
+
+        key: Name of the value, such as global_max_dispatches.
+        """
+        return self._host.queue("config.get", {"key": key})
+
+    def list(self) -> Reply[builtins.list[results.ConfigKept]]:
+        """List the values that `config.set` has kept."""
+        return self._host.queue("config.list", {})
+
+
 class Icd(nouns.Queued):
     def ping(self) -> Reply[results.DaemonPong]:
         """Check that the daemon answers."""
@@ -2271,4 +2364,5 @@ class Nouns:
         self.session = Session(host)
         self.lane = Lane(host)
         self.discovery = Discovery(host)
+        self.config = Config(host)
         self.icd = Icd(host)

@@ -6,6 +6,7 @@ from icd.features.compat.store import Document as CompatDocument
 from icd.features.compat.store import Guard as CompatGuard
 from icd.features.compat.store import Side as CompatSide
 from icd.features.compat.verbs import Known as CompatKnown
+from icd.features.config import Kept as ConfigKept
 from icd.features.coordination.forms import Conflict as CoordinationConflict
 from icd.features.coordination.forms import Outcome as CoordinationOutcome
 from icd.features.coordination.forms import Outcomes as CoordinationOutcomes
@@ -61,10 +62,15 @@ from icd.features.dispatches.store import End as DispatchEnd
 from icd.features.events.cursors import Place as CursorPlace
 from icd.features.events.record import Recorded as EventRecorded
 from icd.features.events.retention import Pruned as EventPruned
+from icd.features.events.review import Review as EventReview
 from icd.features.events.store import Batch as EventBatch
 from icd.features.events.store import Event
 from icd.features.events.store import Marks as EventMarks
 from icd.features.events.verbs import ResetCount as CursorResetCount
+from icd.features.gates.signals import Signal as GateSignal
+from icd.features.gates.signals import Signals as GateSignals
+from icd.features.gates.store import Calibrated as RunCalibrated
+from icd.features.gates.store import Calibration as RunCalibration
 from icd.features.gates.store import Check as GateCheck
 from icd.features.gates.store import Condition as GateCondition
 from icd.features.gates.store import Evidence as GateEvidence
@@ -143,6 +149,7 @@ __all__ = [
     "CompatKnown",
     "CompatSide",
     "CompatVerdicts",
+    "ConfigKept",
     "CoordinationConflict",
     "CoordinationOutcome",
     "CoordinationOutcomes",
@@ -202,12 +209,15 @@ __all__ = [
     "EventMarks",
     "EventPruned",
     "EventRecorded",
+    "EventReview",
     "GateCheck",
     "GateChecked",
     "GateCondition",
     "GateEvidence",
     "GateOverridden",
     "GateRule",
+    "GateSignal",
+    "GateSignals",
     "Lane",
     "LaneCreated",
     "LaneDocument",
@@ -218,6 +228,8 @@ __all__ = [
     "LeaseReleased",
     "RunAdvance",
     "RunBudget",
+    "RunCalibrated",
+    "RunCalibration",
     "RunChanged",
     "RunCreated",
     "RunDocument",

@@ -250,8 +250,10 @@ def _verbs_meant(noun: str, word: str) -> list[str]:
         return [word]
     plural = [form for form in (word + "s", word.removesuffix("s")) if form in known]
     same = _same(word, known)
-    # A word that other tools know is none of ours misspelled: `print` is not `prune`.
-    near = [n for n in nearest(word, known) if not same or n in same or n.startswith(word)]
+    # A word that other tools know is none of ours misspelled: `print` is not `prune`, nor is `list`
+    # cut off from `list-review`.
+    begun = [n for n in known if n.startswith(word) and not n.startswith(f"{word}-")]
+    near = [n for n in nearest(word, known) if not same or n in same or n in begun]
     if plural or (near and len(word) > 2):  # two letters are near to anything
         return plural or near
     below = _below(noun, word)
@@ -290,7 +292,7 @@ def told(exc: click.UsageError, context: str, leaf: Leaf, words: list[str]) -> I
     extra = re.match(r"Got unexpected extra arguments? \((.*)\)", exc.format_message(), re.DOTALL)
     if extra is None:
         return Usage(exc.format_message().rstrip("."), hint=f"see 'icctl {context} --help'")
-    return _extra(extra[1], context, leaf)
+    return _extra(_first(extra[1], words), context, leaf)
 
 
 def _as_typed(option: str, words: list[str]) -> str:
@@ -357,9 +359,14 @@ def _missing(exc: click.MissingParameter, context: str, leaf: Leaf, words: list[
     return Usage(f"missing {option}", hint=meant(bare[:1]) if bare else _shape(context, leaf))
 
 
-def _extra(words: str, context: str, leaf: Leaf) -> IcError:
-    """One word or several: an option without its dashes is likely to be meant."""
-    first = words.partition(" ")[0]
+def _first(extra: str, words: list[str]) -> str:
+    """The first of the words that click has put together, which may have spaces."""
+    begun = [word for word in words if word and f"{extra} ".startswith(f"{word} ")]
+    return max(begun, key=len, default=extra.partition(" ")[0])
+
+
+def _extra(first: str, context: str, leaf: Leaf) -> IcError:
+    """An option without its dashes is likely to be meant."""
     is_option = f"--{first.partition('=')[0]}" in _options(leaf)
     hint = meant([f"--{first}"]) if is_option else _shape(context, leaf)
     return Usage(f"unexpected argument {shown(first)}", hint=hint)

@@ -31,7 +31,7 @@ from icd import files, procfs
 from icd.db import backup, lost, migrate, permissions, schema
 from icd.db.connection import Progress, connect, is_log_emptied, transaction, until, untold
 from icd.db.database import Database, identity
-from icd.db.original.runs import RUN_NUMBERS
+from icd.db.original.runs import RUN_LIMITS, RUN_NUMBERS
 from icd.db.original.tables import lenient
 from icd.db.rows import quoted
 from icd.errors import Corrupt, IcError, Locked, NoDatabase, from_os
@@ -64,7 +64,7 @@ KNOWN: dict[str, _Columns] = {
     "runs": _columns(
         "id",
         "project_dir goal status phase force_full auto_advance created_at updated_at completed_at "
-        f"scope_id metadata phases token_budget {' '.join(RUN_NUMBERS)}",
+        f"scope_id metadata phases token_budget gate_rules {' '.join((*RUN_NUMBERS, *RUN_LIMITS))}",
     ),
     "run_agents": _columns("id run_id", "agent_type name status dispatch_id created_at updated_at"),
     "run_artifacts": _columns(

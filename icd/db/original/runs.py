@@ -6,6 +6,7 @@ Where it allowed what we do not, the newer row keeps what both claim:
     - a run in its last phase is completed, though a crash may have kept it from saying so: else it
       could neither go on nor come to an end;
     - a chain of phases that no run could have been created with is the default chain;
+    - rules of gates that no run could have been created with are the default rules;
     - an agent or artifact of a run that is not there is left out.
 
 A dispatch belongs to the run whose id, or else whose scope, it was given as its scope; of several
@@ -19,7 +20,7 @@ Its events are in the log already; its tables of them are dropped with the rest.
 
 import os
 import sqlite3
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -33,10 +34,29 @@ _EVENT_TABLES = ("phase_events", "dispatch_events", "interspect_events")
 
 # What a run counts with: the default, the least and the most.
 RUN_NUMBERS = {"complexity": (3, 1, 5), "budget_warn_pct": (80, 1, 99)}
+# What later schemas of the original limit: 0 was any number.
+RUN_LIMITS = ("max_agents", "max_dispatches", "budget_enforce")
+Limits = dict[str, object]
+_SET_LIMITS = """
+UPDATE runs SET max_agents = nullif(:max_agents, 0), max_dispatches = nullif(:max_dispatches, 0),
+                budget_enforce = :budget_enforce <> 0
+WHERE id = :id
+"""
 _ENDED = {"completed", "cancelled", "failed"}
 # The rules of icd/features/runs/phases.py: what is taken over must come back from an export, too.
 _Phase = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,100}\Z")]
 _Chain = Annotated[list[_Phase], Meta(min_length=2, max_length=100)]
+
+
+class _Check(msgspec.Struct, frozen=True, omit_defaults=True):
+    check: Literal["artifact_exists", "agents_complete", "verdict_exists", "budget_not_exceeded"]
+    phase: Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{0,100}\Z")] = ""
+    tier: Literal["hard", "soft", ""] = ""
+
+
+_Step = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,100}→[a-zA-Z0-9_-]{1,100}\Z")]
+_Checks = Annotated[list[_Check], Meta(max_length=8)]
+_Rules = Annotated[dict[_Step, _Checks], Meta(min_length=1, max_length=100)]
 
 
 def bring_runs(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
@@ -50,6 +70,18 @@ def bring_runs(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     _bring_dispatches(conn, root, now_ms=now_ms)
     for table in (*_EVENT_TABLES, *(f"original_{table}" for table in reversed(RUNS))):
         conn.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+def limits_of(conn: sqlite3.Connection) -> list[Limits]:
+    """What limits the runs that are set aside: our table has no room for it yet."""
+    return [
+        {"id": row.word("id"), **{name: row.number(name, most=1_000_000) for name in RUN_LIMITS}}
+        for row in rows(conn, "original_runs")
+    ]
+
+
+def bring_limits(conn: sqlite3.Connection, limits: list[Limits]) -> None:
+    conn.executemany(_SET_LIMITS, limits)
 
 
 def _bring_runs(conn: sqlite3.Connection, root: str, *, now_ms: int) -> None:
@@ -83,6 +115,7 @@ def _run(row: Row, root: str) -> dict[str, object]:
         "auto_spawn": False,
         "scope_id": row.word("scope_id") or None,
         "phases": chain,
+        "gates": _rules(row.text("gate_rules")),
         "token_budget": row.number("token_budget") or None,
         "budget_told": 0,
         "metadata": row.text("metadata") or None,
@@ -109,6 +142,14 @@ def _chain(text: str) -> str | None:
     except msgspec.DecodeError:
         return None
     return text if len(set(chain)) == len(chain) else None
+
+
+def _rules(text: str) -> str | None:
+    try:
+        found = msgspec.json.decode(text, type=_Rules)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return msgspec.json.encode(found).decode()
 
 
 def _last(chain: str | None) -> str:

@@ -70,7 +70,7 @@ _NUMBERS = [
     (r"digest|exit_code|priority|writer_pid|actor_pid|actor_uid", _between(-_INT64 - 1, _INT64)),
     # Counted by other programs: as large as they may say.
     (r"turns|commands|messages|.*_tokens|cache_hits", _between(0, _INT64)),
-    (r"once|force_full|auto_.*", Literal[0, 1]),
+    (r"once|force_full|auto_.*|budget_enforce", Literal[0, 1]),
     (r"complexity", _between(1, 5)),
     (r"token_budget", _between(1, _INT64)),
     (r".*_pct", _between(1, 99)),

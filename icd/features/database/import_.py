@@ -106,10 +106,13 @@ _TOUCH = "UPDATE discoveries SET version = ? WHERE id = ?"
 _EQUAL = """
 SELECT count(*) FROM feedback_signals
 WHERE discovery_id = ? AND signal_type = ? AND signal_data = ? AND actor = ? AND created_at = ?
+      AND idempotency_key IS ?
 """
 _PUT_FEEDBACK = """
-INSERT INTO feedback_signals (discovery_id, signal_type, signal_data, actor, created_at)
-VALUES (?, ?, ?, ?, ?)
+INSERT INTO feedback_signals
+    (discovery_id, signal_type, signal_data, actor, created_at, idempotency_key)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (discovery_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
 """
 
 # Of two rows of one key, that of the file wins if this is true; in other tables it always does.
@@ -274,6 +277,7 @@ _RULES: dict[str, dict[str, Callable[[Any], object]]] = {
     "feedback_signals": {
         "signal_type": check_name,
         "actor": check_scope,
+        "idempotency_key": check_name,
         "signal_data": partial(_check_json, "signal_data"),
     },
 }
@@ -403,8 +407,7 @@ def _signal(file: Import, line: Any) -> bool:
     file.signals[signal] += 1
     if file.find(_EQUAL, *signal) >= file.signals[signal]:
         return False
-    file.conn.execute(_PUT_FEEDBACK, signal)
-    return True
+    return file.conn.execute(_PUT_FEEDBACK, signal).rowcount > 0
 
 
 def _profile(file: Import, line: Any) -> bool:

@@ -160,8 +160,10 @@ WHERE status NOT IN ('promoted', 'dismissed') AND decay > :floor AND :keep < 100
   AND (decayed_ms IS NULL OR abs(:now_ms - decayed_ms) >= :every_ms)
 """
 _RECORD = """
-INSERT INTO feedback_signals (discovery_id, signal_type, signal_data, actor, created_at)
-VALUES (?, ?, ?, ?, ?)
+INSERT INTO feedback_signals
+    (discovery_id, signal_type, signal_data, actor, created_at, idempotency_key)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (discovery_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
 """
 _LEARN = """
 UPDATE discoveries
@@ -326,12 +328,14 @@ def feedback(
     *,
     data: str,
     actor: str,
+    key: str | None = None,
     settings: Settings,
     told: Told,
 ) -> Discovery:
-    """Add a signal; what the discovery is like afterwards."""
+    """Add a signal, unless its key is known; what the discovery is like afterwards."""
     before = store.require(conn, discovery_id)
-    conn.execute(_RECORD, (discovery_id, signal, data, actor, told.at))
+    if not conn.execute(_RECORD, (discovery_id, signal, data, actor, told.at, key)).rowcount:
+        return before
     payload = {"discovery_id": discovery_id, "signal_type": signal}
     store.tell(conn, "feedback.recorded", discovery_id, payload, told)
     if settings.feedback_learning_rate <= 0 or signal not in TOWARDS:

@@ -84,6 +84,7 @@ class Feedback(Params):
 
     If the setting feedback_learning_rate is above 0, the signals promote and boost raise the score
     of a discovery that is neither promoted nor dismissed, and dismiss and penalize lower it.
+    A signal with a key that is known for this discovery changes nothing.
     """
 
     id: Id
@@ -98,6 +99,15 @@ class Feedback(Params):
     actor: Annotated[
         Name, Option("--actor", "Name of the person or agent that gives the signal.", "A")
     ] = "system"
+    idempotency_key: (
+        Annotated[
+            Name,
+            Option(
+                "--idempotency-key", "Record the signal only once per discovery and key.", "KEY"
+            ),
+        ]
+        | None
+    ) = None
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -165,6 +175,7 @@ def feedback(ctx: Context, p: Feedback) -> Recorded:
         p.signal,
         data=bytes(p.data).decode(),
         actor=p.actor,
+        key=p.idempotency_key or None,
         settings=ctx.settings,
         told=Told(ctx.writer, ctx.now_ms),
     )
@@ -227,6 +238,7 @@ VERBS = [
         examples=[
             "icctl discovery feedback k3v9x0a1b2c4 --signal=boost --actor=me",
             "icctl discovery feedback k3v9x0a1b2c4 --signal=read --data='{\"seconds\":40}'",
+            "icctl discovery feedback k3v9x0a1b2c4 --signal=boost --idempotency-key=c7",
         ],
     ),
 ]

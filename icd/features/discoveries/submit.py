@@ -26,6 +26,7 @@ from icd.errors import (
 )
 from icd.features.discoveries import lifecycle, similarity, store, vectors
 from icd.features.discoveries.lifecycle import Submission, Submitted
+from icd.features.discoveries.search import PATH_CHARACTERS
 from icd.features.discoveries.search import read as read_embedding
 from icd.features.discoveries.store import Told
 from icd.values import payloads, validation
@@ -105,7 +106,7 @@ class SubmitForm(Params):
     url: Url | None = None
     score: Score | None = None
     metadata: Annotated[
-        str | None, Option("--metadata", "Metadata, as JSON; @FILE reads a file.", "JSON")
+        str | None, Option("--metadata", "Metadata, as JSON; @FILE or a path reads a file.", "JSON")
     ] = None
     embedding: Annotated[
         str | None, Option("--embedding", "Embedding: little-endian float32.", "@FILE")
@@ -294,7 +295,7 @@ def ask_submit(world: World, f: SubmitForm) -> Ask | Local:
     note = b""
     if f.embedding is not None:
         given["embedding"], note = read_embedding(world, f.embedding, "discovery submit")
-    given["metadata"] = Raw(content(world, f.metadata or "{}"))
+    given["metadata"] = Raw(_metadata(world, f.metadata or "{}"))
 
     def show(result: Submitted) -> Output:
         output = render.to_json(result) if world.json else render.text(result.id)
@@ -323,6 +324,19 @@ def _ask_many(world: World, file: str, source: str | None, dedup_threshold: floa
         return render.text(*(render.columns(each.id, each.verdict) for each in done.verdicts))
 
     return Local(run)
+
+
+def _metadata(world: World, given: str) -> bytes:
+    """JSON, or a file, whose @ newer scripts leave out."""
+    literal = given.encode()
+    if given.startswith("@") or len(given) > PATH_CHARACTERS or payloads.is_json(given):
+        return content(world, given)
+    try:
+        return world.read_file(given)
+    except UnreadableInput:
+        if given.startswith(("/", "./", "../")):
+            raise
+        return literal
 
 
 def content(world: World, given: str) -> bytes:

@@ -24,6 +24,7 @@ from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
+from icd.features.state import store as state
 from icd.values.processes import Process, Writer
 from icd.values.validation import new_id
 from icd.values.wire import INT64, Result, iso, iso_if
@@ -154,6 +155,19 @@ _LIST_SCOPE = f"""
 _CREATE = f"""
 INSERT INTO dispatches ({", ".join(_COLUMNS)}, created_ms) VALUES ({"?, " * len(_COLUMNS)}?)
 """  # noqa: S608
+_RAISE = "wait until one of them ends, or raise the limit with 'icctl config set'"
+_ALIVE = "SELECT count(*) FROM dispatches WHERE status IN ('spawned', 'running')"
+_ALIVE_OF = f"{_ALIVE} AND run_id = ?"
+# How many stand above a dispatch; no more are counted than there may be.
+_DEPTH = """
+WITH RECURSIVE above (id, depth) AS (
+    SELECT ?1, 0
+    UNION ALL
+    SELECT d.parent_id, above.depth + 1 FROM above JOIN dispatches AS d ON d.id = above.id
+    WHERE d.parent_id IS NOT NULL AND above.depth < ?2
+)
+SELECT max(depth) FROM above
+"""
 _CLAIM_AGENT = """
 UPDATE run_agents SET dispatch_id = ?1, updated_at = ?2
 WHERE id = ?3 AND status = 'active' AND dispatch_id IS ?4
@@ -234,6 +248,7 @@ def create(
     run = runs.require(conn, run_id) if run_id is not None else None
     if run is None and scope_id:
         run = runs.meant(conn, scope_id)
+    _require_room(conn, run, given.get("parent_id"), now_ms=now_ms)
     starter = runner or Process(0)
     new = Dispatch(
         id=new_id(),
@@ -256,6 +271,35 @@ def create(
     )
     conn.execute(_CREATE, (*structs.astuple(new)[: len(_COLUMNS)], now_ms))
     return _told(conn, new.id, "", actor=actor, now_ms=now_ms)
+
+
+def _require_room(
+    conn: sqlite3.Connection, run: Run | None, parent_id: str | None, *, now_ms: int
+) -> None:
+    """Refuse what is more than a run or the project may have at once, or starts too deep.
+
+    A dispatch is an agent at work: the limit of either counts.
+    """
+    if run is not None:
+        most = min(
+            (each for each in (run.max_dispatches, run.max_agents) if each is not None),
+            default=None,
+        )
+        if most is not None:
+            (count,) = conn.execute(_ALIVE_OF, (run.id,)).fetchone()
+            runs.require_room(f"run {run.id}", "dispatches alive", most, count)
+    everywhere = state.kernel_limit(conn, "global_max_dispatches", now_ms=now_ms)
+    if everywhere is not None:
+        (count,) = conn.execute(_ALIVE).fetchone()
+        runs.require_room("the project", "dispatches alive", everywhere, count, hint=_RAISE)
+    deepest = (
+        None if parent_id is None else state.kernel_limit(conn, "max_spawn_depth", now_ms=now_ms)
+    )
+    if deepest is not None:
+        (depth,) = conn.execute(_DEPTH, (parent_id, deepest + 1)).fetchone()
+        runs.require_room(
+            f"dispatch {parent_id}", "dispatches above it", deepest, depth, hint=_RAISE
+        )
 
 
 def claim_agent(

@@ -1,6 +1,6 @@
 """interspect: events about agents, in the shape that the original gave them."""
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -56,6 +56,11 @@ class Evidence(Struct, kw_only=True, omit_defaults=True):
     session_id: str = ""
     project_dir: str = ""
     timestamp: str
+
+
+class Timed(Protocol):
+    @property
+    def timestamp(self) -> str: ...
 
 
 class _Said(Struct):
@@ -117,7 +122,8 @@ def _context(payload: object) -> str:
         return ""
 
 
-def _seconds(said: Evidence) -> int:
+def seconds(said: Timed) -> int:
+    """When it was, of a row that tells that as text."""
     from calendar import timegm  # only a terminal pays for it
     from time import strptime
 
@@ -126,7 +132,7 @@ def _seconds(said: Evidence) -> int:
 
 EVIDENCE = Table(
     Column("ID", "id", "number"),
-    Column("WHEN", _seconds, "age"),
+    Column("WHEN", seconds, "age"),
     Column("AGENT", "agent_name"),
     Column("EVENT", "event_type"),
     Column("RUN", "run_id", "id", spare=True),

@@ -1,10 +1,10 @@
-"""events record and events emit: write to the log.
+"""events record: write to the log.
 
 Any lower-case word is a source.  Those that are listed here promise what their payload says.
 """
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta, Raw, Struct, field, structs
 
@@ -93,7 +93,7 @@ def _word(value: object) -> str:
 # --- the method -----------------------------------------------------------------------------------
 
 
-def _payload(world: World, given: str | None) -> Raw:
+def read_payload(world: World, given: str | None) -> Raw:
     if given is None:
         return NOTHING
     return Raw(world.read_file(given[1:]) if given.startswith("@") else given.encode())
@@ -113,7 +113,7 @@ class Record(Params):
     payload: Annotated[
         Raw,
         Meta(description="JSON payload."),
-        Option("--payload", "JSON payload; @FILE reads a file.", "JSON", resolve=_payload),
+        Option("--payload", "JSON payload; @FILE reads a file.", "JSON", resolve=read_payload),
     ] = field(default_factory=lambda: NOTHING)  # a default could not be described
     run_id: Annotated[str, Option("--run", "Id of the run.", "RUN")] = ""
     subject_id: Annotated[str, Option("--subject", "Id of the subject.", "ID")] = ""
@@ -193,18 +193,6 @@ class RecordForm(Record, kw_only=True):
     ] = None
 
 
-class EmitForm(RecordForm, kw_only=True):
-    """Record the outcome of a review finding, and print its id.
-
-    The type is disagreement_resolved or execution_defect.
-    """
-
-    source: Annotated[
-        Literal["review"],
-        Option("--source", "Source of the event; review is the only one (default)."),
-    ] = "review"
-
-
 def ask_record(_world: World, f: RecordForm) -> Ask:
     return Ask("events.record", narrow(f, Record))
 
@@ -213,7 +201,7 @@ def show_record(r: Recorded, f: RecordForm) -> list[str]:
     return ["ok" if f.source in ANSWERED_OK else str(r.seq)]
 
 
-_ORDER = (
+ORDER = (
     "idempotency_key",
     "project_dir",
     "session",
@@ -240,20 +228,11 @@ VERBS = [
         RecordForm,
         ask_record,
         show=show_record,
-        order=_ORDER,
+        order=ORDER,
         summary="Record an event.",
         examples=[
             """icctl events record --source=deploy --type=done --payload='{"n":1}'""",
             'icctl events record --source=ci --type=failed --idempotency-key="$BUILD"',
         ],
-    ),
-    Command(
-        "events emit",
-        EmitForm,
-        ask_record,
-        show=show_record,
-        order=_ORDER,
-        summary="Record an event of a review.",
-        examples=["icctl events emit --type=execution_defect --payload=@finding.json"],
     ),
 ]

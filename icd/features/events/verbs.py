@@ -23,7 +23,7 @@ from icd.app.verb import (
     narrow,
 )
 from icd.errors import Usage
-from icd.features.events import cursors, record, retention, tail
+from icd.features.events import cursors, record, retention, review, tail
 from icd.features.events.cursors import Place
 from icd.features.events.retention import Pruned
 from icd.features.events.store import Marks
@@ -293,6 +293,7 @@ CURSORS = Table(
 VERBS = [
     *tail.VERBS,
     *record.VERBS,
+    *review.VERBS,
     WATCH,
     # Looks at all cursors, and takes those of the original over.
     Method("events.prune", Prune, Pruned, prune, writes=Writes()),

@@ -3,8 +3,9 @@
 Invariants
     - a run that passes over phases meets the rules of every transition on its way, not only those
       of a transition from where it is to where it goes: a skip never opens a gate;
-    - how much a failed check weighs depends on the priority of the work alone: a hard gate blocks,
-      a soft one is told, and unimportant work is not checked at all;
+    - how much a failed check weighs depends on the priority of the work: a hard gate blocks, a soft
+      one is told, and unimportant work is not checked at all; the tier of a check, or a calibration
+      of the default rules, can only raise that;
     - nothing here changes anything: asking is free, and an advance asks in its own transaction.
 
 Rules say which checks stand between two phases: the default ones, or a run's own, which replace
@@ -12,6 +13,10 @@ them altogether, so that what `gate rules` shows is all there is.  A run's own r
 once, when the run is created, and stored as text:
 
     [{"from": "plan", "to": "work", "checks": [{"check": "artifact_exists", "phase": "plan"}]}]
+
+Newer scripts write a map, {"plan→work": [{"check": "artifact_exists", "tier": "hard"}]}, which is
+read as the same list: an empty list asks for nothing, and a check is about the phase that it leaves
+if it does not say.
 
 A check is a small function that answers with its evidence; it reads what is recorded about one run
 and nothing else.
@@ -22,7 +27,7 @@ Callers run these inside a transaction.
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -30,7 +35,8 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from icd.errors import IcError, InvalidGates, PhaseRefused, UnreadableGates
-from icd.features.runs import phases
+from icd.features.runs import budget, phases
+from icd.features.runs import store as runs
 from icd.features.runs.store import Run
 from icd.values.validation import shown
 
@@ -39,6 +45,10 @@ from icd.values.validation import shown
 RULES = 100
 CHECKS_OF_A_RULE = 8
 RULES_BYTES = 64 * 1024  # room for all of these, with names of usual length
+ARROW = "→"
+
+Tier = Literal["hard", "soft", "none"]
+_RANK: dict[Tier, int] = {"none": 0, "soft": 1, "hard": 2}
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
@@ -49,7 +59,8 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a check found.
 
-    `from_phase` and `to_phase` say which transition asks for it, where a run passes over several.
+    `from_phase` and `to_phase` say which transition asks for it, where a run passes over several;
+    `tier` is there if the check weighs more than the priority says.
     """
 
     check: str
@@ -59,6 +70,7 @@ class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str | None = None
     from_phase: str | None = None
     to_phase: str | None = None
+    tier: Tier | None = None
 
 
 class Kind(Struct, frozen=True):
@@ -71,7 +83,6 @@ class Kind(Struct, frozen=True):
 _ARTIFACTS = """
 SELECT count(*) FROM run_artifacts WHERE run_id = ? AND phase = ? AND status = 'active'
 """
-_AGENTS = "SELECT count(*) FROM run_agents WHERE run_id = ? AND status = 'active'"
 # A verdict may say anything else; these two mean yes for certain.
 _VERDICT = """
 SELECT 1 FROM dispatches WHERE run_id = ? AND verdict_status IN ('pass', 'warn') LIMIT 1
@@ -87,7 +98,7 @@ def artifact_exists(conn: sqlite3.Connection, run_id: str, phase: str) -> Condit
 
 def agents_complete(conn: sqlite3.Connection, run_id: str, _phase: str) -> Condition:
     """No agent works on the run any more."""
-    (count,) = conn.execute(_AGENTS, (run_id,)).fetchone()
+    count = runs.active_agents(conn, run_id)
     detail = f"{count} agents still active" if count else None
     return _condition("agents_complete", detail, count=count)
 
@@ -96,6 +107,12 @@ def verdict_exists(conn: sqlite3.Connection, run_id: str, _phase: str) -> Condit
     """A dispatch of the run has ended with a verdict that is not a no."""
     found = conn.execute(_VERDICT, (run_id,)).fetchone()
     return _condition("verdict_exists", None if found else "no passing verdict found")
+
+
+def budget_not_exceeded(conn: sqlite3.Connection, run_id: str, _phase: str) -> Condition:
+    """The run has used less than its budget of tokens, or has none."""
+    found = budget.of_run(conn, runs.require(conn, run_id))
+    return _condition("budget_not_exceeded", "token budget exceeded" if found.exceeded else None)
 
 
 def _condition(
@@ -115,6 +132,7 @@ CHECKS = {
     "artifact_exists": Kind(artifact_exists, takes_phase=True),
     "agents_complete": Kind(agents_complete),
     "verdict_exists": Kind(verdict_exists),
+    "budget_not_exceeded": Kind(budget_not_exceeded),
 }
 
 
@@ -122,8 +140,11 @@ CHECKS = {
 
 
 class Check(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`tier`: how much it weighs at least, whatever the priority is."""
+
     check: str
     phase: str | None = None
+    tier: Literal["hard", "soft"] | None = None
 
 
 class Rule(Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,14 +175,25 @@ DEFAULT = (
 )
 
 
+# What a run with an enforced budget is asked before each step.
+BUDGET = Check("budget_not_exceeded", tier="hard")
+
+
 def rules_of(run: Run) -> tuple[Rule, ...]:
     """The rules of a run.  What cannot be understood opens no gate."""
-    if run.gates is None:
-        return DEFAULT
     try:
-        return _read(run.gates)
+        rules = DEFAULT if run.gates is None else _read(run.gates)
     except InvalidGates as exc:
         raise UnreadableGates(f"run {run.id}: {exc.message}") from exc
+    return _enforcing(rules, phases.chain(run)) if run.budget_enforce else rules
+
+
+def _enforcing(rules: tuple[Rule, ...], chain: Sequence[str]) -> tuple[Rule, ...]:
+    """The same rules, and the budget before each step of the chain."""
+    checks = {rule.transition: rule.checks for rule in rules}
+    for step in pairwise(chain):
+        checks[step] = (*(each for each in checks.get(step, ()) if each != BUDGET), BUDGET)
+    return tuple(Rule(*step, each) for step, each in checks.items())
 
 
 def met(rules: Collection[Rule], chain: Sequence[str], phase: str | None = None) -> list[Rule]:
@@ -196,13 +228,38 @@ def _read(text: str) -> tuple[Rule, ...]:
     except (ValueError, RecursionError) as exc:
         reason = "nested too deeply" if isinstance(exc, RecursionError) else exc
         raise InvalidGates(f"gate rules: not JSON: {reason}") from exc
+    if isinstance(entries, dict) and entries:
+        entries = [rule for key, checks in entries.items() for rule in _from_map(key, checks)]
     if not isinstance(entries, list):
-        raise InvalidGates("gate rules: not a JSON array")
+        raise InvalidGates("gate rules: not a JSON array, or an object with transitions")
     if len(entries) > RULES:
         raise InvalidGates(f"gate rules: more than {RULES} entries")
     rules = tuple(_entry(number, entry) for number, entry in enumerate(entries, start=1))
     _refuse_repetition(rules)
     return rules
+
+
+def _from_map(key: str, checks: object) -> Iterator[object]:
+    """An entry of a map, which names its transition, as the list has it."""
+    from_phase, _, to_phase = (each.strip() for each in key.partition(ARROW))
+    if not from_phase or not to_phase:
+        raise InvalidGates(f"gate rules: the key {shown(key)} is not FROM{ARROW}TO")
+    if checks == []:
+        return
+    if isinstance(checks, list):
+        checks = [_said(each, from_phase) if isinstance(each, dict) else each for each in checks]
+    yield {"from": from_phase, "to": to_phase, "checks": checks}
+
+
+def _said(check: dict[str, object], from_phase: str) -> dict[str, object]:
+    """A check of a map, without what is empty there, or means nothing to this check."""
+    said = {name: value for name, value in check.items() if value not in ("", None)}
+    kind = CHECKS.get(str(check.get("check")))
+    if kind is None:
+        return said
+    if not kind.takes_phase:
+        return {name: value for name, value in said.items() if name != "phase"}
+    return {"phase": from_phase} | said
 
 
 def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -276,8 +333,6 @@ DEFAULT_PRIORITY = 3
 HARD_THROUGH = 1
 SOFT_THROUGH = 3
 
-Tier = Literal["hard", "soft", "none"]
-
 
 class Evidence(Struct, frozen=True):
     conditions: list[Condition]
@@ -298,24 +353,101 @@ class Verdict(Struct, frozen=True):
 
 
 def evaluate(
-    conn: sqlite3.Connection, run: Run, to_phase: str, *, priority: int, disabled: bool = False
+    conn: sqlite3.Connection,
+    run: Run,
+    to_phase: str,
+    *,
+    priority: int,
+    disabled: bool = False,
+    raised: Collection[str] = (),
 ) -> Verdict:
-    """Whether the run may go from where it is to `to_phase`."""
-    tier = tier_of(priority)
-    if disabled or tier == "none":
+    """Whether the run may go from where it is to `to_phase`.
+
+    `raised`: those of the default rules that are hard, by their keys.
+    """
+    usual = tier_of(priority)
+    raised = raised if run.gates is None else ()
+    if disabled or (usual == "none" and not _has_tiers(run, raised)):
         return Verdict("none", "none", [])
     way = [run.phase, *phases.between(phases.chain(run), run.phase, to_phase)]
     if len(way) == 1:  # no rule would be met: never take that for a pass
         raise PhaseRefused(f"{to_phase} is not ahead of {run.phase}")
     rules = {rule.transition: rule.checks for rule in rules_of(run)}
     passes_over = len(way) > 2
-    evidence = []
+    evidence, weights = [], []
     for step in pairwise(way):
         for check in rules.get(step, ()):
+            tier = _weight(check, usual, is_raised=key_of(check.check, step) in raised)
+            if tier == "none":
+                continue
             found = CHECKS[check.check].judge(conn, run.id, check.phase or "")
+            found = found if tier == usual else structs.replace(found, tier=tier)
             evidence.append(_of_step(found, step) if passes_over else found)
-    failed = any(condition.result == "fail" for condition in evidence)
-    return Verdict("fail" if failed else "pass", tier, evidence)
+            weights.append((found.result == "fail", tier))
+    return _judged(usual, weights, evidence)
+
+
+def _has_tiers(run: Run, raised: Collection[str]) -> bool:
+    """Whether any check may be asked that the priority would spare."""
+    if raised or run.budget_enforce:
+        return True
+    try:
+        return any(each.tier for rule in rules_of(run) for each in rule.checks)
+    except UnreadableGates:
+        return False  # as it was before checks had tiers: unimportant work goes on
+
+
+def _weight(check: Check, usual: Tier, *, is_raised: bool) -> Tier:
+    return max(usual, check.tier or "none", "hard" if is_raised else "none", key=_RANK.__getitem__)
+
+
+def _judged(
+    usual: Tier, weights: Sequence[tuple[bool, Tier]], evidence: list[Condition]
+) -> Verdict:
+    """The tier is that of what has failed, else the hardest one."""
+    if not evidence and usual == "none":
+        return Verdict("none", "none", [])
+    failed = [tier for has_failed, tier in weights if has_failed]
+    tiers = failed or [tier for _, tier in weights] or [usual]
+    return Verdict("fail" if failed else "pass", max(tiers, key=_RANK.__getitem__), evidence)
+
+
+# How long a calibration counts: what made it measures once a day.
+CALIBRATED_SECONDS = 24 * 3600
+
+
+class Calibrated(Struct, frozen=True):
+    tier: str = ""
+    locked: bool = False
+
+
+class Calibration(Struct, frozen=True):
+    """The file that newer scripts make of `gate signals`: tiers of the default rules."""
+
+    created_at: float = 0.0
+    tiers: dict[str, Calibrated] = {}
+
+    def raised(self) -> set[str]:
+        """The keys of the checks that it makes hard; it can make none easier."""
+        return {key for key, each in self.tiers.items() if each.tier == "hard" and not each.locked}
+
+    def is_stale(self, now_ms: int) -> bool:
+        return now_ms / 1000 - self.created_at > CALIBRATED_SECONDS
+
+
+def raised(calibration: Calibration | None, warnings: list[str], *, now_ms: int) -> set[str]:
+    """What a calibration makes hard; one that is too old counts for nothing, and is told."""
+    if calibration is None:
+        return set()
+    if calibration.is_stale(now_ms):
+        warnings.append("the calibration is older than 24 h and was ignored")
+        return set()
+    return calibration.raised()
+
+
+def key_of(check: str, step: tuple[str, str]) -> str:
+    """What a calibration calls a check of the default rules."""
+    return f"{check}:{step[0]}{ARROW}{step[1]}"
 
 
 def tier_of(priority: int) -> Tier:

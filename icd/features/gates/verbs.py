@@ -1,7 +1,7 @@
 """gate: whether a run may go on, why not, and going on all the same."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -9,14 +9,27 @@ from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import Whole
-from icd.app.verb import Card, Column, Command, Method, Option, Table, Verb, Writes, no_rows
+from icd.app.verb import (
+    Card,
+    Column,
+    Command,
+    Method,
+    Option,
+    Table,
+    Verb,
+    Writes,
+    narrow,
+    no_rows,
+)
 from icd.errors import Usage
-from icd.features.gates import store
+from icd.features.gates import signals, store
+from icd.features.gates.signals import Signals
 from icd.features.gates.store import Condition, Evidence, Rule
 from icd.features.runs import phases, transitions
 from icd.features.runs import store as runs
 from icd.features.runs.verbs import Reason, RunId
-from icd.values.wire import Result
+from icd.features.runs.verbs.transitions import CalibrationFile
+from icd.values.wire import INT64, Result
 
 # Other ways to count priorities are not turned away.
 Priority = Annotated[int, Whole(-(2**31), 2**31 - 1)]
@@ -46,6 +59,7 @@ class Check(Params):
             "N",
         ),
     ] = store.DEFAULT_PRIORITY
+    calibration: CalibrationFile = None
 
 
 class Override(Params):
@@ -53,6 +67,7 @@ class Override(Params):
 
     Skipped phases count as next phases here.
     Records an override event with the reason.
+    'icctl gate signals' counts it as a mistake of the gate, and says whether it was justified.
     """
 
     rpc = (
@@ -64,6 +79,45 @@ class Override(Params):
     reason: Annotated[
         Reason, Option("--reason", "Reason for the override, recorded in the event.", "TEXT")
     ]
+    category: Annotated[
+        Literal["justified", "expedient"] | None,
+        Meta(
+            description="Category: `justified`, the gate was wrong; `expedient`, it was in the way."
+        ),
+    ] = None
+
+
+class OverrideForm(Override):
+    __doc__ = Override.__doc__
+
+    justified: Annotated[bool, Option("--justified", "Record that the gate was wrong.")] = False
+    expedient: Annotated[
+        bool, Option("--expedient", "Record that the gate was right, but in the way.")
+    ] = False
+
+
+class SignalsSince(Params):
+    """Print which gates were right, as JSON: an array of signals, and a cursor.
+
+    A check that blocked a run is a true positive (tp); a false one (fp) if it was overridden, or if
+    the run went on although it failed.
+    A check that passed is a true negative (tn); a false one (fn) if the run was rolled back from
+    beyond it.
+    --since-id=CURSOR reads on; a rollback that is read later changes no signal that was read.
+    """
+
+    rpc = (
+        "List which gates were right.\n"
+        "A check that blocked a run is a true positive (tp); a false one (fp) if it was overridden,"
+        " or if the run went on although it failed.\n"
+        "A check that passed is a true negative (tn); a false one (fn) if the run was rolled back "
+        "from beyond it.\n"
+        "`since_id` reads on; a rollback that is read later changes no signal that was read."
+    )
+    since_id: Annotated[
+        Annotated[int, Meta(ge=0, le=INT64 - 1)],
+        Option("--since-id", "Read only events after this one (default 0).", "ID"),
+    ] = 0
 
 
 class Rules(Params):
@@ -108,7 +162,8 @@ class Overridden(Result):
 def check(ctx: Context, p: Check) -> Checked:
     run = runs.require(ctx.conn, p.run_id)
     to_phase = transitions.next_phase(ctx.conn, run)
-    verdict = store.evaluate(ctx.conn, run, to_phase, priority=p.priority)
+    raised = store.raised(p.calibration, ctx.warnings, now_ms=ctx.now_ms)
+    verdict = store.evaluate(ctx.conn, run, to_phase, priority=p.priority, raised=raised)
     return Checked(
         evidence=Evidence(verdict.evidence) if verdict.evidence else None,
         from_phase=run.phase,
@@ -120,8 +175,19 @@ def check(ctx: Context, p: Check) -> Checked:
 
 
 def override(ctx: Context, p: Override) -> Overridden:
-    moved = transitions.override(ctx.conn, p.run_id, p.reason, actor=ctx.writer, now_ms=ctx.now_ms)
+    moved = transitions.override(
+        ctx.conn,
+        p.run_id,
+        p.reason,
+        category=p.category,
+        actor=ctx.writer,
+        now_ms=ctx.now_ms,
+    )
     return Overridden(moved.from_phase, p.reason, moved.to_phase)
+
+
+def told(ctx: Context, p: SignalsSince) -> Signals:
+    return signals.since(ctx.conn, p.since_id)
 
 
 def rules(ctx: Context, p: Rules) -> list[Rule]:
@@ -158,7 +224,16 @@ def show_condition(found: Condition) -> str:
         line += f" ({found.from_phase} → {found.to_phase})"
     if found.count is not None:
         line += f" (count: {found.count})"
+    if found.tier is not None:
+        line += f" [{found.tier}]"
     return line if found.detail is None else f"{line} — {found.detail}"
+
+
+def ask_override(_world: World, f: OverrideForm) -> Ask:
+    if f.justified and f.expedient:
+        raise Usage("--justified and --expedient are mutually exclusive")
+    category = "justified" if f.justified else "expedient" if f.expedient else None
+    return Ask("gate.override", narrow(f, Override, category=category))
 
 
 def ask_rules(world: World, f: RulesForm) -> Ask | Output:
@@ -172,6 +247,7 @@ def show_rules(found: list[Rule], _f: RulesForm) -> Iterator[str]:
     for rule in found:
         for check in rule.checks:
             about = f" (phase: {check.phase})" if check.phase else ""
+            about += f" [{check.tier}]" if check.tier else ""
             yield render.columns(f"{rule.from_phase} → {rule.to_phase}", f"{check.check}{about}")
 
 
@@ -190,6 +266,7 @@ _RULES = Table(
     Column("TO", lambda pair: pair[0].to_phase),
     Column("CHECK", lambda pair: pair[1].check),
     Column("PHASE", lambda pair: pair[1].phase, spare=True),
+    Column("TIER", lambda pair: pair[1].tier, spare=True),
     empty="No rules: nothing is checked here.",
 )
 CHECKED = Card(
@@ -205,10 +282,24 @@ CHECKED = Card(
                 Column("CHECK", "check"),
                 Column("PHASE", "phase", spare=True),
                 Column("COUNT", "count", "number", spare=True),
+                Column("TIER", "tier", spare=True),
                 Column("DETAIL", "detail", spare=True),
             ),
         )
     ],
+)
+
+SIGNALS = Table(
+    Column("EVENT", "event_id", "number"),
+    Column("WHEN", "created_at", "age"),
+    Column("RUN", "run_id", "id"),
+    Column("CHECK", "check_type"),
+    Column("FROM", "from_phase"),
+    Column("TO", "to_phase"),
+    Column("SIGNAL", "signal_type"),
+    Column("OVERRIDE", "category", spare=True),
+    of="signals",
+    empty="No gate was asked since then. Advance a run: icctl run advance RUN",
 )
 
 VERBS = [
@@ -227,16 +318,34 @@ VERBS = [
             'icctl gate check "$RUN" --priority=0 || echo "not yet"',
         ],
     ),
-    Verb(
-        "gate override",
+    Method(
+        "gate.override",
         Override,
         Overridden,
         override,
         check=_check_override,
         writes=Writes(no_rows, appends=True),
+    ),
+    Command(
+        "gate override",
+        OverrideForm,
+        ask_override,
         show=lambda r, _: [f"{r.from_phase} → {r.to_phase} (override: {r.reason})"],
         summary="Advance a run past its gate.",
-        examples=['icctl gate override "$RUN" --reason="reviewed by hand"'],
+        examples=[
+            'icctl gate override "$RUN" --reason="reviewed by hand"',
+            'icctl gate override "$RUN" --reason="the check is broken" --justified',
+        ],
+    ),
+    Verb(
+        "gate signals",
+        SignalsSince,
+        Signals,
+        told,
+        show=lambda r, _: render.to_json(r),
+        human=SIGNALS,
+        summary="List which gates were right.",
+        examples=["icctl gate signals", 'icctl gate signals --since-id="$CURSOR" --json'],
     ),
     Method("gate.rules", Rules, list[Rule], rules),
     Command(

@@ -21,7 +21,7 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct, UnsetType, field, structs
 
 from icd.db.rows import Column, checked, put, select, values
-from icd.errors import AgentNotFound, RunNotFound, UnknownPhase
+from icd.errors import AgentNotFound, LimitReached, RunNotFound, UnknownPhase
 from icd.features.runs import phases as chains
 from icd.values import payloads, processes
 from icd.values.processes import Liveness, Process
@@ -52,12 +52,16 @@ class Shown(Result):
     auto_spawn: Column[bool] = False
     session: Column[str | None] = None
     owner_pid: Column[int | None] = None
+    max_agents: Column[int | None] = None
+    max_dispatches: Column[int | None] = None
+    budget_enforce: Column[bool] = False
 
     def __post_init__(self) -> None:
         """SQLite has no booleans."""
         self.force_full = bool(self.force_full)
         self.auto_advance = bool(self.auto_advance)
         self.auto_spawn = bool(self.auto_spawn)
+        self.budget_enforce = bool(self.budget_enforce)
 
 
 class Run(Shown):
@@ -267,6 +271,7 @@ class Agent(Result):
 
 _ADD_AGENT = put(Agent, "run_agents")
 _AGENTS = select(Agent, "run_agents", "WHERE run_id = ? ORDER BY created_at, rowid")
+_ACTIVE = "SELECT count(*) FROM run_agents WHERE run_id = ? AND status = 'active'"
 _UPDATE_AGENT = "UPDATE run_agents SET status = ?, updated_at = ? WHERE id = ? RETURNING run_id"
 
 
@@ -280,12 +285,28 @@ def add_agent(
     now_ms: int,
 ) -> str:
     """Note an agent that has begun; the answer is its id."""
-    require(conn, run_id)
+    run = require(conn, run_id)
+    require_room(f"run {run.id}", "active agents", run.max_agents, active_agents(conn, run.id))
     now = now_ms // 1000
     agent = Agent(new_id(), run_id, agent_type, "active", now, now, name, dispatch_id)
     conn.execute(_ADD_AGENT, values(agent))
     touch(conn, run_id, now_ms=now_ms)
     return agent.id
+
+
+def active_agents(conn: sqlite3.Connection, run_id: str) -> int:
+    """How many agents work on a run by now."""
+    (count,) = conn.execute(_ACTIVE, (run_id,)).fetchone()
+    return int(count)
+
+
+def require_room(
+    whose: str, what: str, limit: int | None, count: int, *, hint: str | None = None
+) -> None:
+    """Refuse one more where there are as many as there may be."""
+    if limit is not None and count >= limit:
+        told = f"{whose} has {count} of at most {limit} {what}"
+        raise LimitReached(told, hint=hint, limit=limit)
 
 
 def agents_of(conn: sqlite3.Connection, run_id: str) -> list[Agent]:

@@ -22,9 +22,9 @@ Callers run these inside a transaction; nothing here begins or commits one.
 import sqlite3
 from collections.abc import Collection
 
-from msgspec import UNSET, Struct, UnsetType, json
+from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType, json
 
-from icd.errors import PhaseRefused, RunOver
+from icd.errors import InvalidPayload, PhaseRefused, RunOver
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.features.gates import store as gates
@@ -33,6 +33,7 @@ from icd.features.runs import actions, history, phases
 from icd.features.runs import store as runs
 from icd.features.runs.actions import Action
 from icd.features.runs.store import Run
+from icd.values import payloads
 from icd.values.processes import Writer
 
 # What is not listed is refused.
@@ -77,6 +78,9 @@ _SET = """
 UPDATE runs SET complexity = coalesce(:complexity, complexity),
                 auto_advance = coalesce(:auto_advance, auto_advance),
                 force_full = coalesce(:force_full, force_full),
+                max_agents = nullif(coalesce(:max_agents, max_agents), 0),
+                max_dispatches = nullif(coalesce(:max_dispatches, max_dispatches), 0),
+                metadata = coalesce(:metadata, metadata),
                 updated_at = :now_ms / 1000, updated_ms = :now_ms
 WHERE id = :id AND status = :status AND phase = :phase
 RETURNING id
@@ -95,6 +99,7 @@ def advance(
     disable_gates: bool = False,
     skip_reason: str = "",
     if_phase: str | None = None,
+    raised: Collection[str] = (),
     actor: Writer,
     now_ms: int,
 ) -> Advance:
@@ -109,7 +114,9 @@ def advance(
         return Advance("stale", run.phase, run.phase, reason=why)
     to_phase = next_phase(conn, run)
     if run.auto_advance or skip_reason:
-        verdict = gates.evaluate(conn, run, to_phase, priority=priority, disabled=disable_gates)
+        verdict = gates.evaluate(
+            conn, run, to_phase, priority=priority, disabled=disable_gates, raised=raised
+        )
         found = _judged(run, to_phase, verdict, skip_reason)
     else:
         found = Advance("pause", run.phase, to_phase, reason="auto_advance disabled")
@@ -124,14 +131,24 @@ def advance(
 
 
 def override(
-    conn: sqlite3.Connection, run_id: str, reason: str, *, actor: Writer, now_ms: int
+    conn: sqlite3.Connection,
+    run_id: str,
+    reason: str,
+    *,
+    category: str | None = None,
+    actor: Writer,
+    now_ms: int,
 ) -> Advance:
-    """Go to the very next phase, skipped or not; its gate is not asked."""
+    """Go to the very next phase, skipped or not; its gate is not asked.
+
+    `category`: whether the gate was wrong, or only in the way; see icd/features/gates/signals.py.
+    """
     run = runs.require(conn, run_id)
     require_may(run, "override")
     found = Advance("override", run.phase, _ahead(run, ()), "fail", "hard", reason)
     move(conn, run, found.to_phase, now_ms=now_ms)
-    _record(conn, run, found, actor=actor, now_ms=now_ms)
+    said = {} if category is None else {"override_category": category}
+    _record(conn, run, found, said, actor=actor, now_ms=now_ms)
     return found
 
 
@@ -190,20 +207,50 @@ def configure(
     complexity: int | None = None,
     auto_advance: bool | None = None,
     force_full: bool | None = None,
+    max_agents: int | None = None,
+    max_dispatches: int | None = None,
+    merge: str | None = None,
     actor: Writer,
     now_ms: int,
 ) -> None:
-    """Change settings; what is None stays as it is."""
+    """Change settings; what is None stays as it is.  `merge` is an object for the metadata."""
     run = runs.require(conn, run_id)
     require_may(run, "set")
-    wanted = {"complexity": complexity, "auto_advance": auto_advance, "force_full": force_full}
-    _require_one(conn, _SET, run, now_ms=now_ms, **wanted)
+    metadata = None if merge is None else _merged(run, merge)
+    wanted = {
+        "complexity": complexity,
+        "auto_advance": auto_advance,
+        "force_full": force_full,
+        "max_agents": max_agents,
+        "max_dispatches": max_dispatches,
+    }
+    _require_one(conn, _SET, run, now_ms=now_ms, metadata=metadata, **wanted)
+    if merge is not None:
+        wanted["metadata"] = True
     reason = ", ".join(
         f"{name}={json.encode(value).decode()}"
         for name, value in wanted.items()
         if value is not None
     )
     tell(conn, run, "set", reason=reason, actor=actor, now_ms=now_ms)
+
+
+def _merged(run: Run, merge: str) -> str:
+    try:
+        found = _merge((run.metadata or "{}").encode(), merge.encode())
+    except DecodeError as exc:
+        raise InvalidPayload(f"the metadata of run {run.id} is not a JSON object") from exc
+    return payloads.check(found)
+
+
+def _merge(there: bytes, given: bytes) -> bytes:
+    """Both objects; of a member of both, what is given, unless both are objects again."""
+    found = json.decode(there, type=dict[str, Raw])
+    for name, value in json.decode(given, type=dict[str, Raw]).items():
+        old = bytes(found.get(name, b""))
+        is_merged = old[:1] == bytes(value)[:1] == b"{"
+        found[name] = Raw(_merge(old, bytes(value))) if is_merged else value
+    return json.encode(found)
 
 
 def next_phase(conn: sqlite3.Connection, run: Run) -> str:
@@ -283,9 +330,15 @@ def _ahead(run: Run, skipped: Collection[str]) -> str:
 
 
 def _record(
-    conn: sqlite3.Connection, run: Run, found: Advance, *, actor: Writer, now_ms: int
+    conn: sqlite3.Connection,
+    run: Run,
+    found: Advance,
+    more: dict[str, str] | None = None,
+    *,
+    actor: Writer,
+    now_ms: int,
 ) -> None:
-    said = {"gate_result": found.gate_result, "gate_tier": found.gate_tier}
+    said = {"gate_result": found.gate_result, "gate_tier": found.gate_tier, **(more or {})}
     tell(
         conn,
         run,

@@ -21,6 +21,8 @@ from icd.values.processes import Writer
 from icd.values.wire import INT64, Result, iso, iso_if
 
 PRUNED_AT_ONCE = 1000
+# What `config set` keeps: rows of this scope whose key begins like this.
+KERNEL, KERNEL_SCOPE = "kernel.", "global"
 
 
 class Row(Struct, frozen=True):
@@ -138,6 +140,13 @@ SELECT expires_ms FROM state WHERE expires_ms IS NOT NULL ORDER BY expires_ms LI
 
 def get(conn: sqlite3.Connection, key: str, scope_id: str, *, now_ms: int) -> Row | None:
     return one(conn, Row, _GET, (key, scope_id, now_ms))
+
+
+def kernel_limit(conn: sqlite3.Connection, name: str, *, now_ms: int) -> int | None:
+    """A number that `config set` keeps; None without one, and where zero stands for no limit."""
+    row = get(conn, KERNEL + name, KERNEL_SCOPE, now_ms=now_ms)
+    is_number = row is not None and row.payload.isascii() and row.payload.isdigit()
+    return int(row.payload[:18]) or None if row is not None and is_number else None
 
 
 def set(  # noqa: A001 -- the verb of the contract

@@ -147,6 +147,13 @@ _ROWS = {
         ),
         "UPDATE counters SET value = 1 WHERE name = 'run_actions'",
     ],
+    1009: [
+        (
+            "UPDATE runs SET max_agents = 3, max_dispatches = 2, budget_enforce = 1"
+            " WHERE id = 'run00001'"
+        ),
+        "UPDATE feedback_signals SET idempotency_key = 'cycle-1' WHERE id = 1",
+    ],
 }
 
 

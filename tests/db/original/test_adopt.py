@@ -46,6 +46,32 @@ def take_over(database, *, deadline=math.inf):
         return adopt(database, now_ms=NOW_MS, deadline=deadline)
 
 
+RULES = (
+    '{"brainstorm→brainstorm-reviewed":[{"check":"agents_complete","tier":"hard"}],'
+    '"review→polish":[]}'
+)
+
+
+@pytest.mark.parametrize(
+    "rules, taken",
+    [(RULES, RULES), ("", None), (None, None), ("{", None), ('{"a→b":[{"check":"odd"}]}', None)],
+)
+def test_limits_and_gates_of_runs_come_along(database, path, rules, taken):
+    later.write(path)
+    with closing(sqlite3.connect(path)) as conn, conn:
+        for column in ("max_agents", "max_dispatches", "budget_enforce"):
+            conn.execute(f"ALTER TABLE runs ADD COLUMN {column} INTEGER DEFAULT 0")
+        conn.execute("ALTER TABLE runs ADD COLUMN gate_rules TEXT")
+        conn.execute("UPDATE runs SET max_agents = 3, budget_enforce = 1, gate_rules = ?", (rules,))
+
+    found = take_over(database)
+
+    assert not {left.column for left in found.left if left.table == "runs"} - {"tenant"}
+    columns = "max_agents, max_dispatches, budget_enforce, gates"
+    rows = database.connection().execute(f"SELECT {columns} FROM runs").fetchall()
+    assert rows == [(3, None, 1, taken)] * 2
+
+
 def names(path):
     directory, name = os.path.split(path)
     return {n.removeprefix(name) for n in os.listdir(directory)} - {".lock", ""}

@@ -236,8 +236,8 @@ def test_feedback_is_kept_if_it_is_about_something(brought):
     )
 
     assert conn.execute("SELECT * FROM feedback_signals").fetchall() == [
-        (1, "x1", "unknown", "{}", "system", 1),
-        (2, "x1", "up", '{"a": 1}', "me", NOW_S),
+        (1, "x1", "unknown", "{}", "system", 1, None),
+        (2, "x1", "up", '{"a": 1}', "me", NOW_S, None),
     ]
 
 

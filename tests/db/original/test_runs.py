@@ -156,6 +156,7 @@ def test_a_run_keeps_all_that_the_original_knew(brought, project):
         "owner_pid": None, "owner_start": None, "owner_boot": None, "owner_pidns": None,
         "created_at": NOW_S, "created_ms": NOW_S * 1000, "updated_at": NOW_S + 5,
         "updated_ms": (NOW_S + 5) * 1000, "completed_at": NOW_S + 4,
+        "max_agents": None, "max_dispatches": None, "budget_enforce": 0,
     }]  # fmt: skip
 
 

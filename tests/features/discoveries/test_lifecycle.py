@@ -249,10 +249,25 @@ def test_a_clock_that_was_set_back_neither_decays_twice_nor_stops_it_for_long(co
 LEARNING = msgspec.structs.replace(config.DEFAULTS, feedback_learning_rate=0.25)
 
 
-def record(conn, name, signal="boost", settings=config.DEFAULTS):
+def record(conn, name, signal="boost", settings=config.DEFAULTS, key=None):
     return reviews.feedback(
-        conn, name, signal, data='{"k": 1}', actor="me", settings=settings, told=told()
+        conn, name, signal, data='{"k": 1}', actor="me", key=key, settings=settings, told=told()
     )
+
+
+def test_a_signal_with_a_known_key_changes_nothing_however_often_it_is_given(conn):
+    name, other = submit(conn), submit(conn, source_id="2")
+    learning = structs.replace(config.DEFAULTS, feedback_learning_rate=0.5)
+
+    first = record(conn, name, settings=learning, key="k")
+    again = record(conn, name, settings=learning, key="k")
+    elsewhere = record(conn, other, key="k")
+
+    assert first.relevance == again.relevance > 0
+    assert elsewhere.id == other
+    (count,) = conn.execute("SELECT count(*) FROM feedback_signals").fetchone()
+    told_of = [e for e in events.read(conn, limit=100) if e.type == "feedback.recorded"]
+    assert (count, len(told_of)) == (2, 2)
 
 
 def test_signals_are_added_and_told(conn):
@@ -263,8 +278,8 @@ def test_signals_are_added_and_told(conn):
 
     rows = conn.execute("SELECT * FROM feedback_signals").fetchall()
     assert rows == [
-        (1, name, "boost", '{"k": 1}', "me", NOW_MS // 1000),
-        (2, name, "boost", '{"k": 1}', "me", NOW_MS // 1000),
+        (1, name, "boost", '{"k": 1}', "me", NOW_MS // 1000, None),
+        (2, name, "boost", '{"k": 1}', "me", NOW_MS // 1000, None),
     ]
     event = events.read(conn, since=2, limit=1)[0]
     assert (event.type, event.subject_id) == ("feedback.recorded", name)

@@ -28,7 +28,9 @@ def tail(stdout):
     return found
 
 
-REVIEW = '{"finding_id":"f","agents":{},"resolution":"r","chosen_severity":"P1","impact":"i"}'
+REVIEW = (
+    '{"finding_id":"f","agents":{"a":"P1"},"resolution":"r","chosen_severity":"P1","impact":"i"}'
+)
 
 
 def test_record_prints_the_id(record):

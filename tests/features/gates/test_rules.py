@@ -31,8 +31,10 @@ def test_the_default_rules_are_themselves_valid_for_the_default_chain():
     gates.check_against(text, phases.DEFAULT)
 
 
-def test_every_check_stands_in_a_default_rule():
-    assert {check.check for rule in DEFAULT for check in rule.checks} == set(CHECKS)
+def test_every_check_but_that_of_the_budget_stands_in_a_default_rule():
+    asked = {check.check for rule in DEFAULT for check in rule.checks}
+
+    assert asked | {gates.BUDGET.check} == set(CHECKS)
 
 
 def test_rules_are_stored_in_one_form_however_they_were_written():

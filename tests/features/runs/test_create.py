@@ -59,7 +59,8 @@ def test_the_database_itself_refuses_a_second_holder(conn, create):
             "INSERT INTO runs SELECT 'other', project_dir, goal, status, phase, complexity, "
             "force_full, auto_advance, auto_spawn, scope_id, phases, gates, token_budget, "
             "budget_warn_pct, budget_told, metadata, actions, session, owner_pid, owner_start, "
-            "owner_boot, owner_pidns, created_at, created_ms, updated_at, updated_ms, completed_at "
+            "owner_boot, owner_pidns, created_at, created_ms, updated_at, updated_ms, completed_at, "
+            "max_agents, max_dispatches, budget_enforce "
             "FROM runs WHERE id = ?",
             (run.id,),
         )

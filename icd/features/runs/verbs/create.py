@@ -9,7 +9,13 @@ from icd.app.call import Context, Params
 from icd.app.invocation import Ask, World
 from icd.app.types import SPAN
 from icd.app.verb import Command, Method, Option, Writes, narrow, no_rows
-from icd.errors import InvalidParams, InvalidPayload, PayloadTooLarge, SecretRefused, Usage
+from icd.errors import (
+    InvalidParams,
+    InvalidPayload,
+    PayloadTooLarge,
+    SecretRefused,
+    Usage,
+)
 from icd.features.gates import store as gates
 from icd.features.runs import actions as todo
 from icd.features.runs import create as claims
@@ -20,7 +26,8 @@ from icd.values import payloads, validation
 from icd.values.wire import INT64, Milliseconds, Result
 
 NOTHING = Raw(b"null")
-
+# Zero: any number.
+Limit = Annotated[int, Meta(ge=0, le=1_000_000)]
 Complexity = Annotated[int, Meta(ge=1, le=5)]
 
 
@@ -41,7 +48,9 @@ class Create(Params):
         "`takeover_after_ms` abandons that run in the same transaction if it has been idle for "
         "that long."
     )
-    goal: Annotated[str, Option("--goal", "Goal of the run.", "TEXT")]
+    goal: Annotated[
+        str | None, Option("--goal", "Goal of the run (default: its scope).", "TEXT")
+    ] = None
     project: Project = None
     complexity: Annotated[
         Complexity, Option("--complexity", "Complexity, stored with the run (default 3).", "1..5")
@@ -57,9 +66,13 @@ class Create(Params):
     ] = None
     phases: Annotated[list[str] | None, Meta(description="Chain of phases, in order.")] = None
     # A default that is no factory could not be described.
-    gates: Annotated[Raw, Meta(description="Gate rules, as JSON.")] = field(
-        default_factory=lambda: NOTHING
-    )
+    gates: Annotated[
+        Raw,
+        Meta(
+            description="Gate rules, as JSON: a list as `gate.rules` has it, or an object of "
+            "`FROM→TO` to a list of `check`, `phase` and `tier`."
+        ),
+    ] = field(default_factory=lambda: NOTHING)
     token_budget: Annotated[
         Annotated[int, Meta(ge=1, le=INT64 - 1)] | None,
         Option("--token-budget", "Token budget.", "N"),
@@ -69,6 +82,17 @@ class Create(Params):
         Meta(ge=1, le=99),
         Option("--budget-warn-pct", "Percentage of the budget at which to warn (default 80).", "P"),
     ] = WARN_PCT
+    budget_enforce: Annotated[
+        bool, Option("--budget-enforce", "Let no gate open once the token budget is used up.")
+    ] = False
+    max_agents: Annotated[
+        Limit | None,
+        Option("--max-agents", "Maximum number of active agents, and of dispatches alive.", "N"),
+    ] = None
+    max_dispatches: Annotated[
+        Limit | None,
+        Option("--max-dispatches", "Maximum number of dispatches alive at once.", "N"),
+    ] = None
     metadata: Annotated[
         str | None,
         Meta(description="Text stored with the run."),
@@ -100,6 +124,9 @@ class CreateForm(Create, kw_only=True):
     gates: Annotated[
         str | None, Option("--gates", "Gate rules, as JSON; @FILE reads a file.", "JSON")
     ] = None  # type: ignore[assignment]
+    gates_file: Annotated[
+        str | None, Option("--gates-file", "Read the gate rules from this file.", "FILE")
+    ] = None
     actions: Annotated[
         str | None,
         Option("--actions", "Actions by phase, as a JSON object; @FILE reads a file.", "JSON"),
@@ -127,15 +154,18 @@ def create(ctx: Context, p: Create) -> Created:
     actor = structs.replace(ctx.writer, session=p.session or ctx.writer.session)
     run = claims.new(
         project_dir=project_of(ctx, p.cwd, p.project),
-        goal=p.goal,
+        goal=p.goal or p.scope_id or "",
         complexity=p.complexity,
         scope_id=p.scope_id or None,
         chain=None if p.phases is None else tuple(p.phases),
-        gates=_text(p.gates),
+        gates=text(p.gates),
         token_budget=p.token_budget,
         budget_warn_pct=p.budget_warn_pct,
+        budget_enforce=p.budget_enforce,
+        max_agents=p.max_agents or None,
+        max_dispatches=p.max_dispatches or None,
         metadata=p.metadata,
-        actions=_text(p.actions),
+        actions=text(p.actions),
         auto_spawn=ctx.settings.auto_spawn if p.auto_spawn is None else p.auto_spawn,
         actor=actor,
         now_ms=ctx.now_ms,
@@ -151,20 +181,21 @@ def create(ctx: Context, p: Create) -> Created:
 
 def _check(p: Create) -> None:
     """Judge it outside the lock."""
-    if not p.goal.strip():
-        raise InvalidParams("the goal is empty", hint="pass --goal")
-    if len(p.goal.encode()) > payloads.STRING_BYTES:
+    goal = p.scope_id if p.goal is None else p.goal
+    if not (goal or "").strip():
+        raise InvalidParams("the goal is empty", hint="pass --goal, or --bead")
+    if len((p.goal or "").encode()) > payloads.STRING_BYTES:
         raise PayloadTooLarge(f"the goal is longer than {payloads.STRING_BYTES} bytes")
     check_project(p.cwd, p.project)
     validation.check_scope(p.scope_id or "")
     chain = phases.DEFAULT if p.phases is None else phases.check(p.phases)
-    if (given := _text(p.gates)) is not None:
+    if (given := text(p.gates)) is not None:
         stored = gates.parse(given)
         gates.check_against(stored, chain)
         p.gates = Raw(stored.encode())
     if p.metadata is not None:
         _check_metadata(p.metadata)
-    if (actions := _text(p.actions)) is not None:
+    if (actions := text(p.actions)) is not None:
         p.actions = Raw(payloads.check(actions.encode()).encode())
         if not bytes(p.actions).startswith(b"{"):
             raise InvalidPayload("the actions are not a JSON object")
@@ -181,14 +212,20 @@ def _check_metadata(text: str) -> None:
         payloads.check(msgspec.json.encode(text))
 
 
-def _text(raw: Raw) -> str | None:
+def text(raw: Raw) -> str | None:
     return None if bytes(raw) == bytes(NOTHING) else bytes(raw).decode()
 
 
 def ask_create(world: World, f: CreateForm) -> Ask:
-    if not f.goal:
+    if f.goal == "":
         raise Usage("--goal is empty")
-    chain, gates, actions = (_given(world, each) for each in (f.phases, f.gates, f.actions))
+    if f.goal is None and not f.scope_id:
+        raise Usage("missing --goal", hint="a run with --bead or --scope-id needs none")
+    chain, gates, actions = (given(world, each) for each in (f.phases, f.gates, f.actions))
+    if f.gates_file is not None:
+        if gates is not None:
+            raise Usage("--gates and --gates-file are mutually exclusive")
+        gates = given(world, f"@{f.gates_file}")
     if f.auto_spawn and f.no_auto_spawn:
         raise Usage("--auto-spawn and --no-auto-spawn are mutually exclusive")
     params = narrow(
@@ -197,13 +234,13 @@ def ask_create(world: World, f: CreateForm) -> Ask:
         phases=None if chain is None else list(phases.parse(chain)),
         gates=NOTHING if gates is None else Raw(gates.encode()),
         actions=NOTHING if actions is None else Raw(actions.encode()),
-        metadata=_given(world, f.metadata),
+        metadata=given(world, f.metadata),
         auto_spawn=bool(f.auto_spawn) if f.auto_spawn or f.no_auto_spawn else None,
     )
     return Ask("run.create", params)
 
 
-def _given(world: World, word: str | None) -> str | None:
+def given(world: World, word: str | None) -> str | None:
     """What an option says, or the file that it names."""
     if word is None or not word.startswith("@"):
         return word
@@ -233,6 +270,8 @@ VERBS = [
             'icctl run create --goal="fix the parser"',
             'icctl run create --goal="$TITLE" --bead="$BEAD" --takeover-after=60m',
             """icctl run create --goal=x --phases='["plan","work","done"]' --gates=@g.json""",
+            'icctl run create --bead="$BEAD" --max-agents=3 --gates-file=gates.json',
+            "icctl run create --goal=x --token-budget=90000 --budget-enforce",
         ],
     ),
 ]

@@ -67,7 +67,9 @@ class List(Params):
     status: Annotated[
         str | None, Option("--status", "Include only this status."), Choice(STATUSES)
     ] = None
-    scope_id: Annotated[str | None, Option("--scope", "Include only this scope.", "S")] = None
+    scope_id: Annotated[
+        str | None, Option("--scope", "Include only this scope.", "S", aliases=("--bead",))
+    ] = None
     project: Annotated[
         str | None, Option("--project", "Include only the project of DIR.", "DIR")
     ] = None
@@ -209,6 +211,7 @@ def show_status(run: Document, _p: Status) -> list[str]:
             "AutoAdv": None if run.auto_advance else "false",
             "Scope": run.scope_id,
             "Budget": limits and f"{limits[0]} tokens (warn at {limits[1]}%)",
+            "At most": _at_most(run),
         }
     )
 
@@ -268,6 +271,11 @@ def _owner(run: Document) -> str | None:
     return None if run.owner_pid is None else f"process {run.owner_pid}, {run.owner_liveness}"
 
 
+def _at_most(run: Document) -> str | None:
+    limits = {"agents": run.max_agents, "dispatches": run.max_dispatches}
+    return ", ".join(f"{limit} {what}" for what, limit in limits.items() if limit) or None
+
+
 CARD = Card(
     Column("Run", "id", "id"),
     Column("State", "status", "state"),
@@ -282,6 +290,8 @@ CARD = Card(
     Column("Skipped", lambda run: ", ".join(run.skipped) or None),
     Column("Complexity", "complexity"),
     Column("Budget", "token_budget", "number"),
+    Column("Enforced", lambda run: "the budget" if run.budget_enforce else None),
+    Column("At most", _at_most),
     Column("Advances", lambda run: None if run.auto_advance else "only by hand"),
     Column("Owner", _owner),
     Column("Session", "session"),
@@ -362,6 +372,7 @@ VERBS = [
         examples=[
             "icctl run list --active",
             "icctl run list --all-projects",
+            'icctl run list --bead="$BEAD" --status=active',
             "icctl run list --project=. --status=completed --limit=10",
         ],
     ),

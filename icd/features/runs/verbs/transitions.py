@@ -4,21 +4,24 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Raw, field
 
 from icd.app import invocation, render
 from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import TRUTH
 from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow, no_rows
-from icd.errors import InvalidParams, Usage
-from icd.features.gates.store import DEFAULT_PRIORITY
+from icd.errors import InvalidParams, InvalidPayload, UnreadableInput, Usage
+from icd.features.gates import store as gates
+from icd.features.gates.store import DEFAULT_PRIORITY, Calibration
 from icd.features.runs import create, transitions
 from icd.features.runs.create import Rollback
 from icd.features.runs.transitions import Advance
 from icd.features.runs.verbs import Reason, RunId, artifacts
+from icd.features.runs.verbs import create as create_verbs
 from icd.features.runs.verbs.actions import what
-from icd.features.runs.verbs.create import Complexity
+from icd.features.runs.verbs.create import NOTHING, Complexity, Limit
+from icd.values import payloads
 from icd.values.wire import INT64, Result
 
 # What is in the way of an advance, and how to go on.
@@ -35,6 +38,27 @@ Why = Annotated[Reason, Option("--reason", "Reason.", "TEXT")]
 
 
 # --- parameters -----------------------------------------------------------------------------------
+
+
+def _calibration(world: World, given: str | None) -> Calibration | None:
+    if given is None:
+        return None
+    try:
+        return msgspec.json.decode(world.read_file(given), type=Calibration)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise UnreadableInput(f"{given} is not a calibration: {exc}") from exc
+
+
+CalibrationFile = Annotated[
+    Calibration | None,
+    Meta(description="Tiers of the default rules; older than 24 h, it is ignored."),
+    Option(
+        "--calibration-file",
+        "Raise default rules to hard as FILE says; older than 24 h, it is ignored.",
+        "FILE",
+        resolve=_calibration,
+    ),
+]
 
 
 class AdvanceRun(Params):
@@ -73,6 +97,7 @@ class AdvanceRun(Params):
     if_phase: Annotated[str | None, Option("--if-phase", "Advance only from this phase.", "P")] = (
         None
     )
+    calibration: CalibrationFile = None
 
 
 class Skip(Params):
@@ -104,15 +129,23 @@ class Abandon(Params):
     reason: Why = ""
 
 
+def _merged(world: World, given: str | None) -> Raw:
+    text = create_verbs.given(world, given)
+    return NOTHING if text is None else Raw(text.encode())
+
+
 class Set(Params):
     """Change the settings of an active run.
 
     Without auto-advance, 'run advance' needs a --skip-reason.
+    --metadata-merge replaces the members that it names; objects in both are merged in the same way.
     """
 
     rpc = (
         "Change the settings of an active run.\n"
-        "Without auto-advance, `run.advance` needs a `skip_reason`."
+        "Without auto-advance, `run.advance` needs a `skip_reason`.\n"
+        "`metadata_merge` replaces the members that it names; objects in both are merged in the "
+        "same way."
     )
     run_id: RunId
     complexity: Annotated[
@@ -130,6 +163,24 @@ class Set(Params):
         TRUTH,
         Option("--force-full", "Value stored with the run; it has no effect.", "BOOL"),
     ] = None
+    max_agents: Annotated[
+        Limit | None,
+        Option("--max-agents", "Maximum number of active agents; 0: any number.", "N"),
+    ] = None
+    max_dispatches: Annotated[
+        Limit | None,
+        Option("--max-dispatches", "Maximum number of dispatches alive; 0: any number.", "N"),
+    ] = None
+    metadata_merge: Annotated[
+        Raw,
+        Meta(description="JSON object that is merged into the metadata, member by member."),
+        Option(
+            "--metadata-merge",
+            "JSON object that is merged into the metadata; @FILE reads a file.",
+            "JSON",
+            resolve=_merged,
+        ),
+    ] = field(default_factory=lambda: NOTHING)  # a default could not be described
 
 
 class RollbackTo(Params):
@@ -199,6 +250,7 @@ def advance(ctx: Context, p: AdvanceRun) -> Advance:
         disable_gates=p.disable_gates,
         skip_reason=p.skip_reason,
         if_phase=p.if_phase,
+        raised=gates.raised(p.calibration, ctx.warnings, now_ms=ctx.now_ms),
         actor=ctx.writer,
         now_ms=ctx.now_ms,
     )
@@ -231,6 +283,9 @@ def set_(ctx: Context, p: Set) -> Changed:
         complexity=p.complexity,
         auto_advance=p.auto_advance,
         force_full=p.force_full,
+        max_agents=p.max_agents,
+        max_dispatches=p.max_dispatches,
+        merge=create_verbs.text(p.metadata_merge),
         actor=ctx.writer,
         now_ms=ctx.now_ms,
     )
@@ -252,10 +307,16 @@ def _check_skip(p: Skip) -> None:
 
 
 def _check_set(p: Set) -> None:
-    if p.complexity is None and p.auto_advance is None and p.force_full is None:
+    settings = (p.complexity, p.auto_advance, p.force_full, p.max_agents, p.max_dispatches)
+    merge = create_verbs.text(p.metadata_merge)
+    if merge is None and all(each is None for each in settings):
         raise InvalidParams(
             "no settings to update", hint="pass --complexity, --auto-advance or --force-full"
         )
+    if merge is not None:
+        p.metadata_merge = Raw(payloads.check(merge.encode()).encode())
+        if not bytes(p.metadata_merge).startswith(b"{"):
+            raise InvalidPayload("the metadata to merge is not a JSON object")
 
 
 # --- what is shown --------------------------------------------------------------------------------
@@ -387,7 +448,10 @@ VERBS = [
         writes=_WRITES,
         show=lambda r, _: [r.status],
         summary="Change the settings of a run.",
-        examples=['icctl run set "$RUN" --auto-advance=false'],
+        examples=[
+            'icctl run set "$RUN" --auto-advance=false',
+            """icctl run set "$RUN" --metadata-merge='{"review":{"round":2}}'""",
+        ],
     ),
     Method("run.rollback", RollbackTo, Rollback, rollback, writes=_WRITES),
     Command(
