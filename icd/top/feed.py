@@ -6,7 +6,7 @@ of the daemon are pushed by none, and are asked for every other second.
 
 Promises
     - whatever comes, memory is bounded: a ring of events, a few hundred rows of each list;
-    - a list is not asked for again before fifty times as long has passed as it took to answer, so
+    - a list rests a hundred times as long as it took to answer before it is asked for again, so
       a busy project costs its daemon a small part of its time, however it is looked at;
     - when the daemon goes, what is shown stays, and says so; streams go on where they were.
 """
@@ -38,7 +38,7 @@ STATUS_SECONDS = 2.0
 # After a failure, such as a daemon that is gone.
 RETRY_SECONDS = 0.5
 # Between two questions for the same list; see the promises.
-LEAST_SECONDS, MOST_SECONDS, RATIO = 0.25, 3.0, 50
+LEAST_SECONDS, MOST_SECONDS, RATIO = 0.5, 3.0, 100
 
 
 class Feed:
@@ -61,6 +61,7 @@ class Feed:
         self._shown = TABS[0]
         self._wanted: dict[Project, anyio.Event] = {}
         self._moved = anyio.Event()  # to another tab
+        self._hearing: dict[Project, anyio.CancelScope] = {}
         self._asked_at = 0.0
 
     # --- for the page ---
@@ -70,6 +71,9 @@ class Feed:
         self._shown = tab
         self._moved.set()
         self._moved = anyio.Event()
+        if tab.find is None:  # what else is written is of no concern
+            for scope in self._hearing.values():
+                scope.cancel()
         self.look_again()
 
     def look_again(self) -> None:
@@ -164,13 +168,17 @@ class Feed:
 
     async def _follow_writes(self, client: AsyncClient, project: Project) -> None:
         while True:
-            try:
-                async with client.db.watch() as news:
-                    async for _written in news:
-                        self._touch(project)
-            except Error:  # also of an older daemon, which cannot tell
-                self._touch(project)
-            await anyio.sleep(STATUS_SECONDS)
+            if self._shown.find is None:
+                await self._moved.wait()
+                continue
+            with anyio.CancelScope() as self._hearing[project]:
+                try:
+                    async with client.db.watch() as news:
+                        async for _written in news:
+                            self._touch(project)
+                except Error:  # also of an older daemon, which cannot tell
+                    self._touch(project)
+                await anyio.sleep(STATUS_SECONDS)
 
     def _touch(self, project: Project) -> None:
         self._wanted[project].set()

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 from textual.app import App, ComposeResult
 from textual.binding import Binding
+from textual.containers import Horizontal
 from textual.widgets import Input
 
 from icctl.api import Error
@@ -45,7 +46,9 @@ class Page(App[int]):
     #tabs { padding: 0; }
     #head { height: 2; }
     Listing, Text { height: 1fr; }
-    #filter { height: 1; border: none; padding: 0 1; display: none; background: $background; }
+    #bar { height: 1; display: none; }
+    #slash { width: 3; }
+    #filter { width: 1fr; height: 1; border: none; padding: 0; background: $background; }
     Question { align: center middle; background: transparent; }
     #question { height: auto; border: round ansi_yellow; background: $background; }
     """
@@ -94,7 +97,9 @@ class Page(App[int]):
         yield Drawn(self._tabs, id="tabs", classes="line")
         yield self.listing
         yield Drawn(self._foot, id="foot", classes="line")
-        yield Input(id="filter", placeholder="filter", compact=True)
+        with Horizontal(id="bar"):
+            yield Drawn(lambda screen: [screen.paint("/", kinds.CYAN)], id="slash")
+            yield Input(id="filter", placeholder="words, or !words", compact=True)
 
     def on_mount(self) -> None:
         self.theme = "ansi-dark"
@@ -211,7 +216,7 @@ class Page(App[int]):
     def action_filter(self) -> None:
         given = self.query_one("#filter", Input)
         self.query_one("#foot").display = False
-        given.display = True
+        self.query_one("#bar").display = True
         given.value = self._filter
         given.focus()
 
@@ -232,7 +237,7 @@ class Page(App[int]):
         self.redraw()
 
     def _end_filter(self) -> None:
-        self.query_one("#filter", Input).display = False
+        self.query_one("#bar").display = False
         self.query_one("#foot").display = True
         self.listing.focus()
 

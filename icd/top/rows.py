@@ -31,6 +31,8 @@ MOST = 200
 
 # Of the text that is searched, for each column: a payload may be a megabyte.
 SOUGHT_CHARACTERS = 2000
+# What is shown of these is not what they are.
+NOT_SOUGHT = ("age", "until", "elapsed", "span", "score")
 
 
 class Row(Struct):
@@ -131,7 +133,8 @@ def matching(words: str) -> Callable[[str], bool]:
 def sought(row: Row, table: Table) -> str:
     """The text of a row that a filter looks at, made once."""
     if row.sought is None:
-        row.sought = "\n".join(_text(column.of, row) for column in table.columns).lower()
+        words = (_text(c.of, row) for c in table.columns if c.kind not in NOT_SOUGHT)
+        row.sought = "\n".join(words).lower()
     return row.sought
 
 

@@ -60,7 +60,7 @@ def ask_top(world: World, f: Top) -> Local:
             from icd.top import once, tabs
 
             return once.show(world, choice, None if place is None else tabs.TABS[place])
-        _require_textual()
+        require_textual()
         is_served = "TEXTUAL_DRIVER" in os.environ  # to a browser
         if not is_served and not all(file.isatty() for file in (sys.stdin, sys.stdout, sys.stderr)):
             raise Usage("top needs a terminal", hint="'icctl top --once' prints one screen")
@@ -71,7 +71,7 @@ def ask_top(world: World, f: Top) -> Local:
     return Local(run, has_own_timeout=True, is_about_project=False)
 
 
-def _require_textual() -> None:
+def require_textual() -> None:
     """Load it, wherever Python finds packages: a command is started without looking everywhere."""
     if sys.flags.no_site:
         import site

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from msgspec import structs
+from msgspec import Raw, structs
 
 from icctl.api import Error
 from icd import trust
@@ -12,24 +12,43 @@ from icd.errors import IcError
 from icd.features.dispatches import kill, logs
 from icd.features.dispatches.kill import Kill
 from icd.features.dispatches.store import Dispatch
-from icd.features.events import people
+from icd.features.events.store import Event
 from icd.features.runs import phases
 from icd.top.projects import Project
 from icd.top.rows import MOST, Action, Ask, Row, Steps, Tab, field_of, required
 
 # Runs whose gates are asked for, and dispatches whose output is read: those that a screen shows.
-LOOKED_AT = 40
+LOOKED_AT = 24
 
 # --- events ---------------------------------------------------------------------------------------
+
+
+def _what(row: Row) -> str:
+    """What a narrow screen has room for comes first."""
+    found: Event = row.of
+    moved = f"{found.from_state or '·'} → {found.to_state or '·'}"
+    payload = bytes(found.payload) if isinstance(found.payload, Raw) else b""
+    parts = [
+        moved if found.from_state or found.to_state else "",
+        found.subject_id if found.subject_id != found.run_id else "",
+        found.reason or payload.decode("utf-8", "replace"),
+        found.run_id,
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _who(row: Row) -> str:
+    return row.of.session or (f"pid {row.of.pid}" if row.of.pid else "")
+
 
 EVENTS = Table(
     Column("WHEN", lambda r: r.of.at_ms / 1000, "age"),
     Column("SOURCE", field_of("source")),
     Column("TYPE", field_of("type")),
-    Column("WHAT", lambda r: " ".join(filter(None, people.told(r.of)))),
-    Column("WHO", lambda r: r.of.session or (f"pid {r.of.pid}" if r.of.pid else ""), spare=True),
+    Column("WHAT", _what),
     empty="No events yet. Record one: icctl events record --source=ci --type=built",
 )
+EVENTS_WIDE = (Column("WHO", _who, spare=True),)
 
 
 def event(project: Project, found: Any) -> Row:
@@ -162,7 +181,7 @@ KILL = Action(
 )
 
 TABS = (
-    Tab("Events", "Events", EVENTS),
+    Tab("Events", "Events", EVENTS, wide=EVENTS_WIDE),
     Tab("Runs", "Runs", RUNS, _runs, actions=(ADVANCE,), wide=RUNS_WIDE),
     Tab("Dispatches", "Disp", DISPATCHES, _dispatches, _outputs, actions=(KILL,)),
 )

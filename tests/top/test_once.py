@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from icd.app.human import text
 from icd.app.human.screen import Screen
 from icd.app.invocation import Terminal, World
 from icd.db.paths import Where
+from icd.errors import TopNotInstalled
 from icd.features.daemon.report import MethodReport
 from icd.top import head, once, projects, verbs
 from icd.top.rows import Row, matching, sought
@@ -58,6 +60,17 @@ def test_a_pipe_gets_plain_text_through_the_daemon_and_without_one(initialized, 
     assert "LACKS" in only.stdout.decode()
     assert "no daemon" in direct.stdout.decode()
     assert "Parse the log" in direct.stdout.decode()
+
+
+def test_without_textual_it_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "textual", None)  # what Python finds of a missing package
+
+    with pytest.raises(TopNotInstalled) as found:
+        verbs.require_textual()
+
+    assert (found.value.name, found.value.exit) == ("top_not_installed", 2)
+    assert "pip install 'intercore[top]'" in found.value.hint
+    assert "icctl top --once" in found.value.hint
 
 
 def test_without_a_terminal_a_project_or_textual_it_says_what_to_do(initialized, tmp_path):

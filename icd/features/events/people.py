@@ -34,7 +34,7 @@ def _line(event: Event, screen: "Screen") -> str:
     room = screen.width - len(when) - SOURCE - 4
     if who and room - text.width(who) - 2 < LEAST:
         who = ""
-    what = text.clean(" ".join(filter(None, [event.type, *told(event)])))
+    what = text.clean(" ".join(filter(None, _what(event))))
     what = text.cut(what, max(room - (text.width(who) + 2 if who else 0), 0))
     parts = [
         screen.paint(when, kinds.DIM),
@@ -45,8 +45,8 @@ def _line(event: Event, screen: "Screen") -> str:
     return "  ".join(filter(None, parts))
 
 
-def told(event: Event) -> Iterator[str]:
-    """What happened, beside its type."""
+def _what(event: Event) -> Iterator[str]:
+    yield event.type
     yield event.run_id
     yield event.subject_id if event.subject_id != event.run_id else ""
     if event.from_state or event.to_state:
