@@ -370,6 +370,10 @@ VectorsNotInstalled = _error(-32097, "vectors_not_installed", FAILED,
 # The SDK of the Model Context Protocol is not installed.
 McpNotInstalled = _error(-32098, "mcp_not_installed", FAILED,
     "install the extra with: pip install 'intercore[mcp]', or: pipx inject intercore mcp")
+# textual, which draws `icctl top`, is not installed.
+TopNotInstalled = _error(-32074, "top_not_installed", FAILED,
+    "install the extra with: pip install 'intercore[top]', or: pipx inject intercore textual; "
+    "'icctl top --once' needs nothing")
 # The weights are invalid.
 InvalidWeights = _error(-32096, "invalid_weights", FAILED,
     'pass an object of numbers, such as {"rust": 0.5, "java": -1}', base=InvalidPayload)

@@ -92,9 +92,11 @@ def run(calls: list[Reply[object]], target: Target, deadline: float) -> None:
         answer = ask(call, target, deadline)
         if answer.error is not None:
             call.fail(answer.error)
-        else:
-            # Through JSON, as from a daemon: what is left out there is left out here.
+            continue
+        try:  # through JSON, as from a daemon: what is left out there is left out here
             call.settle(call.spec.read_result(msgspec.json.encode(answer.result)))
+        except msgspec.DecodeError:  # a row says what none of ours would
+            call.misread()
 
 
 def ask(call: Reply[object], target: Target, deadline: float) -> Answer:

@@ -17,6 +17,7 @@ from icctl.api.errors import from_error
 from icctl.api.requests import Reply, Response, Target, spec
 from icd.app.invocation import LOOK_AGAIN_SECONDS
 from icd.errors import NoDaemon
+from icd.features.database.watch import Written
 from icd.features.dispatches.store import Dispatch
 from icd.features.events.store import Batch, Event
 from icd.features.events.watch import Appended
@@ -137,7 +138,19 @@ class DispatchPlace(Place):
         return [news] if is_new else []
 
 
-PLACES = {"events.watch": EventPlace, "state.watch": StatePlace, "dispatch.watch": DispatchPlace}
+class WritePlace(Place):
+    news = Written
+
+    def _take(self, news: Written) -> list[Any]:
+        return [news]
+
+
+PLACES = {
+    "events.watch": EventPlace,
+    "state.watch": StatePlace,
+    "dispatch.watch": DispatchPlace,
+    "db.watch": WritePlace,
+}
 
 
 class Bookmark:

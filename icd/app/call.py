@@ -25,6 +25,7 @@ RequestId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Topic = tuple[str, ...]
 STATE: Topic = ("state",)  # then the key, then the scope
 EVENTS: Topic = ("events",)
+WRITES: Topic = ("writes",)  # of any kind, also those that are neither rows nor events
 ANYTHING: Topic = ()
 
 

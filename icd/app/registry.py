@@ -60,6 +60,7 @@ SINGLES = {
     "doctor": "admin.doctor.verbs",
     "setup": "admin.setup.verbs",
     "mcp": "mcp.verbs",
+    "top": "top.verbs",
     "trust": "features.trust",
     "lib-path": "features.shell",
     "completion": "features.shell",

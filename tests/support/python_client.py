@@ -25,6 +25,7 @@ from icd.app.call import Params
 from icd.app.reference.openrpc import about, descriptions
 from icd.app.types import Duration, Seconds
 from icd.app.verb import Argument, Method, Option, hints, parts
+from icd.features.database.watch import Written
 from icd.features.state.watch import Gone
 
 MADE = Path(__file__).parents[2] / "icctl" / "api" / "made"
@@ -36,6 +37,7 @@ STREAMS = {
     "state.watch": "results.StateDocument | results.StateGone",
     "events.watch": "results.Event",
     "dispatch.watch": "results.Dispatch",
+    "db.watch": "results.DatabaseWritten",
 }
 # What results are called after, where that is not the noun of the method.
 NOUNS = {"events": "Event", "db": "Database", "icd": "Daemon"}
@@ -90,6 +92,7 @@ def names() -> dict[type, str]:
                 for kind in _structs(hinted, depth):
                     found.setdefault(kind, _name(prefix, kind))
     found.setdefault(Gone, "StateGone")
+    found.setdefault(Written, "DatabaseWritten")
     assert len({*found.values()}) == len(found), "two results have the same name"
     return found
 

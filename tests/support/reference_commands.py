@@ -47,6 +47,7 @@ TOPICS = {
     "config": "configuration.md",
     "statusline": "statusline.md",
     "mcp": "mcp.md",
+    "top": "top.md",
     "init": "databases.md",
     "health": "databases.md",
     "version": "databases.md",

@@ -52,6 +52,9 @@ from icd.features.sessions.store import Attribution, Session
 from icd.features.state.store import Document as Row
 from icd.features.state.store import Name
 from icd.features.state.verbs import GetForm
+from icd.top import held, once, tabs, work
+from icd.top import rows as top_rows
+from icd.top.projects import Project
 
 SCREENS = Path(__file__).parents[1] / "data" / "screens"
 NOW = 1_800_000_000
@@ -451,6 +454,64 @@ def picture(found: Any = ...) -> str:
 
 PICTURE = SCREENS / "run-snapshot.svg"
 
+# --- icctl top --once -----------------------------------------------------------------------------
+
+TOP = SCREENS / "top.txt"
+PROJECTS = [
+    Project("/home/ada/parser/.clavain/intercore.db"),
+    Project(f"/home/ada/{EVIL}/.clavain/intercore.db"),
+]
+
+
+def _asked(steps: Any) -> Any:
+    """What a tab finds where every method answers with a sample."""
+    answers = {
+        "run.list": RUNS, "gate.check": GATE, "dispatch.list": DISPATCHES,
+        "sentinel.list": SAMPLES["sentinel list"][0], "lease.list": SAMPLES["lease list"][0],
+        "coordination.list": RESERVATIONS, "session.list": SAMPLES["session list"][0],
+        "state.list": SAMPLES["state list"][0], "state.get": SAMPLES["state get"][0],
+        "discovery.list": VIEWS,
+    }  # fmt: skip
+    asked = next(steps)
+    while True:
+        try:
+            asked = steps.send([answers[method] for method, _ in asked])
+        except StopIteration as done:
+            return done.value
+
+
+def seen(projects: list[Project]) -> once.Seen:
+    rows: dict[str, list[top_rows.Row]] = {}
+    for tab in tabs.TABS:
+        found = [work.event(each, event) for each in projects for event in LOG.events]
+        if tab.find is not None:
+            found = [row for each in projects for row in _asked(tab.find(each))]
+        elif tab.of_report is not None:
+            found = tab.of_report(STATUS)
+        rows[tab.name] = tabs.in_order(found, tab)
+    rows["Held"] += map(held.lock, LOCKS)
+    return once.Seen(STATUS, projects, rows, [f"parser: untrusted_database: {EVIL}"])
+
+
+def top(at: Terminal, found: once.Seen, tab: str = "") -> str:
+    only = next((each for each in tabs.TABS if each.name == tab), None)
+    return "".join(f"{line.rstrip()}\n" for line in once.lines(screen.Screen(at), found, only))
+
+
+def golden_top() -> str:
+    parts = [
+        (f"{width} columns, {'coloured' if colour else 'plain'}",
+         top(terminal(width, colour=colour), seen(PROJECTS[:1])))
+        for width in WIDTHS for colour in (False, True)
+    ]  # fmt: skip
+    parts.append(("80 columns, several projects", top(terminal(80), seen(PROJECTS))))
+    parts.append(("80 columns, --tab=runs", top(terminal(80), seen(PROJECTS[:1]), "Runs")))
+    nothing = once.Seen(None, PROJECTS[:1], {tab.name: [] for tab in tabs.TABS}, [])
+    parts.append(("80 columns, nothing there, no daemon", top(terminal(80), nothing)))
+    return "".join(f"=== icctl top --once: {title}\n{text}" for title, text in parts).replace(
+        "\x1b", "␛"
+    )
+
 
 def path(command: str) -> Path:
     return SCREENS / f"{command.replace(' ', '-')}.txt"
@@ -461,6 +522,7 @@ def main() -> None:
     for command in SAMPLES:
         path(command).write_text(golden(command), encoding="utf-8")
     PICTURE.write_text(picture(), encoding="utf-8")
+    TOP.write_text(golden_top(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1381,6 +1381,14 @@ class Db(nouns.Awaiting):
         found: results.DatabaseSchemaVersion = await self._host.ask("db.schema", {}, timeout)
         return found
 
+    def watch(self) -> AsyncStream[results.DatabaseWritten]:
+        """Send a notification at once, and whenever the database was written to, until the stream
+        ends.
+
+        It does not say what was written; writes in quick succession are one notification.
+        """
+        return self._host.watch("db.watch", {})
+
     async def check(self, *, timeout: Duration | None = None) -> results.DatabaseChecked:
         """Read every page and index, and compare the schema.
         It runs in the caller's process, so that it works on a database that the daemon refuses.

@@ -38,6 +38,7 @@ from icd.features.database.verbs import Healthy as DatabaseHealthy
 from icd.features.database.verbs import Initialized as DatabaseInitialized
 from icd.features.database.verbs import SchemaVersion as DatabaseSchemaVersion
 from icd.features.database.verbs import Vacuumed as DatabaseVacuumed
+from icd.features.database.watch import Written as DatabaseWritten
 from icd.features.discoveries.lifecycle import Submitted as DiscoverySubmitted
 from icd.features.discoveries.promote import Dismissed as DiscoveryDismissed
 from icd.features.discoveries.promote import Promoted as DiscoveryPromoted
@@ -180,6 +181,7 @@ __all__ = [
     "DatabaseLeft",
     "DatabaseSchemaVersion",
     "DatabaseVacuumed",
+    "DatabaseWritten",
     "DiscoveryDecayed",
     "DiscoveryDismissed",
     "DiscoveryMatch",

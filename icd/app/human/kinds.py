@@ -101,6 +101,12 @@ def span(values: Sequence[Any], _clock: Clock) -> Cells:
     return [NOTHING if v is None else in_words(v) for v in values], None
 
 
+def elapsed(values: Sequence[Any], clock: Clock) -> Cells:
+    """From a moment to another one, or until now."""
+    known = [None if v is None else (v[1] or clock.now) - v[0] for v in values]
+    return [NOTHING if v is None else in_words(max(v, 0)) for v in known], None
+
+
 def score(values: Sequence[Any], _clock: Clock) -> Cells:
     """From 0 to 1, as a bar."""
     known = [min(max(v or 0.0, 0.0), 1.0) for v in values]
@@ -136,13 +142,14 @@ KINDS: dict[str, Kind] = {
     "age": age,
     "until": until,
     "span": span,
+    "elapsed": elapsed,
     "score": score,
     "share": share,
     "json": document,
 }
 TIMES = ("age", "until")
 # These stand on the right of their column.
-NUMBERS = ("number", "percent", "bytes", "span")
+NUMBERS = ("number", "percent", "bytes", "span", "elapsed")
 # These may be cut before a column is left out; the others would say something else.
 FLEXIBLE = ("text", "path", "json")
 

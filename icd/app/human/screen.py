@@ -94,11 +94,16 @@ class Screen:
 
     # --- lists ---
 
-    def table(self, form: Table, found: Any) -> list[str]:
+    def table(self, form: Table, found: Any, widths: dict[str, int] | None = None) -> list[str]:
+        """`widths` remembers, by heading, how wide columns were: those of a list that is drawn
+        again and again do not jump."""
         rows = _rows(form, found)
         if not rows:
             return self.hint(form.empty) if form.empty else []
         columns = [self._column(column, rows) for column in form.columns]
+        if widths is not None:
+            for column in columns:
+                column.keep(widths)
         kept = [c for c in columns if not c.is_void] if len(columns) > 1 else columns
         fitted = _fit(kept or columns[:1], self.width)
         parts = [column.lines(self) for column in fitted]
@@ -177,10 +182,15 @@ class _Cells:
         widest = max(map(len, cells) if self.sizes is None else self.sizes.values())
         self.width = self.natural = max(len(head), widest)
         self.is_flexible = column.kind in kinds.FLEXIBLE
+        self.is_void = column.spare and all(cell == kinds.NOTHING for cell in cells)
 
-    @property
-    def is_void(self) -> bool:
-        return self.column.spare and all(cell == kinds.NOTHING for cell in self.cells)
+    def keep(self, widths: dict[str, int]) -> None:
+        """Be at least as wide as before."""
+        if not self.is_void:
+            widths[self.head] = max(self.natural, widths.get(self.head, 0))
+        if self.head in widths:
+            self.width = self.natural = widths[self.head]
+            self.is_void = False
 
     def lines(self, screen: Screen) -> list[str]:
         room, cells, sizes = self.width, self.cells, self.sizes

@@ -18,6 +18,7 @@ from icd.db.original.adopt import Left
 from icd.errors import Corrupt, IcError, NoDatabase, Usage
 from icd.features.coordination import adoption
 from icd.features.database import store
+from icd.features.database.watch import WATCH
 from icd.values.wire import Result
 
 _WAY_OUT = (
@@ -359,6 +360,7 @@ VERBS = [
         examples=["icctl health", "icctl health --check"],
     ),
     Method("db.schema", Schema, SchemaVersion, schema),
+    WATCH,
     Command(
         "version",
         VersionForm,

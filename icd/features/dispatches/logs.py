@@ -23,6 +23,7 @@ from icd.features.dispatches.store import Dispatch
 from icd.printable import printable
 
 LINES = 100
+LAST_LINES = 20  # among which the last that is not empty is looked for
 READ_BYTES = 65_536
 # Of one answer: a log may be large, and a line of it endless.
 MOST_BYTES = 16 * 1024 * 1024
@@ -132,6 +133,17 @@ class _Log:
                 data = data[: whole or (len(data) if len(data) == READ_BYTES else 0)]
             self._at += len(data)
             return data
+
+
+def last_lines(output: str, count: int) -> list[str]:
+    """What an agent printed last; its database is trusted."""
+    return _shown(_Log(output).last(count)).decode().split("\n")[:-1]
+
+
+def last_line(output: str) -> str:
+    """The last one that says something."""
+    found = reversed(last_lines(output, LAST_LINES))
+    return next((line.strip() for line in found if line.strip()), "")
 
 
 class _Opened:

@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 import anyio
 
-from icd.app.call import ANYTHING, EVENTS, STATE, Call, Topic
+from icd.app.call import ANYTHING, EVENTS, STATE, WRITES, Call, Topic
 from icd.app.invocation import LOOK_AGAIN_SECONDS
 from icd.server import limits
 
@@ -103,11 +103,14 @@ class Changes:
         methods = {call.method for call in calls}
         if any(method.writes and method.writes.appends for method in methods):
             self._tell_log()
+        if any(method.writes for method in methods):
+            self._tell_topic(WRITES)
 
     def tell(self) -> None:
         """Anything may have changed."""
         self._tell_rows(None)
         self._tell_log()
+        self._tell_topic(WRITES)
 
     def _tell_log(self) -> None:
         for reader in self._readers:

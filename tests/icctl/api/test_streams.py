@@ -72,6 +72,14 @@ def test_a_watch_without_a_place_hears_only_what_is_new(client: Client) -> None:
     assert heard == ["new"]
 
 
+def test_a_page_hears_of_every_write(client: Client) -> None:
+    with client.db.watch() as news:
+        before = next(news).seq
+        record(client, "a")
+        while next(news).seq == before:
+            pass
+
+
 def test_a_watch_says_why_it_cannot_begin(client: Client) -> None:
     with client.events.watch(since=10) as news:
         with pytest.raises(Error, match="cursor_ahead"):

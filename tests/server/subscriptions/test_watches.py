@@ -110,6 +110,36 @@ def seqs(news: dict[str, Any]) -> list[int]:
     return [event["seq"] for event in news["events"]]
 
 
+# --- db.watch ---
+
+
+def test_a_page_is_told_that_something_was_written_of_whatever_kind(served: Project) -> None:
+    where = {"cwd": str(served.root)}
+    served.put(0)  # the database is open by now
+    with served.watch("db.watch") as watcher:
+        told = [watcher.read()]
+        served.put(1)
+        told.append(watcher.read())
+        served.daemon.call("sentinel.check", **where, name="n", scope_id="s", interval=60)
+        told.append(watcher.read())
+        served.daemon.call("lease.acquire", **where, name="n", scope_id="s", owner="o", ttl_ms=9000)
+        told.append(watcher.read())
+
+    assert [each["method"] for each in told] == ["db.written"] * 4
+    assert [each["params"]["seq"] for each in told] == [0, 0, 0, 1]
+
+
+def test_what_is_only_read_is_no_news_for_a_page(served: Project) -> None:
+    where = {"cwd": str(served.root)}
+    served.put(0)
+    with served.watch("db.watch") as watcher:
+        watcher.read()
+        served.daemon.call("state.get", **where, key="k", scope_id="s")
+        served.record()
+
+        assert watcher.read()["params"]["seq"] == 1
+
+
 # --- state.watch ---
 
 
