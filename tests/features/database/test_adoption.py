@@ -13,7 +13,7 @@ from icd.db import check
 from icd.db.database import Database
 from icd.db.original.adopt import adopt
 from icd.features.coordination import adoption
-from icd.features.coordination import store as reservations
+from icd.features.coordination import globs, lookup
 from icd.features.events import store as events
 from icd.features.lanes import store as lanes
 from icd.features.runs import actions
@@ -55,7 +55,7 @@ def test_what_is_taken_and_what_is_left_is_told(taken):
 def test_reservations_that_stand_go_on_standing_under_their_ids(taken):
     _, conn, _ = taken
 
-    found = {lock.id: lock for lock in reservations.every(conn)}
+    found = {lock.id: lock for lock in lookup.every(conn)}
 
     assert {
         id_: (lock.owner, lock.scope, lock.pattern, lock.exclusive, lock.expires_at)
@@ -65,8 +65,8 @@ def test_reservations_that_stand_go_on_standing_under_their_ids(taken):
         "lock0002": ("ben", ".", "docs/a.md", 0, newest.FAR),
         "lock0003": ("ada", "jobs", "nightly", 1, None),
     }
-    glob = reservations.globs.parse("src/a.py")
-    (blocker,) = reservations.blockers(conn, ".", glob, but="cy", now_ms=NOW_MS)
+    glob = globs.parse("src/a.py")
+    (blocker,) = lookup.blockers(conn, ".", glob, but="cy", now_ms=NOW_MS)
     assert blocker.id == "lock0001"
 
 

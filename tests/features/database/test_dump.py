@@ -17,7 +17,7 @@ from icd.errors import BadPath, DeadlineExceeded, InvalidName, SchemaTooNew, Unr
 from tests.support.run_lines import AGENT, ALL, DISPATCH, RUN
 
 MIGRATIONS = len(migrate.pending(0))
-COUNTERS = 6
+COUNTERS = 7
 ROWS = MIGRATIONS + COUNTERS  # of an empty database
 ROW = {"key": "k", "scope_id": "s"}
 
