@@ -197,6 +197,8 @@ def take_over_long_ago(path: str, version: int) -> None:
                 break
             if number == 1004:
                 tables.set_aside(conn, runs.RUNS)
+            if number == 1005:
+                tables.set_aside(conn, tables.DISCOVERIES)
             for statement in migrate.statements(file):
                 conn.execute(statement)
             if number == 1001:
@@ -205,6 +207,8 @@ def take_over_long_ago(path: str, version: int) -> None:
                 tables.bring_events(conn)
             if number == 1004:
                 runs.bring_runs(conn, path, now_ms=NOW_S * 1000)
+            if number == 1005:
+                tables.bring_discoveries(conn, now_ms=NOW_S * 1000)
             conn.execute("INSERT INTO migrations VALUES (?, '0.4.0', ?)", (number, NOW_S))
         conn.execute(f"PRAGMA application_id = {migrate.APPLICATION_ID}")
         conn.execute(f"PRAGMA user_version = {version}")

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from icd.db import migrate
 from tests.torture import crash, failing
 from tests.torture.code import Code, broken
 from tests.torture.suite import SHORT_SEED, Broken, Run
+from tests.torture.upgrades import SCHEMAS, template
 
 pytestmark = pytest.mark.long
 
@@ -24,6 +26,14 @@ def test_what_was_acknowledged_survives_kill_at_every_failpoint(tmp_path: Path) 
     crash.run(run)
 
     assert run.figures["kills"] >= crash.DAEMONS
+
+
+def test_a_database_of_every_schema_is_there_to_be_migrated(tmp_path: Path) -> None:
+    for schema in SCHEMAS:
+        made = template(tmp_path / str(schema), schema)
+
+        assert made.before[0] == schema
+        assert made.after[0] == migrate.LATEST
 
 
 def test_an_answer_before_its_commit_is_noticed(tmp_path: Path) -> None:

@@ -2217,6 +2217,7 @@ class Session(nouns.Blocking):
         self, *, session_id: str, timeout: Duration | None = None, request_id: str | None = None
     ) -> results.SessionEnded:
         """Record that a session has ended, in all projects.
+        What is reserved for it is released.
 
         session_id: Id of the session.
         """

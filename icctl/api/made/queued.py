@@ -1788,6 +1788,7 @@ class Session(nouns.Queued):
 
     def end(self, *, session_id: str, request_id: str | None = None) -> Reply[results.SessionEnded]:
         """Record that a session has ended, in all projects.
+        What is reserved for it is released.
 
         session_id: Id of the session.
         """

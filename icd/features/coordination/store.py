@@ -133,6 +133,10 @@ def release(conn: sqlite3.Connection, locks: Sequence[Lock], *, actor: Writer, n
     return count
 
 
+def release_all(conn: sqlite3.Connection, owner: str, *, actor: Writer, now_ms: int) -> int:
+    return release(conn, lookup.of_owner(conn, owner, None), actor=actor, now_ms=now_ms)
+
+
 def transfer(
     conn: sqlite3.Connection, locks: Sequence[Lock], to: str, *, actor: Writer, now_ms: int
 ) -> int:

@@ -11,7 +11,12 @@ from icd.app.invocation import World
 from icd.app.types import UNIX_TIME
 from icd.app.verb import Card, Column, Option, Table, Verb, Writes, no_rows
 from icd.errors import Usage
+<<<<<<< HEAD
 from icd.features.runs.verbs import Project, check_project, project_of
+=======
+from icd.features.coordination import store as reservations
+from icd.features.runs.verbs import check_project, project_of
+>>>>>>> coord
 from icd.features.sessions import store
 from icd.features.sessions.store import Attribution, Session
 from icd.values import payloads, validation
@@ -97,9 +102,12 @@ class Current(Params):
 
 
 class End(Params):
-    """Record that a session has ended, in all projects; exit 2 if it is not active."""
+    """Record that a session has ended, in all projects; exit 2 if it is not active.
 
-    rpc = "Record that a session has ended, in all projects."
+    What is reserved for it is released.
+    """
+
+    rpc = "Record that a session has ended, in all projects.\nWhat is reserved for it is released."
     session_id: Id
 
 
@@ -217,6 +225,7 @@ def current(ctx: Context, p: Current) -> Attribution | None:
 
 def end(ctx: Context, p: End) -> Ended:
     store.end(ctx.conn, p.session_id, actor=ctx.writer, now_ms=ctx.now_ms)
+    reservations.release_all(ctx.conn, p.session_id, actor=ctx.writer, now_ms=ctx.now_ms)
     return Ended(p.session_id, ended=True)
 
 

@@ -112,6 +112,21 @@ def test_renew_of_what_has_ended_exits_with_1(ic, reserve):
     assert ic("coordination", "renew", lock).exit == 1
 
 
+def test_what_a_session_holds_ends_with_the_session(ic, reserve):
+    ic("session", "start", "--session=ann")
+    reserve("--path=a")
+    reserve("--path=b", "--scope=other")
+    reserve("--path=c", **BOB)
+
+    assert ic("session", "end", "--session=ann").exit == 0
+
+    assert ic("coordination", "list").stdout.decode().split("\t")[1:5] == [
+        "bob", "exclusive", ".", "c"
+    ]  # fmt: skip
+    told = ic("events", "tail", "--all", "--source=coordination").stdout.splitlines()
+    assert [json.loads(line)["type"] for line in told][3:] == ["released", "released"]
+
+
 def test_transfer_sweep_and_list(ic, reserve):
     lock = reserve("--path=a").stdout.decode().strip()
 
