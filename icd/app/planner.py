@@ -216,7 +216,7 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     session = next(filter(None, map(world.env.get, SESSION_VARIABLES)), "")
     world.session = spelled(session) if session else ""
     if world.terminal is not None:
-        world.face(world.terminal, plain=flags.plain, absolute=flags.absolute)
+        world.face(world.terminal, flags)
     row = command.row
     if isinstance(row, Verb):
         return _ask_verb(world, row, parsed.typed)
