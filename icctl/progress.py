@@ -21,7 +21,6 @@ from typing import Self
 from icctl import client
 from icd.app import registry
 from icd.app.call import Answer, Call
-from icd.app.flags import strip
 from icd.app.human.kinds import bar, in_words
 from icd.app.human.text import cut
 
@@ -87,8 +86,9 @@ class _Watched(client.Request):
 
 
 def _wants(argv: list[str]) -> bool:
-    flags = strip(argv)
-    return not (flags.json or flags.plain or os.environ.get("TERM", "dumb") in ("", "dumb"))
+    _, flags = client.typed(argv)
+    is_for_scripts = "--json" in flags or "--plain" in flags
+    return not is_for_scripts and os.environ.get("TERM", "dumb") not in {"", "dumb"}
 
 
 class Line:

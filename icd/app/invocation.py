@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -18,6 +18,9 @@ from icd.db import paths
 from icd.db.paths import Where
 from icd.errors import IcError, UnreadableInput, Usage
 from icd.printable import printable, spelled
+
+if TYPE_CHECKING:
+    from icd.app.flags import Flags
 
 T = TypeVar("T")
 
@@ -115,16 +118,16 @@ class World(msgspec.Struct):
     where: Where = Where("")  # the caller's words about which database it means
     session: str = ""  # by SESSION_VARIABLES
 
-    def face(self, terminal: Terminal, *, plain: bool, absolute: bool) -> None:
+    def face(self, terminal: Terminal, flags: Flags) -> None:
         """Decide for whom to print; a script may have a terminal, too."""
-        if self.json or plain:
+        if flags.json or flags.plain:
             self.terminal, self.is_plain = None, True
             return
         columns = self.env.get("COLUMNS", "")
         if columns.isascii() and columns.isdecimal() and 0 < int(columns[:5]) <= MOST_COLUMNS:
             terminal.width = int(columns[:5])
         terminal.colour = terminal.colour and not self.env.get("NO_COLOR")
-        terminal.absolute = absolute
+        terminal.absolute = flags.absolute
 
     @property
     def json_errors(self) -> bool:

@@ -235,7 +235,7 @@ def _ask(world: World, parsed: Parsed) -> Ask | Local | Output:
     session = next(filter(None, map(world.env.get, SESSION_VARIABLES)), "")
     world.session = spelled(session) if session else ""
     if world.terminal is not None:
-        world.face(world.terminal, plain=flags.plain, absolute=flags.absolute)
+        world.face(world.terminal, flags)
     row = command.row
     if isinstance(row, Verb):
         return _ask_verb(world, row, parsed.typed)
@@ -426,10 +426,18 @@ def _errand(world: World, local: Local, context: str) -> Errand:
     return Errand(local.run, prepare, *told, world.if_database, where, local.served)
 
 
+def _is_watched(world: World) -> bool:
+    """Whether a person waits, to whom the caller's own process can show how far it is.
+
+    A client of another version does not know the schema that this one's databases have.
+    """
+    return world.is_terminal and not world.json and world.client_version == __version__
+
+
 def _call(world: World, method: Method[Any, Any], ask: Ask) -> Call:
     """Attach to the call what concerns every call."""
-    if method.runs.long and world.is_terminal and not world.json:
-        raise Needed(Need("local"))  # a person waits, and sees how far it is
+    if method.runs.long and _is_watched(world):
+        raise Needed(Need("local"))
     deadline = world.deadline
     if world.timeout_ms is not None:
         limit_ms = min(world.timeout_ms, MAX_DEADLINE_MS)

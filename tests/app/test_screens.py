@@ -80,6 +80,20 @@ def test_what_filters_nothing_is_not_blamed_for_an_empty_list(invoke, argv):
     assert planned.render([]).stdout.decode().startswith("No ")
 
 
+def test_colours_are_those_that_a_person_has_chosen_for_a_light_or_a_dark_background():
+    """Of the palette, and none that one of the two hides: no black, no white, no background."""
+    codes = {
+        code
+        for command in screens.SAMPLES
+        for style in screens.STYLES.findall(
+            screens.shown(command, screens.terminal(120, colour=True))
+        )
+        for code in style[2:-1].split(";")
+    }
+
+    assert codes == {"0", "1", "2", "31", "32", "33", "36"}
+
+
 @pytest.mark.parametrize("command", screens.SAMPLES)
 def test_no_data_commands_a_terminal_or_leaves_its_line(command):
     sample, _ = screens.SAMPLES[command]

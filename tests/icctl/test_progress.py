@@ -116,6 +116,16 @@ def test_without_a_daemon_a_search_is_done_here(initialized: Path):
     assert "Nothing like it" in screen.all()
 
 
+def test_a_mistake_is_told_as_ever(initialized: Path):
+    screen = Screen()
+    env = {"INTERCORE_SOCKET": "/nonexistent/icd.sock", "HOME": str(initialized)}
+
+    running = start("discovery", "search", "--timeout", cwd=initialized, screen=screen, env=env)
+
+    assert running.wait(PATIENCE) == 3
+    assert screen.all().startswith("icctl: --timeout needs a value; ")
+
+
 def test_a_script_sees_none_of_it(initialized: Path, daemon: Daemon):
     """By the daemon, which did it before; a script may have a terminal for its errors."""
     env = {"INTERCORE_SOCKET": daemon.socket, "HOME": str(initialized)}
