@@ -9,6 +9,7 @@ from icd.mcp import offer
 WITHHELD = {row.name for row in offer.candidates() if not offer.is_default(row)}
 # Not for agents: files of the caller, processes, the daemon itself, and other programs' state.
 NOT_OFFERED = {
+    "config",
     "cursor",
     "compat",
     "statusline",

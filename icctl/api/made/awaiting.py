@@ -751,7 +751,7 @@ class Run(nouns.Awaiting):
         disable_gates: bool = False,
         skip_reason: str = "",
         if_phase: str | None = None,
-        calibration: results.RunCalibration | None = None,
+        calibration: Json = None,
         timeout: Duration | None = None,
         request_id: str | None = None,
     ) -> results.RunAdvance:
@@ -768,7 +768,7 @@ class Run(nouns.Awaiting):
         disable_gates: Skip all gates.
         skip_reason: Reason to advance although auto-advance is off.
         if_phase: Advance only from this phase.
-        calibration: Tiers of the default rules; older than 24 h, it is ignored.
+        calibration: Calibration: `created_at`, and `tiers` of default rules, as JSON.
         """
         found: results.RunAdvance = await self._host.ask(
             "run.advance",
@@ -1195,7 +1195,7 @@ class Gate(nouns.Awaiting):
         run_id: str,
         *,
         priority: int = 3,
-        calibration: results.RunCalibration | None = None,
+        calibration: Json = None,
         timeout: Duration | None = None,
     ) -> results.GateChecked:
         """Check whether a run may advance to its next phase; changes nothing.
@@ -1206,7 +1206,7 @@ class Gate(nouns.Awaiting):
         run_id: Id of the run.
         priority: Priority of the work: 0 and 1 hard, 2 and 3 soft, 4 and above unchecked
             (default 3).
-        calibration: Tiers of the default rules; older than 24 h, it is ignored.
+        calibration: Calibration: `created_at`, and `tiers` of default rules, as JSON.
         """
         found: results.GateChecked = await self._host.ask(
             "gate.check",

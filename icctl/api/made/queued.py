@@ -575,7 +575,7 @@ class Run(nouns.Queued):
         disable_gates: bool = False,
         skip_reason: str = "",
         if_phase: str | None = None,
-        calibration: results.RunCalibration | None = None,
+        calibration: Json = None,
         request_id: str | None = None,
     ) -> Reply[results.RunAdvance]:
         """Advance a run to the next phase that is not skipped.
@@ -591,7 +591,7 @@ class Run(nouns.Queued):
         disable_gates: Skip all gates.
         skip_reason: Reason to advance although auto-advance is off.
         if_phase: Advance only from this phase.
-        calibration: Tiers of the default rules; older than 24 h, it is ignored.
+        calibration: Calibration: `created_at`, and `tiers` of default rules, as JSON.
         """
         return self._host.queue(
             "run.advance",
@@ -943,7 +943,7 @@ class Action(nouns.Queued):
 
 class Gate(nouns.Queued):
     def check(
-        self, run_id: str, *, priority: int = 3, calibration: results.RunCalibration | None = None
+        self, run_id: str, *, priority: int = 3, calibration: Json = None
     ) -> Reply[results.GateChecked]:
         """Check whether a run may advance to its next phase; changes nothing.
         The next phase is the one that `run.advance` would enter; the gates of skipped phases on
@@ -953,7 +953,7 @@ class Gate(nouns.Queued):
         run_id: Id of the run.
         priority: Priority of the work: 0 and 1 hard, 2 and 3 soft, 4 and above unchecked
             (default 3).
-        calibration: Tiers of the default rules; older than 24 h, it is ignored.
+        calibration: Calibration: `created_at`, and `tiers` of default rules, as JSON.
         """
         return self._host.queue(
             "gate.check", {"run_id": run_id, "priority": priority, "calibration": calibration}

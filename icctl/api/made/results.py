@@ -70,8 +70,6 @@ from icd.features.events.store import Marks as EventMarks
 from icd.features.events.verbs import ResetCount as CursorResetCount
 from icd.features.gates.signals import Signal as GateSignal
 from icd.features.gates.signals import Signals as GateSignals
-from icd.features.gates.store import Calibrated as RunCalibrated
-from icd.features.gates.store import Calibration as RunCalibration
 from icd.features.gates.store import Check as GateCheck
 from icd.features.gates.store import Condition as GateCondition
 from icd.features.gates.store import Evidence as GateEvidence
@@ -230,8 +228,6 @@ __all__ = [
     "LeaseReleased",
     "RunAdvance",
     "RunBudget",
-    "RunCalibrated",
-    "RunCalibration",
     "RunChanged",
     "RunCreated",
     "RunDocument",

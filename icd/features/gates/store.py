@@ -34,7 +34,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field, structs
 
-from icd.errors import IcError, InvalidGates, PhaseRefused, UnreadableGates
+from icd.errors import IcError, InvalidGates, PhaseRefused, UnreadableGates, UnreadableInput
 from icd.features.runs import budget, phases
 from icd.features.runs import store as runs
 from icd.features.runs.store import Run
@@ -435,14 +435,22 @@ class Calibration(Struct, frozen=True):
         return now_ms / 1000 - self.created_at > CALIBRATED_SECONDS
 
 
-def raised(calibration: Calibration | None, warnings: list[str], *, now_ms: int) -> set[str]:
+def calibration(text: bytes) -> Calibration:
+    try:
+        return msgspec.json.decode(text, type=Calibration)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise UnreadableInput(f"it is not a calibration: {exc}") from exc
+
+
+def raised(text: bytes, warnings: list[str], *, now_ms: int) -> set[str]:
     """What a calibration makes hard; one that is too old counts for nothing, and is told."""
-    if calibration is None:
+    if text == b"null":
         return set()
-    if calibration.is_stale(now_ms):
+    found = calibration(text)
+    if found.is_stale(now_ms):
         warnings.append("the calibration is older than 24 h and was ignored")
         return set()
-    return calibration.raised()
+    return found.raised()
 
 
 def key_of(check: str, step: tuple[str, str]) -> str:

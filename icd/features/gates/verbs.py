@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from icd.app import render
 from icd.app.call import Context, Params
@@ -22,6 +22,7 @@ from icd.app.verb import (
     no_rows,
 )
 from icd.errors import Usage
+from icd.features.events.store import NOTHING
 from icd.features.gates import signals, store
 from icd.features.gates.signals import Signals
 from icd.features.gates.store import Condition, Evidence, Rule
@@ -59,7 +60,7 @@ class Check(Params):
             "N",
         ),
     ] = store.DEFAULT_PRIORITY
-    calibration: CalibrationFile = None
+    calibration: CalibrationFile = field(default_factory=lambda: NOTHING)
 
 
 class Override(Params):
@@ -162,7 +163,7 @@ class Overridden(Result):
 def check(ctx: Context, p: Check) -> Checked:
     run = runs.require(ctx.conn, p.run_id)
     to_phase = transitions.next_phase(ctx.conn, run)
-    raised = store.raised(p.calibration, ctx.warnings, now_ms=ctx.now_ms)
+    raised = store.raised(bytes(p.calibration), ctx.warnings, now_ms=ctx.now_ms)
     verdict = store.evaluate(ctx.conn, run, to_phase, priority=p.priority, raised=raised)
     return Checked(
         evidence=Evidence(verdict.evidence) if verdict.evidence else None,
@@ -345,7 +346,7 @@ VERBS = [
         show=lambda r, _: render.to_json(r),
         human=SIGNALS,
         summary="List which gates were right.",
-        examples=["icctl gate signals", 'icctl gate signals --since-id="$CURSOR" --json'],
+        examples=["icctl gate signals", "icctl gate signals --since-id=41 --json"],
     ),
     Method("gate.rules", Rules, list[Rule], rules),
     Command(

@@ -177,4 +177,4 @@ def test_a_calibration_is_read_from_the_file_of_the_caller(ic, conn, project):
 
     assert (blocked.exit, blocked.stdout) == (1, b"brainstorm (blocked: block)\n")
     assert (checked.exit, json.loads(checked.stdout)["tier"]) == (1, "hard")
-    assert (wrong.exit, b"c.json is not a calibration" in wrong.stderr) == (2, True)
+    assert (wrong.exit, b"c.json: it is not a calibration" in wrong.stderr) == (2, True)

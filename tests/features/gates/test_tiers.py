@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from icd.errors import InvalidGates
@@ -171,7 +172,8 @@ def calibrated(tier="hard", *, locked=False, created_at=NOW_MS / 1000):
 
 def raised(calibration, now_ms=NOW_MS):
     warnings = []
-    return gates.raised(calibration, warnings, now_ms=now_ms), warnings
+    text = msgspec.json.encode(calibration)
+    return gates.raised(text, warnings, now_ms=now_ms), warnings
 
 
 def test_a_calibration_makes_a_default_rule_hard(conn):

@@ -13,7 +13,7 @@ from icd.app.types import TRUTH
 from icd.app.verb import Argument, Command, Method, Option, Verb, Writes, narrow, no_rows
 from icd.errors import InvalidParams, InvalidPayload, UnreadableInput, Usage
 from icd.features.gates import store as gates
-from icd.features.gates.store import DEFAULT_PRIORITY, Calibration
+from icd.features.gates.store import DEFAULT_PRIORITY
 from icd.features.runs import create, transitions
 from icd.features.runs.create import Rollback
 from icd.features.runs.transitions import Advance
@@ -40,18 +40,20 @@ Why = Annotated[Reason, Option("--reason", "Reason.", "TEXT")]
 # --- parameters -----------------------------------------------------------------------------------
 
 
-def _calibration(world: World, given: str | None) -> Calibration | None:
+def _calibration(world: World, given: str | None) -> Raw:
     if given is None:
-        return None
+        return NOTHING
+    text = world.read_file(given)
     try:
-        return msgspec.json.decode(world.read_file(given), type=Calibration)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise UnreadableInput(f"{given} is not a calibration: {exc}") from exc
+        gates.calibration(text)
+    except UnreadableInput as exc:
+        raise UnreadableInput(f"{given}: {exc.message}") from exc
+    return Raw(text)
 
 
 CalibrationFile = Annotated[
-    Calibration | None,
-    Meta(description="Tiers of the default rules; older than 24 h, it is ignored."),
+    Raw,
+    Meta(description="Calibration: `created_at`, and `tiers` of default rules, as JSON."),
     Option(
         "--calibration-file",
         "Raise default rules to hard as FILE says; older than 24 h, it is ignored.",
@@ -97,7 +99,7 @@ class AdvanceRun(Params):
     if_phase: Annotated[str | None, Option("--if-phase", "Advance only from this phase.", "P")] = (
         None
     )
-    calibration: CalibrationFile = None
+    calibration: CalibrationFile = field(default_factory=lambda: NOTHING)
 
 
 class Skip(Params):
@@ -250,7 +252,7 @@ def advance(ctx: Context, p: AdvanceRun) -> Advance:
         disable_gates=p.disable_gates,
         skip_reason=p.skip_reason,
         if_phase=p.if_phase,
-        raised=gates.raised(p.calibration, ctx.warnings, now_ms=ctx.now_ms),
+        raised=gates.raised(bytes(p.calibration), ctx.warnings, now_ms=ctx.now_ms),
         actor=ctx.writer,
         now_ms=ctx.now_ms,
     )
