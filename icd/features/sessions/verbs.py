@@ -11,12 +11,8 @@ from icd.app.invocation import World
 from icd.app.types import UNIX_TIME
 from icd.app.verb import Card, Column, Option, Table, Verb, Writes, no_rows
 from icd.errors import Usage
-<<<<<<< HEAD
-from icd.features.runs.verbs import Project, check_project, project_of
-=======
 from icd.features.coordination import store as reservations
-from icd.features.runs.verbs import check_project, project_of
->>>>>>> coord
+from icd.features.runs.verbs import Project, check_project, project_of
 from icd.features.sessions import store
 from icd.features.sessions.store import Attribution, Session
 from icd.values import payloads, validation

@@ -12,8 +12,7 @@ from icd import config
 from icd.db import check
 from icd.db.database import Database
 from icd.db.original.adopt import adopt
-from icd.features.coordination import adoption
-from icd.features.coordination import globs, lookup
+from icd.features.coordination import adoption, globs, lookup
 from icd.features.events import store as events
 from icd.features.lanes import store as lanes
 from icd.features.runs import actions
