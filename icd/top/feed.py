@@ -35,6 +35,7 @@ RING, BACKLOG = 2000, 100
 PAYLOAD_BYTES = 2000
 # How often the daemon is asked for its figures, and files are looked at.
 STATUS_SECONDS = 2.0
+GONE = "no daemon, looking for it"
 # After a failure, such as a daemon that is gone.
 RETRY_SECONDS = 0.5
 # Between two questions for the same list; see the promises.
@@ -117,7 +118,7 @@ class Feed:
                 try:
                     report = await client.icd.status()
                 except Error as exc:
-                    self.state = "no daemon" if exc.name == "no_daemon" else exc.name
+                    self.state = GONE if exc.name == "no_daemon" else exc.name
                 else:
                     self._take(report)
                     self._follow_all(tasks, report)

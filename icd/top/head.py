@@ -70,7 +70,10 @@ def lines(
         f"pid {report.pid}",
         clean(told),
     ]  # fmt: skip
-    return [_fitting(screen, first), _fitting(screen, _counted(screen, report, found))]
+    counted = _fitting(screen, _counted(screen, report, found))
+    if state:  # these are of before
+        counted = screen.paint(plain(counted), kinds.DIM)
+    return [_fitting(screen, first), counted]
 
 
 def _counted(screen: Screen, report: Report, found: Figures) -> list[str]:

@@ -55,7 +55,6 @@ SYNONYMS = {
 }
 # The same for commands.
 COMMANDS = {
-    "top": ("status", "events tail"),
     "ps": ("dispatch list", "run list"),
     "log": ("events tail", "service logs"),
     "logs": ("events tail", "service logs"),
