@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from icd import errors
-from icd.__main__ import main as icd
+from icd.__main__ import commands
 from icd.app import flags, registry
 from icd.app.call import Params
 from icd.app.invocation import SESSION_VARIABLES
@@ -33,6 +33,7 @@ from tests.support import house, markdown, pages, reference, reference_commands,
 from tests.support.processes import until
 
 ROOT = Path(__file__).parent.parent
+ICD = commands()
 DOCS = ROOT / "docs"
 EXAMPLE = DOCS / "examples" / "started-done.sh"
 STATUSLINE = DOCS / "examples" / "statusline.sh"
@@ -111,7 +112,7 @@ def test_every_command_has_a_topic_page():
 
 @pytest.mark.parametrize("page", sorted(set(reference_commands.TOPICS.values())))
 def test_the_commands_that_a_topic_page_tells_about_exist(page):
-    known = {*registry.commands(), *registry.GROUPS, *(f"icd {name}" for name in icd.commands)}
+    known = {*registry.commands(), *registry.GROUPS, *(f"icd {name}" for name in ICD.commands)}
     named = [title for title in markdown.titles(DOCS / page) if title.split()[0] in known | {"icd"}]
 
     assert set(named) <= known
@@ -315,17 +316,17 @@ def test_every_setting_is_documented_with_its_default():
         assert flag == (f"`--{field.name.replace('_', '-')}`" if given else ""), field
 
 
-@pytest.mark.parametrize("name", icd.commands)
+@pytest.mark.parametrize("name", ICD.commands)
 def test_every_command_of_the_daemon_is_documented_with_its_options(name):
     described = section(text("cli.md"), f"icd {name}")
 
     assert f"    icd {name}" in described
-    for param in icd.commands[name].params:
+    for param in ICD.commands[name].params:
         assert f"`{param.opts[0]}" in described or isinstance(param, click.Argument)
 
 
 def test_the_daemon_has_a_flag_for_every_setting_that_has_a_variable():
-    assert VARIABLES.keys() <= {param.name for param in icd.commands["serve"].params}
+    assert VARIABLES.keys() <= {param.name for param in ICD.commands["serve"].params}
 
 
 @pytest.mark.parametrize("name", [*Mirror.__struct_fields__, *Channel.__struct_fields__])

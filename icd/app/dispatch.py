@@ -128,7 +128,8 @@ def answered(
     try:
         return run(given)
     except Exception as exc:  # noqa: BLE001 -- the error map
-        return Answer(error=failure(exc, path, conn))
+        told = getattr(given, "trace", ())  # of a call that is verbose
+        return Answer(error=failure(exc, path, conn), trace=told)
 
 
 def _too_late() -> Answer:
@@ -293,7 +294,8 @@ class _Batch:
 
     def _run_alone(self, call: Call) -> Answer:
         """One call, one transaction."""
-        return self._answer(call, self._caught(call, self._transact))
+        answer = answered(self._transact, call, self._database.path, self._conn)
+        return self._answer(call, answer)
 
     def _transact(self, call: Call) -> Answer:
         try:
@@ -315,10 +317,13 @@ class _Batch:
             self._begin(write=is_write, deadline=min([call.deadline for call in calls]))
             stop_at = clock() + BATCH_SECONDS
             read = 0
+            path, run = self._database.path, self._run
             for call in calls:
                 writes = call.method.writes
-                run = self._caught if writes is None or writes.atomic else self._in_savepoint
-                answer = run(call)
+                if writes is None or writes.atomic:
+                    answer = answered(run, call, path, conn)
+                else:
+                    answer = self._in_savepoint(call)
                 if not conn.in_transaction:
                     self._answer(call, answer)  # it lost the transaction of all
                     self._run_each(calls)
@@ -358,18 +363,12 @@ class _Batch:
 
     def _in_savepoint(self, call: Call) -> Answer:
         self._conn.execute("SAVEPOINT call")
-        answer = self._caught(call)
+        answer = answered(self._run, call, self._database.path, self._conn)
         if self._conn.in_transaction:
             if answer.error is not None:
                 self._conn.execute("ROLLBACK TO call")
                 self._forget()
             self._conn.execute("RELEASE call")
-        return answer
-
-    def _caught(self, call: Call, run: Callable[[Call], Answer] | None = None) -> Answer:
-        answer = answered(run or self._run, call, self._database.path, self._conn)
-        if answer.error is not None:
-            answer.trace = call.trace
         return answer
 
     def _run(self, call: Call) -> Answer:
@@ -398,8 +397,7 @@ class _Batch:
         try:
             if call.verbose:
                 return self._run_traced(ctx, call)
-            result = _execute(ctx, call)
-            return Answer(result, None, ctx.warnings, size=bounds.taken)
+            return Answer(_execute(ctx, call), None, ctx.warnings, size=bounds.taken)
         finally:
             bounds.end()  # before the transaction ends, which nothing may stop
 

@@ -135,14 +135,10 @@ _methods: dict[str, dict[str, Method[Any, Any]]] = {}
 _commands: dict[str, Commands] = {}
 
 
-def load() -> None:
-    """Load the rows of all nouns, of methods and of commands."""
-    for module in {
-        *METHODS.values(),
-        *SINGLES.values(),
-        *(module for module, _ in GROUPS.values()),
-    }:
-        _rows(module)
+def modules() -> list[str]:
+    """The modules with the rows of all nouns, of methods and of commands."""
+    nouns = (module for module, _ in GROUPS.values())
+    return sorted({f"icd.{module}" for module in (*METHODS.values(), *SINGLES.values(), *nouns)})
 
 
 # --- methods ---

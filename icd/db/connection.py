@@ -18,7 +18,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from icd.config import Settings
 from icd.db import permissions
@@ -71,7 +71,10 @@ class Bounds:
     def take(self, characters: int) -> None:
         self.taken += characters
         if self.taken > self.room:
-            raise ReplyTooLarge(f"the answer has more than {RESULT_CHARACTERS} characters")
+            self.refuse()
+
+    def refuse(self) -> NoReturn:
+        raise ReplyTooLarge(f"the answer has more than {RESULT_CHARACTERS} characters")
 
 
 class Connection(sqlite3.Connection):

@@ -72,6 +72,7 @@ class Database:
         self.debt: Debt | None = None
         self.incidents: list[str] = []  # what happened to its files, for the log of the host
         self._conn: Connection | None = None
+        self.is_open = False
         self.identity: tuple[int, int] | None = None  # (device, inode) of the open file
         self._companions: Companions | None = None
         self._main: Seen | None = None  # the open file, when the lock was last released
@@ -81,10 +82,6 @@ class Database:
         self._data_version = -1
         self._schema_version = -1
         self._others_wrote = False
-
-    @property
-    def is_open(self) -> bool:
-        return self._conn is not None
 
     @contextmanager
     def hold(self, deadline: float, *, create: bool = False) -> Iterator[None]:
@@ -106,6 +103,7 @@ class Database:
         if self._conn is None:
             try:
                 self._conn = self._open(create=create)
+                self.is_open = True
             except sqlite3.Error as exc:
                 cause = permissions.cause(exc, self.path)
                 if cause is None:
@@ -142,7 +140,7 @@ class Database:
         told, self._others_wrote = self._others_wrote, False
         return told
 
-    def _look_again(self, conn: sqlite3.Connection) -> None:
+    def _look_again(self, conn: Connection) -> None:
         """Close what is no longer what we opened, so that it is opened with all the care."""
         companions = self._companions
         assert companions is not None
@@ -221,9 +219,9 @@ class Database:
         noted = lock.Note.of("open", files, index, main_sum=self._main_sum, placed=placed)
         self.lock.write_note(noted.encode())
 
-    def _notice(self, conn: sqlite3.Connection) -> bool:
+    def _notice(self, conn: Connection) -> bool:
         """Whether another connection committed since we last looked; it is told once, later."""
-        (data_version,) = conn.execute("PRAGMA data_version").fetchone()
+        (data_version,) = conn.single.execute("PRAGMA data_version").fetchone()
         changed = bool(data_version != self._data_version)
         self._data_version = data_version
         self.foreign += changed
@@ -254,6 +252,7 @@ class Database:
                 main_sum = None  # SQLite has copied the log
             lost.note(self.lock, self.path, "open" if is_used else "closed", index, main_sum)
         self._conn = None
+        self.is_open = False
         self.identity = None
         self._companions = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
+from functools import cache
 
 from icd import __version__
 from icd.db.connection import transaction
@@ -192,15 +193,25 @@ def is_set_aside(name: str) -> bool:
 
 
 def pending(start: int) -> list[tuple[int, str]]:
-    """The migrations after `start`, in order.
+    """The migrations after `start`, in order."""
+    return [(number, file) for number, file in _files() if start < number]
 
-    An upgrade may have put later ones beside those of the program that runs.
-    """
+
+@cache
+def _files() -> list[tuple[int, str]]:
+    """An upgrade may have put later ones beside those of the program that runs."""
     files = sorted(name for name in os.listdir(DIRECTORY) if name.endswith(".sql"))
     numbered = [(int(name.split("_", 1)[0]), os.path.join(DIRECTORY, name)) for name in files]
-    return [(number, file) for number, file in numbered if start < number <= LATEST]
+    return [(number, file) for number, file in numbered if number <= LATEST]
 
 
+def load() -> None:
+    """Read the files of all migrations: a daemon outlives its installation."""
+    for _, file in _files():
+        statements(file)
+
+
+@cache
 def statements(file: str) -> list[str]:
     """Split a file; `executescript` would commit the transaction we are in."""
     found, rest = [], ""

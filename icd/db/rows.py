@@ -66,7 +66,10 @@ def one(
     characters = ROW_CHARACTERS
     for index in texts:
         characters += len(row[index])
-    conn.bounds.take(characters)
+    bounds = conn.bounds
+    bounds.taken += characters
+    if bounds.taken > bounds.room:
+        bounds.refuse()
     return kind(*row)
 
 

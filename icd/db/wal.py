@@ -26,7 +26,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from icd.files import Identity, identity, open_, opened
+from icd.files import Identity, open_, opened
 
 T = TypeVar("T")
 
@@ -217,7 +217,7 @@ def see(path: str) -> Seen | None:
 
 
 def _seen(found: os.stat_result) -> Seen:
-    return Seen(identity(found), found.st_size, found.st_ctime_ns)
+    return Seen((found.st_dev, found.st_ino), found.st_size, found.st_ctime_ns)
 
 
 class Companions:
@@ -408,4 +408,4 @@ def _leads_to(fd: int, seen: Seen) -> bool:
         found = os.fstat(fd)
     except OSError:
         return False  # closed, as the descriptor of a listing is
-    return identity(found) == seen.identity
+    return (found.st_dev, found.st_ino) == seen.identity

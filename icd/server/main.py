@@ -7,19 +7,22 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 import icd
 from icd import __version__, config
 from icd.app import registry
 from icd.app.dispatch import Clock
-from icd.errors import AlreadyRunning, Misconfigured
+from icd.db import migrate
+from icd.errors import AlreadyRunning, Guard, Misconfigured
 from icd.server import limits, logs, reexec, systemd
 from icd.server.lifecycle import Lifecycle
 from icd.server.logs import Once, Starter, log
@@ -57,8 +60,9 @@ def main(
     subprocess._USE_VFORK = False  # type: ignore[misc]  # noqa: SLF001 -- as its manual says
     settings = _settings(config_file, flags)
     settings()  # complain before anything is bound
-    _load_everything()
+    rest = _loading()
     if preflight:
+        deque(rest, 0)
         return _show_preflight()
     _raise_descriptor_limit()
     # Calls make no cycles; looking for them every 700 objects only costs time.
@@ -68,7 +72,9 @@ def main(
     claim, inherited = reexec.take_over() or (_claim(socket_path), Handover())
     os.chdir("/")
     left: Handover | None = inherited
-    run = partial(serve, claim, settings, directory=directory, starter=starter, leaves=exit_idle)
+    run = partial(
+        serve, claim, settings, directory=directory, starter=starter, leaves=exit_idle, rest=rest
+    )
     try:
         while left is not None:
             left = anyio.run(run, left, backend="asyncio")
@@ -85,10 +91,11 @@ async def serve(
     directory: str,
     starter: Starter,
     leaves: bool,
+    rest: Iterator[None],
 ) -> Handover | None:
     """Serve until told to stop or to become other code; if that fails, what to go on with.
 
-    `leaves`: when it is idle, also if systemd does not start it again.
+    `leaves`: when it is idle, also if systemd does not start it again.  `rest` loads what is left.
     """
     with anyio.open_signal_receiver(*reexec.HELD_BACK) as signals:
         reexec.release_signals()
@@ -121,6 +128,7 @@ async def serve(
                 tasks.start_soon(systemd.feed, about.summary)
                 _announce(claim.path, inherited)
                 starter.release()
+                tasks.start_soon(_load, rest)
 
                 # --- serve ---
                 left = await life.run()
@@ -156,16 +164,32 @@ def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSett
 _LEFT_OUT = ("icd.__main__", "icd.admin.", "icd.mcp.")
 
 
-def _load_everything() -> None:
+# The client that has started us asks at once; that long, nothing is loaded that it does not need.
+LOAD_AFTER_SECONDS = 0.1
+
+
+def _loading() -> Iterator[None]:
     """An upgrade replaces the files of an installation under the daemon that runs from them.
 
     What it had not loaded by then would be of the new version, amidst the old: so it loads
-    everything at its start, and stays whole until it is reloaded.
+    everything when it has started, module by module, and stays whole until it is reloaded.
     """
-    for name in _modules(os.path.dirname(icd.__file__), "icd"):
-        if not name.startswith(_LEFT_OUT):
-            import_module(name)
-    registry.load()
+    names = [
+        n for n in _modules(os.path.dirname(icd.__file__), "icd") if not n.startswith(_LEFT_OUT)
+    ]
+    migrate.load()
+    for name in (*names, *registry.modules()):
+        import_module(name)
+        yield
+    gc.freeze()
+
+
+async def _load(rest: Iterator[None]) -> None:
+    """Load what the first calls do without, in between of others."""
+    await anyio.sleep(LOAD_AFTER_SECONDS)
+    with Guard(lambda exc: log.error("not loaded completely; reload the daemon", exc_info=exc)):
+        for _ in rest:
+            await anyio.lowlevel.checkpoint()
 
 
 def _modules(directory: str, package: str) -> Iterator[str]:

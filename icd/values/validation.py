@@ -11,6 +11,7 @@ KEY_BYTES = 200
 ID_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 ID_CHARACTERS = 8
 NAME_BYTES = 4096  # far above any session id; keeps a runaway variable out of the index
+PLAIN_CHARACTERS = NAME_BYTES // 4  # whatever they are, they have no more bytes
 
 # What the first word of a key consists of, and what follows its first dot.
 _WORD = ID_ALPHABET + "_-"
@@ -36,14 +37,15 @@ def check_key_prefix(prefix: str) -> None:
 
 
 def check_scope(scope_id: str) -> None:
-    if _has_control(scope_id) or len(scope_id) > NAME_BYTES // 4:  # in bytes, it may be too long
+    if not scope_id.isprintable() or len(scope_id) > PLAIN_CHARACTERS:
         _check(scope_id, "scope")
 
 
 def check_name(name: str) -> None:
     if not name:
         raise InvalidName("the name is empty", hint="is the variable that holds it unset?")
-    _check(name, "name")
+    if not name.isprintable() or len(name) > PLAIN_CHARACTERS:
+        _check(name, "name")
 
 
 def check_owner(owner: str) -> None:

@@ -5,7 +5,7 @@ import re
 import click
 import pytest
 
-from icd.__main__ import main as icd
+from icd.__main__ import commands
 from icd.app import parser, registry
 from icd.app.flags import _SWITCHES, _VALUED
 from icd.app.reference import help as texts
@@ -189,7 +189,7 @@ def descriptions():
         for field, hint in hints(method.params).items():
             marks = [getattr(mark, "description", None) for mark in parts(hint)[1]]
             yield from ((f"{method.name} {field}", text) for text in marks if text)
-    for command in icd.commands.values():
+    for command in commands().commands.values():
         yield from (
             (f"icd {o.name}", o.help) for o in command.params if isinstance(o, click.Option)
         )

@@ -8,13 +8,14 @@ import sys
 import click
 import pytest
 
-from icd.__main__ import main as icd
+from icd.__main__ import commands
 from icd.app import registry
 from icd.app.reference import help as texts
 from icd.app.reference import manual
 from icd.config import VARIABLES
 
-PAGES = manual.pages(icd)
+ICD = commands()
+PAGES = manual.pages(ICD)
 
 
 def plain(page):
@@ -50,12 +51,12 @@ def test_the_page_of_icctl_has_what_holds_for_all_commands():
         assert variable in page
 
 
-@pytest.mark.parametrize("name", icd.commands)
+@pytest.mark.parametrize("name", ICD.commands)
 def test_every_command_of_icd_is_on_its_page_with_its_options(name):
     _, found, described = plain(PAGES["man8/icd.8"]).partition(f'"icd {name} ')
 
     assert found
-    for param in icd.commands[name].params:
+    for param in ICD.commands[name].params:
         assert param.opts[0] in described or isinstance(param, click.Argument)
 
 

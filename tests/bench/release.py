@@ -40,6 +40,7 @@ BURSTS = 40
 BURST = 500
 # What is slower by more than this is looked into; run a miss again before you believe it.
 MOST = 1.05
+FAILURE = 2  # exit statuses from here on are no answer
 
 CHECK = ["sentinel", "check", "bench", "s1", "--interval=1"]
 COMMANDS = {
@@ -47,7 +48,7 @@ COMMANDS = {
     "icctl state get": ["icctl", "state", "get", "bench", "s1"],
     "icctl state set": ["icctl", "state", "set", "bench", "s1", "--value={}"],
     "icctl run list": ["icctl", "run", "list"],
-    "icctl events tail": ["icctl", "events", "tail"],
+    "icctl events tail": ["icctl", "events", "tail", "--all"],  # 0.4.0 refuses it without
     "icctl-python sentinel check": ["icctl-python", *CHECK],
 }
 DIRECT = {
@@ -73,6 +74,13 @@ class Side(Struct):
 
     def quiet(self, words: list[str]) -> float:
         return place.quiet([str(self.bin / words[0]), *words[1:]], self.env, self.root)
+
+    def status(self, words: list[str]) -> int:
+        command = [self.bin / words[0], *words[1:]]
+        done = subprocess.run(
+            command, env=self.env, cwd=self.root, capture_output=True, check=False
+        )
+        return done.returncode
 
 
 def run(table: Table) -> None:
@@ -156,7 +164,14 @@ def _measured(ours: Side, theirs: Side) -> dict[str, tuple[list[float], list[flo
 
 
 def _in_turn(ours: Side, theirs: Side, words: list[str]) -> tuple[list[float], list[float]]:
+    require_alike(words, {side.bin: side.status(words) for side in (ours, theirs)})
     return _sides([(ours.quiet(words), theirs.quiet(words)) for _ in range(RUNS)])
+
+
+def require_alike(words: list[str], statuses: dict[Path, int]) -> None:
+    """A mistake is told faster than an answer: only what both sides answer is compared."""
+    if max(statuses.values()) >= FAILURE:
+        raise RuntimeError(f"{' '.join(words)}: not answered: {statuses}")
 
 
 def _sides(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:

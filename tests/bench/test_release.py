@@ -31,6 +31,14 @@ def test_what_was_measured_is_added_to_the_history(tmp_path: Path) -> None:
     assert second == {**first, "date": "2026-02-01"}
 
 
+@pytest.mark.parametrize("status", [2, 3, 127])
+def test_what_one_side_does_not_answer_is_not_compared(status: int) -> None:
+    release.require_alike(["icctl", "state", "get"], {Path("ours"): 0, Path("theirs"): 1})
+
+    with pytest.raises(RuntimeError, match="events tail: not answered"):
+        release.require_alike(["events", "tail"], {Path("ours"): 0, Path("theirs"): status})
+
+
 @pytest.mark.long
 def test_the_kept_release_is_one_that_can_be_installed(tmp_path: Path) -> None:
     programs = release.install(tmp_path / "release", release.LAST)

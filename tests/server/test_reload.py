@@ -12,17 +12,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import icd
+from icd.app import registry
 from icd.server import limits
 from tests.support.processes import PATIENCE, Daemon, icctl, read_line, running, until
 from tests.support.restarts import listening, reload
 from tests.support.sizes import size
 
+INSTALLED = Path(icd.__file__).parent
 CALLERS = 8
 CALLS = size(125, 40)
 RELOADS = 10
@@ -198,6 +201,24 @@ def test_whoever_asked_is_told_why_not(tmp_path: Path, door: Path) -> None:
 
         assert (done.returncode, done.stdout) == (2, b"")
         assert b"icctl: service reload: the new version does not start: SyntaxError" in done.stderr
+
+
+def test_a_daemon_whose_installation_is_gone_knows_every_command(tmp_path: Path) -> None:
+    package = shutil.copytree(Path(icd.__file__).parent, tmp_path / "code" / "icd")
+    loaded = tmp_path / "loaded"
+    last = Path(import_module(registry.modules()[-1]).__file__ or "").relative_to(INSTALLED)
+    with (package / last).open("a") as file:
+        file.write(f"\nopen({str(loaded)!r}, 'w').close()\n")
+    with running(env={"PYTHONPATH": str(package.parent)}) as daemon:
+        until(loaded.exists)  # a moment after it has started
+        shutil.rmtree(package.parent)
+
+        for name in registry.commands():
+            helped = daemon.call("cli.run", argv=[*name.split(), "--help"], cwd="/")
+            assert (helped["exit"], helped.get("stderr", "")) == (0, ""), name
+            assert name in helped["stdout"]
+        made = daemon.call("cli.run", argv=["init"], cwd=str(tmp_path))
+        assert made["exit"] == 0, made
 
 
 def test_code_that_does_not_start_is_refused(tmp_path: Path) -> None:

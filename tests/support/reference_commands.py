@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from icd.__main__ import main as icd
+from icd import __main__ as program
 from icd.admin.doctor.checks import CHECKS
 from icd.app import registry
 from icd.app.parser import Leaf, fields
@@ -17,6 +17,7 @@ from icd.app.verb import Argument, Command, Option, Verb
 from tests.support.markdown import anchor, cell, titles
 
 DOCS = Path(__file__).parents[2] / "docs"
+ICD = program.commands()
 
 # The page that tells more, by noun or by command; the longest name that fits counts.
 TOPICS = {
@@ -76,7 +77,7 @@ def contents() -> Iterator[str]:
         verbs = ", ".join(_link(verb, f"{noun} {verb}") for verb in registry.verbs(noun))
         yield f"{indent}- {_link(noun)}, {about}: {verbs}"
     yield f"- {_link('Other commands')}: {', '.join(_link(name) for name in registry.SINGLES)}"
-    yield f"- {_link('The daemon')}: {', '.join(_link(f'icd {name}') for name in icd.commands)}"
+    yield f"- {_link('The daemon')}: {', '.join(_link(f'icd {name}') for name in ICD.commands)}"
 
 
 def _link(text: str, title: str = "") -> str:
@@ -102,7 +103,7 @@ def commands() -> Iterator[str]:
 
 
 def daemon() -> Iterator[str]:
-    for name, command in icd.commands.items():
+    for name, command in ICD.commands.items():
         ctx = click.Context(command, info_name=f"icd {name}", terminal_width=texts.WIDTH)
         usage = " ".join([f"icd {name}", *command.collect_usage_pieces(ctx)])
         yield from (f"### icd {name}", "", f"    {usage}", "")

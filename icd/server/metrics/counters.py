@@ -13,9 +13,10 @@ asked for.  Times are monotonic seconds; those that people see are unix millisec
 """
 
 import math
+import time
 from collections import Counter
 
-from icd.app.call import Call
+from icd.app.call import Answer, Call
 from icd.errors import IcError, InvalidName
 from icd.features.daemon.report import BUCKET_EXPONENTS, FailuresByCaller, MethodReport, Rates
 from icd.server.logs import log, one_line
@@ -96,6 +97,27 @@ class Counters:
         self._window = -WINDOW_SECONDS  # when the lines began to be counted
         self._lines = self._left_out = 0
 
+    def count(self, method: str, began: float) -> None:
+        now = time.monotonic()
+        self.add(method, 1, now - began, now)
+
+    def count_all(self, calls: list[Call], answers: list[Answer], began: float) -> None:
+        """Count calls that were answered together, except those that the daemon made for itself."""
+        now = time.monotonic()
+        took = now - began
+        sizes: dict[str, int] = {}
+        for call in calls:
+            if not call.background:
+                name = call.method.name
+                sizes[name] = sizes.get(name, 0) + 1
+        for name, size in sizes.items():
+            self.add(name, size, took, now)
+        if took >= self.slow_seconds:
+            for call, answer in zip(calls, answers, strict=True):
+                if not call.background:
+                    error = answer.error.name if answer.error is not None else ""
+                    self.slow(call, took, error, now=now)
+
     def add(self, method: str, calls: int, took: float, now: float) -> None:
         """Count calls that were answered together: each of them took that time."""
         times = self._times.get(method)
@@ -133,6 +155,9 @@ class Counters:
         for passed in range(self._second + 1, min(second, self._second + RING_SECONDS) + 1):
             self._ring[passed % RING_SECONDS] = 0
         self._second = second
+
+    def blame(self, method: str, caller: str, error: IcError) -> None:
+        self.fail(method, caller, error, now_ms=time.time_ns() // 1_000_000)
 
     def fail(self, method: str, caller: str, error: IcError, *, now_ms: int) -> None:
         self.failures[method] += 1

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from icd import __version__
-from icd.app.call import Answer, Call, Params
+from icd.app.call import Params
 from icd.app.reference.openrpc import document
-from icd.errors import IcError
 from icd.features.daemon import report, verbs
 from icd.features.daemon.report import OpenDatabase, Report, StartUpError
 from icd.server import start_failures
@@ -50,7 +49,7 @@ class About:
         self._hooks = hooks
         self._started = time.monotonic()
         self._started_at = int(time.time())
-        self._counters = Counters(self._started, slow_ms)
+        self.counters = Counters(self._started, slow_ms)
 
     @contextmanager
     def subscriber(self) -> Iterator[None]:
@@ -59,30 +58,6 @@ class About:
             yield
         finally:
             self.subscribers -= 1
-
-    def count(self, method: str, began: float) -> None:
-        now = time.monotonic()
-        self._counters.add(method, 1, now - began, now)
-
-    def count_all(self, calls: list[Call], answers: list[Answer], began: float) -> None:
-        """Count calls that were answered together, except those that the daemon made for itself."""
-        now = time.monotonic()
-        took = now - began
-        sizes: dict[str, int] = {}
-        for call in calls:
-            if not call.background:
-                name = call.method.name
-                sizes[name] = sizes.get(name, 0) + 1
-        for name, size in sizes.items():
-            self._counters.add(name, size, took, now)
-        if took >= self._counters.slow_seconds:
-            for call, answer in zip(calls, answers, strict=True):
-                if not call.background:
-                    error = answer.error.name if answer.error is not None else ""
-                    self._counters.slow(call, took, error, now=now)
-
-    def blame(self, method: str, caller: str, error: IcError) -> None:
-        self._counters.fail(method, caller, error, now_ms=_now_ms())
 
     def answer(self, params: Params) -> object:
         if isinstance(params, verbs.Ping):
@@ -100,7 +75,7 @@ class About:
         return f"{told}, does not answer: {', '.join(hung)}" if hung else told
 
     def _report(self) -> Report:
-        now, counters = time.monotonic(), self._counters
+        now, counters = time.monotonic(), self.counters
         directory = os.path.dirname(self._socket())
         missed, missed_at = report.missed(directory)
         failed = start_failures.recent(directory, _now_ms())

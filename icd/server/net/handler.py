@@ -73,6 +73,7 @@ class Handler:
         self._writer = Writer(pid)
         self._stores = stores
         self._about = about
+        self._counters = about.counters
         self._reload = reload
         self._errands = errands
         self.began = 0.0
@@ -164,7 +165,7 @@ class Handler:
         found = self.told(await self._errands.run(errand, visit, self.ask))
         if isinstance(found, Output) and found.refused is None:
             began = self.began + visit.rested  # to wait for a lock is no work
-            self._about.count(errand.context.replace(" ", "."), began)
+            self._counters.count(errand.context.replace(" ", "."), began)
         return found
 
     async def undo(self, errand: Errand) -> None:
@@ -211,23 +212,23 @@ class Handler:
         if [answer for answer in answers if answer.later]:  # they are asked for again
             calls = [call for call, answer in zip(calls, answers, strict=True) if not answer.later]
             answers = [answer for answer in answers if not answer.later]
-        self._about.count_all(calls, answers, self.began)
+        self._counters.count_all(calls, answers, self.began)
 
     def refuse(self, name: str, error: IcError) -> None:
         """Count a call that made no sense: its author, a script, may never look at stderr."""
-        self._about.blame(name, self._who(), error)
-        self._about.count(name, self.began)
+        self._counters.blame(name, self._who(), error)
+        self._counters.count(name, self.began)
 
     def _counted(self, method: Method[Any, Any], answer: Answer) -> Answer:
         if answer.error is not None:
-            self._about.blame(method.name, self._who(), answer.error)
-        self._about.count(method.name, self.began)
+            self._counters.blame(method.name, self._who(), answer.error)
+        self._counters.count(method.name, self.began)
         return answer
 
     def _complain(self, call: Call, error: IcError) -> None:
         missed = call.optional and isinstance(error, NoDatabase)
         if error.exit >= 2 and not (missed or call.background):
-            self._about.blame(call.method.name, self._who(), error)
+            self._counters.blame(call.method.name, self._who(), error)
         if isinstance(error, Internal):
             log.error("%s: %s", call.method.name, error, exc_info=error.__cause__)
 

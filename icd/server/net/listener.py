@@ -5,6 +5,7 @@ the connection can be accepted and closed: its peer learns that nothing was exec
 without the daemon.
 """
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -13,6 +14,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from icd.errors import AlreadyRunning, IcError
@@ -44,14 +46,35 @@ class Listener:
     def stop(self) -> None:
         """Accept no more.  The socket stays open: another daemon may accept the peers that wait."""
         self._scope.cancel()
+        self._ignore()
 
     async def run(self) -> None:
         """Accept until stopped."""
         with self._reserved(), self._scope:
             while True:
-                await anyio.wait_readable(self._sock)
-                if not self.accept():
-                    await anyio.sleep(_PAUSE_SECONDS)
+                await self._shortage()
+                await anyio.sleep(_PAUSE_SECONDS)
+
+    async def _shortage(self) -> None:
+        """Accept until descriptors run short; as the loop calls, not with a task for each."""
+        short = anyio.Event()
+
+        def accept() -> None:
+            if not self.accept():
+                self._ignore()
+                short.set()
+
+        await anyio.lowlevel.checkpoint()  # it may be stopped already
+        asyncio.get_running_loop().add_reader(self._sock, accept)
+        try:
+            await short.wait()
+        finally:
+            self._ignore()
+
+    def _ignore(self) -> None:
+        """Have the loop look at the socket no more."""
+        if self._sock.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._sock)
 
     @contextlib.contextmanager
     def _reserved(self) -> Iterator[None]:
