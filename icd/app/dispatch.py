@@ -21,13 +21,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from icd.app import idempotency
 from icd.app.call import Answer, Call, Context, Whole
 from icd.db import paths, permissions
 from icd.db.connection import RESULT_CHARACTERS, Connection
-from icd.db.database import Database
 from icd.errors import (
     Corrupt,
     DeadlineExceeded,
@@ -43,9 +42,8 @@ from icd.errors import (
     from_sqlite,
 )
 
-# After this much work the batch is committed, so that those who wait outside get their turn.
-BATCH_SECONDS = 0.005
-# And after it has read this much, in characters: all of it is in memory until it is handed out.
+# A batch that has read this much, in characters, is committed, as after much work: all of it is in
+# memory until it is handed out.
 BATCH_CHARACTERS = 1024 * 1024
 # A statement that was begun in time and is about to end may do so; the caller still listens.
 STATEMENT_GRACE_SECONDS = 0.1
@@ -53,8 +51,11 @@ STATEMENT_GRACE_SECONDS = 0.1
 BACKGROUND_SECONDS = 0.5
 
 if TYPE_CHECKING:
+    from icd.app.verb import Method
     from icd.app.write_cache import Recent
+    from icd.db.engine import Engine
 
+_NO_ROWS = ()  # of state, that a method touches
 
 A = TypeVar("A")
 
@@ -69,7 +70,7 @@ class Clock:
 
 
 def run_batch(
-    database: Database,
+    database: Engine,
     calls: list[Call],
     *,
     clock: Clock,
@@ -141,7 +142,7 @@ class _Batch:
     _conn: Connection
 
     def __init__(
-        self, database: Database, calls: list[Call], clock: Clock, recent: Recent | None
+        self, database: Engine, calls: list[Call], clock: Clock, recent: Recent | None
     ) -> None:
         self.answers: dict[int, Answer] = {}  # by the identity of the call
         self._calls = calls
@@ -149,6 +150,7 @@ class _Batch:
         self._database = database
         self._clock = clock
         self._recent = recent
+        self._now_ms = 0  # of the transaction that has begun
 
     def run(self, *, close: bool) -> None:
         now = self._clock.monotonic()
@@ -238,7 +240,7 @@ class _Batch:
             return
         assert call.method.run is not None
         call.ran_at = self._clock.monotonic()
-        whole = Whole(self._database, self._clock.now_ms(), call.deadline)
+        whole = Whole(self._database.files(), self._clock.now_ms(), call.deadline)
         result = call.method.run(whole, call.params)
         self._answer(call, Answer(result=result, warnings=self._database.told()))
 
@@ -297,9 +299,9 @@ class _Batch:
 
     def _transact(self, call: Call) -> Answer:
         try:
-            self._begin(write=call.method.writes is not None, deadline=call.deadline)
+            self._begin([call])
             answer = self._run(call)
-            self._conn.execute("COMMIT")
+            self._commit({call.method})
         except BaseException:
             self._roll_back()
             raise
@@ -310,10 +312,9 @@ class _Batch:
         found: list[Answer] = []
         conn, clock = self._conn, time.monotonic
         # A call that fails the others will hear it alone.
-        with Guard(lambda _: self._run_each(calls)):
-            is_write = any(method.writes is not None for method in {c.method for c in calls})
-            self._begin(write=is_write, deadline=min([call.deadline for call in calls]))
-            stop_at = clock() + BATCH_SECONDS
+        with Guard(lambda exc: self._part(calls, len(found), exc)):
+            self._begin(calls)
+            stop_at = clock() + self._database.batch_seconds
             read = 0
             for call in calls:
                 writes = call.method.writes
@@ -328,8 +329,17 @@ class _Batch:
                 if read > BATCH_CHARACTERS or clock() > stop_at:
                     break
             answers = dict(zip(map(id, calls), found, strict=False))
-            self._conn.execute("COMMIT")
+            self._commit(self._methods)
             self.answers |= answers
+
+    def _part(self, calls: list[Call], ran: int, exc: Exception) -> None:
+        """The shared transaction is lost; one whose commit may have happened is not run again."""
+        if not isinstance(exc, UnknownOutcome):
+            self._run_each(calls)
+            return
+        self._forget()
+        for call in calls[:ran]:
+            self._answer(call, Answer(error=exc))
 
     def _run_each(self, calls: list[Call]) -> None:
         """Undo what was done together, and give each call a transaction of its own."""
@@ -345,16 +355,17 @@ class _Batch:
             else:
                 self._answer(call, _too_late())
 
-    def _begin(self, *, write: bool, deadline: float) -> None:
-        """Begin; a program that does not know our lock is waited for until the deadline."""
-        while True:
-            try:
-                self._conn.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            except sqlite3.OperationalError as exc:
-                if not isinstance(from_sqlite(exc), Locked) or time.monotonic() >= deadline:
-                    raise
-            else:
-                return
+    def _begin(self, calls: list[Call]) -> None:
+        is_write = any(method.writes is not None for method in {c.method for c in calls})
+        deadline = min([call.deadline for call in calls])
+        self._now_ms = self._database.begin(
+            write=is_write, deadline=deadline, now_ms=self._clock.now_ms
+        )
+
+    def _commit(self, methods: set[Method[Any, Any]]) -> None:
+        """Commit, and say whether those who listen elsewhere may have something to look at."""
+        found = [method.writes for method in methods if method.writes is not None]
+        self._database.commit(tells=any(w.appends or w.rows != _NO_ROWS for w in found))
 
     def _in_savepoint(self, call: Call) -> Answer:
         self._conn.execute("SAVEPOINT call")
@@ -379,7 +390,7 @@ class _Batch:
         ctx = Context(
             conn,
             database.path,
-            self._clock.now_ms(),
+            self._now_ms,
             now,
             call.writer,
             call.params.request_id,
@@ -413,15 +424,14 @@ class _Batch:
         finally:
             self._conn.set_trace_callback(None)
             took = (time.perf_counter() - began) * 1000
-            call.trace = [f"lock: waited {self._database.lock.waited_ms:.3f} ms"]
+            call.trace = [f"lock: waited {self._database.waited_ms:.3f} ms"]
             call.trace += [f"sql: {' '.join(text.split())[:500]}" for text in statements]
             call.trace.append(f"time: {took:.3f} ms")
         size = self._conn.bounds.taken
         return Answer(result=result, warnings=ctx.warnings, trace=call.trace, size=size)
 
     def _roll_back(self) -> None:
-        if self._conn.in_transaction:
-            self._conn.execute("ROLLBACK")
+        self._database.roll_back()
         self._forget()
 
     def _forget(self) -> None:

@@ -162,7 +162,7 @@ class Store:
             await self._roused_within(limits.REST_SECONDS)
         thread = await self._open()
         if thread is None:
-            self.database.lock.close()
+            self.database.leave()
             self._end()
             return
         try:
