@@ -68,7 +68,7 @@ _LIFE = ("new", "scored", "proposed", "promoted", "dismissed")
 
 _COUNT = """
 INSERT INTO counters (name, value) VALUES (?, ?)
-ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)
+ON CONFLICT (name) DO UPDATE SET value = max(counters.value, excluded.value)
 """
 _NEXT = "UPDATE counters SET value = value + 1 WHERE name = ? RETURNING value"
 _RUN = "SELECT 1 FROM runs WHERE id = ?"
@@ -98,7 +98,9 @@ VALUES (?, ?, ?, ?, ?)
 
 # Of two rows of one key, that of the file wins if this is true; in other tables it always does.
 _WINS = {
-    "sentinels": "NOT sentinels.once AND (excluded.once OR excluded.fired_ms > sentinels.fired_ms)",
+    "sentinels": (
+        "sentinels.once = 0 AND (excluded.once = 1 OR excluded.fired_ms > sentinels.fired_ms)"
+    ),
     "cursors": "excluded.updated_ms > cursors.updated_ms",
     "runs": "excluded.updated_ms > runs.updated_ms",
     "run_agents": "excluded.updated_at > run_agents.updated_at",
