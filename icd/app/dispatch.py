@@ -391,7 +391,7 @@ class _Batch:
             conn,
             database.path,
             self._now_ms,
-            now,
+            now if database.steady else self._now_ms / 1000,
             call.writer,
             call.params.request_id,
             self._recent,

@@ -56,6 +56,8 @@ class Database:
     """The only connection of this process to one database file: the engine that is SQLite."""
 
     batch_seconds = BATCH_SECONDS
+    steady = True
+    signal = None
 
     def __init__(
         self,
@@ -148,6 +150,9 @@ class Database:
         return self.lock.waited_ms
 
     # --- upkeep ---
+
+    def time_ms(self, now_ms: Callable[[], int]) -> int:
+        return now_ms()
 
     def tidy(self) -> None:
         """Empty the log, after use."""

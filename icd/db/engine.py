@@ -65,9 +65,10 @@ class Engine(Protocol):
     settings: Settings
     # After so much work a batch is committed, so that others get their turn.
     batch_seconds: float
+    # Whether all hosts have this machine's monotonic clock, beside the time that `begin` tells.
+    steady: bool
     stop_at: float  # statements that open it are stopped then, monotonic
     reopened: int
-    foreign: int  # how often we noticed writes that are not ours
     notes: list[str]
     debt: Debt | None
     incidents: list[str]
@@ -75,6 +76,12 @@ class Engine(Protocol):
 
     @property
     def is_open(self) -> bool: ...
+    # How often we noticed writes that are not ours.
+    @property
+    def foreign(self) -> int: ...
+    # A descriptor that can be read when others wrote; None: somebody has to look.
+    @property
+    def signal(self) -> int | None: ...
     # How long the turn of the last transaction was waited for.
     @property
     def waited_ms(self) -> float: ...
@@ -87,6 +94,8 @@ class Engine(Protocol):
     def others_wrote(self) -> bool: ...
     def is_left_alone(self) -> bool: ...
     def look(self) -> None: ...
+    # The time of the clock that `begin` reads.
+    def time_ms(self, now_ms: Callable[[], int]) -> int: ...
     def tidy(self) -> None: ...
     # Bytes of what is kept, and of the log that is to be emptied; 0 where that is not known.
     def sizes(self) -> tuple[int, int]: ...

@@ -119,7 +119,9 @@ _WINS = {
 _LESS = {
     "requests": "DO NOTHING",
     "events": "DO NOTHING",
-    "hook_positions": "(hook) DO UPDATE SET seq = excluded.seq WHERE excluded.seq > seq",
+    "hook_positions": """
+        (hook) DO UPDATE SET seq = excluded.seq WHERE excluded.seq > hook_positions.seq
+    """,
     "run_artifacts": """
         (id) DO UPDATE SET status = excluded.status
         WHERE excluded.status = 'rolled_back' AND run_artifacts.status = 'active'

@@ -97,7 +97,7 @@ class Maintenance:
         """Maintain the database, and close it if told to; the seconds until there is more to do."""
         try:
             with self._database.hold(time.monotonic() + PATIENCE_SECONDS):
-                now_ms = self._clock.now_ms()
+                now_ms = self._database.time_ms(self._clock.now_ms)
                 done = self._work(now_ms)
                 if close and done is not False:
                     self._database.close()

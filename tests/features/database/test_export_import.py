@@ -125,6 +125,7 @@ def test_every_row_of_every_table_is_there(conn):
     )
 
 
+@pytest.mark.sqlite_only
 def test_no_table_and_no_column_is_forgotten(conn):
     tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
     columns = "SELECT name FROM pragma_table_info(?)"
