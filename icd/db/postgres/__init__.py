@@ -7,12 +7,14 @@ not.
 
     connect     how a server is reached, and what it must be: UTF-8, and locks that are locks
     connection  the shape of sqlite3's: statements travel in a pipeline, prepared, with deadlines
+    session     one project's: its turns, the time, the commit, what others wrote
     errors      what the server says, as errors with names
     schema      tables from the migrations
-    database    the engine: turns, time, commit, what others wrote
-    notify      hears that others wrote
+    database    the engine that a host holds
 
 Writers of one project are serial because each takes one advisory lock at the beginning of its
-transaction; readers take a snapshot and no lock.  Loaded only where a project names a store, so
-that nothing else needs psycopg.
+transaction; readers take a snapshot and no lock.
+
+No command and no setting leads here yet: what is recorded of a process says which boot it belongs
+to, and not which machine, so that a host would take the processes of all others for dead.
 """
