@@ -41,6 +41,7 @@ from icd.errors import (
     from_os,
     from_sqlite,
 )
+from icd.values.processes import several_machines
 
 # A batch that has read this much, in characters, is committed, as after much work: all of it is in
 # memory until it is handed out.
@@ -176,6 +177,8 @@ class _Batch:
 
     def _run_locked(self, *, close: bool) -> None:
         database = self._database
+        # What a row tells of a process may be about another machine.
+        looking = None if database.steady else several_machines.set(True)
         try:
             error = answered(self._run_waiting, close, database.path).error
             if error is not None:
@@ -185,6 +188,8 @@ class _Batch:
             errors = [answer.error for answer in self.answers.values() if answer.error is not None]
             if close or any(isinstance(error, Corrupt) for error in errors):
                 database.close()
+            if looking is not None:
+                several_machines.reset(looking)
 
     def _run_waiting(self, close: bool) -> Answer:  # noqa: FBT001 -- given by `answered`
         if self._calls[0].method.runs.whole:

@@ -56,37 +56,36 @@ class Server:
         return f"postgresql://fleet@/{DATABASE}?host={self.root}"
 
     def start(self) -> None:
+        """Again, too: what is left of a server that was killed may be there for a moment."""
+        until = time.monotonic() + PATIENCE
+        self._begin()
+        while not self._is_ready():
+            assert time.monotonic() < until, "the server does not start"
+            time.sleep(0.02)
+            if self._process is None or self._process.poll() is not None:
+                self._begin()
+
+    def _begin(self) -> None:
         options = [word for option in OPTIONS for word in ("-c", option)]
         self._process = subprocess.Popen(
             [f"{self._programs}/postgres", "-D", self.data, "-k", self.root, *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             cwd="/", env={}, **self._as,
         )  # fmt: skip
-        until = time.monotonic() + PATIENCE
-        while subprocess.run(
-            [
-                f"{self._programs}/pg_isready",
-                "-q",
-                "-h",
-                self.root,
-                "-U",
-                "fleet",
-                "-d",
-                "postgres",
-            ],
-            check=False,
-        ).returncode:
-            assert time.monotonic() < until, "the server does not start"
-            assert self._process.poll() is None, "the server has ended"
-            time.sleep(0.02)
+
+    def _is_ready(self) -> bool:
+        place = ("-h", str(self.root), "-U", "fleet", "-d", "postgres")
+        asked = subprocess.run([f"{self._programs}/pg_isready", "-q", *place], check=False)
+        return asked.returncode == 0
 
     def kill(self) -> None:
         """As if the power had gone, with all that serve its connections."""
         assert self._process is not None
-        children = _children(self._process.pid)
+        self._process.send_signal(signal.SIGSTOP)  # it begins no more of them
+        for child in _children(self._process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
         self._process.kill()
-        for child in children:
-            _kill(child)
         self._process.wait()
 
     def stop(self) -> None:
@@ -113,8 +112,3 @@ def _unprivileged() -> dict:
 
 def _children(pid: int) -> list[int]:
     return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)

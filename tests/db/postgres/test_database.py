@@ -303,3 +303,19 @@ def test_the_tables_have_the_columns_of_a_file(session, empty_database):
     ).fetchall()
     assert {name for (name,) in indexes} <= {name for (name,) in there}
     file.close()
+
+
+# --- who is alive elsewhere -----------------------------------------------------------------------
+
+
+def test_a_process_of_another_machine_is_not_taken_for_dead(host):
+    here, there = host(), host()
+    wish = {"pattern": "src/*.py", "scope": "/p", "exclusive": True}
+    here.result("coordination.reserve", owner="a", **wish)
+    here.engine._session.execute(
+        "UPDATE reservations SET pid = 1, pid_start = 7, pid_boot = 'of another machine'"
+    )
+
+    refused = there.result("coordination.reserve", owner="b", **wish)
+
+    assert refused.conflict is not None
