@@ -6,6 +6,7 @@ the process that connects.  A password in a setting is refused by name.
 
 from __future__ import annotations
 
+import os
 import select
 import time
 
@@ -22,7 +23,6 @@ _SECRET = {"password", "sslpassword", "passfile", "sslkey"}
 # A connection of ours is silent for as long as nobody calls: the network must not forget it, and
 # the server must notice when the machine is gone.
 _USUAL = {
-    "application_name": "intercore",
     "connect_timeout": "5",
     "keepalives_idle": "30",
     "keepalives_interval": "5",
@@ -60,7 +60,9 @@ def parameters(store: str) -> dict[str, str]:
 
 def connect(store: str, project: str, *, deadline: float) -> Session:
     """A connection of this project, with everything set; nothing is known yet of its tables."""
-    given = _USUAL | parameters(store)
+    # By its name, a person finds the machine that holds a turn.
+    name = {"application_name": f"intercore on {os.uname().nodename}"[:63]}
+    given = _USUAL | name | parameters(store)
     link = _linked(conninfo.make_conninfo("", **given), deadline)
     try:
         return _set_up(link, PREFIX + project, deadline)

@@ -31,6 +31,8 @@ _BY_STATE: dict[str, tuple[type[IcError], str]] = {
 }
 # Of the first two characters: a connection, the operator or the resources of the server.
 _UNREACHABLE = {"08", "57", "53", "58", "3D", "28"}
+# What the server says to these adds nothing.
+_TOLD = (DeadlineExceeded, Locked)
 _GRANT = "ask the administrator of the server for the rights; see 'icctl store check'"
 
 
@@ -41,7 +43,8 @@ def named(state: str, message: str) -> Exception:
     if found is not None:
         kind, about = found
         hint = _GRANT if kind is PermissionRefused else None
-        return kind(f"{about}: {sentence}" if sentence else about, hint=hint)
+        told = about if kind in _TOLD else f"{about}: {sentence}"
+        return kind(told, hint=hint)
     if state[:2] in _UNREACHABLE:
         return StoreUnreachable(f"the store does not answer: {sentence}")
     if state[:2] == "23":

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 PREFIX = "intercore_"
 # Others wait for a transaction whose host falls silent: so long, and then the server ends it.
 IDLE_MS = 3000
+# Waiting for a turn ends a little earlier than the statement, so that the holder can be named.
+LOCK_SHARE = 0.9
 _LIMITS = "SELECT set_config('lock_timeout', ?, true), set_config('statement_timeout', ?, true)"
 _TURN = "SELECT pg_advisory_xact_lock(?)"
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -42,6 +44,16 @@ SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0),
        (SELECT max(version) FROM migrations)
 """
 _NOTIFY = "SELECT pg_notify(?, '')"
+# Who holds the lock of a key: its number is kept in two halves.
+_HOLDER = """
+SELECT a.application_name, a.usename, coalesce(host(a.client_addr), ''),
+       (extract(epoch FROM clock_timestamp() - a.xact_start) * 1000)::bigint
+FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+  AND l.classid::bigint = (?1 >> 32) & 4294967295 AND l.objid::bigint = ?1 & 4294967295
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+LIMIT 1
+"""
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 Counts = tuple[int, int, int]
 
@@ -68,17 +80,20 @@ class Session(Connection):
     def take_turn(self, *, write: bool, seconds: float, snapshot: bool = False) -> Cursor:
         self.give_up()  # a statement outside a transaction may have failed in one
         began = time.monotonic()
-        most = str(int(min(max(seconds, 0.001), 86_400) * 1000))
+        most = min(max(seconds, 0.01), 86_400.0) * 1000
         self.until = began + max(seconds, 0.0) + SILENCE_SECONDS
         self.in_transaction, self._level, self._writes = True, 0, write
         found = self.send(_SNAPSHOT if snapshot else "BEGIN")
-        self.send(_LIMITS, (most, most))
+        self.send(_LIMITS, (f"{most * LOCK_SHARE:.0f}", f"{most:.0f}"))
         if write:
             self.send(_TURN, (self.key,))
         now = self.send(_NOW)
         counts = self.send(_COUNTS) if self.has_tables else None
         try:
             self.settle()
+        except Locked as exc:
+            self.give_up()
+            raise Locked(f"{exc.message}: {self.holder()}") from exc
         except BaseException:
             self.give_up()
             raise
@@ -127,6 +142,16 @@ class Session(Connection):
             with suppress(IcError):
                 self.roll_back()
         self.in_transaction = False
+
+    def holder(self) -> str:
+        """Who has the project's turn, for a person."""
+        self.until = time.monotonic() + SILENCE_SECONDS
+        row = self.execute(_HOLDER, (self.key,)).fetchone()
+        if row is None:
+            return "it is free by now"
+        name, role, address, ms = row
+        place = f" at {address}" if address else ""
+        return f"{name or 'a program'} of the role {role}{place}, for {ms} ms"
 
     def listen(self) -> None:
         """Be told when others write: the socket can be read then."""
