@@ -237,7 +237,7 @@ def _run_once(call: Call, home: str | None, owed: Owed, wait: lock.Wait) -> Answ
     try:
         (answer,) = run_batch(database, [call], clock=Clock(), close=True)
     finally:
-        database.lock.close()  # a caller that follows the log comes here every second
+        database.leave()  # a caller that follows the log comes here every second
     if (
         call.method.writes
         and call.method.writes.appends

@@ -21,13 +21,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from icd.app import idempotency
 from icd.app.call import Answer, Call, Context, Whole
 from icd.db import paths, permissions
 from icd.db.connection import RESULT_CHARACTERS, Connection, untold
-from icd.db.database import Database
 from icd.errors import (
     Corrupt,
     DeadlineExceeded,
@@ -42,10 +41,10 @@ from icd.errors import (
     from_os,
     from_sqlite,
 )
+from icd.values.processes import several_machines
 
-# After this much work the batch is committed, so that those who wait outside get their turn.
-BATCH_SECONDS = 0.005
-# And after it has read this much, in characters: all of it is in memory until it is handed out.
+# A batch that has read this much, in characters, is committed, as after much work: all of it is in
+# memory until it is handed out.
 BATCH_CHARACTERS = 1024 * 1024
 # A statement that was begun in time and is about to end may do so; the caller still listens.
 STATEMENT_GRACE_SECONDS = 0.1
@@ -53,8 +52,11 @@ STATEMENT_GRACE_SECONDS = 0.1
 BACKGROUND_SECONDS = 0.5
 
 if TYPE_CHECKING:
+    from icd.app.verb import Method
     from icd.app.write_cache import Recent
+    from icd.db.engine import Engine
 
+_NO_ROWS = ()  # of state, that a method touches
 
 A = TypeVar("A")
 
@@ -69,7 +71,7 @@ class Clock:
 
 
 def run_batch(
-    database: Database,
+    database: Engine,
     calls: list[Call],
     *,
     clock: Clock,
@@ -142,7 +144,7 @@ class _Batch:
     _conn: Connection
 
     def __init__(
-        self, database: Database, calls: list[Call], clock: Clock, recent: Recent | None
+        self, database: Engine, calls: list[Call], clock: Clock, recent: Recent | None
     ) -> None:
         self.answers: dict[int, Answer] = {}  # by the identity of the call
         self._calls = calls
@@ -150,6 +152,7 @@ class _Batch:
         self._database = database
         self._clock = clock
         self._recent = recent
+        self._now_ms = 0  # of the transaction that has begun
 
     def run(self, *, close: bool) -> None:
         now = self._clock.monotonic()
@@ -175,6 +178,8 @@ class _Batch:
 
     def _run_locked(self, *, close: bool) -> None:
         database = self._database
+        # What a row tells of a process may be about another machine.
+        looking = None if database.steady else several_machines.set(True)
         try:
             error = answered(self._run_waiting, close, database.path).error
             if error is not None:
@@ -184,6 +189,8 @@ class _Batch:
             errors = [answer.error for answer in self.answers.values() if answer.error is not None]
             if close or any(isinstance(error, Corrupt) for error in errors):
                 database.close()
+            if looking is not None:
+                several_machines.reset(looking)
 
     def _run_waiting(self, close: bool) -> Answer:  # noqa: FBT001 -- given by `answered`
         if self._calls[0].method.runs.whole:
@@ -239,7 +246,9 @@ class _Batch:
             return
         assert call.method.run is not None
         call.ran_at = self._clock.monotonic()
-        whole = Whole(self._database, self._clock.now_ms(), call.deadline, call.progress or untold)
+        progress = call.progress or untold
+        files, now_ms = self._database.files(), self._clock.now_ms()
+        whole = Whole(files, now_ms, call.deadline, progress)
         result = call.method.run(whole, call.params)
         self._answer(call, Answer(result=result, warnings=self._database.told()))
 
@@ -299,9 +308,9 @@ class _Batch:
 
     def _transact(self, call: Call) -> Answer:
         try:
-            self._begin(write=call.method.writes is not None, deadline=call.deadline)
+            self._begin([call])
             answer = self._run(call)
-            self._conn.execute("COMMIT")
+            self._commit({call.method})
         except BaseException:
             self._roll_back()
             raise
@@ -312,10 +321,9 @@ class _Batch:
         found: list[Answer] = []
         conn, clock = self._conn, time.monotonic
         # A call that fails the others will hear it alone.
-        with Guard(lambda _: self._run_each(calls)):
-            is_write = any(method.writes is not None for method in {c.method for c in calls})
-            self._begin(write=is_write, deadline=min([call.deadline for call in calls]))
-            stop_at = clock() + BATCH_SECONDS
+        with Guard(lambda exc: self._part(calls, len(found), exc)):
+            self._begin(calls)
+            stop_at = clock() + self._database.batch_seconds
             read = 0
             path, run = self._database.path, self._run
             for call in calls:
@@ -333,8 +341,17 @@ class _Batch:
                 if read > BATCH_CHARACTERS or clock() > stop_at:
                     break
             answers = dict(zip(map(id, calls), found, strict=False))
-            self._conn.execute("COMMIT")
+            self._commit(self._methods)
             self.answers |= answers
+
+    def _part(self, calls: list[Call], ran: int, exc: Exception) -> None:
+        """The shared transaction is lost; one whose commit may have happened is not run again."""
+        if not isinstance(exc, UnknownOutcome):
+            self._run_each(calls)
+            return
+        self._forget()
+        for call in calls[:ran]:
+            self._answer(call, Answer(error=exc))
 
     def _run_each(self, calls: list[Call]) -> None:
         """Undo what was done together, and give each call a transaction of its own."""
@@ -350,16 +367,17 @@ class _Batch:
             else:
                 self._answer(call, _too_late())
 
-    def _begin(self, *, write: bool, deadline: float) -> None:
-        """Begin; a program that does not know our lock is waited for until the deadline."""
-        while True:
-            try:
-                self._conn.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            except sqlite3.OperationalError as exc:
-                if not isinstance(from_sqlite(exc), Locked) or time.monotonic() >= deadline:
-                    raise
-            else:
-                return
+    def _begin(self, calls: list[Call]) -> None:
+        is_write = any(method.writes is not None for method in {c.method for c in calls})
+        deadline = min([call.deadline for call in calls])
+        self._now_ms = self._database.begin(
+            write=is_write, deadline=deadline, now_ms=self._clock.now_ms
+        )
+
+    def _commit(self, methods: set[Method[Any, Any]]) -> None:
+        """Commit, and say whether those who listen elsewhere may have something to look at."""
+        found = [method.writes for method in methods if method.writes is not None]
+        self._database.commit(tells=any(w.appends or w.rows != _NO_ROWS for w in found))
 
     def _in_savepoint(self, call: Call) -> Answer:
         self._conn.execute("SAVEPOINT call")
@@ -378,8 +396,8 @@ class _Batch:
         ctx = Context(
             conn,
             database.path,
-            self._clock.now_ms(),
-            now,
+            self._now_ms,
+            now if database.steady else self._now_ms / 1000,
             call.writer,
             call.params.request_id,
             self._recent,
@@ -411,15 +429,14 @@ class _Batch:
         finally:
             self._conn.set_trace_callback(None)
             took = (time.perf_counter() - began) * 1000
-            call.trace = [f"lock: waited {self._database.lock.waited_ms:.3f} ms"]
+            call.trace = [f"lock: waited {self._database.waited_ms:.3f} ms"]
             call.trace += [f"sql: {' '.join(text.split())[:500]}" for text in statements]
             call.trace.append(f"time: {took:.3f} ms")
         size = self._conn.bounds.taken
         return Answer(result=result, warnings=ctx.warnings, trace=call.trace, size=size)
 
     def _roll_back(self) -> None:
-        if self._conn.in_transaction:
-            self._conn.execute("ROLLBACK")
+        self._database.roll_back()
         self._forget()
 
     def _forget(self) -> None:

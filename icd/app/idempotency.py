@@ -58,7 +58,7 @@ _NOTE = """
 INSERT INTO counters (name, value) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
-_TOO_MANY = "SELECT count(*) > ?1 FROM (SELECT 1 FROM requests LIMIT ?1 + 1)"
+_TOO_MANY = "SELECT count(*) > ?1 FROM (SELECT 1 FROM requests LIMIT ?1 + 1) AS few"
 _EVER = 2**63 - 1
 _ENVELOPE = frozenset(Params.__struct_fields__)
 

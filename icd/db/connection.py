@@ -244,7 +244,7 @@ def transaction(conn: sqlite3.Connection) -> Iterator[None]:
 @contextmanager
 def until(conn: sqlite3.Connection, deadline: float) -> Iterator[None]:
     """Stop the statements of the block at the deadline; what they had begun is rolled back."""
-    held = conn.bounds if isinstance(conn, Connection) else put_on(conn)
+    held = getattr(conn, "bounds", None) or put_on(conn)
     with _bounded(held, min(deadline, held.stop_at)):
         if held.is_over():
             raise DeadlineExceeded("the deadline passed; nothing was changed")

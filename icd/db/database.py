@@ -18,15 +18,15 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from icd import config
 from icd.db import lock, lost, migrate, permissions, schema
-from icd.db.connection import Connection, connect, page_bytes, set_up
+from icd.db.connection import Connection, connect, is_log_emptied, page_bytes, set_up
 from icd.db.wal import Companions, Seen, see
-from icd.errors import Corrupt, IcError, LogLost, NoDatabase, from_os
+from icd.errors import Corrupt, IcError, Locked, LogLost, NoDatabase, from_os, from_sqlite
 from icd.files import create as create_file
 
 # Reading every page of a database takes this long at most when it is opened: a caller waits.
@@ -36,6 +36,8 @@ CAREFUL_BYTES = 64 * 1024 * 1024
 # The kernel's clock for files may stand still for so long: a directory that changed just before it
 # was looked at could change once more and look the same.
 SETTLED_NS = 50_000_000
+# After this much work the batch is committed, so that those who wait outside get their turn.
+BATCH_SECONDS = 0.005
 GITIGNORE = """\
 # written by intercore: the database is this machine's own
 intercore.db*
@@ -51,7 +53,11 @@ class Debt(NamedTuple):
 
 
 class Database:
-    """The only connection of this process to one database file."""
+    """The only connection of this process to one database file: the engine that is SQLite."""
+
+    batch_seconds = BATCH_SECONDS
+    steady = True
+    signal = None
 
     def __init__(
         self,
@@ -111,6 +117,58 @@ class Database:
                 raise cause from exc
             self._notice(self._conn)
         return self._conn
+
+    # --- transactions ---
+
+    def begin(self, *, write: bool, deadline: float, now_ms: Callable[[], int]) -> int:
+        """Begin, and tell the time: all hosts of a file are on one machine.
+
+        A program that does not know our lock is waited for until the deadline.
+        """
+        assert self._conn is not None
+        while True:
+            try:
+                self._conn.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            except sqlite3.OperationalError as exc:
+                if not isinstance(from_sqlite(exc), Locked) or time.monotonic() >= deadline:
+                    raise
+            else:
+                return now_ms()
+
+    def commit(self, *, tells: bool) -> None:  # noqa: ARG002 -- others look at the file
+        assert self._conn is not None
+        self._conn.execute("COMMIT")
+
+    def roll_back(self) -> None:
+        if self._conn is not None and self._conn.in_transaction:
+            self._conn.execute("ROLLBACK")
+
+    @property
+    def waited_ms(self) -> float:
+        return self.lock.waited_ms
+
+    # --- upkeep ---
+
+    def time_ms(self, now_ms: Callable[[], int]) -> int:
+        return now_ms()
+
+    def tidy(self) -> None:
+        """Empty the log, after use."""
+        assert self._conn is not None
+        is_log_emptied(self._conn)
+
+    def sizes(self) -> tuple[int, int]:
+        """Of the file and of its log."""
+        file, log = _see(self.path), _see(f"{self.path}-wal")
+        return file.size if file else 0, log.size if log else 0
+
+    def files(self) -> Database:
+        return self
+
+    def leave(self) -> None:
+        self.lock.close()
+
+    # --- what happens to the files ---
 
     def look(self) -> None:
         """Compare the files of an open database with what is there; before it is closed, too."""

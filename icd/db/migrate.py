@@ -35,7 +35,11 @@ def is_current(conn: sqlite3.Connection) -> bool:
 
 
 def version(conn: sqlite3.Connection) -> int:
-    return _pragma(conn, "user_version")
+    """Of the schema: in the head of a file, or noted among the tables of a server."""
+    if isinstance(conn, sqlite3.Connection):
+        return _pragma(conn, "user_version")
+    (found,) = conn.execute("SELECT max(version) FROM migrations").fetchone()
+    return int(found)
 
 
 def migrate(

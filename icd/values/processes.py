@@ -6,6 +6,7 @@ is `unknown`, and counts as alive.
 """
 
 import os
+from contextvars import ContextVar
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -13,6 +14,9 @@ from msgspec import Meta, Struct
 from icd import procfs
 
 Liveness = Literal["alive", "dead", "unknown"]
+
+# Whether rows of several machines are looked at: then another boot may be that of another machine.
+several_machines: ContextVar[bool] = ContextVar("several_machines", default=False)
 
 # Larger numbers are no pids on Linux, and would be refused by kill(2) with an OverflowError.
 PID_MAX = 2**22
@@ -49,7 +53,7 @@ def is_alive(pid: int) -> bool:
 
 def liveness(process: Process) -> Liveness:
     if process.boot and procfs.boot() and process.boot != procfs.boot():
-        return "dead"
+        return "unknown" if several_machines.get() else "dead"
     if process.pidns and process.pidns != procfs.namespace():
         return "unknown"
     return look(process)

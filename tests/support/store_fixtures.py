@@ -1,5 +1,6 @@
 """Fixtures for the domain: plain functions of a connection."""
 
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from icd.features.runs import create as claims
 from icd.values.processes import Writer
 from tests.conftest import NOW_MS
+from tests.support.postgres import Server, directory
 
 
 @pytest.fixture
@@ -35,3 +37,63 @@ def create(conn):
         return run
 
     return created
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A server of our own, for all tests of this process."""
+    programs = directory()
+    if programs is None:
+        pytest.skip("no PostgreSQL is installed: apt-get install postgresql")
+    pytest.importorskip("psycopg")
+    server = Server(programs)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def tables(postgres):
+    """A project's tables on the server: how to connect to them, and how to empty them."""
+    from icd.db.postgres import connect, schema
+
+    def connected():
+        return connect.connect(postgres.store, "tests/store", deadline=time.monotonic() + 60)
+
+    found = connected()
+    found.execute(f"CREATE SCHEMA {connect.quoted(found.schema)}")
+    found.execute("BEGIN IMMEDIATE")
+    schema.bring_up_to_date(found, create=True, now_ms=NOW_MS)
+    found.execute("COMMIT")
+    names = found.execute(
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace ="
+        " (SELECT oid FROM pg_namespace WHERE nspname = ?) ORDER BY oid DESC",
+        (found.schema,),
+    ).fetchall()
+    counters = found.execute("SELECT name, value FROM counters").fetchall()
+
+    def emptied(conn):
+        conn.execute("BEGIN")
+        for (name,) in names:
+            if name != "migrations":
+                conn.execute(f"DELETE FROM {name}")
+        conn.executemany("INSERT INTO counters (name, value) VALUES (?, ?)", counters)
+        conn.execute("COMMIT")
+
+    kept = [found]
+
+    def usable():
+        if kept[0].lost:  # a test may close it
+            kept[0] = connected()
+        return kept[0]
+
+    yield usable, emptied
+    usable().close()
+
+
+@pytest.fixture
+def session(tables):
+    """A connection to empty tables on a server, outside any transaction."""
+    usable, emptied = tables
+    yield usable()
+    usable().execute("ROLLBACK")
+    emptied(usable())

@@ -78,7 +78,7 @@ _SENTINELS = "SELECT count(*), max(last_fired) FROM sentinels WHERE name = ?"
 _SCOPES = """
 SELECT count(*) FROM (
     SELECT scope_id FROM state WHERE key = ?1 AND (expires_ms IS NULL OR expires_ms > ?2)
-    UNION SELECT scope_id FROM sentinels WHERE name = ?1)
+    UNION SELECT scope_id FROM sentinels WHERE name = ?1) AS scopes
 """
 
 

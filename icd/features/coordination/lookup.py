@@ -24,7 +24,7 @@ STEPS_PER_PATH = 4000
 
 # Of those that stand: others' than `but`, and of a shared wish the exclusive ones.
 _ASKED = """
-  AND (:but IS NULL OR owner <> :but) AND (:exclusive OR exclusive)
+  AND (owner <> :but OR :but IS NULL) AND (:exclusive = 1 OR exclusive = 1)
   AND (expires_ms IS NULL OR expires_ms > :now_ms)
 """
 _BY_KEYS = select(
@@ -38,13 +38,13 @@ _BY_RANGE = select(
 _OF_SCOPE = select(Lock, "reservations", f"WHERE scope = :scope {_ASKED}")
 _FIND = select(Lock, "reservations", "WHERE id = ?")
 _OF_OWNER = select(
-    Lock, "reservations", "WHERE owner = ?1 AND (?2 IS NULL OR scope = ?2) ORDER BY rowid"
+    Lock, "reservations", "WHERE owner = ?1 AND (scope = ?2 OR ?2 IS NULL) ORDER BY rowid"
 )
 _ALL = select(
     Lock,
     "reservations",
     """
-WHERE (?1 IS NULL OR scope = ?1) AND (?2 IS NULL OR owner = ?2) AND (?3 IS NULL OR type = ?3)
+WHERE (scope = ?1 OR ?1 IS NULL) AND (owner = ?2 OR ?2 IS NULL) AND (type = ?3 OR ?3 IS NULL)
 ORDER BY rowid
 """,
 )

@@ -24,7 +24,7 @@ from icd.features.discoveries.vectors import MAX_DIMENSION
 TABLES = {
     "migrations": "ORDER BY version",
     # Those of requests tell about the clocks of this machine, and mean nothing elsewhere.
-    "counters": "WHERE name NOT GLOB 'requests_*' ORDER BY name",
+    "counters": "WHERE substr(name, 1, 9) <> 'requests_' ORDER BY name",
     "state": "ORDER BY version",
     "sentinels": "ORDER BY name, scope_id",
     "requests": "ORDER BY id",

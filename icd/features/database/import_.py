@@ -74,7 +74,7 @@ _LIFE = ("new", "scored", "proposed", "promoted", "dismissed")
 
 _COUNT = """
 INSERT INTO counters (name, value) VALUES (?, ?)
-ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)
+ON CONFLICT (name) DO UPDATE SET value = max(counters.value, excluded.value)
 """
 _NEXT = "UPDATE counters SET value = value + 1 WHERE name = ? RETURNING value"
 _RUN = "SELECT 1 FROM runs WHERE id = ?"
@@ -117,7 +117,9 @@ ON CONFLICT (discovery_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO
 
 # Of two rows of one key, that of the file wins if this is true; in other tables it always does.
 _WINS = {
-    "sentinels": "NOT sentinels.once AND (excluded.once OR excluded.fired_ms > sentinels.fired_ms)",
+    "sentinels": (
+        "sentinels.once = 0 AND (excluded.once = 1 OR excluded.fired_ms > sentinels.fired_ms)"
+    ),
     "cursors": "excluded.updated_ms > cursors.updated_ms",
     "runs": "excluded.updated_ms > runs.updated_ms",
     "run_agents": "excluded.updated_at > run_agents.updated_at",
@@ -139,7 +141,9 @@ _WINS = {
 _LESS = {
     "requests": "DO NOTHING",
     "events": "DO NOTHING",
-    "hook_positions": "(hook) DO UPDATE SET seq = excluded.seq WHERE excluded.seq > seq",
+    "hook_positions": """
+        (hook) DO UPDATE SET seq = excluded.seq WHERE excluded.seq > hook_positions.seq
+    """,
     "run_artifacts": """
         (id) DO UPDATE SET status = excluded.status
         WHERE excluded.status = 'rolled_back' AND run_artifacts.status = 'active'

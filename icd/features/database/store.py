@@ -29,7 +29,8 @@ def counts(conn: sqlite3.Connection) -> dict[str, int]:
 
 def count(conn: sqlite3.Connection, table: str, rest: str = "") -> int:
     """With `count(1)`, which can be stopped; see icd/db/connection.py."""
-    (found,) = conn.execute(f"SELECT count(1) FROM {table} {rest}").fetchone()  # noqa: S608
+    which = rest.partition("ORDER BY")[0]
+    (found,) = conn.execute(f"SELECT count(1) FROM {table} {which}").fetchone()  # noqa: S608
     return int(found)
 
 

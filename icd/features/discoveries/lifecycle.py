@@ -118,6 +118,7 @@ def _tell_deduped(conn: sqlite3.Connection, given: Submission, similar: str, tol
 TOWARDS = {"promote": ONE, "boost": ONE, "dismiss": 0, "penalize": 0}
 # Each comes with an embedding of some kilobytes: a piece takes the database some milliseconds.
 PRUNED_AT_ONCE = 1000
+ALL = 2**63 - 1
 
 _SCORE = """
 UPDATE discoveries
@@ -130,7 +131,7 @@ UPDATE discoveries
 SET status = 'promoted', bead_id = :bead_id, promoted_at = :at,
     version = (SELECT value + 1 FROM counters WHERE name = 'discoveries')
 WHERE id = :id AND status NOT IN ('promoted', 'dismissed')
-  AND (:force OR relevance * decay >= :product)
+  AND (:force = 1 OR relevance * decay >= :product)
 """
 _DISMISS = """
 UPDATE discoveries
@@ -350,7 +351,7 @@ def feedback(
 
 def prune(conn: sqlite3.Connection, *, before_ms: int) -> int:
     """Delete all that were dismissed by that moment; how many."""
-    return _delete(conn, before_ms, limit=-1)
+    return _delete(conn, before_ms, limit=ALL)
 
 
 def prune_some(conn: sqlite3.Connection, *, before_ms: int) -> int:

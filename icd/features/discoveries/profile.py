@@ -37,7 +37,13 @@ class Profile(Struct, frozen=True):
 NONE = Profile(0, None, "{}", "{}", 0)
 
 _GET = select(Profile, "interest_profile", "WHERE id = 1")
-_PUT = f"REPLACE INTO interest_profile (id, {columns(Profile)}) VALUES (1, ?, ?, ?, ?, ?)"  # noqa: S608
+_PUT = f"""
+INSERT INTO interest_profile (id, {columns(Profile)}) VALUES (1, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+    version = excluded.version, topic_vector = excluded.topic_vector,
+    keyword_weights = excluded.keyword_weights, source_weights = excluded.source_weights,
+    updated_at = excluded.updated_at
+"""  # noqa: S608 -- a struct names the columns
 
 
 def get(conn: sqlite3.Connection) -> Profile:

@@ -131,7 +131,7 @@ SELECT d.id, d.source, d.title, d.status, d.relevance * d.decay / 1000000,
        substr(d.summary, 1, ?1), e.vector
 FROM discoveries d
 LEFT JOIN embeddings e ON e.discovery_id = d.id AND length(e.vector) = ?2
-WHERE (?3 IS NULL OR d.source = ?3)
+WHERE (d.source = ?3 OR ?3 IS NULL)
   AND (d.status = ?4 OR ?4 IS NULL AND d.status NOT IN ('promoted', 'dismissed'))
 ORDER BY d.relevance * d.decay DESC, d.id LIMIT ?5
 """

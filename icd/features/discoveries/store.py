@@ -166,10 +166,10 @@ _LIST = select(
     "discoveries",
     """
 WHERE relevance * decay >= :low AND relevance * decay < :high
-  AND (:source IS NULL OR source = :source)
-  AND (:status IS NULL OR status = :status)
+  AND (source = :source OR :source IS NULL)
+  AND (status = :status OR :status IS NULL)
   AND discovered_at >= :since
-  AND (NOT :only_open OR status NOT IN ('promoted', 'dismissed'))
+  AND (:only_open = 0 OR status NOT IN ('promoted', 'dismissed'))
 ORDER BY relevance * decay DESC, id LIMIT :limit
 """,
 ).replace("raw_metadata", "''")

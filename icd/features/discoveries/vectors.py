@@ -285,7 +285,7 @@ def store(conn: sqlite3.Connection, discovery_id: str, source: str, vector: byte
     """Give a discovery that is stored its embedding, or another one."""
     check_dimension(conn, source, vector)
     conn.execute(
-        "INSERT OR IGNORE INTO embedding_sources (source, dimension) VALUES (?, ?)",
+        "INSERT INTO embedding_sources (source, dimension) VALUES (?, ?) ON CONFLICT DO NOTHING",
         (source, len(vector) // 4),
     )
     conn.execute(

@@ -41,7 +41,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # those of the original may be anythin
 _AGE = "SELECT ? - created_ms FROM dispatches WHERE id = ?"
 _PROGRESS = """
 UPDATE dispatches SET turns = ?1, commands = ?2, messages = ?3, version = version + 1
-WHERE id = ?4 AND (turns, commands, messages) IS NOT (?1, ?2, ?3)
+WHERE id = ?4 AND (turns, commands, messages) <> (?1, ?2, ?3)
 """
 
 

@@ -143,12 +143,12 @@ _NEWEST = "ORDER BY created_ms DESC, rowid DESC LIMIT :limit"
 _LIST = f"{_SELECT} {_NEWEST}"
 _LIST_ACTIVE = f"{_SELECT} WHERE status IN ('spawned', 'running') {_NEWEST}"
 _LIST_RUN = f"""
-{_SELECT} WHERE run_id = :run_id AND (NOT :active OR status IN ('spawned', 'running'))
-  AND (:scope_id IS NULL OR +scope_id = :scope_id)
+{_SELECT} WHERE run_id = :run_id AND (:active = 0 OR status IN ('spawned', 'running'))
+  AND (scope_id || '' = :scope_id OR :scope_id IS NULL)
 {_NEWEST}
 """
 _LIST_SCOPE = f"""
-{_SELECT} WHERE scope_id = :scope_id AND (NOT :active OR status IN ('spawned', 'running'))
+{_SELECT} WHERE scope_id = :scope_id AND (:active = 0 OR status IN ('spawned', 'running'))
 {_NEWEST}
 """
 # `created_ms` orders and ages rows, and is not shown.
@@ -170,7 +170,8 @@ SELECT max(depth) FROM above
 """
 _CLAIM_AGENT = """
 UPDATE run_agents SET dispatch_id = ?1, updated_at = ?2
-WHERE id = ?3 AND status = 'active' AND dispatch_id IS ?4
+WHERE id = ?3 AND status = 'active'
+  AND (dispatch_id = ?4 OR (dispatch_id IS NULL AND ?4 IS NULL))
 """
 _START = """
 UPDATE dispatches
@@ -213,7 +214,7 @@ def require(conn: sqlite3.Connection, dispatch_id: str) -> Dispatch:
 
 def live(conn: sqlite3.Connection) -> list[Dispatch]:
     """All that have not ended, the oldest first."""
-    return every(conn, active=True, limit=-1)[::-1]
+    return every(conn, active=True, limit=INT64 - 1)[::-1]
 
 
 def every(
@@ -381,7 +382,7 @@ def cancel_of_run(
     conn: sqlite3.Connection, run: Run, *, reason: str, actor: Writer, now_ms: int
 ) -> int:
     """Cancel all that have not ended, the oldest first."""
-    found = every(conn, active=True, run_id=run.id, limit=-1)[::-1]
+    found = every(conn, active=True, run_id=run.id, limit=INT64 - 1)[::-1]
     for each in found:
         cancel(conn, each.id, reason=reason, actor=actor, now_ms=now_ms)
     return len(found)

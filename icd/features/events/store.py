@@ -136,9 +136,9 @@ VALUES ({", ".join("?" * (len(Fact.__struct_fields__) + 7))})
 _BY_KEY = "SELECT seq FROM events WHERE source = ? AND idempotency_key = ?"
 # What narrows a search further is looked at row by row.
 _REST = """
-  AND (:type IS NULL OR type = :type)
-  AND (:subject_id IS NULL OR subject_id = :subject_id)
-  AND (:session IS NULL OR actor_session = :session)
+  AND (type = :type OR :type IS NULL)
+  AND (subject_id = :subject_id OR :subject_id IS NULL)
+  AND (actor_session = :session OR :session IS NULL)
   AND NOT (source = 'phase' AND coalesce(source_id, seq) <= :phase)
   AND NOT (source = 'dispatch' AND coalesce(source_id, seq) <= :dispatch)
   AND NOT (source = 'discovery' AND coalesce(source_id, seq) <= :discovery)
@@ -146,7 +146,7 @@ _REST = """
 ORDER BY seq {} LIMIT :limit
 """
 _RANGE = "seq > :since AND seq <= :until"
-_OF_RUN = "run_id = :run_id AND run_id <> '' AND (:source IS NULL OR +source = :source)"
+_OF_RUN = "run_id = :run_id AND run_id <> '' AND (source || '' = :source OR :source IS NULL)"
 
 
 def _select(condition: str, order: str) -> str:

@@ -68,7 +68,7 @@ _HELD = select(
     Lease,
     "leases",
     """
-WHERE expires_ms > ?1 AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR scope_id = ?3)
+WHERE expires_ms > ?1 AND (name = ?2 OR ?2 IS NULL) AND (scope_id = ?3 OR ?3 IS NULL)
 ORDER BY name, scope_id
 """,
 )

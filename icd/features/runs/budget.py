@@ -65,9 +65,9 @@ class Budget(Result):
 
 # In halves: SQLite gives up where a sum does not fit into 64 bits.
 _TOKENS = """
-SELECT sum(input_tokens >> 32), sum(input_tokens & 0xffffffff),
-       sum(output_tokens >> 32), sum(output_tokens & 0xffffffff),
-       sum(cache_hits >> 32), sum(cache_hits & 0xffffffff)
+SELECT sum(input_tokens >> 32), sum(input_tokens & 4294967295),
+       sum(output_tokens >> 32), sum(output_tokens & 4294967295),
+       sum(cache_hits >> 32), sum(cache_hits & 4294967295)
 FROM dispatches WHERE run_id = ?
 """
 _TOLD = "UPDATE runs SET budget_told = ? WHERE id = ? AND budget_told < ?"

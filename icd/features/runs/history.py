@@ -51,13 +51,13 @@ class _Evidence(Struct):
 
 _LAST_MOVE = """
 SELECT type, to_state, at, actor_session, actor_pid FROM events
-WHERE run_id = ? AND run_id <> '' AND +source = 'phase' AND from_state = ?
+WHERE run_id = ? AND run_id <> '' AND source || '' = 'phase' AND from_state = ?
       AND type IN ('advance', 'override', 'rollback')
 ORDER BY seq DESC LIMIT 1
 """
 
 _FROM_THE_END = """
-SELECT seq FROM events WHERE run_id = ? AND run_id <> '' AND +source = 'phase'
+SELECT seq FROM events WHERE run_id = ? AND run_id <> '' AND source || '' = 'phase'
 ORDER BY seq DESC LIMIT 1 OFFSET ?
 """
 

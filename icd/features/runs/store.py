@@ -117,7 +117,7 @@ _CURRENT = select(
     Run,
     "runs",
     """
-WHERE project_dir = ?1 AND status = 'active' AND (?2 IS NULL OR session = ?2)
+WHERE project_dir = ?1 AND status = 'active' AND (session = ?2 OR ?2 IS NULL)
 ORDER BY created_ms DESC, rowid DESC LIMIT 1
 """,
 )
@@ -125,9 +125,9 @@ _LIST = select(
     Run,
     "runs",
     """
-WHERE (:status IS NULL OR status = :status) AND (:scope_id IS NULL OR scope_id = :scope_id)
-      AND (:project_dir IS NULL OR project_dir = :project_dir)
-      AND (:home IS NULL OR project_dir IN (:home, :here)
+WHERE (status = :status OR :status IS NULL) AND (scope_id = :scope_id OR :scope_id IS NULL)
+      AND (project_dir = :project_dir OR :project_dir IS NULL)
+      AND (project_dir IN (:home, :here) OR :home IS NULL
            OR substr(project_dir, 1, length(:home) + 1) = :home || '/'
            OR substr(project_dir, 1, length(:here) + 1) = :here || '/')
 ORDER BY created_ms DESC, rowid DESC LIMIT :limit
@@ -361,12 +361,12 @@ _ADD_ARTIFACT = put(Artifact, "run_artifacts")
 _ARTIFACTS = select(
     Artifact,
     "run_artifacts",
-    "WHERE run_id = ?1 AND (?2 IS NULL OR phase = ?2) ORDER BY created_at, rowid",
+    "WHERE run_id = ?1 AND (phase = ?2 OR ?2 IS NULL) ORDER BY created_at, rowid",
 )
 _ORIGINS = """
 SELECT a.dispatch_id, d.name, a.phase, a.path, a.content_hash, a.type, a.status
 FROM run_artifacts AS a LEFT JOIN dispatches AS d ON d.id = a.dispatch_id
-WHERE a.run_id = ?1 AND (?2 IS NULL OR a.phase = ?2) ORDER BY a.phase, a.created_at, a.rowid
+WHERE a.run_id = ?1 AND (a.phase = ?2 OR ?2 IS NULL) ORDER BY a.phase, a.created_at, a.rowid
 """
 
 

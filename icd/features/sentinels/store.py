@@ -66,18 +66,20 @@ class _Row(Struct, frozen=True, gc=False):
 _CLAIM = """
 INSERT INTO sentinels
     (name, scope_id, last_fired, fired_ms, interval_ms, once, prune_ms, claim_ms, request_id)
-VALUES (?1, ?2, ?3 / 1000, ?3, ?4, ?4 = 0, CASE WHEN ?4 > 0 THEN ?3 + max(?4, ?5) END, ?4, ?6)
+VALUES (?1, ?2, ?3 / 1000, ?3, ?4, CASE ?4 WHEN 0 THEN 1 ELSE 0 END,
+    CASE WHEN ?4 > 0 THEN ?3 + max(?4, ?5) END, ?4, ?6)
 ON CONFLICT (name, scope_id) DO UPDATE SET
     last_fired = excluded.last_fired,
     fired_ms = excluded.fired_ms,
-    interval_ms = max(interval_ms, excluded.interval_ms),
-    prune_ms = CASE WHEN prune_ms IS NOT NULL THEN
-        excluded.fired_ms + max(interval_ms, excluded.interval_ms, ?5) END,
+    interval_ms = max(sentinels.interval_ms, excluded.interval_ms),
+    prune_ms = CASE WHEN sentinels.prune_ms IS NOT NULL THEN
+        excluded.fired_ms + max(sentinels.interval_ms, excluded.interval_ms, ?5) END,
     claim_ms = excluded.claim_ms,
     request_id = excluded.request_id
-WHERE once = 0 AND excluded.interval_ms > 0
-    AND excluded.fired_ms - fired_ms >= excluded.interval_ms
-    AND (request_id IS NULL OR request_id IS NOT excluded.request_id)
+WHERE sentinels.once = 0 AND excluded.interval_ms > 0
+    AND excluded.fired_ms - sentinels.fired_ms >= excluded.interval_ms
+    AND (sentinels.request_id IS NULL OR excluded.request_id IS NULL
+         OR sentinels.request_id <> excluded.request_id)
 RETURNING 1
 """
 _FIND = """
@@ -87,12 +89,12 @@ FROM sentinels WHERE name = ? AND scope_id = ?
 # A claim made elsewhere, by people who may ask with any interval: it is never pruned by itself.
 _ADOPT = """
 INSERT INTO sentinels (name, scope_id, last_fired, fired_ms, interval_ms, once)
-VALUES (?1, ?2, ?3 / 1000, ?3, ?4, ?4 = 0)
+VALUES (?1, ?2, ?3 / 1000, ?3, ?4, CASE ?4 WHEN 0 THEN 1 ELSE 0 END)
 ON CONFLICT (name, scope_id) DO UPDATE SET
     last_fired = excluded.last_fired,
     fired_ms = excluded.fired_ms,
-    interval_ms = max(interval_ms, excluded.interval_ms),
-    once = max(once, excluded.once),
+    interval_ms = max(sentinels.interval_ms, excluded.interval_ms),
+    once = max(sentinels.once, excluded.once),
     prune_ms = NULL,
     claim_ms = NULL,
     request_id = NULL

@@ -57,8 +57,8 @@ _NEWEST = select(
     Session,
     "sessions",
     """
-WHERE (?1 IS NULL OR project_dir = ?1) AND (?2 IS NULL OR session_id = ?2)
-  AND started_at >= ?3 AND (NOT ?4 OR ended_at IS NULL)
+WHERE (project_dir = ?1 OR ?1 IS NULL) AND (session_id = ?2 OR ?2 IS NULL)
+  AND started_at >= ?3 AND (?4 = 0 OR ended_at IS NULL)
 ORDER BY started_at DESC, id DESC LIMIT ?5
 """,
 )

@@ -112,7 +112,7 @@ _PAGE_END = (
 )
 _PAGE = """
 SELECT scope_id, version FROM state
-WHERE key = ?1 AND scope_id > ?2 AND (?3 IS NULL OR scope_id <= ?3)
+WHERE key = ?1 AND scope_id > ?2 AND (scope_id <= ?3 OR ?3 IS NULL)
       AND updated_at >= ?4 AND (expires_ms IS NULL OR expires_ms > ?5)
 ORDER BY scope_id
 """

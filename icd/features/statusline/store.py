@@ -127,7 +127,7 @@ WHERE key IN ('dispatch', 'bead', 'lane', 'pressure', 'budget') AND scope_id = ?
 # Written under a pid instead of a session, by this session or by an unknown one.
 _BY_PID = """
 SELECT scope_id, substr(payload, 1, ?3), updated_at FROM state
-WHERE key = 'dispatch' AND scope_id >= '0' AND scope_id < ':' AND scope_id NOT GLOB '*[^0-9]*'
+WHERE key = 'dispatch' AND scope_id >= '0' AND scope_id < ':' AND ltrim(scope_id, '0123456789') = ''
       AND (writer_session IS NULL OR writer_session = ?1)
       AND (expires_ms IS NULL OR expires_ms > ?2)
 ORDER BY version DESC LIMIT ?4
@@ -140,7 +140,8 @@ WHERE key = 'coordination' AND (expires_ms IS NULL OR expires_ms > ?)
 _COORDINATION = """
 SELECT scope_id, substr(payload, 1, ?3), updated_at FROM state
 WHERE key = 'coordination' AND (expires_ms IS NULL OR expires_ms > ?2)
-      AND (?1 IS NULL OR scope_id = ?1 OR substr(scope_id, -1 - length(?1)) = '-' || ?1)
+      AND (scope_id = ?1 OR ?1 IS NULL
+           OR substr(scope_id, length(scope_id) - length(?1)) = '-' || ?1)
 ORDER BY version DESC LIMIT ?4
 """
 _ANY_RUN = "SELECT 1 FROM runs WHERE status = 'active' LIMIT 1"
@@ -148,7 +149,7 @@ _ANY_RUN = "SELECT 1 FROM runs WHERE status = 'active' LIMIT 1"
 _RUN = """
 SELECT id, phase, substr(goal, 1, ?3), updated_at FROM runs
 WHERE status = 'active' AND project_dir = ?1
-ORDER BY session IS ?2 DESC, created_ms DESC, rowid DESC LIMIT 1
+ORDER BY CASE WHEN session = ?2 THEN 0 ELSE 1 END, created_ms DESC, rowid DESC LIMIT 1
 """
 _RESERVED = """
 SELECT count(*) FROM reservations

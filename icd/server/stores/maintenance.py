@@ -5,7 +5,6 @@ process write to it.  Only after use is there more to do: prune, empty the log, 
 """
 
 import asyncio
-import os
 import sqlite3
 import time
 from collections import deque
@@ -20,7 +19,7 @@ from icd.app.dispatch import Clock, failure
 from icd.app.write_cache import Recent
 from icd.config import Settings
 from icd.db.connection import transaction, until
-from icd.db.database import Database
+from icd.db.engine import Engine
 from icd.errors import Corrupt, DeadlineExceeded, Guard, IcError, Locked, LogLost, NoDatabase
 from icd.features.database import store as contents
 from icd.features.discoveries import lifecycle as dismissals
@@ -85,7 +84,7 @@ class Turns:
 class Maintenance:
     """`facts` is replaced as a whole, so that the loop may read it; all else is the thread's."""
 
-    def __init__(self, database: Database, clock: Clock, recent: Recent) -> None:
+    def __init__(self, database: Engine, clock: Clock, recent: Recent) -> None:
         self.facts: Facts | None = None
         self.used = True  # set by the loop between hops: something may have been written
         self._database = database
@@ -98,7 +97,7 @@ class Maintenance:
         """Maintain the database, and close it if told to; the seconds until there is more to do."""
         try:
             with self._database.hold(time.monotonic() + PATIENCE_SECONDS):
-                now_ms = self._clock.now_ms()
+                now_ms = self._database.time_ms(self._clock.now_ms)
                 done = self._work(now_ms)
                 if close and done is not False:
                     self._database.close()
@@ -152,15 +151,14 @@ class Maintenance:
         left = _prune(conn, now_ms) | _prune_events(conn, settings, now_ms)
         if left | _prune_dismissed(conn, settings, now_ms):
             return False
-        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._database.tidy()
         self._next_ms = _next(conn, settings, now_ms)
         self.used = False
         return True
 
     def _note(self, conn: sqlite3.Connection, now_ms: int) -> None:
         """Renew the facts; rows are counted anew only if something was written since."""
-        path = self._database.path
-        size, known = _size(path), self.facts
+        (size, log), known = self._database.sizes(), self.facts
         written = (conn.total_changes, self._database.foreign)
         if known is None or written != self._counted:
             rows = contents.counts(conn) if size <= COUNTED_BYTES else {}
@@ -168,7 +166,7 @@ class Maintenance:
             self._counted = written
         else:
             rows, lags = known.rows, known.lags
-        self.facts = Facts(size, _size(f"{path}-wal"), rows, lags, now_ms)
+        self.facts = Facts(size, log, rows, lags, now_ms)
 
 
 def rest(settings: Settings, *, now: float, idle: float, due: float | None) -> float:
@@ -186,7 +184,7 @@ def rest(settings: Settings, *, now: float, idle: float, due: float | None) -> f
     return min(moments)
 
 
-def close(database: Database) -> None:
+def close(database: Engine) -> None:
     if database.is_open:
         with database.hold(time.monotonic() + CLOSING_SECONDS):
             try:
@@ -195,7 +193,7 @@ def close(database: Database) -> None:
                 database.owe(exc)
             finally:
                 database.close()
-    database.lock.close()
+    database.leave()
 
 
 def _prune(conn: sqlite3.Connection, now_ms: int) -> bool:
@@ -235,10 +233,3 @@ def _next(conn: sqlite3.Connection, settings: Settings, now_ms: int) -> int | No
     if settings.events_keep_days:
         moments.append(now_ms + RETENTION_MS)
     return min((moment for moment in moments if moment is not None), default=None)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path, follow_symlinks=False).st_size
-    except FileNotFoundError:
-        return 0

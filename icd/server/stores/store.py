@@ -24,6 +24,7 @@ from icd.app.write_cache import Recent
 from icd.config import Settings
 from icd.db import lock
 from icd.db.database import Database
+from icd.db.engine import Engine
 from icd.db.paths import Where
 from icd.errors import Guard, IcError, Internal, Locked, NoDatabase, Overloaded
 from icd.features.state.watch import LOOK
@@ -39,8 +40,12 @@ from icd.values.processes import Writer
 T = TypeVar("T")
 
 
+def of_files(path: str, settings: Settings) -> Engine:
+    return Database(path, settings, wait=lock.poll, careful=True)
+
+
 class Store:
-    """The queue and the thread of one database file.
+    """The queue and the thread of one database.
 
     `forget` is told that nothing is served here any more; `turns` are those of all databases.
     """
@@ -52,13 +57,15 @@ class Store:
         clock: Clock,
         forget: Callable[["Store"], None],
         turns: Turns,
+        *,
+        engine: Callable[[str, Settings], Engine] = of_files,
     ) -> None:
         self.path = path
         self.calls = 0
         self.batches = 0
         self.own_batches = 0  # of calls that only the daemon made
         self.largest_batch = 0
-        self.database = Database(path, settings, wait=lock.poll, careful=True)
+        self.database = engine(path, settings)
         self.changes = Changes(self._rouse)
         self._clock = clock
         self._forget = forget
@@ -73,6 +80,7 @@ class Store:
         self.used_at = time.monotonic()  # by others than the daemon itself
         self._looked_at = 0.0
         self._is_roused = False
+        self._is_signalled = False  # others may have written
         self._sleep: asyncio.Future[bool] | None = None  # while there is nothing to do
         self._stopping = False
         self._closed = anyio.Event()
@@ -162,7 +170,7 @@ class Store:
             await self._roused_within(limits.REST_SECONDS)
         thread = await self._open()
         if thread is None:
-            self.database.lock.close()
+            self.database.leave()
             self._end()
             return
         try:
@@ -223,7 +231,7 @@ class Store:
         look_at = self._looked_at + limits.WATCH_LOOK_SECONDS if is_watched else math.inf
         if await self._roused_within(max(0, min(idle_at, look_at) - now)):
             return True
-        if look_at < idle_at:
+        if look_at < idle_at or self._is_signalled:
             self.submit([inquiry(self.path, LOOK, LOOK.params())], lambda _: None)
             return True
         return False
@@ -233,10 +241,21 @@ class Store:
         loop = asyncio.get_running_loop()
         sleep: asyncio.Future[bool] = loop.create_future()
         timer = loop.call_later(seconds, partial(_wake, sleep, because=False))
+        signal = self.database.signal if self.changes.is_heard else None
+        self._is_signalled = False
+        if signal is not None:
+            loop.add_reader(signal, self._hear, sleep)
         try:
             return await self._sleeps(sleep)
         finally:
             timer.cancel()
+            if signal is not None:
+                loop.remove_reader(signal)
+
+    def _hear(self, sleep: "asyncio.Future[bool]") -> None:
+        """Another host wrote; the next batch reads what the signal says, and looks."""
+        self._is_signalled = True
+        _wake(sleep, because=False)
 
     async def _sleeps(self, sleep: "asyncio.Future[bool]") -> bool:
         """Wait for it; whether we were roused before."""

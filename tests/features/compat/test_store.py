@@ -242,6 +242,7 @@ def test_judging_foretells_what_bringing_does_and_changes_nothing(conn):
 # --- verifying ------------------------------------------------------------------------------
 
 
+@pytest.mark.sqlite_only
 def test_state_that_does_not_read_back_as_written_is_an_error(conn):
     conn.execute(
         "CREATE TRIGGER meddle AFTER INSERT ON state BEGIN UPDATE state SET payload = '0'; END"
@@ -251,6 +252,7 @@ def test_state_that_does_not_read_back_as_written_is_an_error(conn):
         bring(conn, document())
 
 
+@pytest.mark.sqlite_only
 def test_a_claim_that_does_not_read_back_as_written_is_an_error(conn):
     conn.execute("CREATE TRIGGER meddle AFTER INSERT ON sentinels BEGIN DELETE FROM sentinels; END")
 

@@ -22,6 +22,8 @@ from tests.support.discovery_lines import (
 )
 from tests.support.lines import Counter, decoded
 
+pytestmark = pytest.mark.sqlite_only  # tables are compared with all their columns
+
 
 def take(conn, *lines):
     """Whether each was written, as one file."""

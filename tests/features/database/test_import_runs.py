@@ -11,6 +11,8 @@ from tests.support import lines as support
 from tests.support.lines import decoded
 from tests.support.run_lines import AGENT, ALL, ARTIFACT, DISPATCH, NOW, RUN, SKIP
 
+pytestmark = pytest.mark.sqlite_only  # tables are compared with all their columns
+
 LATER = NOW + 5000
 
 

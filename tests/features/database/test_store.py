@@ -65,6 +65,7 @@ def test_a_program_that_reads_is_not_disturbed(large, conn):
     assert isinstance(from_sqlite(caught.value), Locked)
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="/proc has no free space to offer")
 def test_a_disk_that_is_too_full_is_told_with_its_numbers(conn):
     with pytest.raises(DiskFull) as caught:
@@ -81,6 +82,7 @@ def test_a_disk_that_is_too_full_is_told_with_its_numbers(conn):
 OWN = {"migrations", "counters", "hook_positions"}
 
 
+@pytest.mark.sqlite_only
 def test_every_table_of_users_is_counted(conn):
     tables = conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
 

@@ -408,6 +408,7 @@ def test_a_clock_that_steps_back_neither_ends_nor_shortens_a_lease(scratch, step
                 leases.acquire(conn, "sprint", "b", "bob", ttl_ms=1, actor=ME, now_ms=now)
 
 
+@pytest.mark.sqlite_only
 def test_a_lease_is_found_by_its_key_alone(conn):
     plan = conn.execute(f"EXPLAIN QUERY PLAN {leases._FIND}", ("sprint", "b")).fetchall()
 

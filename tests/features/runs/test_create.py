@@ -50,6 +50,7 @@ def test_without_a_scope_there_is_no_limit(create):
     assert create().id != create().id
 
 
+@pytest.mark.sqlite_only
 def test_the_database_itself_refuses_a_second_holder(conn, create):
     """Should anybody ever forget to look."""
     run = create(scope_id="b")

@@ -7,6 +7,8 @@ from icd.features.runs import history as histories
 from icd.features.runs import store as runs
 from tests.support.query_plans import plan
 
+pytestmark = pytest.mark.sqlite_only
+
 INDEXES = {
     "runs_by_claim": runs._HOLDER,
     "runs_by_project": runs._CURRENT,

@@ -98,6 +98,7 @@ def test_artifacts_of_the_phases_since_are_marked_and_no_others(conn, at, back):
     assert [phase for (phase,) in conn.execute(left, (other.id,))] == ["b"]
 
 
+@pytest.mark.sqlite_only
 def test_all_active_agents_of_the_run_have_failed(conn, at, back):
     run, other = at("c"), at("c")
     for status in ("active", "active", "completed"):
@@ -180,6 +181,7 @@ def test_a_completed_run_whose_scope_was_taken_since_stays_completed(conn, at, b
     assert runs.require(conn, run.id) == run
 
 
+@pytest.mark.sqlite_only
 def test_a_plan_tells_what_would_happen_and_does_nothing(conn, at):
     run = at("c")
     artifact(conn, run, "c")

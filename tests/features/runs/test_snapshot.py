@@ -120,6 +120,7 @@ def test_rules_that_cannot_be_read_keep_nobody_from_seeing_the_rest(conn):
     assert [agent.id for agent in found.agents] == ["agent001"]
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize(
     ("statement", "index"),
     [

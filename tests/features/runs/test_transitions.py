@@ -155,6 +155,7 @@ def test_a_soft_gate_lets_pass_and_says_so(conn, create, advance):
     assert (found.advanced, found.gate_result, found.gate_tier) == (True, "fail", "soft")
 
 
+@pytest.mark.sqlite_only
 def test_what_a_gate_asks_for_opens_it(conn, create, advance):
     run = create()
     add_artifact(conn, run, "brainstorm")
@@ -326,6 +327,7 @@ def test_a_row_that_makes_no_sense_is_named_not_moved(conn, own, advance, column
         advance(own)
 
 
+@pytest.mark.sqlite_only
 def test_every_status_of_the_database_has_its_row_in_the_table(conn):
     (schema,) = conn.execute("SELECT sql FROM sqlite_schema WHERE name = 'runs'").fetchone()
 

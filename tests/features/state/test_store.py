@@ -476,6 +476,7 @@ def test_state_behaves_like_a_dictionary_with_a_clock(scratch, operations):
                 assert (row.payload, row.version, row.expires_ms) == model.rows[key, scope]
 
 
+@pytest.mark.sqlite_only
 @settings(
     deadline=None,
     max_examples=60,

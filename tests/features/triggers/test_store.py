@@ -195,6 +195,7 @@ def test_a_hook_that_is_trusted_no_longer_holds_nothing(conn):
     assert hooks.floor(conn) is None
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize(
     ("statement", "wanted"),
     [(hooks.NEXT, (0,)), (hooks.NEXT_OF_SOURCE, ("phase", 0))],
