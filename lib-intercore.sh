@@ -1421,7 +1421,7 @@ _intercore_text_run() {
 
 # intercore_run_create [-v VAR] ARGUMENT..., and so on
 # Take the arguments of `icctl run create` and so on, and print what that prints; intercore_run_tokens
-# and intercore_run_budget print JSON.  1 an expected no, such as a budget that is used up, or
+# and intercore_run_budget print JSON.  1 a negative result, such as a budget that is used up, or
 # unavailable; 2 could not tell.
 # _intercore_run_pass COUNT WORD... [-v VAR] ARGUMENT...: COUNT words of a command, then the caller's.
 _intercore_run_pass() {

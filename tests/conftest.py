@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -179,8 +180,11 @@ def daemon():
 
 @pytest.fixture(scope="session")
 def shared_daemon() -> Iterator[Daemon]:
-    """For tests that only talk to it, each in a project of its own: to start one costs more."""
-    with running() as found:
+    """For tests that only talk to it, each in a project of its own: to start one costs more.
+
+    It is started as users start it, while those of `daemon` are forked: see tests/support/forked.py.
+    """
+    with running(command=[sys.executable, "-P", "-m", "icd"]) as found:
         yield found
         assert found.call("icd.ping"), "it must have survived everything"
 

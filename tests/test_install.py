@@ -33,6 +33,12 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.fixture(scope="module")
+def built(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel for what does not depend on how it was built: to build costs most."""
+    return wheel(clone, tmp_path_factory.mktemp("dist"))
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """An empty virtual environment."""
@@ -140,7 +146,7 @@ def test_a_clone_without_a_compiler(clone: Path, home: Path, tmp_path: Path) -> 
     assert behaves(commands, tmp_path / "project") == PYTHON
 
 
-def test_numpy_is_an_extra(clone: Path, home: Path, tmp_path: Path) -> None:
+def test_numpy_is_an_extra(built: Path, home: Path, tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     (project / "v").write_bytes(b"\0\0\x80\x3f")
@@ -151,10 +157,10 @@ def test_numpy_is_an_extra(clone: Path, home: Path, tmp_path: Path) -> None:
         done = icctl(*words, cwd=project, env=direct, program=home / "bin" / "icctl-python")
         return done.returncode, b"pip install 'intercore[vectors]'" in done.stderr
 
-    install(clone, home)
+    install(built, home)
     run([home / "bin" / "icctl-python", "--db", project / ".clavain" / "intercore.db", "init"])
     without = search()
-    install(Path(f"{clone}[vectors]"), home)
+    install(Path(f"{built}[vectors]"), home)
 
     assert (without, search()) == ((2, True), (0, False))
 
@@ -199,8 +205,7 @@ def test_a_compiler_that_fails_is_told_and_the_python_client_installed(
         wheel(clone, tmp_path / "other", CC="false", INTERCORE_KEYHOLE="require")
 
 
-def test_pipx(clone: Path, tmp_path: Path) -> None:
-    built = wheel(clone, tmp_path / "dist")
+def test_pipx(built: Path, tmp_path: Path) -> None:
     where = {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin")}
     pipx = [sys.executable, "-m", "pipx", "install", "--pip-args", " ".join(OFFLINE), built]
 

@@ -7,7 +7,9 @@ environment full of misleading variables.  Nothing of it may show.
 The scripts are those of tests/support/parity_table.py, and the examples of every row.
 """
 
+import os
 import re
+import subprocess
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -24,8 +26,18 @@ from icd.app.invocation import Ask, Need, Output, World
 from icd.app.planner import finish, plan
 from icd.errors import Usage
 from tests.support import examples, parity_table
+from tests.support.forked import forker
 from tests.support.parity_table import Step
-from tests.support.processes import BIN, DOORS, PATIENCE, Daemon, icctl, read_line, running, vanish
+from tests.support.processes import (
+    BIN,
+    DOORS,
+    PATIENCE,
+    Daemon,
+    forked_icctl,
+    icctl,
+    read_line,
+    running,
+)
 from tests.support.python_client import parameters
 
 HOSTILE = {
@@ -43,6 +55,8 @@ SCRIPTS = parity_table.SCRIPTS | examples.scripts()
 # Those of which a method of the Python client is a part.
 TYPED = [name for name, script in SCRIPTS.items() if any(step.typed for step in script)]
 CALLER = {"CLAUDE_SESSION_ID": "of-the-caller", "COLUMNS": "200"}
+# Of a script where each step costs most: to begin with, and then what the noun is about.
+FEW = 6
 ABSENT = {**CALLER, "INTERCORE_SOCKET": "/nonexistent/icd.sock"}
 
 
@@ -52,12 +66,30 @@ class Response(msgspec.Struct):
 
 
 Outcome = tuple[int, bytes, bytes]
+# What runs a command line, as `tests.support.processes.icctl` does.
+Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+INSTALLED: Run = partial(icctl, program=BIN / "icctl")
 
 
 @pytest.fixture(scope="module")
 def hostile():
     with running(env=HOSTILE) as daemon:
         yield daemon
+
+
+@pytest.fixture
+def forked() -> Run:
+    """The Python client, without the start of Python; its caller is another than ours."""
+    caller = rb"\b%d\b" % forker("commands").pid
+
+    def run(*argv: str | bytes, **options: Any) -> "subprocess.CompletedProcess[bytes]":
+        done = forked_icctl(*argv, **options)
+        done.stdout, done.stderr = (
+            re.sub(caller, b"%d" % os.getpid(), text) for text in (done.stdout, done.stderr)
+        )
+        return done
+
+    return run
 
 
 @pytest.fixture
@@ -72,27 +104,43 @@ def test_a_script_says_the_same_as_a_command_and_by_rpc(
     """The command as it is installed; with sanitizers it costs ten times as much: see below."""
     script = SCRIPTS[name]
 
-    printed = _play(script, project, served, BIN)
+    printed = _play(script, project, served)
 
     for step, one in zip(script, printed, strict=True):
         assert step.exit in (None, one[0]), (step.argv, one)
-    _start_over(project, served)
-    _agree_by_rpc(script, printed, project, hostile, served)
+    _agree_by_rpc(script, printed, _another(project), hostile, served)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_says_the_same_without_a_daemon_and_through_either_door(
+    name: str, project: Path, served: dict[str, str], forked: Run
+) -> None:
+    """Each command is a process of its own; most start with a Python that is there: see below."""
+    script = SCRIPTS[name]
+
+    alone = _play(script, project, ABSENT, forked)
+
+    for run in (forked, *_native()):
+        project = _another(project)
+        _agree(script, alone, _play(script, project, served, run))
+
+
+# A command as it is installed, for each noun.
+STARTED = {name: script for name, script in SCRIPTS.items() if name.startswith("examples of ")}
 
 
 @pytest.mark.long  # for each step, a Python is started
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_says_the_same_without_a_daemon_and_through_either_door(
+@pytest.mark.parametrize("name", STARTED)
+def test_examples_say_the_same_where_a_python_is_started_for_each(
     name: str, project: Path, served: dict[str, str]
 ) -> None:
-    """Without a daemon the native door becomes the other one: the installed one is played."""
-    script = SCRIPTS[name]
+    """Without a daemon the native door becomes the other one."""
+    script = STARTED[name][:FEW]
 
-    alone = _play(script, project, ABSENT, BIN)
+    alone = _play(script, project, ABSENT)
 
-    for door in _doors():
-        _start_over(project, served)
-        _agree(script, alone, _play(script, project, served, door))
+    _agree(script, alone, _play(script, _another(project), served, _at(DOORS / "python")))
 
 
 @pytest.mark.long
@@ -105,17 +153,17 @@ def test_the_python_client_answers_what_the_command_shows_with_a_daemon_and_with
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script = SCRIPTS[name]
-    expected = _play(script, project, served, BIN)
+    expected = _play(script, project, served)
 
     for mode in ("daemon", "direct"):
-        _start_over(project, served)
+        project = _another(project)
         for step, one in zip(script, expected, strict=True):
             if step.typed:
                 client = partial(Client, mode=mode, socket=hostile.socket)
                 found = _call_python(step, project, client, monkeypatch)
                 assert found == one[:2], (mode, step.argv)
             else:
-                _play([step], project, served, BIN)
+                _play([step], project, served)
 
 
 def test_a_command_has_examples_of_itself_and_they_are_understood() -> None:
@@ -129,10 +177,19 @@ def test_a_command_has_examples_of_itself_and_they_are_understood() -> None:
         assert not [one for one in refused if one.kind is Usage], row
 
 
-def _doors() -> list[Path]:
-    """The native one with the sanitizers in it, where there is a compiler."""
-    found = (DOORS / door for door in ("python", "native"))
-    return [door for door in found if (door / "icctl").exists()]
+def _native() -> list[Run]:
+    """The native door with the sanitizers in it, where there is a compiler."""
+    return [_at(DOORS / "native")] if (DOORS / "native" / "icctl").exists() else []
+
+
+def _at(place: Path) -> Run:
+    """The `icctl` of a directory, which is also the one that its commands find."""
+
+    def run(*argv: str | bytes, env: dict[str, str], **options: Any):
+        env = {**env, "PATH": f"{place}:/usr/bin:/bin"}
+        return icctl(*argv, env=env, program=place / "icctl", **options)
+
+    return run
 
 
 def _agree(script: list[Step], expected: list[Outcome], found: list[Outcome]) -> None:
@@ -151,23 +208,21 @@ def _agree_by_rpc(
         if step.typed:
             assert _call(step, project, daemon) == one[:2], step.argv
         else:
-            _play([step], project, served, BIN)
+            _play([step], project, served)
 
 
-def _play(script: list[Step], project: Path, env: dict[str, str], place: Path) -> list[Outcome]:
-    """`place` has the commands: each step is run by its `icctl`."""
-    env = {**env, "PATH": f"{place}:/usr/bin:/bin"}
+def _play(
+    script: list[Step], project: Path, env: dict[str, str], run: Run = INSTALLED
+) -> list[Outcome]:
     outcomes = []
     for step in script:
         if step.before is not None:
             step.before(project)
         cwd = project / step.cwd
         cwd.mkdir(parents=True, exist_ok=True)
-        done = icctl(
-            *_patient(step), cwd=cwd, env={**env, **step.env(project)}, stdin=step.stdin,
-            program=place / "icctl",
-        )  # fmt: skip
-        outcomes.append((done.returncode, _stable(done.stdout, step), _stable(done.stderr, step)))
+        done = run(*_patient(step), cwd=cwd, env={**env, **step.env(project)}, stdin=step.stdin)
+        printed = (_stable(text, step, project) for text in (done.stdout, done.stderr))
+        outcomes.append((done.returncode, *printed))
     return outcomes
 
 
@@ -178,14 +233,11 @@ def _patient(step: Step) -> tuple[str | bytes, ...]:
     return ("--timeout=60s", *step.argv) if is_command and not has_own else step.argv
 
 
-def _start_over(project: Path, served: dict[str, str]) -> None:
-    """Have the daemon see that the database is gone, or it would say that it was replaced."""
-    vanish(project)
-    project.mkdir()
-    icctl("state", "list", "k", cwd=project, env=served)
-    vanish(project)
-    project.mkdir()
-    (project / ".git").mkdir()
+def _another(project: Path) -> Path:
+    """Another one, of the same name: where a database is replaced, the daemon says so."""
+    found = project.parent.with_name(f"{project.parent.name}+") / project.name
+    (found / ".git").mkdir(parents=True)
+    return found
 
 
 def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
@@ -204,7 +256,7 @@ def _call(step: Step, project: Path, daemon: Daemon) -> tuple[int, bytes]:
         response = msgspec.json.decode(read_line(sock), type=Response)
     if response.error is not None:
         return response.error["data"]["exit"], b""
-    return _shown(planned, bytes(response.result), step)
+    return _shown(planned, bytes(response.result), step, project)
 
 
 def _call_python(
@@ -226,18 +278,18 @@ def _call_python(
             result = bound(**given)
         except Error as exc:
             return exc.exit, b""
-    return _shown(planned, msgspec.json.encode(result), step)
+    return _shown(planned, msgspec.json.encode(result), step, project)
 
 
 def _as_python(value: Any, written: str) -> Any:
     return timedelta(milliseconds=value) if written.startswith("ms(") and value else value
 
 
-def _shown(planned: Ask, result: bytes, step: Step) -> tuple[int, bytes]:
+def _shown(planned: Ask, result: bytes, step: Step, project: Path) -> tuple[int, bytes]:
     """The result, as the command shows it."""
     answer = Answer(result=msgspec.json.decode(result, type=planned.call.method.result))
     output = finish(planned, answer)
-    return output.exit, _stable(output.stdout, step)
+    return output.exit, _stable(output.stdout, step, project)
 
 
 def _planned(step: Step, project: Path) -> tuple[Ask, Path]:
@@ -261,9 +313,10 @@ def _planned(step: Step, project: Path) -> tuple[Ask, Path]:
     return planned, cwd
 
 
-def _stable(text: bytes, step: Step) -> bytes:
-    """Times, process and request ids differ between two runs; everything else must not."""
+def _stable(text: bytes, step: Step, project: Path) -> bytes:
+    """Times, places, process and request ids differ between two runs; everything else must not."""
     text = re.sub(step.hides.encode(), b"<hidden>", text)
+    text = text.replace(bytes(project), b"<project>")
     text = re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", b"<iso>", text)
     text = re.sub(rb"\d{8}-\d{6}(-\d+)?", b"<stamp>", text)
     text = re.sub(rb"\b1\d{9}(\d{3})?\b", b"<time>", text)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 
 FORK = multiprocessing.get_context("fork")
 PROCESSES = 100
-ROUNDS = size(50, 10)
+ROUNDS = size(50, 4)
 MODES = ["daemon", "direct", "mixed", "restarts"]
 
 

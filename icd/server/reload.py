@@ -1,4 +1,4 @@
-"""Reload: go on with the installed code without losing a call, if that can be done.
+"""Reload: continue with the installed code without losing a call, if that can be done.
 
 A reload that cannot be done without losing a call is not done: new code that does not start, or a
 database that does not answer, leave everything as it was, and the caller is told why.

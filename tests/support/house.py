@@ -52,7 +52,8 @@ RETIRED_PHRASES = re.compile(
     r"redelivered} of them|marked with ! below|needs to be done|mistake in the command line|see below|"
     r"always-warm|who is to hold|upkeep failed|nobody knows whom|expected that it does not|"
     r"project of yours|daemon of yours|do(es)? not go (with|together)|exclude each other|"
-    r"whatever the settings|read on from"
+    r"whatever the settings|read on from|an expected no\b|has had its event|see to it that this ends|"
+    r"go on with the installed|nobody polls|have it given to you|small, always|made? by hand to see why"
 )
 
 
@@ -166,8 +167,9 @@ def retired_words() -> int:
 
 
 def retired_phrases() -> list[str]:
-    """The files of the product with a phrase that was replaced."""
-    files = tracked(*PRODUCT, "lib-intercore.sh")
+    """The files that people read with a phrase that was replaced."""
+    pages = [name for name in tracked("docs", "*.md") if "CHANGELOG" not in name]
+    files = tracked(*PRODUCT, "lib-intercore.sh", "pyproject.toml", "CITATION.cff") + pages
     return [name for name in files if RETIRED_PHRASES.search(_text(name))]
 
 

@@ -1,7 +1,9 @@
 """Real daemons and real commands, for tests that want the whole thing."""
 
 import contextlib
+import fcntl
 import json
+import os
 import shutil
 import signal
 import socket
@@ -13,14 +15,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.support.forked import Process, forker
+
 BIN = Path(sys.executable).parent
 WHEEL_BIN = Path(__file__).parents[2] / ".venv" / "wheel" / "bin"
 DOORS = Path(__file__).parents[2] / ".venv" / "doors"
 # Generous: a loaded machine is no failure, and what waits in vain fails all the same.
 PATIENCE = 45.0
 
+ROOM = 1 << 20  # what a pipe takes before its reader comes
+
 # The directory whose `icctl` is tested; the fixture `door` changes it, and CLEAN with it.
 door = BIN
+
+_ORDINARY = [sys.executable, "-m", "icd"]
+_ICD = str(Path(__file__).parents[2] / "icd" / "__main__.py")
 
 # Nothing of the machine that the tests run on may show in what commands print.
 CLEAN = {"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -36,17 +45,27 @@ class Daemon:
         self.socket = str(self.home / "icd.sock")
         self.log = self.home / "log"
         self.env = {**CLEAN, "HOME": str(self.home), **(env or {})}
-        self._command = command or [sys.executable, "-m", "icd"]
-        self.process: subprocess.Popen[bytes] | None = None
+        self._command = command or _ORDINARY
+        self._given = env or {}
+        self.process: subprocess.Popen[bytes] | Process | None = None
 
     def start(self, **options: Any) -> "Daemon":
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self._command, "serve", "--socket", self.socket],
-                env=self.env, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, **options,
-            )  # fmt: skip
+        words = ["serve", "--socket", self.socket]
+        with self.log.open("ab") as log, open(os.devnull, "rb") as nothing:
+            if options or not self._is_ordinary():
+                self.process = subprocess.Popen(
+                    [*self._command, *words],
+                    env=self.env, cwd="/", stdin=nothing, stdout=log, stderr=log, **options,
+                )  # fmt: skip
+            else:
+                files = [nothing.fileno(), log.fileno(), log.fileno()]
+                self.process = forker("daemon").begin([_ICD, *words], "/", self.env, files)
         until(self.answers)
         return self
+
+    def _is_ordinary(self) -> bool:
+        """What Python or the loader read when they start needs a start of its own."""
+        return self._command == _ORDINARY and all(n.startswith("INTERCORE_") for n in self._given)
 
     @property
     def pid(self) -> int:
@@ -160,6 +179,44 @@ def icctl(
         timeout=timeout,
         check=False,
     )
+
+
+def forked_icctl(
+    *arguments: str | bytes, cwd: Path, env: dict[str, str] | None = None, stdin: bytes = b""
+) -> "subprocess.CompletedProcess[bytes]":
+    """As `icctl`, by the Python client, with a daemon or without: for the answers of many commands.
+
+    A tenth of what it costs to start Python for it; see tests/support/forked.py.
+    """
+    program = [str(BIN / "icctl-python"), *map(os.fsdecode, arguments)]
+    env = {**CLEAN, "HOME": str(cwd), **(env or {})}
+    with (
+        _input(stdin) as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        files = [given, out.fileno(), err.fileno()]
+        status = forker("commands").begin(program, str(cwd), env, files).wait(PATIENCE)
+        for file in (out, err):
+            file.seek(0)
+        return subprocess.CompletedProcess(arguments, status, out.read(), err.read())
+
+
+@contextlib.contextmanager
+def _input(data: bytes) -> Iterator[int]:
+    """A pipe with it, or a file where a pipe is too small."""
+    if len(data) <= ROOM:
+        given, end = os.pipe()
+        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, ROOM)
+        os.write(end, data)
+        os.close(end)
+    else:
+        given = os.memfd_create("stdin")
+        with open(given, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(given, 0, os.SEEK_SET)
+    yield given
+    os.close(given)
 
 
 def links(pid: int) -> list[str]:

@@ -4,7 +4,11 @@ import signal
 import threading
 from typing import Self
 
+from icctl import direct  # noqa: F401 -- with what is below, for processes that are forked:
+from icd.app import registry
 from tests.support.processes import PATIENCE, Daemon, until
+
+registry.load()  # each of them would load it by itself
 
 
 def mode_of(mode: str, number: int) -> str:

@@ -1,6 +1,7 @@
 """A client of the official SDK, and `icctl mcp` as its server."""
 
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -10,8 +11,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult, ListRootsResult, Root
 
-from tests.support import processes
-from tests.support.processes import CLEAN, PATIENCE, running
+from tests.support import forking
+from tests.support.forked import forker
+from tests.support.processes import BIN, CLEAN, PATIENCE, running
 
 # The handshake that agents have had for years, and the protocol without one.
 ERAS = ("legacy", "auto")
@@ -41,9 +43,11 @@ async def connected(
     async def told(_context: object) -> ListRootsResult:
         return ListRootsResult(roots=[Root(uri=uri) for uri in roots or []])
 
+    # To load the SDK for each costs a second; test_process.py has servers that are started.
+    ask = ["-E", "-P", "-S", forking.__file__, "--ask", forker("mcp").socket]
     server = StdioServerParameters(
-        command=str(processes.door / "icctl"),
-        args=["mcp", *words],
+        command=sys.executable,
+        args=[*ask, str(BIN / "icctl-python"), "mcp", *words],
         cwd=project,
         env={**CLEAN, "HOME": str(project), **env},
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import CLEAN, icctl, until
+from tests.support.processes import CLEAN, forked_icctl, icctl, until
 
 MARK = "DISPATCH_TEST"
 
@@ -36,9 +36,7 @@ class Agents:
         return self.spawn(*flags, "--", "sh", "-c", script, **env)
 
     def show(self, dispatch_id: str) -> dict[str, Any]:
-        done = self.run("status", dispatch_id, "--json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return self._ask("status", dispatch_id)
 
     def ended(self, dispatch_id: str) -> dict[str, Any]:
         """All that is known when its runner has left."""
@@ -47,7 +45,13 @@ class Agents:
         return self.show(dispatch_id)
 
     def every(self) -> list[dict[str, Any]]:
-        return json.loads(self.run("list", "--json").stdout)
+        return self._ask("list")
+
+    def _ask(self, *argv: str) -> Any:
+        """Tests ask often, until something is so."""
+        done = forked_icctl("dispatch", *argv, "--json", cwd=self.project, env=self.env)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
     def written(self, name: str) -> str:
         """What an agent writes into a file, once it has."""

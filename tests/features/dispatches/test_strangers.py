@@ -13,7 +13,7 @@ import pytest
 
 from tests.features.dispatches.conftest import Agents, is_gone
 from tests.support.dispatched import Sleeper, plant, sleepers
-from tests.support.processes import icctl, until
+from tests.support.processes import forked_icctl, icctl, until
 
 pytestmark = pytest.mark.long
 
@@ -35,12 +35,14 @@ class Clone(Agents):
         self.database = project / ".clavain" / "intercore.db"
 
     def ic(self, *argv: str, exit: int = 0) -> "subprocess.CompletedProcess[bytes]":  # noqa: A002
-        done = icctl(*argv, cwd=self.project, env=self.env)
+        done = forked_icctl(*argv, cwd=self.project, env=self.env)
         assert done.returncode == exit, done.stderr
         return done
 
     def advance(self, run_id: str) -> "subprocess.CompletedProcess[bytes]":
-        return self.ic("run", "advance", run_id, "--disable-gates")
+        done = icctl("run", "advance", run_id, "--disable-gates", cwd=self.project, env=self.env)
+        assert done.returncode == 0, done.stderr
+        return done
 
     def add_run(self) -> str:
         """A run of the user's own, with an agent whose prompt is there."""

@@ -116,10 +116,10 @@ def test_a_parent_that_is_none_is_no_owner(shared_daemon: Daemon, place: Place) 
     assert store.every(place) == []
 
 
-def test_a_child_of_another_is_no_owner(daemon: Daemon, place: Place) -> None:
-    for child in (1, os.getppid(), daemon.pid, os.getpid()):
-        mine = child == daemon.pid  # which is our child indeed
-        said = ask(daemon, frame(place, "hold", "n", "s", "--", "x", fields=(f"h{child}",)))
+def test_a_child_of_another_is_no_owner(shared_daemon: Daemon, place: Place) -> None:
+    for child in (1, os.getppid(), shared_daemon.pid, os.getpid()):
+        mine = child == shared_daemon.pid  # which is our child indeed
+        said = ask(shared_daemon, frame(place, "hold", "n", "s", "--", "x", fields=(f"h{child}",)))
 
         assert said.startswith(b"* ") if mine else said == LOCAL
 
@@ -449,6 +449,6 @@ def test_a_directory_that_hangs_holds_up_neither_the_daemon_nor_other_locks(
         assert ended[0] == 0
         assert set(ended) <= {0, 1}
         assert ended.count(0) == 1  # our process is their parent, and it is alive
-        assert took < 5
+        assert took < PATIENCE / 2  # the hang has no end
         assert threads < 12
         assert icctl("lock", "release", "n", "s", cwd=tmp_path, env=there).returncode == 0
