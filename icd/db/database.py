@@ -20,7 +20,8 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from icd import config
 from icd.db import lock, lost, migrate, permissions, schema
@@ -43,7 +44,7 @@ dispatches/
 """
 
 
-class Debt(NamedTuple):
+class Debt(Struct, frozen=True, gc=False):
     """A loss that no caller has heard of; the note of it goes with the lock file, if that goes."""
 
     message: str
