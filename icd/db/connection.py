@@ -18,7 +18,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from icd.config import Settings
 from icd.db import permissions
@@ -73,7 +73,7 @@ class Bounds:
         if self.taken > self.room:
             self.refuse()
 
-    def refuse(self) -> NoReturn:
+    def refuse(self) -> None:
         raise ReplyTooLarge(f"the answer has more than {RESULT_CHARACTERS} characters")
 
 
