@@ -160,8 +160,9 @@ def _settings(config_file: str | None, flags: dict[str, str | None]) -> ReadSett
     return partial(config.load, path, given=above, tell=Once().warn)
 
 
-# Us; and what only a caller's own process runs: their rows, which help needs, the registry loads.
-_LEFT_OUT = ("icd.__main__", "icd.admin.", "icd.mcp.")
+# Us; and what only a caller's own process, or a project with a server, runs: their rows, which help
+# needs, the registry loads.
+_LEFT_OUT = ("icd.__main__", "icd.admin.", "icd.db.postgres", "icd.mcp.", "icd.top.")
 
 
 # The client that has started us asks at once; that long, nothing is loaded that it does not need.

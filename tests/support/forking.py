@@ -53,11 +53,13 @@ def load(kind: str) -> None:
         importlib.import_module(name)
     from icd.app import registry
 
-    registry.load()
+    for name in registry.modules():
+        importlib.import_module(name)
     if kind == "daemon":
-        from icd.server.main import _load_everything
+        from icd.server.main import _loading
 
-        _load_everything()
+        for _ in _loading():
+            pass
 
 
 def begin(kind: str, listener: socket.socket) -> tuple[int, socket.socket]:

@@ -1,5 +1,6 @@
 """A daemon that comes and goes, or goes on with other code, while others use it."""
 
+import importlib
 import signal
 import threading
 from typing import Self
@@ -8,7 +9,8 @@ from icctl import direct  # noqa: F401 -- with what is below, for processes that
 from icd.app import registry
 from tests.support.processes import PATIENCE, Daemon, until
 
-registry.load()  # each of them would load it by itself
+for _name in registry.modules():
+    importlib.import_module(_name)  # each of them would load it by itself
 
 
 def mode_of(mode: str, number: int) -> str:
