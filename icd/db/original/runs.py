@@ -57,6 +57,7 @@ class _Check(msgspec.Struct, frozen=True, omit_defaults=True):
 _Step = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,100}→[a-zA-Z0-9_-]{1,100}\Z")]
 _Checks = Annotated[list[_Check], Meta(max_length=8)]
 _Rules = Annotated[dict[_Step, _Checks], Meta(min_length=1, max_length=100)]
+_RULES_BYTES = 64 * 1024
 
 
 def bring_runs(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
@@ -149,7 +150,18 @@ def _rules(text: str) -> str | None:
         found = msgspec.json.decode(text, type=_Rules)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return msgspec.json.encode(found).decode()
+    kept = msgspec.json.encode({step: _distinct(step, found[step]) for step in found})
+    return kept.decode() if len(kept) <= _RULES_BYTES else None
+
+
+def _distinct(step: str, checks: list[_Check]) -> list[_Check]:
+    """Each check once: one of artifacts is about the phase that it leaves, if it does not say, and
+    the phase of any other means nothing."""
+    asked = {}
+    for each in checks:
+        phase = each.phase or step.partition("→")[0] if each.check == "artifact_exists" else ""
+        asked.setdefault((each.check, phase, each.tier), each)
+    return list(asked.values())
 
 
 def _last(chain: str | None) -> str:
