@@ -157,7 +157,7 @@ def _rules(text: str) -> str | None:
 def _distinct(step: str, checks: list[_Check]) -> list[_Check]:
     """Each check once: one of artifacts is about the phase that it leaves, if it does not say, and
     the phase of any other means nothing."""
-    asked = {}
+    asked: dict[tuple[str, str, str], _Check] = {}
     for each in checks:
         phase = each.phase or step.partition("→")[0] if each.check == "artifact_exists" else ""
         asked.setdefault((each.check, phase, each.tier), each)
