@@ -146,22 +146,26 @@ def _chain(text: str) -> str | None:
 
 
 def _rules(text: str) -> str | None:
+    """As the list that `run create` would have stored: each check once, and what is meant."""
     try:
         found = msgspec.json.decode(text, type=_Rules)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    kept = msgspec.json.encode({step: _distinct(step, found[step]) for step in found})
+    rules = []
+    for step, checks in found.items():
+        from_phase, _, to_phase = step.partition("→")
+        meant = dict.fromkeys(_meant(each, from_phase) for each in checks)
+        if meant:
+            rules.append({"from": from_phase, "to": to_phase, "checks": [*meant]})
+    kept = msgspec.json.encode(rules)
     return kept.decode() if len(kept) <= _RULES_BYTES else None
 
 
-def _distinct(step: str, checks: list[_Check]) -> list[_Check]:
-    """Each check once: one of artifacts is about the phase that it leaves, if it does not say, and
-    the phase of any other means nothing."""
-    asked: dict[tuple[str, str, str], _Check] = {}
-    for each in checks:
-        phase = each.phase or step.partition("→")[0] if each.check == "artifact_exists" else ""
-        asked.setdefault((each.check, phase, each.tier), each)
-    return list(asked.values())
+def _meant(check: _Check, from_phase: str) -> _Check:
+    """A check of artifacts is about the phase that it leaves, if it does not say; for any other a
+    phase means nothing."""
+    phase = (check.phase or from_phase) if check.check == "artifact_exists" else ""
+    return msgspec.structs.replace(check, phase=phase)
 
 
 def _last(chain: str | None) -> str:

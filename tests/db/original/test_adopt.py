@@ -53,9 +53,10 @@ RULES = (
     '{"brainstorm→brainstorm-reviewed":[{"check":"agents_complete","tier":"hard"}],'
     '"review→polish":[]}'
 )
-
-
-TWICE = '{"a→b":[%s{"check":"agents_complete","phase":"b"},{"check":"artifact_exists"}%s]}'
+TWICE = (
+    '{"a→b":[{"check":"agents_complete","phase":"b"},{"check":"artifact_exists"},'
+    '{"check":"artifact_exists","phase":"a"},{"check":"agents_complete"}]}'
+)
 # More than gate rules may be, though none of them is.
 LONG = json.dumps(
     {
@@ -70,14 +71,24 @@ LONG = json.dumps(
 @pytest.mark.parametrize(
     "rules, taken",
     [
-        (RULES, RULES),
+        (
+            RULES,
+            (
+                '[{"from":"brainstorm","to":"brainstorm-reviewed",'
+                '"checks":[{"check":"agents_complete","tier":"hard"}]}]'
+            ),
+        ),
+        ('{"review→polish":[]}', "[]"),
         ("", None),
         (None, None),
         ("{", None),
         ('{"a→b":[{"check":"odd"}]}', None),
         (
-            TWICE % ("", ',{"check":"artifact_exists","phase":"a"},{"check":"agents_complete"}'),
-            TWICE % ("", ""),
+            TWICE,
+            (
+                '[{"from":"a","to":"b","checks":[{"check":"agents_complete"},'
+                '{"check":"artifact_exists","phase":"a"}]}]'
+            ),
         ),
         (LONG, None),
     ],
