@@ -1,6 +1,8 @@
 """The engine that is a server, with the calls of real verbs, from several hosts."""
 
+import math
 import os
+import re
 import select
 import sqlite3
 import threading
@@ -9,7 +11,8 @@ import time
 import pytest
 from msgspec import Raw
 
-from icd.db.postgres import connect, schema
+from icd.db import migrate
+from icd.db.postgres import connect, project, schema
 from icd.db.postgres.session import lock_key
 from icd.errors import (
     DeadlineExceeded,
@@ -18,6 +21,7 @@ from icd.errors import (
     Misconfigured,
     NoDatabase,
     OnServer,
+    PermissionRefused,
     StoreUnfit,
     StoreUnreachable,
     UnknownOutcome,
@@ -231,6 +235,19 @@ def test_a_statement_ends_at_its_deadline(session):
     session.bounds.end()
 
 
+def test_the_deadline_of_a_call_is_not_that_of_what_follows_it(host):
+    here = host()
+
+    here.result("state.set", **written("1"))
+    refused = here.ask("state.get", key="", scope_id="s").error
+    session = here.engine._session
+
+    assert session.until == math.inf
+    assert session.bounds.stop_at == math.inf
+    assert not refused or refused.name != "store_unreachable"
+    assert abs(here.engine.time_ms(lambda: 0) - time.time() * 1000) < 60_000
+
+
 # --- what a server must be -----------------------------------------------------------------------
 
 
@@ -264,6 +281,35 @@ def test_a_server_with_another_encoding_is_refused(postgres):
 
 def test_locks_that_are_locks_pass_the_probe(session, postgres):
     connect.probe(session, postgres.store, "tests/store", deadline=time.monotonic() + 20)
+
+
+# --- a project ------------------------------------------------------------------------------------
+
+
+def test_a_project_is_made_once_and_looked_at(postgres):
+    for _ in range(2):
+        made = project.create(
+            postgres.store, "tests/new", deadline=time.monotonic() + 60, now_ms=1_800_000_000_000
+        )
+
+    found = project.look(postgres.store, "tests/new", deadline=time.monotonic() + 20)
+
+    assert made == found.version == migrate.LATEST
+    assert (found.role, found.tls, found.holder) == ("fleet", False, None)
+    assert re.match(r"\d+\.\d+", found.server)
+    assert abs(found.ahead_ms) < 5000
+    assert found.trip_ms > 0
+
+
+def test_a_role_without_rights_is_told_whom_to_ask(postgres, session):
+    session.execute("CREATE ROLE guest LOGIN")
+    store = postgres.store.replace("fleet@", "guest@")
+
+    with pytest.raises(PermissionRefused, match="refuses this role") as told:
+        project.create(store, "tests/guest", deadline=time.monotonic() + 60, now_ms=0)
+
+    session.execute("DROP ROLE guest")
+    assert "administrator" in told.value.hint
 
 
 # --- the schema -----------------------------------------------------------------------------------
