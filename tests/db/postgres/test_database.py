@@ -152,6 +152,13 @@ def test_a_connection_that_was_ended_is_made_anew(host, tables):
     assert bytes(here.result("state.get", key="k", scope_id="s").payload) == b"1"
 
 
+def test_a_project_on_a_server_is_healthy_and_tells_its_schema(host):
+    here = host()
+
+    assert here.result("db.health").healthy
+    assert here.result("db.schema").schema == migrate.LATEST
+
+
 def test_files_are_not_to_be_had(host):
     for method in ("db.check", "db.vacuum", "backup.create"):
         assert isinstance(host().ask(method).error, OnServer)
