@@ -126,7 +126,8 @@ class Session(Connection):
         try:
             self.settle()
         except (StoreUnreachable, DeadlineExceeded) as exc:
-            if self._writes and self.lost:
+            # An ending of the server, too, may have come after the commit.
+            if self._writes and (self.lost or isinstance(exc, StoreUnreachable)):
                 told = f"unknown_outcome: the store fell silent at the commit: {exc.message}"
                 raise UnknownOutcome(told) from exc
             raise
