@@ -55,7 +55,9 @@ def line(method: str, **params: Any) -> bytes:
 def installed(tmp_path: Path) -> Iterator[tuple[Daemon, Path]]:
     """A daemon whose code is a copy, which a test may change under it."""
     package = shutil.copytree(Path(icd.__file__).parent, tmp_path / "code" / "icd")
+    loaded = marked(package, tmp_path / "loaded")
     with running(env={"PYTHONPATH": str(package.parent)}) as daemon:
+        until(loaded.exists)  # a moment after it has started
         yield daemon, package
 
 
