@@ -362,7 +362,7 @@ def test_a_table_that_is_not_ours_is_in_the_backup_and_no_longer_in_the_database
 
     done = icctl("health", cwd=project, env=DIRECT, program=new.clients["python"])
 
-    assert (done.returncode, done.stdout) == (0, b"ok\n")
+    assert (done.returncode, done.stdout) == (0, b"ok\n"), done.stderr
     (backup,) = set(path.parent.glob("intercore.db.backup-*")) - before
     with closing(sqlite3.connect(backup)) as conn:
         assert conn.execute("SELECT * FROM lanes").fetchall() == [("l1", "r1")]
