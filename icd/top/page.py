@@ -53,14 +53,18 @@ class Page(App[int]):
     #question { height: auto; border: round ansi_yellow; background: $background; }
     """
     BINDINGS = [  # noqa: RUF012 -- textual's way to declare them
-        Binding("q,ctrl+c", "quit", show=False, priority=False),
+        Binding("q", "quit", show=False),
+        Binding("ctrl+c", "quit", show=False, priority=True),
         Binding("question_mark", "help", show=False),
         Binding("slash", "filter", show=False),
         Binding("escape", "clear", show=False),
         Binding("p", "project", show=False),
         Binding("space", "hold", show=False),
-        Binding("left,shift+tab", "turn(-1)", show=False, priority=False),
-        Binding("right,tab", "turn(1)", show=False, priority=False),
+        Binding("left", "turn(-1)", show=False),
+        Binding("right", "turn(1)", show=False),
+        # Else these would move between widgets.
+        Binding("shift+tab", "turn(-1)", show=False, priority=True),
+        Binding("tab", "turn(1)", show=False, priority=True),
         *(Binding(str(n + 1), f"tab({n})", show=False) for n in range(len(TABS))),
         *(
             Binding(key, f"act('{key}')", show=False)
@@ -125,6 +129,8 @@ class Page(App[int]):
     def redraw(self) -> None:
         if self._frame > self._message_frame:
             self.told = ("", False)
+        if self.only not in self.feed.projects:
+            self.only = None
         if not self._is_held:
             self.listing.put(self._rows(), self._form())
         for drawn in self.screen_stack[0].query(Drawn):
@@ -163,8 +169,11 @@ class Page(App[int]):
                 name if n == self.place else f" {n + 1} {TABS[n].short} "
                 for n, name in enumerate(names)
             ]
+        first = self.place  # of those that are seen: the one that is shown is among them
+        while first and sum(map(len, names[first - 1 : self.place + 1])) <= screen.width:
+            first -= 1
         names[self.place] = screen.paint(names[self.place], REVERSE)
-        return ["".join(names)]
+        return ["".join(names[first:])]
 
     def _foot(self, screen: Screen) -> list[str]:
         text, is_bad = self.told
@@ -187,6 +196,10 @@ class Page(App[int]):
         self.redraw()
 
     # --- keys ---
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """What is about the list waits until it is seen again."""
+        return action == "quit" or len(self.screen_stack) == 1
 
     def action_tab(self, place: int) -> None:
         self.place = place
