@@ -23,7 +23,7 @@ from icd.app import registry
 from icd.app.dispatch import Clock
 from icd.db import migrate
 from icd.errors import AlreadyRunning, Guard, Misconfigured
-from icd.server import limits, logs, reexec, systemd
+from icd.server import limits, logs, reexec, structs, systemd
 from icd.server.lifecycle import Lifecycle
 from icd.server.logs import Once, Starter, log
 from icd.server.metrics.status import About
@@ -60,6 +60,8 @@ def main(
     subprocess._USE_VFORK = False  # type: ignore[misc]  # noqa: SLF001 -- as its manual says
     settings = _settings(config_file, flags)
     settings()  # complain before anything is bound
+    structs.learn()
+    registry.after_load.append(structs.learn)
     rest = _loading()
     if preflight:
         deque(rest, 0)
@@ -181,7 +183,9 @@ def _loading() -> Iterator[None]:
     migrate.load()
     for name in (*names, *registry.modules()):
         import_module(name)
+        structs.learn(name)
         yield
+    structs.learn()  # what these have loaded of what we leave out
     gc.freeze()
 
 
