@@ -35,7 +35,10 @@ RING, BACKLOG = 2000, 100
 PAYLOAD_BYTES = 2000
 # How often the daemon is asked for its figures, and files are looked at.
 STATUS_SECONDS = 2.0
-GONE = "no daemon, looking for it"
+STATES = {
+    "no_daemon": "no daemon, looking for it",
+    "deadline_exceeded": "the daemon does not answer",
+}
 # After a failure, such as a daemon that is gone.
 RETRY_SECONDS = 0.5
 # Between two questions for the same list; see the promises.
@@ -133,7 +136,7 @@ class Feed:
                 try:
                     report = await client.icd.status()
                 except Error as exc:
-                    self.state = GONE if exc.name == "no_daemon" else exc.name
+                    self.state = STATES.get(exc.name, exc.name)
                 else:
                     self._take(report)
                     self._follow_all(tasks, report)

@@ -79,7 +79,7 @@ class Page(App[int]):
         self.feed = Feed(world, choice)
         self.place = place
         self.listing = Listing()
-        self.only: Project | None = None
+        self._only: Project | None = None
         self.told: tuple[str, bool] = ("", False)
         self._world = world
         self._choice = choice
@@ -93,6 +93,11 @@ class Page(App[int]):
     @property
     def tab(self) -> Tab:
         return TABS[self.place]
+
+    @property
+    def only(self) -> Project | None:
+        """The one whose rows are shown, until it is deleted."""
+        return self._only if self._only in self.feed.projects else None
 
     # --- what is drawn ---
 
@@ -129,8 +134,6 @@ class Page(App[int]):
     def redraw(self) -> None:
         if self._frame > self._message_frame:
             self.told = ("", False)
-        if self.only not in self.feed.projects:
-            self.only = None
         if not self._is_held:
             self.listing.put(self._rows(), self._form())
         for drawn in self.screen_stack[0].query(Drawn):
@@ -215,7 +218,7 @@ class Page(App[int]):
         """The next project, and after the last one all of them."""
         choices = [None, *self.feed.projects]
         if len(choices) > 2:
-            self.only = choices[(choices.index(self.only) + 1) % len(choices)]
+            self._only = choices[(choices.index(self.only) + 1) % len(choices)]
             self.listing.begin()
             self.redraw()
 
