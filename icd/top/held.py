@@ -7,7 +7,7 @@ from msgspec import Struct
 from icctl.api import Error
 from icd.app.invocation import World
 from icd.app.verb import Column, Table
-from icd.errors import IcError, LockHeld
+from icd.errors import IcError
 from icd.features.locks import directory
 from icd.features.locks import store as locks
 from icd.features.locks.store import Lock
@@ -129,8 +129,7 @@ def _release(world: World, ask: Ask, row: Row) -> str:
     each = held.of
     if held.kind == "lock":
         if each.owner is None:
-            if not locks.remove_nameless(directory.place(world.env), each.name, each.scope):
-                raise LockHeld(f"{each}; it is new, or has changed meanwhile")
+            locks.clean(directory.place(world.env), 0)
         else:
             locks.release(directory.place(world.env), each.name, each.scope, each.owner)
     elif held.kind == "lease":

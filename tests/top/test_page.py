@@ -46,6 +46,17 @@ def client(home: Path) -> Iterator[Client]:
         yield found
 
 
+@pytest.fixture
+def other(home: Path, daemon: Daemon, tmp_path: Path, initialize: Any) -> Path:
+    """Another project, whose log has an event `there`."""
+    found = tmp_path / "other"
+    (found / ".git").mkdir(parents=True)
+    initialize(found, home)
+    with Client(found) as client:
+        client.events.record(source="ci", type="there")
+    return found
+
+
 @asynccontextmanager
 async def opened(
     root: Path, tab: int = 0, *, only: bool = True, size: tuple[int, int] = SIZE, **options: Any
@@ -162,15 +173,8 @@ async def test_what_goes_on_is_listed_however_many_newer_ones_have_ended(home, c
         await shows(pilot, old, "1/3")
 
 
-async def test_a_project_that_is_deleted_leaves_the_page(
-    home, client, daemon, tmp_path, initialize
-):
-    other = tmp_path / "other"
-    (other / ".git").mkdir(parents=True)
-    initialize(other, home)
+async def test_a_project_that_is_deleted_leaves_the_page(home, client, other):
     client.events.record(source="ci", type="here")
-    with Client(other) as there:
-        there.events.record(source="ci", type="there")
     async with opened(home, only=False) as pilot:
         await shows(pilot, "2 projects", "here", "there")
         await pilot.press("p", "p")
@@ -214,22 +218,6 @@ async def test_what_is_held_is_released(home, client):
             await until(pilot, lambda _, left=left: len(page.listing.rows) == left)
 
     assert (client.lease.list(), client.coordination.list(), locks.every(place)) == ([], [], [])
-
-
-async def test_a_lock_without_an_owner_is_released_and_no_other(home, client):
-    place = directory.place(dict(os.environ))
-    dead = Owner(1, locks.owners.here().host, f"1:{locks.owners.here().host}", 1, start=1)
-    locks.acquire(place, "other", "x", dead, deadline=0)
-    os.makedirs(place.lock("nameless", "x"))
-    os.utime(place.lock("nameless", "x"), (1, 1))
-    async with opened(home, 4) as pilot:
-        await shows(pilot, "nameless x", "other x", "✗ dead")
-        await pilot.press("r")
-        await shows(pilot, "Release the lock nameless x of an unknown holder?")
-        await pilot.press("y")
-        await shows(pilot, "lock nameless x is released")
-
-    assert [lock.name for lock in locks.every(place)] == ["other"]
 
 
 async def test_a_sentinel_is_reset_and_a_dispatch_is_killed(home, client):
@@ -315,15 +303,8 @@ async def test_the_tab_that_is_shown_is_named_however_narrow_it_is(home, client)
         assert "5 Held" in (await shows(pilot, "Nothing is held"))
 
 
-async def test_several_projects_are_shown_together_and_one_by_one(
-    home, client, daemon, tmp_path, initialize
-):
-    other = tmp_path / "other"
-    (other / ".git").mkdir(parents=True)
-    initialize(other, home)
+async def test_several_projects_are_shown_together_and_one_by_one(home, client, other):
     client.events.record(source="ci", type="here")
-    with Client(other) as there:
-        there.events.record(source="ci", type="there")
     async with opened(home, only=False) as pilot:
         await shows(pilot, "PROJECT", "2 projects", "here", "there")
         await pilot.press("p")

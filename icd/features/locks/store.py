@@ -166,16 +166,6 @@ def is_forsaken(lock: Lock, older_than_s: float) -> bool:
     return _is_stale(lock) and lock.age_s >= older_than_s
 
 
-def remove_nameless(place: Place, name: str, scope: str) -> bool:
-    """Remove a lock if its owner never said who it is, and wait for the flock in this process."""
-    check_words(name, scope)
-    return owners.run(_removing(place, name, scope, _is_nameless, FLOCK_SECONDS))
-
-
-def _is_nameless(lock: Lock) -> bool:
-    return lock.owner is None and is_forsaken(lock, 0)
-
-
 def clean(place: Place, older_than_s: float) -> int:
     """Remove forsaken locks, and wait for flocks in this process."""
     return owners.run(cleaning(place, older_than_s))
