@@ -247,6 +247,12 @@ async def test_a_refusal_is_told_and_a_page_to_read_only_offers_nothing(home, cl
         await shows(pilot, run)
         await pilot.press("a")
         await shows(pilot, f"run {run} has ended")
+    (home / "locks" / "deploy" / "web").mkdir(mode=0o700, parents=True)
+    (home / "locks").chmod(0o700)
+    async with opened(home, 4) as pilot:
+        await shows(pilot, "deploy web")
+        await pilot.press("r")
+        await shows(pilot, "no readable owner: icctl lock clean")
     client.lease.acquire("sprint", "B-12", owner="ada", ttl="30m")
     async with opened(home, 4, is_read_only=True) as pilot:
         assert "r release" not in await shows(pilot, "sprint")
