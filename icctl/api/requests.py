@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from functools import cache
 from math import isfinite
+from threading import Lock
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 import msgspec
@@ -97,11 +98,17 @@ class Spec:
         }
 
 
+# msgspec keeps what it finds out about a struct in its class, from the moment it begins: a second
+# thread that decodes such a struct meanwhile finds half of it, and the process dies.
+_looking = Lock()
+
+
 @cache
 def spec(name: str) -> Spec:
-    method = registry.find(name)
-    assert method is not None, f"the client was made for other verbs: {name}"
-    return Spec(method)
+    with _looking:
+        method = registry.find(name)
+        assert method is not None, f"the client was made for other verbs: {name}"
+        return Spec(method)
 
 
 # --- values ---------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from icd.app import idempotency
 from icd.app.call import Answer, Call, Context, Whole
@@ -52,7 +52,6 @@ STATEMENT_GRACE_SECONDS = 0.1
 BACKGROUND_SECONDS = 0.5
 
 if TYPE_CHECKING:
-    from icd.app.verb import Method
     from icd.app.write_cache import Recent
     from icd.db.engine import Engine
 
@@ -308,9 +307,9 @@ class _Batch:
 
     def _transact(self, call: Call) -> Answer:
         try:
-            self._begin([call])
+            self._begin(write=call.method.writes is not None, deadline=call.deadline)
             answer = self._run(call)
-            self._commit({call.method})
+            self._commit()
         except BaseException:
             self._roll_back()
             raise
@@ -322,7 +321,8 @@ class _Batch:
         conn, clock = self._conn, time.monotonic
         # A call that fails the others will hear it alone.
         with Guard(lambda exc: self._part(calls, len(found), exc)):
-            self._begin(calls)
+            is_write = any(method.writes is not None for method in {c.method for c in calls})
+            self._begin(write=is_write, deadline=min([call.deadline for call in calls]))
             stop_at = clock() + self._database.batch_seconds
             read = 0
             path, run = self._database.path, self._run
@@ -341,7 +341,7 @@ class _Batch:
                 if read > BATCH_CHARACTERS or clock() > stop_at:
                     break
             answers = dict(zip(map(id, calls), found, strict=False))
-            self._commit(self._methods)
+            self._commit()
             self.answers |= answers
 
     def _part(self, calls: list[Call], ran: int, exc: Exception) -> None:
@@ -367,17 +367,17 @@ class _Batch:
             else:
                 self._answer(call, _too_late())
 
-    def _begin(self, calls: list[Call]) -> None:
-        is_write = any(method.writes is not None for method in {c.method for c in calls})
-        deadline = min([call.deadline for call in calls])
-        self._now_ms = self._database.begin(
-            write=is_write, deadline=deadline, now_ms=self._clock.now_ms
-        )
+    def _begin(self, *, write: bool, deadline: float) -> None:
+        now_ms = self._clock.now_ms
+        self._now_ms = self._database.begin(write=write, deadline=deadline, now_ms=now_ms)
 
-    def _commit(self, methods: set[Method[Any, Any]]) -> None:
+    def _commit(self) -> None:
         """Commit, and say whether those who listen elsewhere may have something to look at."""
-        found = [method.writes for method in methods if method.writes is not None]
-        self._database.commit(tells=any(w.appends or w.rows != _NO_ROWS for w in found))
+        tells = False
+        if not self._database.steady:
+            found = [method.writes for method in self._methods if method.writes is not None]
+            tells = any(writes.appends or writes.rows != _NO_ROWS for writes in found)
+        self._database.commit(tells=tells)
 
     def _in_savepoint(self, call: Call) -> Answer:
         self._conn.execute("SAVEPOINT call")

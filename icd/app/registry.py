@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +132,8 @@ METHODS = {
 }
 
 
+# What a host does whenever it may have loaded a noun; see icd/server/structs.py.
+after_load: list[Callable[[], None]] = []
 _methods: dict[str, dict[str, Method[Any, Any]]] = {}
 _commands: dict[str, Commands] = {}
 
@@ -205,4 +208,6 @@ def _typed(module: str) -> list[Typed]:
 
 def _rows(module: str) -> list[Any]:
     rows: list[Any] = import_module(f"icd.{module}").VERBS
+    for look in after_load:
+        look()
     return rows

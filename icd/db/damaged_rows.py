@@ -44,7 +44,7 @@ def blamed(exc: Exception, conn: sqlite3.Connection | None) -> IcError | None:
     """The row that made a call fail with something unforeseen; None if no row did."""
     found = None
     try:
-        if conn is not None:
+        if isinstance(conn, sqlite3.Connection):  # no stranger hands over a server
             found = next(every(conn, deadline=time.monotonic() + SECONDS), None)
     except (sqlite3.Error, TimeoutError):
         found = None  # it cannot be told; the exception itself may still say so

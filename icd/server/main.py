@@ -23,7 +23,7 @@ from icd.app import registry
 from icd.app.dispatch import Clock
 from icd.db import migrate
 from icd.errors import AlreadyRunning, Guard, Misconfigured
-from icd.server import limits, logs, reexec, systemd
+from icd.server import limits, logs, reexec, structs, systemd
 from icd.server.lifecycle import Lifecycle
 from icd.server.logs import Once, Starter, log
 from icd.server.metrics.status import About
@@ -60,6 +60,8 @@ def main(
     subprocess._USE_VFORK = False  # type: ignore[misc]  # noqa: SLF001 -- as its manual says
     settings = _settings(config_file, flags)
     settings()  # complain before anything is bound
+    structs.learn()
+    registry.after_load.append(structs.learn)
     rest = _loading()
     if preflight:
         deque(rest, 0)
@@ -128,7 +130,7 @@ async def serve(
                 tasks.start_soon(systemd.feed, about.summary)
                 _announce(claim.path, inherited)
                 starter.release()
-                tasks.start_soon(_load, rest)
+                tasks.start_soon(_load, rest, life)
 
                 # --- serve ---
                 left = await life.run()
@@ -181,14 +183,22 @@ def _loading() -> Iterator[None]:
     migrate.load()
     for name in (*names, *registry.modules()):
         import_module(name)
+        structs.learn(name)
         yield
+    structs.learn()  # what these have loaded of what we leave out
     gc.freeze()
 
 
-async def _load(rest: Iterator[None]) -> None:
-    """Load what the first calls do without, in between of others."""
+async def _load(rest: Iterator[None], life: Lifecycle) -> None:
+    """Load what the first calls do without, in between of others; or make way for a daemon that
+    can: an upgrade that came too early has left us with parts of two versions."""
     await anyio.sleep(LOAD_AFTER_SECONDS)
-    with Guard(lambda exc: log.error("not loaded completely; reload the daemon", exc_info=exc)):
+
+    def leave(exc: Exception) -> None:
+        log.error("cannot load all of the installed code", exc_info=exc)
+        life.stop("its code is incomplete")
+
+    with Guard(leave):
         for _ in rest:
             await anyio.lowlevel.checkpoint()
 

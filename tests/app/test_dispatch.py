@@ -34,6 +34,7 @@ from icd.errors import (
     SymlinkRefused,
 )
 from icd.features.state import store as state
+from tests.support.processes import PATIENCE
 
 ROW = {"key": "k", "scope_id": "s"}
 
@@ -352,6 +353,7 @@ def test_what_goes_wrong_after_the_commit_takes_no_answer_back(
         raise kind
 
     batch(incr())
+    database.batch_seconds = PATIENCE
     monkeypatch.setattr(database, "_remember", fail)
     answers = batch(*(incr() for _ in range(calls)))
     monkeypatch.undo()

@@ -54,16 +54,14 @@ def postgres():
 @pytest.fixture(scope="session")
 def tables(postgres):
     """A project's tables on the server: how to connect to them, and how to empty them."""
-    from icd.db.postgres import connect, schema
+    from icd.db.postgres import connect, project
 
     def connected():
         return connect.connect(postgres.store, "tests/store", deadline=time.monotonic() + 60)
 
+    made = {"deadline": time.monotonic() + 60, "now_ms": NOW_MS}
+    project.create(postgres.store, "tests/store", **made)
     found = connected()
-    found.execute(f"CREATE SCHEMA {connect.quoted(found.schema)}")
-    found.execute("BEGIN IMMEDIATE")
-    schema.bring_up_to_date(found, create=True, now_ms=NOW_MS)
-    found.execute("COMMIT")
     names = found.execute(
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace ="
         " (SELECT oid FROM pg_namespace WHERE nspname = ?) ORDER BY oid DESC",

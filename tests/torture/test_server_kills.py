@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("psycopg")
 
-from icd.db.postgres import connect, schema
+from icd.db.postgres import project
 from icd.errors import IcError, StoreUnreachable, UnknownOutcome
 from tests.db.postgres.conftest import PROJECT, Host
 from tests.support.postgres import Server, directory
@@ -26,12 +26,7 @@ def server():
     if programs is None:
         pytest.skip("no PostgreSQL is installed: apt-get install postgresql")
     found = Server(programs)
-    session = connect.connect(found.store, PROJECT, deadline=time.monotonic() + 60)
-    session.execute(f"CREATE SCHEMA {connect.quoted(session.schema)}")
-    session.execute("BEGIN IMMEDIATE")
-    schema.bring_up_to_date(session, create=True, now_ms=0)
-    session.execute("COMMIT")
-    session.close()
+    project.create(found.store, PROJECT, deadline=time.monotonic() + 60, now_ms=0)
     yield found
     found.stop()
 

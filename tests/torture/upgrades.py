@@ -6,6 +6,7 @@ What the new one is like was found out by migrating a copy that nobody killed.
 import random
 import shutil
 import sqlite3
+import threading
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -96,9 +97,11 @@ class Templates:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._made: dict[int, Template] = {}
+        self._lock = threading.Lock()  # workers want the same one at once
 
     def choose(self, rng: random.Random) -> Template:
         schema = rng.choice(SCHEMAS)
-        if schema not in self._made:
-            self._made[schema] = template(self._directory / str(schema), schema)
-        return self._made[schema]
+        with self._lock:
+            if schema not in self._made:
+                self._made[schema] = template(self._directory / str(schema), schema)
+            return self._made[schema]

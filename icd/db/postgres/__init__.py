@@ -11,6 +11,7 @@ not.
     errors      what the server says, as errors with names
     schema      tables from the migrations
     database    the engine that a host holds
+    project     making a project on a server, and looking at it
 
 Writers of one project are serial because each takes one advisory lock at the beginning of its
 transaction; readers take a snapshot and no lock.

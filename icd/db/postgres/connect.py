@@ -76,9 +76,9 @@ def _set_up(link: pq.abc.PGconn, schema: str, deadline: float) -> Session:
         version = link.server_version // 10000
         raise StoreUnfit(f"the server is PostgreSQL {version}", hint="use 14 or newer")
     session = Session(link, schema)
-    session.until = deadline
     path = f"{quoted(schema)}, pg_catalog"
-    row = session.execute(_SETTINGS, (path, str(IDLE_MS))).fetchone()
+    with session.within(deadline - time.monotonic()):
+        row = session.execute(_SETTINGS, (path, str(IDLE_MS))).fetchone()
     if row[-1] != "UTF8":
         raise StoreUnfit(
             f"the database on the server has the encoding {row[-1]}",

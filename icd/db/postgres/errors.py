@@ -27,7 +27,8 @@ _BY_STATE: dict[str, tuple[type[IcError], str]] = {
     "53100": (DiskFull, "the server's disk is full"),
     "53200": (Overloaded, "the server has too little memory"),
     "54000": (Overloaded, "a statement is too large for the server"),
-    "25P03": (StoreUnreachable, "the server ended a transaction that was silent for too long"),
+    # It ends the connection, too; but what has begun is certainly undone.
+    "25P03": (DeadlineExceeded, "the turn was silent for too long; nothing was changed"),
 }
 # Of the first two characters: a connection, the operator or the resources of the server.
 _UNREACHABLE = {"08", "57", "53", "58", "3D", "28"}

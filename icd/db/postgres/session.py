@@ -13,7 +13,9 @@ import time
 
 # hashlib would load OpenSSL, which costs more than all the rest.
 from _blake2 import blake2b
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from math import inf
 from typing import TYPE_CHECKING
 
 from icd.db import migrate
@@ -93,7 +95,7 @@ class Session(Connection):
             self.settle()
         except Locked as exc:
             self.give_up()
-            raise Locked(f"{exc.message}: {self.holder()}") from exc
+            raise Locked(f"{exc.message}: {self.holder() or 'until now'}") from exc
         except BaseException:
             self.give_up()
             raise
@@ -124,12 +126,13 @@ class Session(Connection):
         try:
             self.settle()
         except (StoreUnreachable, DeadlineExceeded) as exc:
-            if self._writes and self.lost:
+            # An ending of the server, too, may have come after the commit.
+            if self._writes and (self.lost or isinstance(exc, StoreUnreachable)):
                 told = f"unknown_outcome: the store fell silent at the commit: {exc.message}"
                 raise UnknownOutcome(told) from exc
             raise
         finally:
-            self.in_transaction, self._level, self.tells = False, 0, True
+            self.in_transaction, self._level, self.tells, self.until = False, 0, True, inf
         if counts is not None:
             self.counts = counts.fetchone()
         if done.tag != b"COMMIT":
@@ -141,14 +144,14 @@ class Session(Connection):
         if not self.lost and (self.in_transaction or self.is_failed):
             with suppress(IcError):
                 self.roll_back()
-        self.in_transaction = False
+        self.in_transaction, self.until = False, inf
 
-    def holder(self) -> str:
-        """Who has the project's turn, for a person."""
-        self.until = time.monotonic() + SILENCE_SECONDS
-        row = self.execute(_HOLDER, (self.key,)).fetchone()
+    def holder(self) -> str | None:
+        """Who has the project's turn, for a person; None if it is free."""
+        with self.within(SILENCE_SECONDS):
+            row = self.execute(_HOLDER, (self.key,)).fetchone()
         if row is None:
-            return "it is free by now"
+            return None
         name, role, address, ms = row
         place = f" at {address}" if address else ""
         return f"{name or 'a program'} of the role {role}{place}, for {ms} ms"
@@ -158,8 +161,18 @@ class Session(Connection):
         self.execute(f'LISTEN "{self.schema}"')
 
     def ask_time(self) -> int:
-        (found,) = self.execute(_NOW).fetchone()
+        with self.within(SILENCE_SECONDS):
+            (found,) = self.execute(_NOW).fetchone()
         return int(found)
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Outside a transaction: the server counts as silent after so long."""
+        self.until = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self.until = inf
 
     def relink(self, other: Session) -> None:
         """Go on with another connection, where this one was lost."""

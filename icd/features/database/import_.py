@@ -105,8 +105,9 @@ _LANE = "SELECT 1 FROM lanes WHERE id = ?"
 _TOUCH = "UPDATE discoveries SET version = ? WHERE id = ?"
 _EQUAL = """
 SELECT count(*) FROM feedback_signals
-WHERE discovery_id = ? AND signal_type = ? AND signal_data = ? AND actor = ? AND created_at = ?
-      AND idempotency_key IS ?
+WHERE discovery_id = ?1 AND signal_type = ?2 AND signal_data = ?3 AND actor = ?4
+      AND created_at = ?5
+      AND (idempotency_key = ?6 OR (idempotency_key IS NULL AND ?6 IS NULL))
 """
 _PUT_FEEDBACK = """
 INSERT INTO feedback_signals

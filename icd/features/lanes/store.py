@@ -116,7 +116,7 @@ class _Count(Struct):
 
 _BY_ID = select(Row, "lanes", "WHERE id = ?")
 _BY_NAME = select(Row, "lanes", "WHERE name = ?")
-_LIST = select(Lane, "lanes", "WHERE (?1 IS NULL OR status = ?1) ORDER BY name")
+_LIST = select(Lane, "lanes", "WHERE (status = ?1 OR ?1 IS NULL) ORDER BY name")
 _PUT = put(Row, "lanes", key=("id",))
 _MEMBERS = select(
     Member,

@@ -81,7 +81,7 @@ _FIND = select(Row, "run_actions", _KEY)
 _OF_RUN = select(
     Row,
     "run_actions",
-    "WHERE run_id = ?1 AND (?2 IS NULL OR phase = ?2) ORDER BY phase, priority, id",
+    "WHERE run_id = ?1 AND (phase = ?2 OR ?2 IS NULL) ORDER BY phase, priority, id",
 )
 _PUT = put(Row, "run_actions", key=("run_id", "phase", "command"))
 _DELETE = f"DELETE FROM run_actions {_KEY}"  # noqa: S608 -- a constant

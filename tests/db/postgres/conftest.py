@@ -15,6 +15,7 @@ from icd.db.paths import Where
 from icd.db.postgres.database import Shared
 from icd.values.processes import Writer
 from tests.conftest import FakeClock
+from tests.support.processes import PATIENCE
 
 PROJECT = "tests/store"
 
@@ -31,6 +32,7 @@ class Host:
         self.where = Where(str(root))
         self.clock = FakeClock()
         self.engine = Shared(str(path), config.DEFAULTS, store, PROJECT, careful=careful)
+        self.engine.batch_seconds = PATIENCE  # all calls of a test are one batch
 
     def call(self, method, *, seconds=20.0, **params):
         found = registry.find(method)

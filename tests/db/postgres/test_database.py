@@ -1,6 +1,8 @@
 """The engine that is a server, with the calls of real verbs, from several hosts."""
 
+import math
 import os
+import re
 import select
 import sqlite3
 import threading
@@ -9,7 +11,8 @@ import time
 import pytest
 from msgspec import Raw
 
-from icd.db.postgres import connect, schema
+from icd.db import migrate
+from icd.db.postgres import connect, project, schema
 from icd.db.postgres.session import lock_key
 from icd.errors import (
     DeadlineExceeded,
@@ -18,6 +21,7 @@ from icd.errors import (
     Misconfigured,
     NoDatabase,
     OnServer,
+    PermissionRefused,
     StoreUnfit,
     StoreUnreachable,
     UnknownOutcome,
@@ -148,6 +152,13 @@ def test_a_connection_that_was_ended_is_made_anew(host, tables):
     assert bytes(here.result("state.get", key="k", scope_id="s").payload) == b"1"
 
 
+def test_a_project_on_a_server_is_healthy_and_tells_its_schema(host):
+    here = host()
+
+    assert here.result("db.health").healthy
+    assert here.result("db.schema").schema == migrate.LATEST
+
+
 def test_files_are_not_to_be_had(host):
     for method in ("db.check", "db.vacuum", "backup.create"):
         assert isinstance(host().ask(method).error, OnServer)
@@ -216,7 +227,7 @@ def test_a_host_that_falls_silent_in_its_turn_loses_it(host, tables):
     answer = here.ask("state.set", seconds=20, **written("1"))
 
     assert answer.error is None
-    with pytest.raises(StoreUnreachable):
+    with pytest.raises((DeadlineExceeded, StoreUnreachable)):
         silent.execute("SELECT 1")
     silent.close()
 
@@ -229,6 +240,19 @@ def test_a_statement_ends_at_its_deadline(session):
         session.execute("SELECT pg_sleep(30)")
 
     session.bounds.end()
+
+
+def test_the_deadline_of_a_call_is_not_that_of_what_follows_it(host):
+    here = host()
+
+    here.result("state.set", **written("1"))
+    refused = here.ask("state.get", key="", scope_id="s").error
+    session = here.engine._session
+
+    assert session.until == math.inf
+    assert session.bounds.stop_at == math.inf
+    assert not refused or refused.name != "store_unreachable"
+    assert abs(here.engine.time_ms(lambda: 0) - time.time() * 1000) < 60_000
 
 
 # --- what a server must be -----------------------------------------------------------------------
@@ -264,6 +288,35 @@ def test_a_server_with_another_encoding_is_refused(postgres):
 
 def test_locks_that_are_locks_pass_the_probe(session, postgres):
     connect.probe(session, postgres.store, "tests/store", deadline=time.monotonic() + 20)
+
+
+# --- a project ------------------------------------------------------------------------------------
+
+
+def test_a_project_is_made_once_and_looked_at(postgres):
+    for _ in range(2):
+        made = project.create(
+            postgres.store, "tests/new", deadline=time.monotonic() + 60, now_ms=1_800_000_000_000
+        )
+
+    found = project.look(postgres.store, "tests/new", deadline=time.monotonic() + 20)
+
+    assert made == found.version == migrate.LATEST
+    assert (found.role, found.tls, found.holder) == ("fleet", False, None)
+    assert re.match(r"\d+\.\d+", found.server)
+    assert abs(found.ahead_ms) < 5000
+    assert found.trip_ms > 0
+
+
+def test_a_role_without_rights_is_told_whom_to_ask(postgres, session):
+    session.execute("CREATE ROLE guest LOGIN")
+    store = postgres.store.replace("fleet@", "guest@")
+
+    with pytest.raises(PermissionRefused, match="refuses this role") as told:
+        project.create(store, "tests/guest", deadline=time.monotonic() + 60, now_ms=0)
+
+    session.execute("DROP ROLE guest")
+    assert "administrator" in told.value.hint
 
 
 # --- the schema -----------------------------------------------------------------------------------

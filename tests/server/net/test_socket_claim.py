@@ -82,6 +82,7 @@ def test_a_newcomer_that_looks_around_does_not_end_the_daemon() -> None:
 
 def test_whoever_took_the_lock_meanwhile_is_the_owner(initialized: Path) -> None:
     with running() as daemon:
+        os.kill(daemon.pid, signal.SIGSTOP)  # else it may take its place again first
         os.unlink(daemon.socket)
         Path(daemon.socket).with_suffix(".lock").unlink()
         second = Daemon(env=daemon.env)
@@ -89,6 +90,7 @@ def test_whoever_took_the_lock_meanwhile_is_the_owner(initialized: Path) -> None
         try:
             second.start()
 
+            os.kill(daemon.pid, signal.SIGCONT)
             assert daemon.process is not None
             assert daemon.process.wait(PATIENCE) == 0
             assert answers(second)
