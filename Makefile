@@ -73,7 +73,7 @@ $(WHEEL_INSTALLED): $(INSTALLED) $(SOURCES)
 	$(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(VENV)/dist/intercore-*.whl
 	@touch $@
 
-$(PACKAGES)/.fetched: $(INSTALLED)
+$(PACKAGES)/.fetched: $(INSTALLED) tests/support/pythons.py
 	$(PIP) download -d $(PACKAGES) -c requirements.txt \
 	    aiosqlite anyio click msgspec numpy hatchling editables pip
 	for version in $$($(BIN)/python -m tests.support.pythons); do \
