@@ -1,7 +1,7 @@
 """How far long work in this process is, in one line on stderr, for a person who waits.
 
-Loaded only if stderr is a terminal.  A command declares in its row what takes long (`Runs.long`),
-and may tell how much of it is done; it draws nothing itself.
+Loaded only if stderr is a terminal; what it draws with, only for long work.  A command declares in
+its row what takes long (`Runs.long`), and may tell how much of it is done; it draws nothing itself.
 
 Promises
     - nothing is drawn for what is done within half a second, with --json or --plain, on a terminal
@@ -11,8 +11,6 @@ Promises
 """
 
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,8 +19,6 @@ from typing import Self
 from icctl import client
 from icd.app import registry
 from icd.app.call import Answer, Call
-from icd.app.human.kinds import bar, in_words
-from icd.app.human.text import cut
 
 STDERR = 2
 PATIENCE_SECONDS = 0.5
@@ -40,10 +36,14 @@ def shown(answer: Answering, argv: list[str]) -> Answering:
     if not _wants(argv):
         return answer
 
+    since = 0.0  # of the first of several calls: people wait for all of them
+
     def answer_and_show(call: Call) -> Answer:
-        if not call.method.runs.long:
+        nonlocal since
+        if not call.method.runs.is_long(call.params):
             return answer(call)
-        with Line(call.method.runs.long) as call.progress:
+        since = since or time.monotonic()
+        with Line(call.method.runs.long, since) as call.progress:
             return answer(call)
 
     return answer_and_show
@@ -94,10 +94,12 @@ def _wants(argv: list[str]) -> bool:
 class Line:
     """Is told how far the work is; draws that until the end of the block."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, began: float | None = None) -> None:
+        import threading
+
         self._what = what  # empty: nothing is drawn
         self._now = (0, 0, "")
-        self._began = time.monotonic()
+        self._began = time.monotonic() if began is None else began
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._draw, daemon=True)
 
@@ -117,10 +119,15 @@ class Line:
         self._thread.join()
 
     def _draw(self) -> None:
+        import signal
+
         # The one who waits for a lock is woken by a signal, and that is not this thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        if not self._what or self._end.wait(PATIENCE_SECONDS):
+        patience = self._began + PATIENCE_SECONDS - time.monotonic()
+        if not self._what or self._end.wait(max(patience, 0.0)):
             return
+        from icd.app.human.text import cut
+
         turn = 0
         while not self._end.wait(BETWEEN_SECONDS if turn else 0):
             if _is_in_front():
@@ -130,6 +137,8 @@ class Line:
             _write(_WIPE)
 
     def _line(self, turn: int) -> str:
+        from icd.app.human.kinds import bar, in_words
+
         done, total, what = self._now
         sign = TURNING[turn % len(TURNING)]
         waited = in_words(int(time.monotonic() - self._began))

@@ -156,6 +156,11 @@ class Runs(Struct, frozen=True):
     # What it is doing, such as "vacuuming", if that can take seconds: on a terminal it runs in the
     # caller's own process, which shows how far it is (icctl/progress.py).
     long: str = ""
+    # The parameter that makes it long; empty: it always may be.
+    long_if: str = ""
+
+    def is_long(self, params: Struct) -> bool:
+        return bool(self.long) and (not self.long_if or bool(getattr(params, self.long_if)))
 
 
 _BATCHED = Runs()

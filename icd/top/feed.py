@@ -35,7 +35,10 @@ RING, BACKLOG = 2000, 100
 PAYLOAD_BYTES = 2000
 # How often the daemon is asked for its figures, and files are looked at.
 STATUS_SECONDS = 2.0
-GONE = "no daemon, looking for it"
+STATES = {
+    "no_daemon": "no daemon, looking for it",
+    "deadline_exceeded": "the daemon does not answer",
+}
 # After a failure, such as a daemon that is gone.
 RETRY_SECONDS = 0.5
 # Between two questions for the same list; see the promises.
@@ -63,6 +66,7 @@ class Feed:
         self._wanted: dict[Project, anyio.Event] = {}
         self._moved = anyio.Event()  # to another tab
         self._hearing: dict[Project, anyio.CancelScope] = {}
+        self._following: dict[Project, anyio.CancelScope] = {}
         self._asked_at = 0.0
 
     # --- for the page ---
@@ -105,12 +109,26 @@ class Feed:
             tasks.start_soon(self._look_beside)
 
     def _follow_all(self, tasks: TaskGroup, report: Report | None) -> None:
-        for project in self._choice.among(report):
+        wanted = self._choice.among(report)
+        for project in [each for each in self.projects if self._is_gone(each, wanted)]:
+            self._leave(project)  # it was deleted, or moved away
+        for project in wanted:
             if project not in self.projects and len(self.projects) < MOST:
                 self._wanted[project] = anyio.Event()
                 self.projects.append(project)
                 tasks.start_soon(self._follow, project)
         self.names = names(self.projects)
+
+    def _is_gone(self, project: Project, wanted: list[Project]) -> bool:
+        return project in self.troubles and project not in wanted
+
+    def _leave(self, project: Project) -> None:
+        self._following[project].cancel()
+        self.projects.remove(project)
+        for kept in (self.troubles, self._wanted, self._hearing):
+            kept.pop(project, None)
+        self._rows = {at: rows for at, rows in self._rows.items() if at[1] != project}
+        self._events = deque((r for r in self._events if r.project != project), maxlen=RING)
 
     async def _watch_daemon(self, tasks: TaskGroup) -> None:
         async with self._choice.async_client(None) as client:
@@ -118,7 +136,7 @@ class Feed:
                 try:
                     report = await client.icd.status()
                 except Error as exc:
-                    self.state = GONE if exc.name == "no_daemon" else exc.name
+                    self.state = STATES.get(exc.name, exc.name)
                 else:
                     self._take(report)
                     self._follow_all(tasks, report)
@@ -131,6 +149,10 @@ class Feed:
         self.report, self._asked_at, self.state = report, now, ""
 
     async def _follow(self, project: Project) -> None:
+        with anyio.CancelScope() as self._following[project]:
+            await self._follow_until_it_goes(project)
+
+    async def _follow_until_it_goes(self, project: Project) -> None:
         async with (
             self._choice.async_client(project) as client,
             anyio.create_task_group() as tasks,
@@ -182,7 +204,8 @@ class Feed:
                 await anyio.sleep(STATUS_SECONDS)
 
     def _touch(self, project: Project) -> None:
-        self._wanted[project].set()
+        if project in self._wanted:
+            self._wanted[project].set()
 
     async def _refresh(self, client: AsyncClient, project: Project) -> None:
         while True:
@@ -220,7 +243,8 @@ class Feed:
                 await moved.wait()
 
     def _fail(self, project: Project, error: Error) -> None:
-        self.troubles[project] = error
+        if project in self.projects:
+            self.troubles[project] = error
         self.generation += 1
 
     def _succeed(self, project: Project) -> None:

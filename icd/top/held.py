@@ -128,16 +128,19 @@ def _release(world: World, ask: Ask, row: Row) -> str:
     held: Held = row.of
     each = held.of
     if held.kind == "lock":
-        if each.owner is None:
-            locks.clean(directory.place(world.env), 0)
-        else:
-            locks.release(directory.place(world.env), each.name, each.scope, each.owner)
+        locks.release(directory.place(world.env), each.name, each.scope, each.owner)
     elif held.kind == "lease":
         params = {"name": each.name, "scope_id": each.scope_id, "token": each.token}
         ask("lease.release", {**params, "owner": each.owner})
     else:
         ask("coordination.release", {"id": each.id})
     return f"{held.kind} {held.what} is released"
+
+
+def _kept(row: Row) -> str:
+    """Only the owner's record says which lock is meant."""
+    is_nameless = row.of.kind == "lock" and row.of.of.owner is None
+    return "this lock has no readable owner: icctl lock clean" if is_nameless else ""
 
 
 def _warned(row: Row) -> str:
@@ -156,7 +159,7 @@ HELD = Table(
     Column("WHY", field_of("why"), spare=True),
     empty="Nothing is held: no lease, no lock, no reservation of files.",
 )
-RELEASE = Action("r", "release", _warned, _release)
+RELEASE = Action("r", "release", _warned, _release, _kept)
 
 TABS = (
     Tab("Sentinels", "Sent", SENTINELS, _sentinels, actions=(RESET,)),

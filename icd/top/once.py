@@ -40,7 +40,7 @@ def show(world: World, choice: Choice, only: Tab | None) -> Output:
 def _paper(world: World) -> Terminal:
     """What a pipe leads to: as wide as is said, without colours."""
     given = world.env.get("COLUMNS") or os.environ.get("COLUMNS", "")
-    columns = int(given) if given.isascii() and given.isdecimal() else COLUMNS
+    columns = int(given[:5]) if given.isascii() and given.isdecimal() else COLUMNS
     offset = time.localtime().tm_gmtoff
     return Terminal(min(max(columns, 20), MOST_COLUMNS), offset)
 

@@ -53,14 +53,18 @@ class Page(App[int]):
     #question { height: auto; border: round ansi_yellow; background: $background; }
     """
     BINDINGS = [  # noqa: RUF012 -- textual's way to declare them
-        Binding("q,ctrl+c", "quit", show=False, priority=False),
+        Binding("q", "quit", show=False),
+        Binding("ctrl+c", "quit", show=False, priority=True),
         Binding("question_mark", "help", show=False),
         Binding("slash", "filter", show=False),
         Binding("escape", "clear", show=False),
         Binding("p", "project", show=False),
         Binding("space", "hold", show=False),
-        Binding("left,shift+tab", "turn(-1)", show=False, priority=False),
-        Binding("right,tab", "turn(1)", show=False, priority=False),
+        Binding("left", "turn(-1)", show=False),
+        Binding("right", "turn(1)", show=False),
+        # Else these would move between widgets.
+        Binding("shift+tab", "turn(-1)", show=False, priority=True),
+        Binding("tab", "turn(1)", show=False, priority=True),
         *(Binding(str(n + 1), f"tab({n})", show=False) for n in range(len(TABS))),
         *(
             Binding(key, f"act('{key}')", show=False)
@@ -75,7 +79,7 @@ class Page(App[int]):
         self.feed = Feed(world, choice)
         self.place = place
         self.listing = Listing()
-        self.only: Project | None = None
+        self._only: Project | None = None
         self.told: tuple[str, bool] = ("", False)
         self._world = world
         self._choice = choice
@@ -89,6 +93,11 @@ class Page(App[int]):
     @property
     def tab(self) -> Tab:
         return TABS[self.place]
+
+    @property
+    def only(self) -> Project | None:
+        """The one whose rows are shown, until it is deleted."""
+        return self._only if self._only in self.feed.projects else None
 
     # --- what is drawn ---
 
@@ -163,8 +172,11 @@ class Page(App[int]):
                 name if n == self.place else f" {n + 1} {TABS[n].short} "
                 for n, name in enumerate(names)
             ]
+        first = self.place  # of those that are seen: the one that is shown is among them
+        while first and sum(map(len, names[first - 1 : self.place + 1])) <= screen.width:
+            first -= 1
         names[self.place] = screen.paint(names[self.place], REVERSE)
-        return ["".join(names)]
+        return ["".join(names[first:])]
 
     def _foot(self, screen: Screen) -> list[str]:
         text, is_bad = self.told
@@ -188,6 +200,10 @@ class Page(App[int]):
 
     # --- keys ---
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """What is about the list waits until it is seen again."""
+        return action == "quit" or len(self.screen_stack) == 1
+
     def action_tab(self, place: int) -> None:
         self.place = place
         self._is_held = False
@@ -202,7 +218,7 @@ class Page(App[int]):
         """The next project, and after the last one all of them."""
         choices = [None, *self.feed.projects]
         if len(choices) > 2:
-            self.only = choices[(choices.index(self.only) + 1) % len(choices)]
+            self._only = choices[(choices.index(self.only) + 1) % len(choices)]
             self.listing.begin()
             self.redraw()
 

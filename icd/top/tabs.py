@@ -131,5 +131,5 @@ def in_order(rows: Iterable[Row], tab: Tab) -> list[Row]:
     """Those of several projects in one list."""
     found = [*rows]
     if tab.name == "Events":
-        found.sort(key=lambda row: -row.of.at_ms)
+        found.sort(key=lambda row: (row.of.at_ms, row.of.seq), reverse=True)
     return found

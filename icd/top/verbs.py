@@ -66,7 +66,8 @@ def ask_top(world: World, f: Top) -> Local:
             raise Usage("top needs a terminal", hint="'icctl top --once' prints one screen")
         from icd.top.page import Page
 
-        return Output(Page(world, choice, place or 0, is_read_only=f.read_only).run() or 0)
+        page = Page(world, choice, place or 0, is_read_only=f.read_only)
+        return Output(page.run() or page.return_code or 0)
 
     return Local(run, has_own_timeout=True, is_about_project=False)
 

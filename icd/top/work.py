@@ -55,12 +55,18 @@ def event(project: Project, found: Any) -> Row:
     return Row(project, (project.database, found.seq), found)
 
 
+def _active_too(project: Project, method: str, active: dict[str, Any]) -> Steps[list[Row]]:
+    """The newest, and before them what goes on: that may be older than all of these."""
+    found = yield [(method, {"limit": MOST, **which}) for which in (active, {})]
+    each = {of.id: of for part in found for of in required(part)}
+    return [Row(project, (project.database, key), of) for key, of in each.items()][:MOST]
+
+
 # --- runs -----------------------------------------------------------------------------------------
 
 
 def _runs(project: Project) -> Steps[list[Row]]:
-    (found,) = yield [("run.list", {"limit": MOST})]
-    rows = [Row(project, (project.database, run.id), run) for run in required(found)]
+    rows = yield from _active_too(project, "run.list", {"status": "active"})
     rows.sort(key=lambda row: row.of.status != "active")
     active = [row for row in rows[:LOOKED_AT] if row.of.status == "active"]
     gates = yield [("gate.check", {"run_id": row.of.id}) for row in active]
@@ -117,8 +123,7 @@ ADVANCE = Action(
 
 
 def _dispatches(project: Project) -> Steps[list[Row]]:
-    (found,) = yield [("dispatch.list", {"limit": MOST})]
-    rows = [Row(project, (project.database, each.id), each) for each in required(found)]
+    rows = yield from _active_too(project, "dispatch.list", {"active": True})
     rows.sort(key=lambda row: row.of.is_over)
     return rows
 

@@ -82,6 +82,34 @@ def test_what_takes_long_says_so_until_it_is_done_and_leaves_no_trace(
     assert re.fullmatch(r"\d+ bytes before, \d+ after\n", seen.rpartition(WIPE)[2])
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(("health", "--check"), "checking"), (("compat", "import"), "importing")],
+)
+def test_further_commands_say_what_they_wait_for(
+    words: tuple[str, ...], told: str, initialized: Path, daemon: Daemon, tmp_path: Path
+):
+    env = {"INTERCORE_SOCKET": daemon.socket, "HOME": str(initialized), "TMPDIR": str(tmp_path)}
+    screen = Screen()
+
+    with held(initialized):
+        running = start(*words, "--timeout=1m", cwd=initialized, screen=screen, env=env)
+        until(lambda: told in screen.seen)
+    assert running.wait(PATIENCE) == 0
+
+    screen.all()
+
+
+def test_a_look_without_check_is_the_daemons(initialized: Path, daemon: Daemon):
+    env = {"INTERCORE_SOCKET": daemon.socket, "HOME": str(initialized)}
+    screen = Screen()
+
+    assert start("health", cwd=initialized, screen=screen, env=env).wait(PATIENCE) == 0
+
+    assert screen.all() == "ok\n"
+    assert daemon.call("icd.status")["calls"]["db.health"] == 1
+
+
 @pytest.mark.usefixtures("door")
 @pytest.mark.parametrize("mode", ["auto", "daemon"])
 def test_a_search_is_the_daemons_and_its_caller_says_how_long_it_waits(

@@ -50,7 +50,8 @@ def test_a_pipe_gets_plain_text_through_the_daemon_and_without_one(initialized, 
 
     through = icctl("top", "--once", "--project=.", cwd=initialized, env=env)
     only = icctl("top", "--once", "--tab=runs", cwd=initialized, env={**env, "COLUMNS": "120"})
-    direct = icctl("top", "--once", "--no-daemon", cwd=initialized, env=env)
+    endless = {**env, "COLUMNS": "9" * 5000}
+    direct = icctl("top", "--once", "--no-daemon", cwd=initialized, env=endless)
 
     assert (through.returncode, through.stderr, only.stderr, direct.stderr) == (0, b"", b"", b"")
     shown = through.stdout.decode()

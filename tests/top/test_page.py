@@ -1,6 +1,7 @@
 """`icctl top` as a person sees it, driven by textual's pilot, with a real daemon and real data."""
 
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from icd.db.paths import Where
 from icd.features.locks import directory
 from icd.features.locks import store as locks
 from icd.features.locks.owners import Owner
-from icd.top import feed, projects
+from icd.top import feed, projects, work
 from icd.top.page import Page
 from icd.top.rows import Tab
 from icd.top.tabs import TABS
@@ -43,6 +44,17 @@ def home(initialized: Path, any_daemon: Daemon, monkeypatch: pytest.MonkeyPatch)
 def client(home: Path) -> Iterator[Client]:
     with Client(home) as found:
         yield found
+
+
+@pytest.fixture
+def other(home: Path, daemon: Daemon, tmp_path: Path, initialize: Any) -> Path:
+    """Another project, whose log has an event `there`."""
+    found = tmp_path / "other"
+    (found / ".git").mkdir(parents=True)
+    initialize(found, home)
+    with Client(found) as client:
+        client.events.record(source="ci", type="there")
+    return found
 
 
 @asynccontextmanager
@@ -140,6 +152,42 @@ async def test_the_files_are_read_where_there_is_no_daemon(home, client, monkeyp
         await shows(pilot, "no daemon", '{"step":3}')
 
 
+async def test_the_newest_event_comes_first_also_of_those_of_one_millisecond(home, client):
+    with client.pipeline(timeout=PATIENCE) as calls:
+        for number in range(40):
+            calls.events.record(source="ci", type=f"n{number}")
+    async with opened(home) as pilot:
+        await shows(pilot, "n39 ")
+        page: Any = pilot.app
+        seqs = [row.of.seq for row in page.feed.rows(page.tab)]
+
+    assert seqs == sorted(seqs, reverse=True)
+
+
+async def test_what_goes_on_is_listed_however_many_newer_ones_have_ended(home, client, monkeypatch):
+    monkeypatch.setattr(work, "MOST", 3)
+    old = client.run.create(goal="old", project=str(home), scope="old").id
+    for number in range(4):
+        client.run.cancel(client.run.create(goal="new", project=str(home), scope=f"n{number}").id)
+    async with opened(home, 1) as pilot:
+        await shows(pilot, old, "1/3")
+
+
+async def test_a_project_that_is_deleted_leaves_the_page(home, client, other):
+    client.events.record(source="ci", type="here")
+    async with opened(home, only=False) as pilot:
+        await shows(pilot, "2 projects", "here", "there")
+        await pilot.press("p", "p")
+        await until(pilot, lambda shown: " there" in shown and " here" not in shown)
+        shutil.rmtree(other)
+        await pilot.press("2")  # asks for a list
+        await until(pilot, lambda shown: "calls/s" in shown and "other" not in shown)
+        await pilot.press("1")
+        shown = await shows(pilot, " here")
+
+    assert " there" not in shown
+
+
 # --- what is done ---------------------------------------------------------------------------------
 
 
@@ -199,12 +247,32 @@ async def test_a_refusal_is_told_and_a_page_to_read_only_offers_nothing(home, cl
         await shows(pilot, run)
         await pilot.press("a")
         await shows(pilot, f"run {run} has ended")
+    (home / "locks" / "deploy" / "web").mkdir(mode=0o700, parents=True)
+    (home / "locks").chmod(0o700)
+    async with opened(home, 4) as pilot:
+        await shows(pilot, "deploy web")
+        await pilot.press("r")
+        await shows(pilot, "no readable owner: icctl lock clean")
     client.lease.acquire("sprint", "B-12", owner="ada", ttl="30m")
     async with opened(home, 4, is_read_only=True) as pilot:
         assert "r release" not in await shows(pilot, "sprint")
         await pilot.press("r", "y")
 
     assert len(client.lease.list()) == 1
+
+
+async def test_keys_of_the_list_wait_while_a_detail_lies_on_it(home, client):
+    client.events.record(source="ci", type="first")
+    async with opened(home) as pilot:
+        await shows(pilot, "first")
+        await pilot.press("enter")
+        await shows(pilot, "Type", "esc back")
+        await pilot.press("2", "tab", "slash", "question_mark", "escape")
+        await shows(pilot, "first", "enter detail")
+        page: Any = pilot.app
+        assert page.tab.name == "Events"
+        await pilot.press("tab", "tab", "shift+tab")
+        assert page.tab.name == "Runs"
 
 
 # --- finding one's way ----------------------------------------------------------------------------
@@ -236,15 +304,13 @@ async def test_a_row_stays_chosen_while_others_come(home, client):
         await shows(pilot, "advance, in Runs", "q ")
 
 
-async def test_several_projects_are_shown_together_and_one_by_one(
-    home, client, daemon, tmp_path, initialize
-):
-    other = tmp_path / "other"
-    (other / ".git").mkdir(parents=True)
-    initialize(other, home)
+async def test_the_tab_that_is_shown_is_named_however_narrow_it_is(home, client):
+    async with opened(home, 4, size=(20, 5)) as pilot:
+        assert "5 Held" in (await shows(pilot, "Nothing is held"))
+
+
+async def test_several_projects_are_shown_together_and_one_by_one(home, client, other):
     client.events.record(source="ci", type="here")
-    with Client(other) as there:
-        there.events.record(source="ci", type="there")
     async with opened(home, only=False) as pilot:
         await shows(pilot, "PROJECT", "2 projects", "here", "there")
         await pilot.press("p")

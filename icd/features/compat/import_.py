@@ -12,7 +12,7 @@ from msgspec import Meta, Raw, Struct, field, structs
 from icd.app import render
 from icd.app.call import Context, Params
 from icd.app.invocation import Caller, Local, Output, World
-from icd.app.verb import Argument, Command, Method, Option, Writes
+from icd.app.verb import Argument, Command, Method, Option, Runs, Writes
 from icd.errors import Usage
 from icd.features.compat import files, store
 from icd.features.compat.files import KEYS, Entry, Found, Refused, find
@@ -275,6 +275,7 @@ VERBS = [
         import_,
         check=_check_files,
         writes=Writes(keeps_effects=False),
+        runs=Runs(long="importing"),
     ),
     Command(
         "compat import",

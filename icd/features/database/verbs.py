@@ -355,6 +355,7 @@ VERBS = [
         Healthy,
         health,
         method="db.health",
+        runs=Runs(long="checking", long_if="thorough"),
         show=lambda _found, _p: ["ok"],
         summary="Print ok if the database is usable.",
         examples=["icctl health", "icctl health --check"],
