@@ -14,6 +14,8 @@ WHEEL_VENV := $(VENV)/wheel
 WHEEL_INSTALLED := $(VENV)/.wheel-installed
 # What an installation needs, so that tests can install without a network.
 PACKAGES := $(VENV)/packages
+# What `make dist` needs: a compiler for every processor, and what checks the result.
+RELEASE := $(VENV)/release
 # Both doors, for tests: the Python client, and the native client with the sanitizers in it.
 DOORS := $(VENV)/doors
 # An agent that reads what `icctl setup` writes.
@@ -35,7 +37,7 @@ SOURCES := pyproject.toml lib-intercore.sh $(shell find icd icctl systemd lib-in
 # pytest keeps the assertions that it rewrote, or each worker rewrites those of all files anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test stress torture lint check bench fuzz clean docs screens picture pictures house hooks codex
+.PHONY: help run test stress torture lint check bench fuzz clean docs screens picture pictures house hooks codex dist
 .DEFAULT_GOAL := test
 
 # The native client, beside client.c.
@@ -71,10 +73,22 @@ $(WHEEL_INSTALLED): $(INSTALLED) $(SOURCES)
 	$(WHEEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(VENV)/dist/intercore-*.whl
 	@touch $@
 
-$(PACKAGES)/.fetched: $(INSTALLED)
+$(PACKAGES)/.fetched: $(INSTALLED) tests/support/pythons.py
 	$(PIP) download -d $(PACKAGES) -c requirements.txt \
 	    aiosqlite anyio click msgspec numpy hatchling editables pip
+	for version in $$($(BIN)/python -m tests.support.pythons); do \
+	    $(PIP) download -d $(PACKAGES) -c requirements.txt --only-binary=:all: --python-version $$version \
+	        aiosqlite anyio click msgspec || exit; done
 	@touch $@
+
+$(RELEASE)/.installed: requirements.txt requirements-release.txt
+	test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -c requirements.txt -r requirements-release.txt hatchling click msgspec
+	@touch $@
+
+dist: $(RELEASE)/.installed  ## Build the distributions of a release in dist: the sources, and a wheel for each platform.
+	$(RELEASE)/bin/python -m tests.support.distributions dist
 
 $(DOORS)/.made: $(INSTALLED) $(CLIENT)
 	rm -rf $(DOORS)
@@ -140,7 +154,7 @@ hooks: $(INSTALLED)  ## Have git run the fast linters before each commit.
 
 # The coverage of both parts is judged together, at the end.
 check: COVERAGE := --cov --cov-report= --cov-fail-under=0
-check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(DOORS)/fuzz $(DOORS)/fuzz-event codex test  ## Everything that must hold before a change lands: linters, every test, coverage.
+check: lint $(WHEEL_INSTALLED) $(PACKAGES)/.fetched $(RELEASE)/.installed $(DOORS)/fuzz $(DOORS)/fuzz-event codex test  ## Everything that must hold before a change lands: linters, every test, coverage.
 	$(PYTEST) -n $(LONG_WORKERS) -m long $(COVERAGE) --cov-append
 	$(BIN)/python -m coverage report
 
@@ -169,5 +183,5 @@ BENCH ?=
 bench: $(WHEEL_INSTALLED)  ## What calls cost, written to docs/performance.md; BENCH="search day" prints some.
 	$(BIN)/python -m tests.bench $(BENCH)
 
-clean:  ## Remove what was installed, and caches.
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+clean:  ## Remove what was installed or built, and caches.
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

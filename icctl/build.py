@@ -4,6 +4,9 @@ With a C compiler `icctl` and `ic` are the native client, and the wheel is one o
 Without one they are the Python client, and the wheel is for any platform.  `icctl-python` is
 always the Python client.  INTERCORE_KEYHOLE=off builds the latter on purpose, `require` fails
 where the former cannot be built.  A wheel has the manual pages, too.
+
+INTERCORE_PLATFORM names another platform, for which CC compiles (`make dist`): the client is then
+linked statically, for it must run with whatever libc is there.
 """
 
 import os
@@ -27,11 +30,14 @@ FLAGS = [
 # Without a dynamic linker the command starts a fifth faster; not every system has a static libc.
 # Fewer segments are fewer pages to load.
 LINKS = (("-static-pie", "-Wl,-z,noseparate-code"), ("-static-pie",), ("-pie",))
+# The same in the words of Zig, which cannot link fewer segments.
+LINKS_ELSEWHERE = (("-static", "-pie"),)
 
 
 class Commands(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         self.place = tempfile.TemporaryDirectory(prefix="intercore-build-")
+        self.platform = os.environ.get("INTERCORE_PLATFORM")
         if version == "standard":  # else they are found in the checkout
             for name in ("lib-intercore.sh", "lib-intercore", "systemd"):
                 build_data["force_include"][name] = f"icd/{name}"
@@ -40,8 +46,8 @@ class Commands(BuildHookInterface[Any]):
         scripts = {python: "icctl-python"}
         native = self.compile()
         if native:
-            machine = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-            build_data["tag"] = f"py3-none-{machine}"
+            here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            build_data["tag"] = f"py3-none-{self.platform or here}"
             build_data["pure_python"] = False
         for name in ("icctl", "ic"):
             copy = os.path.join(self.place.name, name)
@@ -75,7 +81,8 @@ class Commands(BuildHookInterface[Any]):
         target = os.path.join(self.place.name, "client")
         version = f'-DINTERCORE_VERSION="{self.metadata.version}"'
         told = "no C compiler found; set CC"
-        for link in LINKS if compiler else ():
+        links = LINKS_ELSEWHERE if self.platform else LINKS
+        for link in links if compiler else ():
             command = [*shlex.split(str(compiler)), *FLAGS, version, *link, *SOURCES, "-o", target]
             try:
                 subprocess.run(command, cwd=self.root, capture_output=True, check=True)

@@ -105,17 +105,13 @@ ClientTooOld = _error(-32005, "client_too_old", FAILED,
 # --- a store on a server --------------------------------------------------------------------------
 
 # The server that keeps the project's data cannot be reached; nothing was decided here instead.
-StoreUnreachable = _error(-32006, "store_unreachable", FAILED,
-    "retry; see 'icctl store check' for what the server says", retryable=True)
+StoreUnreachable = _error(-32000, "store_unreachable", FAILED,
+    "retry; the sentence is the server's", retryable=True)
 # The server cannot keep a project: its locks or its encoding, or it takes no writes.
-StoreUnfit = _error(-32007, "store_unfit", FAILED, "use another server, or correct its settings")
+StoreUnfit = _error(-32037, "store_unfit", FAILED, "use another server, or correct its settings")
 # The data is on a server, and the command works on a file.
-OnServer = _error(-32008, "on_server", FAILED,
+OnServer = _error(-32039, "on_server", FAILED,
     "this project's data is on a server; that is its administrator's business")
-# psycopg, which talks to PostgreSQL, is not installed.
-PostgresNotInstalled = _error(-32009, "postgres_not_installed", FAILED,
-    "install the extra with: pip install 'intercore[postgres]', or: pipx inject intercore "
-    "'psycopg[binary]'")
 
 # --- payloads -------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from icd.db import migrate
+from tests.support.distributions import copy_of_checkout
 from tests.support.processes import Daemon, icctl
 
 ROOT = Path(__file__).parent.parent
@@ -22,15 +23,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project's own files, as somebody who cloned it has them."""
-    target = tmp_path_factory.mktemp("clone") / "intercore"
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
-    for name in filter(None, map(os.fsdecode, names)):
-        if (ROOT / name).exists():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
-    return target
+    return copy_of_checkout(tmp_path_factory.mktemp("clone") / "intercore")
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,36 @@ WORK = [
     ("session tokens --session=S --project=/p --input=1 --output=2",),
     ("session end --session=S",),
     ("session list",),
+    ("lane create --name=kernel --type=arc --description=d --intent=i",),
+    ("lane create --name=tools",),
+    ("lane list --json",),
+    ("lane list --active",),
+    ("lane list --status=active --json",),
+    ("lane sync kernel --bead-ids=B-1,B-2",),
+    ("lane sync LANE --bead-ids=B-1",),
+    ("lane status kernel --json",),
+    ("lane status LANE",),
+    ("lane members kernel",),
+    ("lane events kernel",),
+    ("lane velocity --days=7 --json",),
+    ("lane update --name=kernel --intent=x",),
+    ("lane close kernel",),
+    (
+        "run action add RUN --phase=planned --command=/plan --mode=both --priority=1 --args",
+        "[]",
+    ),
+    ("run action add RUN --phase=planned --command=/next --type=command --json",),
+    ("run action list RUN --phase=planned --json",),
+    ("run action list RUN",),
+    ("run action update RUN --phase=planned --command=/plan --mode=interactive",),
+    ("run advance RUN --disable-gates --json",),
+    ("run action delete RUN --phase=planned --command=/plan",),
 ]
+# What scripts read of these, beside the exit status.
+READ = {
+    "lane status kernel --json": {"name": "kernel", "members": ["B-1"], "metadata": "{}"},
+    "run advance RUN --disable-gates --json": {"to_phase": "planned", "advanced": True},
+}
 DECLINED = [
     "publish plugin",
     "goal create --title=x",
@@ -101,6 +130,13 @@ def test_what_newer_scripts_call_works(ic):
 
         assert output.exit == 0, (words, output.stderr)
         said = output.stdout.decode().strip()
+        if words in READ:
+            told = json.loads(said)
+            assert {name: told[name] for name in READ[words]} == READ[words]
+            commands = [action["command"] for action in told.get("actions", [])]
+            assert commands == (["/next", "/plan"] if words.startswith("run advance") else [])
+        if words.startswith("lane create"):
+            known.setdefault("LANE", said)
         if words.startswith("run create"):
             known.setdefault("RUN", said)
         if words.startswith("discovery submit"):

@@ -9,13 +9,22 @@ from tests.torture.suites import SUITES
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+STABILITY = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
 # The text above the first heading of a promise says what the document is.
 PROMISES = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", DOCUMENT, re.MULTILINE | re.DOTALL))
 
 
 @pytest.mark.parametrize("promise", PROMISES)
 def test_every_promise_is_guarded_by_tests_that_exist(promise: str) -> None:
-    guards = re.findall(r"^- `(tests/\S+)::(\w+)`$", PROMISES[promise], re.MULTILINE)
+    assert_guarded(PROMISES[promise])
+
+
+def test_what_stays_the_same_is_guarded_by_tests_that_exist() -> None:
+    assert_guarded(STABILITY)
+
+
+def assert_guarded(text: str) -> None:
+    guards = re.findall(r"^- `(tests/\S+)::(\w+)`$", text, re.MULTILINE)
 
     assert guards
     for file, name in guards:

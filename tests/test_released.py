@@ -16,7 +16,7 @@ from icd.db import migrate
 from tests.support import installations, parity_table
 from tests.support.parity_table import Step
 from tests.support.processes import Daemon, vanish
-from tests.test_parity import CALLER, HOSTILE, _play
+from tests.test_parity import CALLER, HOSTILE, _at, _play
 
 pytestmark = pytest.mark.long
 
@@ -28,8 +28,8 @@ NOTHING_TO_COMPARE = {"service", "the daemon"}
 # What was said of the script's step then, and is said now.
 INTENDED = {
     # The database has more tables, and so more counters.
-    ("exports", "export file"): (rb"exported 13 rows", rb"exported 16 rows"),
-    ("exports", "export ../more --json"): (rb'"rows":13', rb'"rows":16'),
+    ("exports", "export file"): (rb"exported 13 rows", rb"exported 19 rows"),
+    ("exports", "export ../more --json"): (rb'"rows":13', rb'"rows":19'),
     # Words of a person's language, which name the command that repairs it.
     ("triggers", "hooks list"): (
         rb"it can be written by others; chmod go-w",
@@ -37,12 +37,24 @@ INTENDED = {
     ),
     ("runs", "run events run00001"): (rb"no sign of life for", rb"idle for"),
 }
+# They ask the release for what it does not know, and then for what came of it.
+NEW = {"a run has limits", "lane"}
+# A field more, at the end.
+for _script in ("statusline", "run budget"):
+    INTENDED[_script, "statusline --session=s1 --format=sh"] = (
+        b"\n",
+        b" INTERCORE_STATUS_RESERVATIONS=''\n",
+    )
+INTENDED["statusline", "statusline --session=s1 --format=tsv"] = (b"\n", b"\t\n")
 # Differ as a whole: there are more settings, and a rollback that --yes does not confirm only tells.
 OTHERWISE = {
     ("config", "config show"),
     ("config", "config show --origin"),
     ("config", "config show --origin --json"),
+    ("config", "state get kernel.max_spawn_depth global"),
     ("session", "events tail --all --source=session"),
+    # An action without a command was kept with the run, and is refused.
+    ("run advance with actions", "run create --goal=g --actions=@bad.json"),
     (
         "discoveries fade and are retired",
         "discovery rollback --source=exa --since=0 --json",
@@ -63,7 +75,7 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Pa
         ]
 
 
-@pytest.mark.parametrize("name", parity_table.SCRIPTS)
+@pytest.mark.parametrize("name", [each for each in parity_table.SCRIPTS if each not in NEW])
 def test_a_script_of_the_release_prints_what_it_printed(
     name: str, project: Path, versions: list[tuple[Path, Daemon]]
 ) -> None:
@@ -74,7 +86,7 @@ def test_a_script_of_the_release_prints_what_it_printed(
         project.mkdir()
         (project / ".git").mkdir()
         env = {**CALLER, "INTERCORE_MODE": "auto", "INTERCORE_SOCKET": daemon.socket}
-        printed.append(_play(script, project, env, place))
+        printed.append(_play(script, project, env, _at(place)))
 
     compared = 0
     for step, was, now in zip(script, *printed, strict=True):

@@ -362,12 +362,15 @@ def test_a_table_that_is_not_ours_is_in_the_backup_and_no_longer_in_the_database
 
     done = icctl("health", cwd=project, env=DIRECT, program=new.clients["python"])
 
-    assert (done.returncode, done.stdout) == (0, b"ok\n")
+    assert (done.returncode, done.stdout) == (0, b"ok\n"), done.stderr
     (backup,) = set(path.parent.glob("intercore.db.backup-*")) - before
     with closing(sqlite3.connect(backup)) as conn:
         assert conn.execute("SELECT * FROM lanes").fetchall() == [("l1", "r1")]
     with closing(sqlite3.connect(path)) as conn:
-        assert not conn.execute("SELECT 1 FROM sqlite_schema WHERE name = 'lanes'").fetchall()
+        assert not conn.execute("SELECT 1 FROM lanes").fetchall()  # it is ours now
+        assert not conn.execute(
+            "SELECT 1 FROM sqlite_schema WHERE name IN ('original_lanes', 'lanes_by_run')"
+        ).fetchall()
 
 
 USES = (

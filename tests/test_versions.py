@@ -19,7 +19,8 @@ import pytest
 from icd import __version__
 from icd.app import registry
 from tests.support import processes
-from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, read_all, running
+from tests.support.processes import CLEAN, PATIENCE, Daemon, icctl, read_all, running, until
+from tests.support.restarts import marked
 from tests.support.transcripts import FRAMES, replay
 
 ROOT = Path(__file__).parent.parent
@@ -230,7 +231,9 @@ def test_a_daemon_whose_installation_is_replaced_stays_what_it_is(
 ) -> None:
     """What it has not loaded by then would be new code amidst the old, and a schema of the future."""
     place = install(tmp_path / "installed", OLDER)
+    loaded = marked(place / "icd", tmp_path / "loaded")
     with daemon_from(place) as daemon:
+        until(loaded.exists)  # a moment after it has started
         for file in (place / "icd").rglob("*.py"):
             file.write_text("raise RuntimeError('this is code of another version')\n")
         future = place / "icd" / "db" / "migrations" / "1999_future.sql"

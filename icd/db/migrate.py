@@ -130,7 +130,7 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
         tables.set_aside(conn, ("state", "sentinels"))
         start = 0
     for number, file in pending(start):
-        _make_room(conn, number, takes_over=takes_over)
+        _make_room(conn, number)
         if number == _RUNS:
             limits = runs.limits_of(conn)
         for statement in statements(file):
@@ -146,7 +146,7 @@ def apply(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
     conn.execute(f"PRAGMA user_version = {LATEST}")
 
 
-def _make_room(conn: sqlite3.Connection, number: int, *, takes_over: bool) -> None:
+def _make_room(conn: sqlite3.Connection, number: int) -> None:
     """Set tables of the original aside whose names a migration needs."""
     from icd.db.original import nouns, runs, tables
 
@@ -154,7 +154,7 @@ def _make_room(conn: sqlite3.Connection, number: int, *, takes_over: bool) -> No
         tables.set_aside(conn, runs.RUNS)
     if number == _DISCOVERIES:
         tables.set_aside(conn, tables.DISCOVERIES)
-    if takes_over and number == _SESSIONS:
+    if number == _SESSIONS:  # the original's, or a person's that an earlier release left alone
         tables.set_aside(conn, nouns.TABLES)
 
 
@@ -183,7 +183,7 @@ def _bring(
 _EVENTS = 1002
 _RUNS = 1004
 _DISCOVERIES = 1005
-# These come with a takeover only: no earlier intercore has left them in place.
+# What these bring comes with a takeover only: what an earlier intercore left in place is no one's.
 _SESSIONS = 1007
 _LANES = 1008
 _LIMITS = 1009
@@ -191,9 +191,10 @@ _LIMITS = 1009
 
 def is_set_aside(name: str) -> bool:
     """Whether an upgrade moves a table or an index of that name out of the way."""
-    from icd.db.original import runs, tables
+    from icd.db.original import nouns, runs, tables
 
-    return name in (*runs.RUNS, *tables.DISCOVERIES) or name.startswith("sqlite_")
+    aside = (*runs.RUNS, *tables.DISCOVERIES, *nouns.TABLES)
+    return name in aside or name.startswith("sqlite_")
 
 
 def pending(start: int) -> list[tuple[int, str]]:

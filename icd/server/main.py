@@ -130,7 +130,7 @@ async def serve(
                 tasks.start_soon(systemd.feed, about.summary)
                 _announce(claim.path, inherited)
                 starter.release()
-                tasks.start_soon(_load, rest)
+                tasks.start_soon(_load, rest, life)
 
                 # --- serve ---
                 left = await life.run()
@@ -189,10 +189,16 @@ def _loading() -> Iterator[None]:
     gc.freeze()
 
 
-async def _load(rest: Iterator[None]) -> None:
-    """Load what the first calls do without, in between of others."""
+async def _load(rest: Iterator[None], life: Lifecycle) -> None:
+    """Load what the first calls do without, in between of others; or make way for a daemon that
+    can: an upgrade that came too early has left us with parts of two versions."""
     await anyio.sleep(LOAD_AFTER_SECONDS)
-    with Guard(lambda exc: log.error("not loaded completely; reload the daemon", exc_info=exc)):
+
+    def leave(exc: Exception) -> None:
+        log.error("cannot load all of the installed code", exc_info=exc)
+        life.stop("its code is incomplete")
+
+    with Guard(leave):
         for _ in rest:
             await anyio.lowlevel.checkpoint()
 

@@ -92,7 +92,7 @@ def merged(text: str, changes: str) -> str:
     """
     try:
         found = _members(text) | _members(changes)
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, RecursionError) as exc:
         raise InvalidPayload(f"the objects cannot be merged: {exc}", hint="replace it") from exc
     kept = {name: value for name, value in found.items() if bytes(value) != b"null"}
     return msgspec.json.encode(kept).decode()

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,9 @@ import icd
 from icd.app import registry
 from icd.server import limits
 from tests.support.processes import PATIENCE, Daemon, icctl, read_line, running, until
-from tests.support.restarts import listening, reload
+from tests.support.restarts import last_loaded, listening, marked, reload
 from tests.support.sizes import size
 
-INSTALLED = Path(icd.__file__).parent
 CALLERS = 8
 CALLS = size(125, 40)
 RELOADS = 10
@@ -57,7 +55,9 @@ def line(method: str, **params: Any) -> bytes:
 def installed(tmp_path: Path) -> Iterator[tuple[Daemon, Path]]:
     """A daemon whose code is a copy, which a test may change under it."""
     package = shutil.copytree(Path(icd.__file__).parent, tmp_path / "code" / "icd")
+    loaded = marked(package, tmp_path / "loaded")
     with running(env={"PYTHONPATH": str(package.parent)}) as daemon:
+        until(loaded.exists)  # a moment after it has started
         yield daemon, package
 
 
@@ -205,10 +205,7 @@ def test_whoever_asked_is_told_why_not(tmp_path: Path, door: Path) -> None:
 
 def test_a_daemon_whose_installation_is_gone_knows_every_command(tmp_path: Path) -> None:
     package = shutil.copytree(Path(icd.__file__).parent, tmp_path / "code" / "icd")
-    loaded = tmp_path / "loaded"
-    last = Path(import_module(registry.modules()[-1]).__file__ or "").relative_to(INSTALLED)
-    with (package / last).open("a") as file:
-        file.write(f"\nopen({str(loaded)!r}, 'w').close()\n")
+    loaded = marked(package, tmp_path / "loaded")
     with running(env={"PYTHONPATH": str(package.parent)}) as daemon:
         until(loaded.exists)  # a moment after it has started
         shutil.rmtree(package.parent)
@@ -219,6 +216,16 @@ def test_a_daemon_whose_installation_is_gone_knows_every_command(tmp_path: Path)
             assert name in helped["stdout"]
         made = daemon.call("cli.run", argv=["init"], cwd=str(tmp_path))
         assert made["exit"] == 0, made
+
+
+def test_a_daemon_whose_code_is_replaced_before_it_is_loaded_makes_way(tmp_path: Path) -> None:
+    package = shutil.copytree(Path(icd.__file__).parent, tmp_path / "code" / "icd")
+    (package / last_loaded()).write_text("raise RuntimeError('this is another version')\n")
+    with running(env={"PYTHONPATH": str(package.parent)}) as daemon:
+        assert daemon.process is not None
+        assert daemon.process.wait(PATIENCE) == 0
+        assert "cannot load all of the installed code" in daemon.log.read_text()
+        assert not os.path.exists(daemon.socket)
 
 
 def test_code_that_does_not_start_is_refused(tmp_path: Path) -> None:

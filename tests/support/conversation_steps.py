@@ -38,6 +38,7 @@ CALLS: list[Call] = [
     _call("state.list", key="k"),
     _call("state.list", prefix="n"),
     _call("state.watch", key="k", scope_id="s"),
+    _call("db.watch"),
     _call("state.delete", key="k", scope_id="t"),
     _call("state.delete_all", key="n"),
     _call("state.prune"),

@@ -34,6 +34,7 @@ TEXTS: list[object] = [COMMANDS, BREAKS, "../../outside", "a/b", "x" * 100_000]
 JSON: list[object] = [
     "{",
     "[" * 5000,
+    '{"a":' + "[" * 5000,
     "NaN",
     "1e999",
     '"\\ud800"',

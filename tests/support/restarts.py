@@ -3,14 +3,29 @@
 import importlib
 import signal
 import threading
+from pathlib import Path
 from typing import Self
 
+import icd
 from icctl import direct  # noqa: F401 -- with what is below, for processes that are forked:
 from icd.app import registry
 from tests.support.processes import PATIENCE, Daemon, until
 
 for _name in registry.modules():
     importlib.import_module(_name)  # each of them would load it by itself
+
+
+def last_loaded() -> Path:
+    """Of the modules that a daemon loads a moment after it has started, inside the package."""
+    file = importlib.import_module(registry.modules()[-1]).__file__
+    return Path(file or "").relative_to(Path(icd.__file__).parent)
+
+
+def marked(package: Path, mark: Path) -> Path:
+    """Have a copy of the package make a file when a daemon has loaded all of it."""
+    with (package / last_loaded()).open("a") as file:
+        file.write(f"\nopen({str(mark)!r}, 'w').close()\n")
+    return mark
 
 
 def mode_of(mode: str, number: int) -> str:

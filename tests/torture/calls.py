@@ -20,7 +20,7 @@ class Reply(NamedTuple):
 
 
 def words(kind: str, key: str, call: tuple[Any, ...]) -> list[str]:
-    """`key` is the key of state, the name of a sentinel or lease, a scope, or the id of a run."""
+    """`key` is the key of state, the name of a sentinel, lease or lane, a scope, or a run's id."""
     verb, *given = call
     if kind == "run":
         expected = [f"--if-phase=p{number}" for number in given]
@@ -30,6 +30,12 @@ def words(kind: str, key: str, call: tuple[Any, ...]) -> list[str]:
         return ["lease", verb, key, "s", f"--owner={owner}", *(f"--ttl={each}ms" for each in ttl)]
     if kind == "reservations":
         return ["coordination", *_coordination(verb, given), f"--scope={key}"]
+    if kind == "lane":
+        beads = [f"--bead-ids={','.join(given)}"] if verb == "sync" else []
+        return ["lane", verb, key, *beads, "--json"]
+    if kind == "actions":
+        command = [f"--command={each}" for each in given]
+        return ["run", "action", verb, key, "--phase=p0", *command, "--json"]
     if kind == "sentinel":
         interval = [f"--interval={given[0]}"] if verb == "check" else []
         return ["sentinel", verb, key, "s", *interval]
@@ -92,6 +98,17 @@ def _reservations(verb: str, reply: Reply) -> Any:
     return tuple(sorted({each["owner"] for each in json.loads(reply.stdout)}))
 
 
+def _lane(verb: str, reply: Reply) -> Any:
+    found = json.loads(reply.stdout)
+    return (sorted(found["added"]), sorted(found["removed"])) if verb == "sync" else sorted(found)
+
+
+def _actions(verb: str, reply: Reply) -> Any:
+    if verb == "list":
+        return [each["command"] for each in json.loads(reply.stdout)]
+    return reply.exit == 0
+
+
 def _run(verb: str, reply: Reply) -> Any:
     if verb == "phase":
         return int(reply.stdout.strip()[1:])
@@ -105,5 +122,7 @@ _READ: dict[str, Callable[[str, Reply], Any]] = {
     "sentinel": _sentinel,
     "lease": _lease,
     "reservations": _reservations,
+    "lane": _lane,
+    "actions": _actions,
     "run": _run,
 }

@@ -20,7 +20,7 @@ LONG_MS, SHORT_MS = 3_600_000, 200
 LAST_PHASE = 99  # a run has 100 phases at most
 SHOWN = 30  # operations around the one that cannot be explained
 # Those who know what a call did without asking: an unknown one of these changed nothing.
-READS = ("get", "phase", "holders")
+READS = ("get", "phase", "holders", "members", "list")
 
 
 class Key(NamedTuple):
@@ -119,7 +119,7 @@ def _line(operation: Operation, culprit: Operation) -> str:
     return f"{mark} {operation.invoked:.6f}-{end} {operation.client}: {call} -> {operation.answer}"
 
 
-def keys(prefix: str, run_id: str) -> list[Key]:
+def keys(prefix: str, run_id: str, lane: str) -> list[Key]:
     """Fresh ones: few enough for sixteen clients to meet at each."""
     interval = ("check", INTERVAL_SECONDS)
     return [
@@ -139,6 +139,8 @@ def keys(prefix: str, run_id: str) -> list[Key]:
             ("acquire", "last", SHORT_MS), is_timed=True),
         Key("reservations", f"{prefix}.files", models.Reservations(), _reservations,
             ("holders", "**")),
+        Key("lane", lane, models.Members(), _members, ("members",)),
+        Key("actions", run_id, models.Actions(), _actions, ("list",)),
         Key("run", run_id, models.Run(LAST_PHASE), _run, ("phase",)),
     ]  # fmt: skip
 
@@ -188,6 +190,16 @@ def _reservations(rng: random.Random, client: str, _seen: int) -> tuple[Any, ...
         return ("holders", pattern)
     mode = (rng.random() < 0.6,) if verb == "reserve" else ()
     return (verb, client, pattern, *mode)
+
+
+def _members(rng: random.Random, client: str, _seen: int) -> tuple[Any, ...]:
+    beads = rng.sample(["B-1", "B-2", "B-3", client], rng.randint(0, 3))
+    return rng.choice([("sync", *beads), ("members",)])
+
+
+def _actions(rng: random.Random, _client: str, _seen: int) -> tuple[Any, ...]:
+    verb, command = rng.choice(["add", "delete", "list"]), rng.choice(["/a", "/b", "/c"])
+    return (verb,) if verb == "list" else (verb, command)
 
 
 def _run(rng: random.Random, _client: str, seen: int) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ three go through a door that loses replies.  Where the native client was not bui
 was broken on purpose, programs with sockets take its place.  Meanwhile the daemon is stopped,
 killed, paused and reloaded, and processes are killed: so nobody knows how some commands ended.
 Round by round, what each was told is checked by `checker.py`, key by key, with the models of state
-(register, compare and set, counter), sentinels, leases, reservations and runs.
+(register, compare and set, counter), sentinels, leases, reservations, lanes, actions and runs.
 
 Leases and sentinels go by the clock on the wall, histories by one that nobody sets: what depends on
 time is not judged in a round in which these two have moved apart.
@@ -119,7 +119,7 @@ class _Scene:
 
     def round(self, number: int, daemon: Daemon, clients: list[Client]) -> None:
         last = next(client for client in clients if client.name == "direct0")
-        recordings = [Recording(key) for key in keys(f"r{number}", _new_run(last))]
+        recordings = [Recording(key) for key in keys(f"r{number}", *_new(last))]
         turn = _Turn(self._rng(number), clients, recordings, daemon, self._project)
         ahead = clocks.wall_ahead()
         turn.play(self._run)
@@ -157,11 +157,17 @@ def _check_holds(recording: Recording, holds: list[Hold]) -> None:
                 )
 
 
-def _new_run(client: Client) -> str:
+def _new(client: Client) -> tuple[str, str]:
+    """A run and a lane, by their ids."""
     phases = json.dumps([f"p{number}" for number in range(LAST_PHASE + 1)])
-    made = client.ask(["run", "create", "--goal=g", f"--phases={phases}"])
+    run = _made(client, ["run", "create", "--goal=g", f"--phases={phases}"])
+    return run, _made(client, ["lane", "create", f"--name=of {run}"])
+
+
+def _made(client: Client, argv: list[str]) -> str:
+    made = client.ask(argv)
     if made is None or made.exit:
-        raise Broken(f"no run could be made: {made}")
+        raise Broken(f"{argv[0]} could not be made: {made}")
     return made.stdout.strip()
 
 

@@ -269,6 +269,35 @@ class Reservations:
         return tuple(sorted(owners)), state
 
 
+class Members:
+    """sync and members of a lane; the state is what is in it."""
+
+    start: frozenset[str] = frozenset()
+
+    def step(self, state: frozenset[str], operation: Operation) -> frozenset[str] | None:
+        verb, *given = operation.call
+        after = frozenset(given) if verb == "sync" else state
+        told = (sorted(after - state), sorted(state - after)) if verb == "sync" else sorted(state)
+        return after if operation.answer in (None, told) else None
+
+
+class Actions:
+    """add, delete and list of the actions of one phase; the state is their commands, in order."""
+
+    start: tuple[str, ...] = ()
+
+    def step(self, state: tuple[str, ...], operation: Operation) -> tuple[str, ...] | None:
+        verb, *given = operation.call
+        if verb == "list":
+            return state if operation.answer in (None, list(state)) else None
+        (command,) = given
+        is_done = (command in state) == (verb == "delete")
+        after = tuple(each for each in state if each != command)
+        after = (*after, command) if verb == "add" and is_done else after
+        after = after if is_done else state
+        return after if operation.answer in (None, is_done) else None
+
+
 class Run:
     """advance with and without the phase that is expected, and a look; the state is the phase."""
 

@@ -7,8 +7,10 @@ import pytest
 
 from tests.torture.checker import UNKNOWN, Model, Operation, Undecided, is_linearizable
 from tests.torture.models import (
+    Actions,
     Counter,
     Lease,
+    Members,
     Once,
     Register,
     Reservations,
@@ -142,6 +144,16 @@ GOOD = {
         Reservations(),
         [(0, None, ("reserve", "a", "a/*", True), None), (2, 3, ("reserve", "b", "a/b", True), False)],
     ),
+    "a lane that is synced unheard": (
+        Members(),
+        [(0, 1, ("sync", "a", "b"), (["a", "b"], [])), (2, None, ("sync", "c"), None),
+         (3, 4, ("members",), ["a", "b"]), (5, 6, ("sync", "c"), ([], []))],
+    ),
+    "actions in the order in which they were added": (
+        Actions(),
+        [(0, 5, ("add", "/b"), True), (0, 5, ("add", "/a"), True), (0, 5, ("add", "/a"), False),
+         (6, 7, ("list",), ["/b", "/a"]), (8, 9, ("delete", "/b"), True), (10, 11, ("list",), ["/a"])],
+    ),
     "of two who advance, one does": (
         Run(9),
         [(0, 5, ("advance", 0), 1), (0, 5, ("advance", 0), -1), (6, 7, ("phase",), 1)],
@@ -251,6 +263,21 @@ BAD = {
         Reservations(),
         [(0, 1, ("reserve", "a", "a/b", True), True), (2, 3, ("release", "a", "a/b"), 1),
          (4, 5, ("holders", "**"), ("a",))],
+    ),
+    "an issue that two put into a lane": (
+        Members(),
+        [(0, 5, ("sync", "a"), (["a"], [])), (0, 5, ("sync", "a"), (["a"], []))],
+    ),
+    "an issue that left a lane and is in it": (
+        Members(),
+        [(0, 1, ("sync", "a"), (["a"], [])), (2, 3, ("sync",), ([], ["a"])), (4, 5, ("members",), ["a"])],
+    ),
+    "an action that two added": (
+        Actions(), [(0, 5, ("add", "/a"), True), (0, 5, ("add", "/a"), True)],
+    ),
+    "an action that was deleted and is there": (
+        Actions(),
+        [(0, 1, ("add", "/a"), True), (2, 3, ("delete", "/a"), True), (4, 5, ("list",), ["/a"])],
     ),
     "two who advanced from one phase": (
         Run(9), [(0, 5, ("advance", 0), 1), (0, 5, ("advance", 0), 1)],

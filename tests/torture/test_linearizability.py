@@ -72,6 +72,20 @@ MUTATIONS = {
             "            exclusive=False,\n            now_ms=_EVER,",
         )
     ],
+    "an issue that is told to come into a lane is left out": [
+        (
+            "icd/features/lanes/store.py",
+            "    came = (Member(lane.id, bead, now, None, now_ms) for bead in added)\n",
+            "    came = (Member(lane.id, bead, now, None, now_ms) for bead in added[1:])\n",
+        )
+    ],
+    "an action that is told to be deleted and stays": [
+        (
+            "icd/features/runs/actions.py",
+            "    if not conn.execute(_DELETE, (run_id, phase, command)).rowcount:\n",
+            "    if not conn.execute(_FIND, (run_id, phase, command)).fetchone():\n",
+        )
+    ],
     "a release that is told and not made": [
         (
             "icd/features/coordination/store.py",

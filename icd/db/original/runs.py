@@ -57,6 +57,7 @@ class _Check(msgspec.Struct, frozen=True, omit_defaults=True):
 _Step = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,100}→[a-zA-Z0-9_-]{1,100}\Z")]
 _Checks = Annotated[list[_Check], Meta(max_length=8)]
 _Rules = Annotated[dict[_Step, _Checks], Meta(min_length=1, max_length=100)]
+_RULES_BYTES = 64 * 1024
 
 
 def bring_runs(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
@@ -145,11 +146,26 @@ def _chain(text: str) -> str | None:
 
 
 def _rules(text: str) -> str | None:
+    """As the list that `run create` would have stored: each check once, and what is meant."""
     try:
         found = msgspec.json.decode(text, type=_Rules)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return msgspec.json.encode(found).decode()
+    rules = []
+    for step, checks in found.items():
+        from_phase, _, to_phase = step.partition("→")
+        meant = dict.fromkeys(_meant(each, from_phase) for each in checks)
+        if meant:
+            rules.append({"from": from_phase, "to": to_phase, "checks": [*meant]})
+    kept = msgspec.json.encode(rules)
+    return kept.decode() if len(kept) <= _RULES_BYTES else None
+
+
+def _meant(check: _Check, from_phase: str) -> _Check:
+    """A check of artifacts is about the phase that it leaves, if it does not say; for any other a
+    phase means nothing."""
+    phase = (check.phase or from_phase) if check.check == "artifact_exists" else ""
+    return msgspec.structs.replace(check, phase=phase)
 
 
 def _last(chain: str | None) -> str:

@@ -161,12 +161,12 @@ _ALIVE_OF = f"{_ALIVE} AND run_id = ?"
 # How many stand above a dispatch; no more are counted than there may be.
 _DEPTH = """
 WITH RECURSIVE above (id, depth) AS (
-    SELECT ?1, 0
+    SELECT id, 0 FROM dispatches WHERE id = ?1
     UNION ALL
     SELECT d.parent_id, above.depth + 1 FROM above JOIN dispatches AS d ON d.id = above.id
     WHERE d.parent_id IS NOT NULL AND above.depth < ?2
 )
-SELECT max(depth) FROM above
+SELECT coalesce(max(depth), 0) FROM above
 """
 _CLAIM_AGENT = """
 UPDATE run_agents SET dispatch_id = ?1, updated_at = ?2

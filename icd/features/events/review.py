@@ -15,7 +15,7 @@ from icd.app.call import Context, Params
 from icd.app.invocation import Ask, Output, World
 from icd.app.types import Whole
 from icd.app.verb import Column, Command, Option, Table, Verb
-from icd.errors import InvalidPayload, Usage
+from icd.errors import InvalidPayload
 from icd.features.events import record, store
 from icd.features.events.interspect import seconds
 from icd.features.events.record import RecordForm
@@ -134,7 +134,7 @@ def _word(value: object) -> str:
 
 def ask_emit(world: World, f: EmitForm) -> Ask:
     if bytes(f.payload) == bytes(NOTHING):
-        raise Usage("--context is missing")
+        raise InvalidPayload("--context is missing", hint="pass --context=JSON, or --context=@FILE")
     said = json.loads(payloads.check(bytes(f.payload)))
     if isinstance(said, dict) and said.get("agents") == {}:
         raise InvalidPayload("agents in the context is empty", hint="say which agents disagreed")

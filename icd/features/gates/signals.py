@@ -15,6 +15,7 @@ Callers run these inside a transaction.
 import json
 import sqlite3
 from collections.abc import Iterator
+from itertools import count
 from typing import Literal
 
 from msgspec import structs
@@ -57,18 +58,47 @@ class Signals(Result):
     cursor: int
 
 
+class _Told:
+    """The signals so far, in order, and which of them a later event may change.
+
+    Each is changed once, so that a log of any shape takes no longer than it is long.
+    """
+
+    def __init__(self) -> None:
+        self.signals: dict[int, Signal] = {}
+        self._numbers = count()
+        self._open: dict[tuple[str, str, str], list[int]] = {}
+
+    def add(self, signal: Signal) -> None:
+        number = next(self._numbers)
+        self.signals[number] = signal
+        if signal.signal_type in _PHASE:
+            phase = getattr(signal, _PHASE[signal.signal_type])
+            key = signal.signal_type, signal.run_id, phase
+            self._open.setdefault(key, []).append(number)
+
+    def take(self, kind: str, run_id: str, phase: str) -> list[int]:
+        """The numbers of those of a kind that leave a phase, or enter it; each is given once."""
+        return self._open.pop((kind, run_id, phase), [])
+
+
+# What is overridden is known by the phase that it leaves, what is taken back by the one it enters.
+_PHASE = {"tp": "from_phase", "tn": "to_phase"}
+
+
 def since(conn: sqlite3.Connection, seq: int) -> Signals:
     wanted = Wanted(since=seq, limit=MOST, source="phase")
     found, _ = events.page(conn, wanted)
-    told: list[Signal] = []
+    told = _Told()
     for event in found:
         if event.type == "override":
-            told = _overridden(told, event)
+            _overridden(told, event)
         elif event.type == "rollback":
-            told = _rolled_back(conn, told, event)
+            _rolled_back(conn, told, event)
         elif event.type in ("advance", "block"):
-            told += _judged(event)
-    return Signals(told, found[-1].seq if found else seq)
+            for signal in _judged(event):
+                told.add(signal)
+    return Signals([*told.signals.values()], found[-1].seq if found else seq)
 
 
 def _judged(event: Event) -> Iterator[Signal]:
@@ -83,33 +113,24 @@ def _judged(event: Event) -> Iterator[Signal]:
         yield _signal(event, check, step, "tn" if has_passed else failed)
 
 
-def _overridden(told: list[Signal], event: Event) -> list[Signal]:
+def _overridden(told: _Told, event: Event) -> None:
     """Those who overrode a block say that it was wrong: it counts once, as that."""
     step = event.from_state, event.to_state
-    blocks = [
-        each
-        for each in told
-        if each.signal_type == "tp" and each.run_id == event.run_id and each.from_phase == step[0]
-    ]
+    blocks = [told.signals.pop(each) for each in told.take("tp", event.run_id, step[0])]
     checks = {(each.check_type, each.step): None for each in blocks} or {("", step): None}
-    category = _category(event)
-    wrong = [_signal(event, check, at, "fp", category) for check, at in checks]
-    return [each for each in told if each not in blocks] + wrong
+    for check, at in checks:
+        told.add(_signal(event, check, at, "fp", _category(event)))
 
 
-def _rolled_back(conn: sqlite3.Connection, told: list[Signal], event: Event) -> list[Signal]:
+def _rolled_back(conn: sqlite3.Connection, told: _Told, event: Event) -> None:
     """A check that let a run pass into what was taken back has missed something."""
     run = runs.find(conn, event.run_id)
     chain = phases.DEFAULT if run is None else phases.chain(run)
     if event.from_state not in chain or event.to_state not in chain:
-        return told
-    span = phases.between(chain, event.to_state, event.from_state)
-    return [
-        structs.replace(each, signal_type="fn")
-        if each.signal_type == "tn" and each.run_id == event.run_id and each.to_phase in span
-        else each
-        for each in told
-    ]
+        return
+    for phase in phases.between(chain, event.to_state, event.from_state):
+        for each in told.take("tn", event.run_id, phase):
+            told.signals[each] = structs.replace(told.signals[each], signal_type="fn")
 
 
 def _signal(

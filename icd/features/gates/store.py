@@ -192,7 +192,8 @@ def _enforcing(rules: tuple[Rule, ...], chain: Sequence[str]) -> tuple[Rule, ...
     """The same rules, and the budget before each step of the chain."""
     checks = {rule.transition: rule.checks for rule in rules}
     for step in pairwise(chain):
-        checks[step] = (*(each for each in checks.get(step, ()) if each != BUDGET), BUDGET)
+        others = (each for each in checks.get(step, ()) if each.check != BUDGET.check)
+        checks[step] = (*others, BUDGET)
     return tuple(Rule(*step, each) for step, each in checks.items())
 
 
@@ -439,7 +440,9 @@ def calibration(text: bytes) -> Calibration:
     try:
         return msgspec.json.decode(text, type=Calibration)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise UnreadableInput(f"it is not a calibration: {exc}") from exc
+        raise UnreadableInput(
+            f"it is not a calibration: {exc}", hint="make it anew, or leave it out"
+        ) from exc
 
 
 def raised(text: bytes, warnings: list[str], *, now_ms: int) -> set[str]:

@@ -7,7 +7,8 @@ and no one must: a row is never a permission.
 Invariants
     - a run has at most one action with the same command in a phase;
     - what is filled in is the text of one string of the arguments, never more: it is escaped, and
-      is not looked at again; what is not known stays as it was written.
+      is not looked at again; what is not known stays as it was written, and so do arguments that
+      would become larger than any that can be stored.
 
 Callers run these inside a transaction.
 """
@@ -21,6 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, structs
 
+from icd.db.connection import Bounds
 from icd.db.rows import checked, document, put, select, values
 from icd.errors import ActionNotFound, DuplicateAction, IcError, InvalidPayload
 from icd.features.runs import store as runs
@@ -31,7 +33,7 @@ from icd.values.wire import Result
 
 TYPE, MODE = "command", "interactive"
 # What has no end of its own in a string: no quote, no escape.
-_VARIABLE = re.compile(r"\$\{(?:(run_id)|(project_dir)|artifact:([^}\"\\]+))\}")
+_VARIABLE = re.compile(r"\$\{(?:run_id|project_dir|artifact:[^}\"\\]+)\}")
 
 
 class Action(Result):
@@ -85,12 +87,8 @@ _OF_RUN = select(
 )
 _PUT = put(Row, "run_actions", key=("run_id", "phase", "command"))
 _DELETE = f"DELETE FROM run_actions {_KEY}"  # noqa: S608 -- a constant
-_ARTIFACT = select(
-    Artifact,
-    "run_artifacts",
-    """
-WHERE run_id = ? AND type = ? AND status = 'active' ORDER BY created_at DESC, rowid DESC LIMIT 1
-""",
+_ARTIFACTS = select(
+    Artifact, "run_artifacts", "WHERE run_id = ? AND status = 'active' ORDER BY created_at, rowid"
 )
 
 
@@ -134,10 +132,12 @@ def of_run(conn: sqlite3.Connection, run_id: str, phase: str | None = None) -> l
 
 def resolved(conn: sqlite3.Connection, run: Run, phase: str) -> list[Action]:
     """Those of a phase, with what is known filled in."""
-    return [
-        _shown(structs.replace(row, args=row.args and _filled(conn, run, row.args)))
-        for row in _rows(conn, run.id, phase)
-    ]
+    rows = list(_rows(conn, run.id, phase))
+    if any(_VARIABLE.search(row.args or "") for row in rows):
+        known = _known(conn, run)
+        rows = [structs.replace(row, args=row.args and _filled(row.args, known)) for row in rows]
+        _count(conn, rows)
+    return [_shown(row) for row in rows]
 
 
 def update(
@@ -197,19 +197,28 @@ def _shown(row: Row) -> Action:
 # --- what is filled in ----------------------------------------------------------------------------
 
 
-def _filled(conn: sqlite3.Connection, run: Run, args: str) -> str:
-    def value(found: re.Match[str]) -> str:
-        if found[1] or found[2]:
-            return _escaped(run.id if found[1] else run.project_dir)
-        made = conn.execute(_ARTIFACT, (run.id, found[3])).fetchone()
-        return found[0] if made is None else _escaped(checked(Artifact, made).path)
-
-    return _VARIABLE.sub(value, args)
+def _known(conn: sqlite3.Connection, run: Run) -> dict[str, str]:
+    """What stands for each variable, as it stands between the quotes of a JSON string."""
+    rows = (checked(Artifact, row) for row in conn.execute(_ARTIFACTS, (run.id,)))
+    newest = {f"${{artifact:{made.type}}}": made.path for made in rows}
+    known = newest | {"${run_id}": run.id, "${project_dir}": run.project_dir}
+    return {name: json.dumps(text, ensure_ascii=False)[1:-1] for name, text in known.items()}
 
 
-def _escaped(text: str) -> str:
-    """As it stands between the quotes of a JSON string."""
-    return json.dumps(text, ensure_ascii=False)[1:-1]
+def _filled(args: str, known: dict[str, str]) -> str:
+    """A few characters of a row may stand for a path of some thousands: not without end."""
+    found = _VARIABLE.findall(args)
+    grown = len(args) + sum(len(known.get(name, name)) - len(name) for name in found)
+    if grown > payloads.PAYLOAD_BYTES:
+        return args
+    return _VARIABLE.sub(lambda name: known.get(name[0], name[0]), args)
+
+
+def _count(conn: sqlite3.Connection, rows: list[Row]) -> None:
+    """What is filled in is part of the answer, and that has an end on connections of ours."""
+    bounds: Bounds | None = getattr(conn, "bounds", None)
+    if bounds is not None:
+        bounds.take(sum(len(row.args or "") for row in rows))
 
 
 # --- what `run create` is given -------------------------------------------------------------------

@@ -238,7 +238,7 @@ def configure(
 def _merged(run: Run, merge: str) -> str:
     try:
         found = _merge((run.metadata or "{}").encode(), merge.encode())
-    except DecodeError as exc:
+    except (DecodeError, RecursionError) as exc:
         raise InvalidPayload(f"the metadata of run {run.id} is not a JSON object") from exc
     return payloads.check(found)
 

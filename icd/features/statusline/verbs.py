@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal
 
-from msgspec import Meta, structs
+from msgspec import UNSET, Meta, structs
 
 from icd.app import invocation, render
 from icd.app.call import ANYTHING, Answer, Context, Params, Topic
@@ -175,6 +175,7 @@ def _fields(line: Statusline) -> dict[str, object]:
         "RUN": run and run.id,
         "RUN_PHASE": run and run.phase,
         "RUN_GOAL": run and run.goal,
+        "RESERVATIONS": None if line.reservations is UNSET else line.reservations,
     }
 
 
@@ -205,6 +206,7 @@ def _text(line: Statusline) -> Output:
         _part("pressure", found["PRESSURE"], found["PRESSURE_VALUE"]),
         _part("budget", found["BUDGET"] and f"{found['BUDGET']}%"),
         _part("run", found["RUN"], found["RUN_PHASE"], _cut(found["RUN_GOAL"])),
+        _part("reserved", found["RESERVATIONS"]),
     ]
     return render.text(" | ".join(part for part in parts if part))
 

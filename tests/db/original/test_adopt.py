@@ -1,5 +1,6 @@
 """Taking over databases of the original that are newer than those we know."""
 
+import json
 import math
 import os
 import shutil
@@ -19,6 +20,8 @@ from icd.db.database import Database
 from icd.db.original.adopt import adopt
 from icd.errors import Corrupt, DeadlineExceeded, Locked, NoDatabase, NotOurs, SchemaTooNew
 from icd.features.events import cursors
+from icd.features.gates import store as gates
+from icd.features.runs import store as runs
 from icd.features.state import store as state
 from tests.data import later, original
 from tests.db.conftest import PATIENCE, ROOT
@@ -50,11 +53,45 @@ RULES = (
     '{"brainstorm→brainstorm-reviewed":[{"check":"agents_complete","tier":"hard"}],'
     '"review→polish":[]}'
 )
+TWICE = (
+    '{"a→b":[{"check":"agents_complete","phase":"b"},{"check":"artifact_exists"},'
+    '{"check":"artifact_exists","phase":"a"},{"check":"agents_complete"}]}'
+)
+# More than gate rules may be, though none of them is.
+LONG = json.dumps(
+    {
+        f"{'a' * 90}{step}→b": [
+            {"check": "artifact_exists", "phase": f"{'p' * 90}{number}"} for number in range(8)
+        ]
+        for step in range(100)
+    }
+)
 
 
 @pytest.mark.parametrize(
     "rules, taken",
-    [(RULES, RULES), ("", None), (None, None), ("{", None), ('{"a→b":[{"check":"odd"}]}', None)],
+    [
+        (
+            RULES,
+            (
+                '[{"from":"brainstorm","to":"brainstorm-reviewed",'
+                '"checks":[{"check":"agents_complete","tier":"hard"}]}]'
+            ),
+        ),
+        ('{"review→polish":[]}', "[]"),
+        ("", None),
+        (None, None),
+        ("{", None),
+        ('{"a→b":[{"check":"odd"}]}', None),
+        (
+            TWICE,
+            (
+                '[{"from":"a","to":"b","checks":[{"check":"agents_complete"},'
+                '{"check":"artifact_exists","phase":"a"}]}]'
+            ),
+        ),
+        (LONG, None),
+    ],
 )
 def test_limits_and_gates_of_runs_come_along(database, path, rules, taken):
     later.write(path)
@@ -70,6 +107,8 @@ def test_limits_and_gates_of_runs_come_along(database, path, rules, taken):
     columns = "max_agents, max_dispatches, budget_enforce, gates"
     rows = database.connection().execute(f"SELECT {columns} FROM runs").fetchall()
     assert rows == [(3, None, 1, taken)] * 2
+    for (run_id,) in database.connection().execute("SELECT id FROM runs").fetchall():
+        assert gates.rules_of(runs.require(database.connection(), run_id)) is not None
 
 
 def names(path):

@@ -86,7 +86,7 @@ def test_a_context_that_says_too_little_is_refused_with_the_reason(ic, stdout, c
 def test_emit_asks_for_a_context_and_a_type_that_it_knows(ic):
     context = f"--context={json.dumps(CONTEXT)}"
 
-    assert ic("events", "emit", "--type=execution_defect").exit == 3
+    assert ic("events", "emit", "--type=execution_defect").exit == 2
     assert ic("events", "emit", context).exit == 3
     assert ic("events", "emit", "--source=ci", "--type=execution_defect", context).exit == 3
     assert ic("events", "emit", "--type=other", context).exit == 2

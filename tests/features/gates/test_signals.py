@@ -1,9 +1,11 @@
 """Which gates were right, as far as what followed tells."""
 
 import json
+import time
 
 import pytest
 
+from icd.db.connection import transaction
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.features.gates import signals
@@ -29,6 +31,30 @@ def test_a_gate_that_blocks_and_stands_is_right(conn):
     assert (found.signal_type, found.check_type, found.run_id) == ("tp", "artifact_exists", RUN)
     assert (found.from_phase, found.to_phase) == ("brainstorm", "brainstorm-reviewed")
     assert (found.created_at, found.category) == (NOW_MS // 1000, None)
+
+
+@pytest.mark.sqlite_only
+def test_overrides_look_at_the_blocks_before_them_only(conn):
+    """A log of many blocks, and of overrides that are about none of them, is read as fast."""
+    evidence = json.dumps({"conditions": [{"check": f"c{n}", "result": "fail"} for n in range(32)]})
+    payload = '{"gate_result":"fail"}'
+    with transaction(conn):
+        for number in range(4000):
+            kind, phase = ("block", "a") if number % 2 else ("override", "x")
+            fact = Fact(
+                "phase", kind, run_id=RUN, from_state=phase, to_state="b",
+                reason=evidence if number % 2 else "", payload=payload,
+            )  # fmt: skip
+            events.append(conn, fact, **TOLD)
+    began = time.process_time()
+
+    found = signals.since(conn, 0)
+
+    assert [len([s for s in found.signals if s.signal_type == kind]) for kind in ("tp", "fp")] == [
+        64_000,
+        2000,
+    ]
+    assert time.process_time() - began < 2
 
 
 def test_a_failed_check_that_held_nobody_up_is_wrong(conn):

@@ -142,7 +142,8 @@ def test_a_budget_that_is_not_enforced_closes_none(conn):
 
 
 def test_an_enforced_budget_stands_beside_the_rules_of_a_run_and_is_shown_with_them(conn):
-    rows.run(conn, phase="a", phases=CHAIN, gates=rules(AGENTS), budget_enforce=1)
+    soft = {"check": gates.BUDGET.check}
+    rows.run(conn, phase="a", phases=CHAIN, gates=rules(AGENTS, soft), budget_enforce=1)
 
     found = gates.rules_of(runs.require(conn, RUN))
 

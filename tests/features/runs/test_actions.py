@@ -1,13 +1,22 @@
 """What is to be done in each phase of a run: noted, filled in, and never run by us."""
 
 import json
+import math
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from icd.errors import ActionNotFound, DuplicateAction, InvalidName, InvalidPayload, RunNotFound
+from icd.errors import (
+    ActionNotFound,
+    DuplicateAction,
+    InvalidName,
+    InvalidPayload,
+    ReplyTooLarge,
+    RunNotFound,
+)
 from icd.features.runs import actions, create, transitions
 from icd.features.runs import store as runs
 from icd.features.runs.actions import Spec
@@ -154,6 +163,25 @@ def test_what_is_stored_stays_as_it_was_written(conn):
     assert bytes(found.args) == b'["${run_id}"]'
 
 
+def test_arguments_that_would_fill_up_without_end_stay_as_they_are(conn):
+    run = begin(conn, "/" + "p" * 3000)
+    args = json.dumps(["${project_dir}" * 5000])
+
+    assert filled(conn, run, args) == json.loads(args)
+    assert filled(conn, run, '["${project_dir}"]', "done") == ["/" + "p" * 3000]
+
+
+@pytest.mark.sqlite_only
+def test_what_is_filled_in_counts_as_part_of_the_answer(conn):
+    run = begin(conn, "/" + "p" * 3000)
+    for number in range(20):
+        add(conn, run, command=f"/c{number}", args=json.dumps(["${project_dir}" * 300]))
+    conn.bounds.begin(math.inf, 1_000_000, time.monotonic)
+
+    with pytest.raises(ReplyTooLarge):
+        advance(conn, run)
+
+
 def test_an_artifact_is_the_newest_active_one_of_its_type(conn):
     run, other = begin(conn), begin(conn)
     produce(conn, run, "old.md")
@@ -184,7 +212,7 @@ def test_a_value_is_not_looked_at_again(conn):
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    path=st.text(min_size=1, max_size=30),
+    path=st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=30),
     around=st.text(max_size=10).filter(lambda t: "$" not in t),
 )
 def test_no_value_can_leave_its_string(scratch, path, around):

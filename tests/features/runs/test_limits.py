@@ -179,7 +179,7 @@ def test_numbers_of_the_metadata_stay_as_they_were_written(conn):
     assert found.metadata == '{"a":{"n":1.10,"m":123456789012345678901234567890}}'
 
 
-@pytest.mark.parametrize("there", ["free text", "[1]", "7", '{"a":'])
+@pytest.mark.parametrize("there", ["free text", "[1]", "7", '{"a":', '{"a":' + "[" * 5000])
 def test_metadata_that_is_no_object_is_left_alone(conn, there):
     rows.run(conn, metadata=there)
 

@@ -20,7 +20,7 @@ NAMES = [
     "DISPATCH", "DISPATCH_ACTIVITY", "DISPATCH_PID", "DISPATCH_ALIVE", "DISPATCH_AGE",
     "BEAD", "BEAD_PHASE", "BEAD_AGE", "LANE", "COORDINATION", "COORDINATION_COUNT",
     "PRESSURE", "PRESSURE_VALUE", "BUDGET", "BUDGET_TOKENS", "RUN", "RUN_PHASE",
-    "RUN_GOAL",
+    "RUN_GOAL", "RESERVATIONS",
 ]  # fmt: skip
 HOSTILE = [
     "'; touch pwned; '", "$(touch pwned)", "`touch pwned`", "\\'; touch pwned #", "'\"'\"'",
@@ -98,8 +98,20 @@ def test_the_run_is_shown_in_every_format(at_work, stdout):
 
     assert stdout("statusline", "--session=s1") == "run run00001 executing Fix it\n"
     assert (sh["RUN"], sh["RUN_PHASE"], sh["RUN_GOAL"]) == ("run00001", "executing", "Fix it")
-    assert stdout("statusline", "--format=tsv").endswith("\trun00001\texecuting\tFix it\n")
+    assert stdout("statusline", "--format=tsv").endswith("\trun00001\texecuting\tFix it\t\n")
     assert found["run"] == {"age": 0, "goal": "Fix it", "id": "run00001", "phase": "executing"}
+
+
+def test_reservations_of_the_session_are_counted_in_every_format(ic, stdout):
+    assert stdout("statusline", "--session=s1") == "\n"
+    for path in ("a.py", "b.py"):
+        assert ic("coordination", "reserve", "--owner=s1", f"--path={path}").exit == 0
+
+    assert stdout("statusline", "--session=s1") == "reserved 2\n"
+    assert evaluate(stdout("statusline", "--session=s1", "--format=sh"))["RESERVATIONS"] == "2"
+    assert stdout("statusline", "--session=s1", "--format=tsv").endswith("\t2\n")
+    assert json.loads(stdout("statusline", "--session=s1", "--json"))["reservations"] == 2
+    assert stdout("statusline", "--session=s2") == "\n"
 
 
 def test_the_run_is_that_of_the_project_from_any_directory_in_it(at_work, stdout, project):

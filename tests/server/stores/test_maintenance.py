@@ -150,6 +150,7 @@ def test_a_look_tells_sizes_and_rows(kept: Maintenance, conn, database: Database
         "state": 2, "sentinels": 0, "requests": 0, "events": 0, "cursors": 0,
         "runs": 0, "run_skips": 0, "run_agents": 0, "run_artifacts": 0, "dispatches": 0,
         "leases": 0, "reservations": 0, "sessions": 0, "attributions": 0,
+        "lanes": 0, "lane_members": 0, "run_actions": 0,
         "discoveries": 0, "embeddings": 0, "embedding_sources": 0,
         "feedback_signals": 0, "interest_profile": 0,
     }  # fmt: skip

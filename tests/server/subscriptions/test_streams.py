@@ -9,6 +9,7 @@ import subprocess
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -38,6 +39,8 @@ from tests.support.processes import (
 from tests.support.streams import WATCH, Watcher
 
 DIRECT = {"INTERCORE_MODE": "direct"}
+# Of a handler that is asked nothing.
+NO_FIGURES = SimpleNamespace(counters=None)
 
 
 @pytest.fixture
@@ -219,7 +222,7 @@ async def test_a_peer_that_was_slow_once_is_heard_again_while_its_stream_goes_on
 
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    session = Session(Handler(1, None, None, None, None, errands=None), lambda _: None)  # type: ignore[arg-type]
+    session = Session(Handler(1, None, NO_FIGURES, None, None, errands=None), lambda _: None)  # type: ignore[arg-type]
     with theirs:
         transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
             lambda: session, ours
@@ -241,7 +244,7 @@ async def test_a_watcher_that_is_dropped_during_a_reload_begins_nothing_new() ->
     line = b'{"jsonrpc":"2.0","id":2,"method":"icd.ping","params":{}}\n'
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    session = Session(Handler(1, None, None, None, None, errands=None), lambda _: None)  # type: ignore[arg-type]
+    session = Session(Handler(1, None, NO_FIGURES, None, None, errands=None), lambda _: None)  # type: ignore[arg-type]
     with theirs:
         transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
             lambda: session, ours

@@ -47,7 +47,7 @@ def _calibration(world: World, given: str | None) -> Raw:
     try:
         gates.calibration(text)
     except UnreadableInput as exc:
-        raise UnreadableInput(f"{given}: {exc.message}") from exc
+        raise UnreadableInput(f"{given}: {exc.message}", hint=exc.hint) from exc
     return Raw(text)
 
 
