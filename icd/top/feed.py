@@ -42,7 +42,7 @@ STATES = {
 # After a failure, such as a daemon that is gone.
 RETRY_SECONDS = 0.5
 # Between two questions for the same list; see the promises.
-LEAST_SECONDS, MOST_SECONDS, RATIO = 0.5, 3.0, 100
+LEAST_SECONDS, MOST_SECONDS, RATIO = 0.5, 3.0, 200
 
 
 class Feed:
