@@ -66,6 +66,8 @@ def upgrade(conn: sqlite3.Connection, path: str, *, now_ms: int) -> None:
 
     try:
         apply(conn, path, now_ms=now_ms)
+        # Tables may go before those that refer to them; the commit sees that none is left.
+        conn.execute("PRAGMA defer_foreign_keys = ON")
         for table in schema.foreign_tables(conn):
             conn.execute(f"DROP TABLE {quoted(table)}")
     except sqlite3.OperationalError as exc:

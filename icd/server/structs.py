@@ -8,21 +8,25 @@ of a module before a call can reach what the module defines.
 
 import sys
 from contextlib import suppress
+from threading import Lock
 from types import ModuleType
 
 import msgspec
 
 _known: set[str] = set()
+_looking = Lock()
 
 
 def learn(*names: str) -> None:
     """Look at the structs of these modules, or of all of ours that are loaded."""
-    for name in names or [name for name in sys.modules if name.startswith("icd.")]:
-        module = sys.modules[name]
-        # One that is being loaded by another thread is looked at later.
-        if name not in _known and not getattr(module.__spec__, "_initializing", False):
-            _known.add(name)
-            _look_at(module)
+    loaded = sys.modules.copy()  # other threads load modules, too
+    with _looking:
+        for name in names or [name for name in loaded if name.startswith("icd.")]:
+            module = loaded[name]
+            # One that is being loaded by another thread is looked at later.
+            if name not in _known and not getattr(module.__spec__, "_initializing", False):
+                _known.add(name)
+                _look_at(module)
 
 
 def _look_at(module: ModuleType) -> None:

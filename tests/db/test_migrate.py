@@ -10,7 +10,7 @@ import pytest
 
 from icd import __version__, config
 from icd.db import migrate
-from icd.db.connection import connect
+from icd.db.connection import connect, set_up
 from icd.errors import IcError, NoDatabase, NotOurs, SchemaTooNew, UntrustedDatabase
 from tests.data import original
 
@@ -323,6 +323,21 @@ def test_a_migration_that_failed_can_be_tried_again(path):
         with pytest.raises(UntrustedDatabase):
             migrate.migrate(conn, path, keep=5, now_ms=NOW_MS)
         conn.execute("DROP TABLE counters")
+
+        migrate.migrate(conn, path, keep=5, now_ms=NOW_MS)
+
+        assert migrate.is_current(conn)
+
+
+@pytest.mark.parametrize(("one", "other"), [("shelves", "books"), ("lanes", "lane_members")])
+def test_tables_that_are_not_ours_may_refer_to_each_other(path, one, other):
+    original.write(path, 9)
+    with closing(connect(path)) as conn:
+        conn.execute(f"CREATE TABLE {one} (id TEXT PRIMARY KEY)")
+        conn.execute(f"CREATE TABLE {other} (id TEXT REFERENCES {one} (id))")
+        conn.execute(f"INSERT INTO {one} VALUES ('a')")
+        conn.execute(f"INSERT INTO {other} VALUES ('a')")
+        set_up(conn, config.DEFAULTS)
 
         migrate.migrate(conn, path, keep=5, now_ms=NOW_MS)
 

@@ -228,6 +228,20 @@ def test_a_daemon_whose_code_is_replaced_before_it_is_loaded_makes_way(tmp_path:
         assert not os.path.exists(daemon.socket)
 
 
+def test_a_command_whose_code_is_replaced_before_it_is_loaded_runs_in_its_caller(
+    tmp_path: Path,
+) -> None:
+    package = shutil.copytree(Path(icd.__file__).parent, tmp_path / "code" / "icd")
+    with (package / "server" / "main.py").open("a") as file:
+        file.write("\nLOAD_AFTER_SECONDS = 3600\n")
+    (package / "features" / "leases" / "verbs.py").write_text("from icd.errors import Later\n")
+    with running(env={"PYTHONPATH": str(package.parent)}) as daemon:
+        asked = daemon.call("cli.run", argv=["lease", "list"], cwd=str(tmp_path))
+
+        assert asked["need"] == "local", asked
+        assert daemon.call("icd.ping")["pid"]
+
+
 def test_code_that_does_not_start_is_refused(tmp_path: Path) -> None:
     with installed(tmp_path) as (daemon, package):
         (package / "server" / "router.py").write_text("this is no Python\n")

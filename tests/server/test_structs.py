@@ -72,3 +72,32 @@ def test_threads_of_a_user_may_call_any_method_first():
     done = subprocess.run([sys.executable, "-c", CALL], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+LOAD = """
+import sys, threading, types
+from icd.server import structs
+done = threading.Event()
+names = [f"made{number}" for number in range(100)]
+def load():
+    while not done.is_set():
+        for name in names:
+            sys.modules[name] = types.ModuleType(name)
+        for name in names:
+            del sys.modules[name]
+sys.setswitchinterval(1e-6)
+thread = threading.Thread(target=load)
+thread.start()
+try:
+    for _ in range(1000):
+        structs.learn()
+finally:
+    done.set()
+    thread.join()
+"""
+
+
+def test_modules_are_learnt_while_another_thread_loads_some():
+    done = subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")

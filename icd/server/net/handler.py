@@ -155,6 +155,12 @@ class Handler:
         """The reply where no call is needed: help, a mistake, or a question to the client."""
         if isinstance(planned, Errand):
             return Need("local")  # the caller's files are none of our business
+        bug = planned.bug if isinstance(planned, Output) else None
+        if bug is not None and isinstance(bug.__cause__, ImportError):
+            return Need("local")  # an upgrade came before we had loaded this; see `_load`
+        return self._blamed(planned)
+
+    def _blamed(self, planned: Need | Output) -> Output | Need:
         if isinstance(planned, Output) and planned.refused is not None:
             name = planned.refused.command.replace(" ", ".")
             self.refuse(name, planned.refused.kind(planned.refused.message))
@@ -162,7 +168,7 @@ class Handler:
 
     async def serve(self, errand: Errand, visit: Visit) -> Output | Need:
         """Do in the caller's place what its own process would do."""
-        found = self.told(await self._errands.run(errand, visit, self.ask))
+        found = self._blamed(await self._errands.run(errand, visit, self.ask))
         if isinstance(found, Output) and found.refused is None:
             began = self.began + visit.rested  # to wait for a lock is no work
             self._counters.count(errand.context.replace(" ", "."), began)
