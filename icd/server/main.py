@@ -199,8 +199,20 @@ async def _load(rest: Iterator[None], life: Lifecycle) -> None:
         life.stop("its code is incomplete")
 
     with Guard(leave):
+        while not await _is_loaded(rest):
+            await anyio.sleep(limits.SHORTAGE_SECONDS)
+            rest = _loading()  # what is loaded costs little
+
+
+async def _is_loaded(rest: Iterator[None]) -> bool:
+    try:
         for _ in rest:
             await anyio.lowlevel.checkpoint()
+    except OSError as exc:
+        if exc.errno not in limits.SHORTAGE:
+            raise
+        return False
+    return True
 
 
 def _modules(directory: str, package: str) -> Iterator[str]:
