@@ -22,7 +22,7 @@ from icd.server import limits
 from icd.server.logs import Rarely, log
 from icd.server.net.socket_claim import SocketClaim
 
-_SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 0.05
 _AT_ONCE = 64
 _CREDENTIALS = struct.Struct("iII")
@@ -94,7 +94,7 @@ class Listener:
             except BlockingIOError:
                 break
             except OSError as exc:
-                if exc.errno not in _SHORTAGE:
+                if exc.errno not in SHORTAGE:
                     break
                 self._shed(exc)
                 return False
