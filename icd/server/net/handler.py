@@ -156,8 +156,8 @@ class Handler:
         if isinstance(planned, Errand):
             return Need("local")  # the caller's files are none of our business
         bug = planned.bug if isinstance(planned, Output) else None
-        if bug is not None and isinstance(bug.__cause__, ImportError):
-            return Need("local")  # an upgrade came before we had loaded this; see `_load`
+        if bug is not None and isinstance(bug.__cause__, (ImportError, OSError)):
+            return Need("local")  # we could not load it (yet); the caller can, see `_load`
         return self._blamed(planned)
 
     def _blamed(self, planned: Need | Output) -> Output | Need:
