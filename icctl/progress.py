@@ -40,10 +40,11 @@ def shown(answer: Answering, argv: list[str]) -> Answering:
 
     def answer_and_show(call: Call) -> Answer:
         nonlocal since
-        if not call.method.runs.is_long(call.params):
+        runs = call.method.runs
+        if not (runs.long and runs.is_long(call.params)):
             return answer(call)
         since = since or time.monotonic()
-        with Line(call.method.runs.long, since) as call.progress:
+        with Line(runs.long, since) as call.progress:
             return answer(call)
 
     return answer_and_show

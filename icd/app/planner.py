@@ -436,7 +436,8 @@ def _is_watched(world: World) -> bool:
 
 def _call(world: World, method: Method[Any, Any], ask: Ask) -> Call:
     """Attach to the call what concerns every call."""
-    if method.runs.is_long(ask.params) and _is_watched(world):
+    runs = method.runs
+    if runs.long and runs.is_long(ask.params) and _is_watched(world):
         raise Needed(Need("local"))
     deadline = world.deadline
     if world.timeout_ms is not None:

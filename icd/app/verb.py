@@ -160,7 +160,8 @@ class Runs(Struct, frozen=True):
     long_if: str = ""
 
     def is_long(self, params: Struct) -> bool:
-        return bool(self.long) and (not self.long_if or bool(getattr(params, self.long_if)))
+        """Of one that may be: whether this call is."""
+        return not self.long_if or bool(getattr(params, self.long_if))
 
 
 _BATCHED = Runs()

@@ -29,7 +29,6 @@ from icd.server.metrics.status import About
 from icd.server.net import socket_claim
 from icd.server.net.connections import Connections
 from icd.server.net.handler import Handler
-from icd.server.net.listener import SHORTAGE
 from icd.server.net.socket_claim import SocketClaim
 from icd.server.reexec import Handover
 from icd.server.reload import Preflight, Reload
@@ -194,9 +193,9 @@ def _patiently(work: Callable[[], T]) -> Generator[float, None, T]:
         try:
             done = work()
         except OSError as exc:
-            if exc.errno not in SHORTAGE:
+            if exc.errno not in limits.SHORTAGE:
                 raise
-            yield LOAD_AFTER_SECONDS
+            yield limits.SHORTAGE_SECONDS
         else:
             yield 0
             return done

@@ -6,7 +6,7 @@ of the daemon are pushed by none, and are asked for every other second.
 
 Promises
     - whatever comes, memory is bounded: a ring of events, a few hundred rows of each list;
-    - a list rests a hundred times as long as it took to answer before it is asked for again, so
+    - a list rests two hundred times as long as it took to answer before it is asked for again, so
       a busy project costs its daemon a small part of its time, however it is looked at;
     - when the daemon goes, what is shown stays, and says so; streams go on where they were.
 """
@@ -42,7 +42,7 @@ STATES = {
 # After a failure, such as a daemon that is gone.
 RETRY_SECONDS = 0.5
 # Between two questions for the same list; see the promises.
-LEAST_SECONDS, MOST_SECONDS, RATIO = 0.5, 3.0, 100
+LEAST_SECONDS, MOST_SECONDS, RATIO = 0.5, 3.0, 200
 
 
 class Feed:

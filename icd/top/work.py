@@ -1,5 +1,6 @@
 """What is worked on: events, runs and dispatches."""
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Raw, structs
@@ -55,19 +56,27 @@ def event(project: Project, found: Any) -> Row:
     return Row(project, (project.database, found.seq), found)
 
 
-def _active_too(project: Project, method: str, active: dict[str, Any]) -> Steps[list[Row]]:
-    """The newest, and before them what goes on: that may be older than all of these."""
-    found = yield [(method, {"limit": MOST, **which}) for which in (active, {})]
-    each = {of.id: of for part in found for of in required(part)}
-    return [Row(project, (project.database, key), of) for key, of in each.items()][:MOST]
+def _active_first(
+    project: Project, method: str, active: dict[str, Any], is_over: Callable[[Any], bool]
+) -> Steps[list[Row]]:
+    """The newest; what goes on is asked for beside them where it may be older than all of these."""
+    (found,) = yield [(method, {"limit": MOST})]
+    each = {of.id: of for of in required(found)}
+    if len(each) >= MOST and any(map(is_over, each.values())):
+        (found,) = yield [(method, {"limit": MOST, **active})]
+        each = {of.id: of for of in required(found)} | each
+    rows = [Row(project, (project.database, key), of) for key, of in each.items()]
+    rows.sort(key=lambda row: is_over(row.of))
+    return rows[:MOST]
 
 
 # --- runs -----------------------------------------------------------------------------------------
 
 
 def _runs(project: Project) -> Steps[list[Row]]:
-    rows = yield from _active_too(project, "run.list", {"status": "active"})
-    rows.sort(key=lambda row: row.of.status != "active")
+    rows = yield from _active_first(
+        project, "run.list", {"status": "active"}, lambda run: run.status != "active"
+    )
     active = [row for row in rows[:LOOKED_AT] if row.of.status == "active"]
     gates = yield [("gate.check", {"run_id": row.of.id}) for row in active]
     for row, gate in zip(active, gates, strict=True):
@@ -123,9 +132,9 @@ ADVANCE = Action(
 
 
 def _dispatches(project: Project) -> Steps[list[Row]]:
-    rows = yield from _active_too(project, "dispatch.list", {"active": True})
-    rows.sort(key=lambda row: row.of.is_over)
-    return rows
+    return (
+        yield from _active_first(project, "dispatch.list", {"active": True}, lambda d: d.is_over)
+    )
 
 
 def _outputs(world: World, rows: list[Row]) -> list[Row]:

@@ -85,21 +85,24 @@ def check_object(text: str) -> str:
     return payload
 
 
-def merged(text: str, changes: str) -> str:
-    """An object with the members of another one, which were checked; what is null there goes.
+def merged(text: str, changes: str, what: str) -> str:
+    """Two objects as one: of a member of both, what `changes` has, unless both are objects again.
 
     Values stay as they are written: they may be beyond any type of ours.
     """
     try:
-        found = _members(text) | _members(changes)
+        return check(_merged(text.encode(), changes.encode()))
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise InvalidPayload(f"the objects cannot be merged: {exc}", hint="replace it") from exc
-    kept = {name: value for name, value in found.items() if bytes(value) != b"null"}
-    return msgspec.json.encode(kept).decode()
+        raise InvalidPayload(f"the metadata of {what} is not a JSON object") from exc
 
 
-def _members(text: str) -> dict[str, Raw]:
-    return msgspec.json.decode(text, type=dict[str, Raw])
+def _merged(there: bytes, given: bytes) -> bytes:
+    found = msgspec.json.decode(there, type=dict[str, Raw])
+    for name, value in msgspec.json.decode(given, type=dict[str, Raw]).items():
+        old = bytes(found.get(name, b""))
+        is_merged = old[:1] == bytes(value)[:1] == b"{"
+        found[name] = Raw(_merged(old, bytes(value))) if is_merged else value
+    return msgspec.json.encode(found)
 
 
 _TOO_DEEP = f"JSON nesting too deep: >{DEPTH} levels"

@@ -333,3 +333,18 @@ def test_depth_is_judged_before_lengths():
 
 def test_lengths_are_judged_before_control_characters():
     assert "too long" in refusal(b"[%b,%b]" % (CONTROL, in_array(ARRAY_ELEMENTS + 1))).message
+
+
+@pytest.mark.parametrize("there, given, both", [
+    ("{}", '{"a":null}', '{"a":null}'),
+    ('{"a":1,"b":1.50}', '{"a":{"x":1}}', '{"a":{"x":1},"b":1.50}'),
+    ('{"a":{"x":1,"y":[1]}}', '{"a":{"y":[2]}}', '{"a":{"x":1,"y":[2]}}'),
+])  # fmt: skip
+def test_objects_are_merged_member_by_member(there, given, both):
+    assert payloads.merged(there, given, "lane l") == both
+
+
+@pytest.mark.parametrize("there", ["[]", '{"a":' * 3000 + "1" + "}" * 3000])
+def test_what_cannot_be_merged_into_is_named(there):
+    with pytest.raises(InvalidPayload):
+        payloads.merged(there, there if there != "[]" else "{}", "lane l")

@@ -2441,8 +2441,8 @@ class Lane(nouns.Awaiting):
         request_id: str | None = None,
     ) -> results.Lane:
         """Change what a lane says of itself.
-        `metadata` replaces the whole object; `metadata_merge` changes the members that it
-        names, and removes those that it sets to null.
+        `metadata` replaces the whole object; `metadata_merge` replaces the members that it
+        names; objects in both are merged in the same way.
 
         lane: Id or name of the lane.
         description: Description of what belongs to it.

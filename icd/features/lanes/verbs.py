@@ -139,14 +139,14 @@ class Close(Params):
 class Update(Params):
     """Change what a lane says of itself.
 
-    --metadata replaces the whole object; --metadata-merge changes the members that it names, and
-    removes those that it sets to null.
+    --metadata replaces the whole object; --metadata-merge replaces the members that it names;
+    objects in both are merged in the same way.
     """
 
     rpc = (
         "Change what a lane says of itself.\n"
-        "`metadata` replaces the whole object; `metadata_merge` changes the members that it "
-        "names, and removes those that it sets to null."
+        "`metadata` replaces the whole object; `metadata_merge` replaces the members that it "
+        "names; objects in both are merged in the same way."
     )
     lane: Annotated[str, Option("--name", "Id or name of the lane.", "LANE"), validation.check_name]
     description: Annotated[
@@ -240,7 +240,7 @@ def update(ctx: Context, p: Update) -> Lane:
     lane = store.require(ctx.conn, p.lane)
     changes = _changes(p)
     if p.metadata_merge is not None:
-        changes["metadata"] = payloads.merged(lane.metadata, p.metadata_merge)
+        changes["metadata"] = payloads.merged(lane.metadata, p.metadata_merge, f"lane {lane.name}")
     return store.shown(store.update(ctx.conn, lane, changes, actor=ctx.writer, now_ms=ctx.now_ms))
 
 

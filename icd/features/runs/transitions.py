@@ -22,9 +22,9 @@ Callers run these inside a transaction; nothing here begins or commits one.
 import sqlite3
 from collections.abc import Collection
 
-from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType, json
+from msgspec import UNSET, Struct, UnsetType, json
 
-from icd.errors import InvalidPayload, PhaseRefused, RunOver
+from icd.errors import PhaseRefused, RunOver
 from icd.features.events import store as events
 from icd.features.events.store import Fact
 from icd.features.gates import store as gates
@@ -216,7 +216,9 @@ def configure(
     """Change settings; what is None stays as it is.  `merge` is an object for the metadata."""
     run = runs.require(conn, run_id)
     require_may(run, "set")
-    metadata = None if merge is None else _merged(run, merge)
+    metadata = (
+        None if merge is None else payloads.merged(run.metadata or "{}", merge, f"run {run.id}")
+    )
     wanted = {
         "complexity": complexity,
         "auto_advance": auto_advance,
@@ -233,24 +235,6 @@ def configure(
         if value is not None
     )
     tell(conn, run, "set", reason=reason, actor=actor, now_ms=now_ms)
-
-
-def _merged(run: Run, merge: str) -> str:
-    try:
-        found = _merge((run.metadata or "{}").encode(), merge.encode())
-    except (DecodeError, RecursionError) as exc:
-        raise InvalidPayload(f"the metadata of run {run.id} is not a JSON object") from exc
-    return payloads.check(found)
-
-
-def _merge(there: bytes, given: bytes) -> bytes:
-    """Both objects; of a member of both, what is given, unless both are objects again."""
-    found = json.decode(there, type=dict[str, Raw])
-    for name, value in json.decode(given, type=dict[str, Raw]).items():
-        old = bytes(found.get(name, b""))
-        is_merged = old[:1] == bytes(value)[:1] == b"{"
-        found[name] = Raw(_merge(old, bytes(value))) if is_merged else value
-    return json.encode(found)
 
 
 def next_phase(conn: sqlite3.Connection, run: Run) -> str:

@@ -7,7 +7,6 @@ without the daemon.
 
 import asyncio
 import contextlib
-import errno
 import os
 import socket
 import struct
@@ -22,7 +21,6 @@ from icd.server import limits
 from icd.server.logs import Rarely, log
 from icd.server.net.socket_claim import SocketClaim
 
-SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 0.05
 _AT_ONCE = 64
 _CREDENTIALS = struct.Struct("iII")
@@ -94,7 +92,7 @@ class Listener:
             except BlockingIOError:
                 break
             except OSError as exc:
-                if exc.errno not in SHORTAGE:
+                if exc.errno not in limits.SHORTAGE:
                     break
                 self._shed(exc)
                 return False

@@ -210,6 +210,7 @@ def test_it_prints_what_was_taken_what_was_left_and_where_the_old_file_is(projec
 
     done = icctl("init", "--adopt", cwd=project, env=DIRECT)
 
+    assert done.returncode == 0, done.stderr
     first, kept, *lines = done.stdout.decode().splitlines()
     untrusted = b"icctl: init: warning: the database is not trusted and may not start programs; "
     assert (done.returncode, done.stderr) == (0, untrusted + b"trust it with 'icctl trust'\n")

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.long
 
 FORK = multiprocessing.get_context("fork")
 ROUNDS = size(1000, 200)
-KILLED_ROUNDS = size(1000, 300)  # they must last for some kills
+KILLED_ROUNDS = size(3000, 1500)  # they must last for some kills
 CREATORS = 50
 LONG = "--timeout=40s"  # a loaded machine is no failure
 
