@@ -7,14 +7,13 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections import deque
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from importlib import import_module
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import anyio
-import anyio.lowlevel
 import msgspec
 
 import icd
@@ -40,6 +39,7 @@ from icd.server.workers.hooks import Hooks, home
 from icd.server.workers.mirror import Mirrors
 from icd.server.workers.mirror_files import root as interband_root
 
+T = TypeVar("T")
 ReadSettings = Callable[..., config.Settings]
 
 
@@ -64,7 +64,8 @@ def main(
     registry.after_load.append(structs.learn)
     rest = _loading()
     if preflight:
-        deque(rest, 0)
+        for pause in rest:
+            time.sleep(pause)
         return _show_preflight()
     _raise_descriptor_limit()
     # Calls make no cycles; looking for them every 700 objects only costs time.
@@ -93,7 +94,7 @@ async def serve(
     directory: str,
     starter: Starter,
     leaves: bool,
-    rest: Iterator[None],
+    rest: Iterator[float],
 ) -> Handover | None:
     """Serve until told to stop or to become other code; if that fails, what to go on with.
 
@@ -171,25 +172,46 @@ _LEFT_OUT = ("icd.__main__", "icd.admin.", "icd.db.postgres", "icd.mcp.", "icd.t
 LOAD_AFTER_SECONDS = 0.1
 
 
-def _loading() -> Iterator[None]:
+def _loading() -> Iterator[float]:
     """An upgrade replaces the files of an installation under the daemon that runs from them.
 
     What it had not loaded by then would be of the new version, amidst the old: so it loads
     everything when it has started, module by module, and stays whole until it is reloaded.
+    Between two modules it says for how long others may have their turn.
     """
-    names = [
-        n for n in _modules(os.path.dirname(icd.__file__), "icd") if not n.startswith(_LEFT_OUT)
-    ]
-    migrate.load()
-    for name in (*names, *registry.modules()):
-        import_module(name)
-        structs.learn(name)
-        yield
+    names = yield from _patiently(_names)
+    yield from _patiently(migrate.load)
+    for name in names:
+        yield from _patiently(partial(_load_one, name))
     structs.learn()  # what these have loaded of what we leave out
     gc.freeze()
 
 
-async def _load(rest: Iterator[None], life: Lifecycle) -> None:
+def _patiently(work: Callable[[], T]) -> Generator[float, None, T]:
+    """Callers may have all descriptors: that passes, and says nothing about the code."""
+    while True:
+        try:
+            done = work()
+        except OSError as exc:
+            if exc.errno not in limits.SHORTAGE:
+                raise
+            yield limits.SHORTAGE_SECONDS
+        else:
+            yield 0
+            return done
+
+
+def _names() -> list[str]:
+    every = _modules(os.path.dirname(icd.__file__), "icd")
+    return [*(n for n in every if not n.startswith(_LEFT_OUT)), *registry.modules()]
+
+
+def _load_one(name: str) -> None:
+    import_module(name)
+    structs.learn(name)
+
+
+async def _load(rest: Iterator[float], life: Lifecycle) -> None:
     """Load what the first calls do without, in between of others; or make way for a daemon that
     can: an upgrade that came too early has left us with parts of two versions."""
     await anyio.sleep(LOAD_AFTER_SECONDS)
@@ -199,20 +221,8 @@ async def _load(rest: Iterator[None], life: Lifecycle) -> None:
         life.stop("its code is incomplete")
 
     with Guard(leave):
-        while not await _is_loaded(rest):
-            await anyio.sleep(limits.SHORTAGE_SECONDS)
-            rest = _loading()  # what is loaded costs little
-
-
-async def _is_loaded(rest: Iterator[None]) -> bool:
-    try:
-        for _ in rest:
-            await anyio.lowlevel.checkpoint()
-    except OSError as exc:
-        if exc.errno not in limits.SHORTAGE:
-            raise
-        return False
-    return True
+        for pause in rest:
+            await anyio.sleep(pause)
 
 
 def _modules(directory: str, package: str) -> Iterator[str]:

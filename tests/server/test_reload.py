@@ -46,6 +46,22 @@ signal.pause()
 """
 
 
+SHORT = """
+import os, resource, sys
+from icd.app import registry
+from icd.server.main import _loading
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+rest = _loading()
+free = os.open(os.devnull, os.O_RDONLY)
+os.close(free)
+resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+pauses = [next(rest) for _ in range(3)]
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+for _ in rest: pass
+print(all(pauses), set(registry.modules()) <= set(sys.modules))
+"""
+
+
 def line(method: str, **params: Any) -> bytes:
     request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     return json.dumps(request).encode() + b"\n"
@@ -240,6 +256,14 @@ def test_a_command_whose_code_is_replaced_before_it_is_loaded_runs_in_its_caller
 
         assert asked["need"] == "local", asked
         assert daemon.call("icd.ping")["pid"]
+
+
+def test_code_is_loaded_when_descriptors_are_no_longer_short() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True True\n", "")
 
 
 def test_code_that_does_not_start_is_refused(tmp_path: Path) -> None:
