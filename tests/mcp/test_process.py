@@ -304,7 +304,7 @@ def test_without_the_sdk_a_daemon_starts(project):
 def test_the_daemon_and_the_client_never_load_the_sdk():
     code = (
         "import sys; import icd.server.main, icctl.direct; from icd.app import registry;"
-        "icd.server.main._load_everything(); registry.commands();"
+        "list(icd.server.main._loading()); registry.commands();"
         "sys.exit(bool({'mcp', 'mcp_types', 'pydantic'} & set(sys.modules)))"
     )
 

@@ -147,7 +147,6 @@ def _around(point: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fail_in_database() -> None:
-    from icd.app import dispatch
     from icd.db import backup, connection, database, migrate
     from icd.db.original import adopt
     from icd.features.database import verbs
@@ -158,7 +157,7 @@ def _fail_in_database() -> None:
     )
     assert connection.sqlite3 is sqlite3
     assert database.connect is connection.connect
-    _require(dispatch, 'execute("COMMIT")')
+    _require(database, 'execute("COMMIT")')
     _require(connection, '_finish(conn, "COMMIT")', "conn.execute(statement)")
     for step in ("_verify", "_name", "_rotate"):
         _wrap(backup, step, "backup")
@@ -182,14 +181,14 @@ def _fail_in_database() -> None:
 
 
 def _fail_in_server() -> None:
+    from icd.db import connection
     from icd.server import reexec as handover
     from icd.server import reload
     from icd.server.net.session import Session
-    from icd.server.stores import maintenance as upkeep
     from icd.server.workers import mirror_files
 
     _wrap(Session, "_reply", "before_reply")
-    _require(upkeep, f'execute("{_CHECKPOINT}')
+    _require(connection, f'execute("{_CHECKPOINT}')
     _require(mirror_files, "os.utime(", "os.rename(")
     rename, utime = _around("mirror", os.rename), _around("mirror", os.utime)
     mirror_files.os = _Os(rename=rename, utime=utime)  # type: ignore[assignment]

@@ -26,7 +26,10 @@ def test_whoever_is_killed_over_an_adoption_leaves_the_original_or_ours(tmp_path
 
 
 def test_an_original_that_is_out_of_its_place_meanwhile_is_noticed(tmp_path: Path) -> None:
-    build = "            taken, left = _build(old, fresh, path, now_ms=now_ms, deadline=deadline)\n"
+    build = (
+        "            taken, left = _build(\n                old, fresh, path, bring,"
+        " now_ms=now_ms, deadline=deadline, tell=tell\n            )\n"
+    )
     away = '            os.rename(path, path + ".away")\n'
     back = '            os.rename(path + ".away", path)\n'
     code = broken(tmp_path, "icd/db/original/adopt.py", build, away + build + back)

@@ -14,7 +14,6 @@ from tests.torture.upgrades import SCHEMAS, template
 pytestmark = pytest.mark.long
 
 SECONDS = 6
-COMMIT = '            self._conn.execute("COMMIT")\n'
 DISPATCH = "icd/app/dispatch.py"
 
 
@@ -38,10 +37,11 @@ def test_a_database_of_every_schema_is_there_to_be_migrated(tmp_path: Path) -> N
 
 def test_an_answer_before_its_commit_is_noticed(tmp_path: Path) -> None:
     keep = "            self.answers |= answers\n"
-    code = broken(tmp_path, DISPATCH, COMMIT + keep, keep)
+    code = broken(tmp_path, DISPATCH, "            self._commit()\n" + keep, keep)
     begin = '        while True:\n            try:\n                self._conn.execute("BEGIN'
-    late = f"        if self._conn.in_transaction:\n{COMMIT}{begin}"
-    _also(code, DISPATCH, begin, late)
+    commit = '            self._conn.execute("COMMIT")\n'
+    late = f"        if self._conn.in_transaction:\n{commit}{begin}"
+    _also(code, "icd/db/database.py", begin, late)
 
     _notice(tmp_path, code, ("before_commit",), "acknowledged and is lost")
 

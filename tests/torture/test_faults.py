@@ -37,11 +37,11 @@ def test_what_was_acknowledged_survives_damage_to_files_or_is_told(tmp_path: Pat
 
 @pytest.mark.long
 def test_a_commit_that_failed_and_is_acknowledged_is_noticed(tmp_path: Path) -> None:
-    commit = 'answer = self._run(call)\n            self._conn.execute("COMMIT")\n'
+    commit = "answer = self._run(call)\n            self._commit()\n"
     careless = (
         "answer = self._run(call)\n"
         "            try:\n"
-        '                self._conn.execute("COMMIT")\n'
+        "                self._commit()\n"
         "            except sqlite3.Error:\n"
         "                self._roll_back()\n"
     )

@@ -77,8 +77,8 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     "what is refused is written": (
         "socket",
         "icd/app/dispatch.py",
-        '            answer = self._run(call)\n            self._conn.execute("COMMIT")\n        except BaseException:\n            self._roll_back()',
-        '            answer = self._run(call)\n            self._conn.execute("COMMIT")\n        except BaseException:\n            if self._conn.in_transaction:\n                self._conn.execute("COMMIT")',
+        "            answer = self._run(call)\n            self._commit()\n        except BaseException:\n            self._roll_back()",
+        '            answer = self._run(call)\n            self._commit()\n        except BaseException:\n            if self._conn.in_transaction:\n                self._conn.execute("COMMIT")',
     ),
     "a client does not expect bytes that are no text": (
         "commands",

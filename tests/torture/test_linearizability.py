@@ -18,7 +18,7 @@ BROKEN_SECONDS = 60
 # What is broken, where, and how it read before and reads then; several changes are one mutation.
 MUTATIONS = {
     "two write at once, and neither waits": [
-        ("icd/app/dispatch.py", '"BEGIN IMMEDIATE" if write else "BEGIN"', '"BEGIN"'),
+        ("icd/db/database.py", '"BEGIN IMMEDIATE" if write else "BEGIN"', '"BEGIN"'),
         ("icd/db/lock.py", "if not self._wait(self._fd, deadline):", "if False:"),
     ],
     "the client executes again what may have been executed": [
@@ -46,7 +46,7 @@ MUTATIONS = {
         )
     ],
     "a sentinel that grants twice": [
-        ("icd/features/sentinels/store.py", "WHERE once = 0 AND excluded.interval_ms > 0", "WHERE once = 1")
+        ("icd/features/sentinels/store.py", "WHERE sentinels.once = 0 AND excluded.interval_ms > 0", "WHERE sentinels.once = 1")
     ],
     "a lease is granted to another before it has ended": [
         (

@@ -87,7 +87,7 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
     "those who share are refused": (
         Coordination,
         "icd/features/coordination/lookup.py",
-        "AND (:exclusive OR exclusive)",
+        "AND (:exclusive = 1 OR exclusive = 1)",
         "",
     ),
     "of several paths, those that are free are reserved": (
@@ -163,8 +163,8 @@ MUTATIONS: dict[str, tuple[type[Machine], str, str, str]] = {
     "a discovery is promoted below the threshold": (
         Discoveries,
         "icd/features/discoveries/lifecycle.py",
-        "AND (:force OR relevance * decay >= :product)",
-        "AND (:force OR relevance * decay >= :product / 2)",
+        "AND (:force = 1 OR relevance * decay >= :product)",
+        "AND (:force = 1 OR relevance * decay >= :product / 2)",
     ),
     "what resembles a discovery is stored once more": (
         Discoveries,

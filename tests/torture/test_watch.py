@@ -39,7 +39,7 @@ MUTATIONS: dict[str, list[Change]] = {
     "an event is shown before it is committed": [
         (
             "icd/app/dispatch.py",
-            'found, strict=False))\n            self._conn.execute("COMMIT")\n',
+            "found, strict=False))\n            self._commit()\n",
             "found, strict=False))\n",
         ),
         (
