@@ -1,7 +1,5 @@
 """Every limit of the daemon, with its reason."""
 
-import errno
-
 # A payload is at most 1 MiB; escaping can double it, and an envelope goes around it.
 MESSAGE_BYTES = 4 * 1024 * 1024
 # While a message is being answered, this much more of the same peer is read ahead.
@@ -94,8 +92,7 @@ OBSERVE_SECONDS = 5.0
 OBSERVED_PROCESSES = 256
 # Replies that a slow peer has not read are remembered; more than that are put together.
 WRITES = 64
-# What the kernel says when descriptors or memory run short, which passes; then we wait this long.
-SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# While descriptors or memory run short, code that is still to be loaded waits this long.
 SHORTAGE_SECONDS = 1.0
 # The daemon looks this often whether its socket is still where clients look for it.
 PLACE_SECONDS = 2.0

@@ -29,6 +29,7 @@ from icd.server.metrics.status import About
 from icd.server.net import socket_claim
 from icd.server.net.connections import Connections
 from icd.server.net.handler import Handler
+from icd.server.net.listener import SHORTAGE
 from icd.server.net.socket_claim import SocketClaim
 from icd.server.reexec import Handover
 from icd.server.reload import Preflight, Reload
@@ -193,7 +194,7 @@ def _patiently(work: Callable[[], T]) -> Generator[float, None, T]:
         try:
             done = work()
         except OSError as exc:
-            if exc.errno not in limits.SHORTAGE:
+            if exc.errno not in SHORTAGE:
                 raise
             yield limits.SHORTAGE_SECONDS
         else:

@@ -21,6 +21,8 @@ from icd.server import limits
 from icd.server.logs import Rarely, log
 from icd.server.net.socket_claim import SocketClaim
 
+# What the kernel says when descriptors or memory run short, which passes.
+SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 0.05
 _AT_ONCE = 64
 _CREDENTIALS = struct.Struct("iII")
@@ -92,7 +94,7 @@ class Listener:
             except BlockingIOError:
                 break
             except OSError as exc:
-                if exc.errno not in limits.SHORTAGE:
+                if exc.errno not in SHORTAGE:
                     break
                 self._shed(exc)
                 return False
