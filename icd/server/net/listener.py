@@ -7,6 +7,7 @@ without the daemon.
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import struct
