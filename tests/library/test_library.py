@@ -191,12 +191,16 @@ TABLE: list[tuple[str, dict[str, tuple[int, str, str]]]] = [
      {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_lane_create -v value kernel arc core go",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("printf '%.0s' \"$value\"", dict.fromkeys((AVAILABLE, UNAVAILABLE, BROKEN), (0, "", ""))),
     ("intercore_lane_sync kernel B-1,B-2",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_lane_members kernel",
      {AVAILABLE: (0, '["B-1","B-2"]\n', ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_lane_status -v value kernel",
      {AVAILABLE: (0, "", ""), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
+    ("printf '%s\\n' \"$value\" | tr ',' '\\n' | sed -n '/^$/p; /lane_type/p'",
+     {AVAILABLE: (0, '"lane_type":"arc"\n', ""), UNAVAILABLE: (0, "\n", ""),
+      BROKEN: (0, "\n", "")}),
     ("intercore_run_rollback nope planned",
      {AVAILABLE: (1, "", LINE), UNAVAILABLE: (1, "", ""), BROKEN: (2, "", LINE)}),
     ("intercore_run_rollback_dry nope planned",
@@ -286,6 +290,16 @@ MATRIX = [
         for host in ("daemon", "no database")
     ],
 ]
+
+
+def test_what_the_table_puts_into_a_variable_is_shown_by_the_next_call() -> None:
+    unshown = [
+        call
+        for (call, _), (then, _) in zip(TABLE, [*TABLE[1:], ("", {})], strict=True)
+        if "-v value" in call and not then.startswith("printf ")
+    ]
+
+    assert unshown == []
 
 
 @pytest.mark.parametrize(

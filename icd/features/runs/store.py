@@ -30,6 +30,7 @@ from icd.values.wire import Result, iso, iso_if
 
 COMPLEXITY = 3
 WARN_PCT = 80
+ALL = 2**63 - 1
 
 
 class Shown(Result):
@@ -270,7 +271,9 @@ class Agent(Result):
 
 
 _ADD_AGENT = put(Agent, "run_agents")
-_AGENTS = select(Agent, "run_agents", "WHERE run_id = ? ORDER BY created_at, rowid")
+_AGENTS = select(
+    Agent, "run_agents", "WHERE run_id = ? ORDER BY created_at DESC, rowid DESC LIMIT ?"
+)
 _ACTIVE = "SELECT count(*) FROM run_agents WHERE run_id = ? AND status = 'active'"
 _UPDATE_AGENT = "UPDATE run_agents SET status = ?, updated_at = ? WHERE id = ? RETURNING run_id"
 
@@ -309,9 +312,9 @@ def require_room(
         raise LimitReached(told, hint=hint, limit=limit)
 
 
-def agents_of(conn: sqlite3.Connection, run_id: str) -> list[Agent]:
-    """Those of a run, the oldest first; of an unknown run, none."""
-    return [checked(Agent, row) for row in conn.execute(_AGENTS, (run_id,))]
+def agents_of(conn: sqlite3.Connection, run_id: str, *, newest: int = ALL) -> list[Agent]:
+    """The newest of a run, the oldest of them first; of an unknown run, none."""
+    return [checked(Agent, row) for row in conn.execute(_AGENTS, (run_id, newest))][::-1]
 
 
 def update_agent(
@@ -361,7 +364,9 @@ _ADD_ARTIFACT = put(Artifact, "run_artifacts")
 _ARTIFACTS = select(
     Artifact,
     "run_artifacts",
-    "WHERE run_id = ?1 AND (phase = ?2 OR ?2 IS NULL) ORDER BY created_at, rowid",
+    """
+WHERE run_id = ?1 AND (phase = ?2 OR ?2 IS NULL) ORDER BY created_at DESC, rowid DESC LIMIT ?3
+""",
 )
 _ORIGINS = """
 SELECT a.dispatch_id, d.name, a.phase, a.path, a.content_hash, a.type, a.status
@@ -391,9 +396,12 @@ def add_artifact(
     return made.id
 
 
-def artifacts_of(conn: sqlite3.Connection, run_id: str, phase: str | None = None) -> list[Artifact]:
-    """Those of a run, or of one phase, the oldest first; of an unknown run, none."""
-    return [checked(Artifact, row) for row in conn.execute(_ARTIFACTS, (run_id, phase))]
+def artifacts_of(
+    conn: sqlite3.Connection, run_id: str, phase: str | None = None, *, newest: int = ALL
+) -> list[Artifact]:
+    """The newest of a run, or of one phase, the oldest first; of an unknown run, none."""
+    found = conn.execute(_ARTIFACTS, (run_id, phase, newest))
+    return [checked(Artifact, row) for row in found][::-1]
 
 
 def origins(conn: sqlite3.Connection, run_id: str, phase: str | None = None) -> list[Origin]:

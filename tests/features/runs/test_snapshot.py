@@ -1,6 +1,7 @@
 """Everything about a run at one moment."""
 
 import re
+import tracemalloc
 
 import pytest
 
@@ -107,6 +108,24 @@ def test_of_very_much_the_newest_is_shown_and_that_there_is_more(conn, happen, m
     assert [artifact.id for artifact in found.artifacts] == ["artifact1", "artifact2"]
     assert [dispatch.id for dispatch in found.dispatches] == ["dispatch1", "dispatch2"]
     assert found.cut == ["events", "agents", "artifacts", "dispatches"]
+
+
+def test_what_is_not_shown_takes_no_memory(conn, monkeypatch):
+    monkeypatch.setattr(snapshots, "MOST", 2)
+    rows.run(conn)
+    for number in range(2000):
+        rows.agent(conn, "run00001", f"agent{number}")
+        rows.artifact(conn, "run00001", "planned", f"artifact{number}")
+    read(conn)  # what is loaded and kept once
+    tracemalloc.start()
+    try:
+        found = read(conn)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert [agent.id for agent in found.agents] == ["agent1998", "agent1999"]
+    assert peak < 100_000  # all of them take a million
 
 
 def test_rules_that_cannot_be_read_keep_nobody_from_seeing_the_rest(conn):

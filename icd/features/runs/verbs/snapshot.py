@@ -109,8 +109,8 @@ def take(ctx: Context, p: Take) -> Snapshot | None:
 
 def read(conn: sqlite3.Connection, run: Run) -> Snapshot:
     events = history.newest_of_run(conn, run.id, limit=MOST + 1)
-    at_work = store.agents_of(conn, run.id)
-    produced = store.artifacts_of(conn, run.id)
+    at_work = store.agents_of(conn, run.id, newest=MOST + 1)
+    produced = store.artifacts_of(conn, run.id, newest=MOST + 1)
     started = dispatch_store.every(conn, run_id=run.id, limit=MOST + 1)[::-1]
     every: dict[str, Sized] = {
         "events": events,
