@@ -21,7 +21,8 @@ def run(table: Table) -> None:
     with place.project(rows=0, guards=0) as setting:
         setting.env["INTERCORE_LOCK_DIR"] = str(setting.root / "locks")
         if shutil.which("flock"):
-            _pairs(table, setting)
+            with place.daemon(setting):
+                _pairs(table, setting)
         times = _interleaved(setting)
     what = f"refused lock acquire --timeout={WAIT_MS}ms / sleep {WAIT_MS / 1000}"
     table.ratio(
