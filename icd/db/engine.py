@@ -79,7 +79,7 @@ class Engine(Protocol):
     # How often we noticed writes that are not ours.
     @property
     def foreign(self) -> int: ...
-    # A descriptor that can be read when others wrote; None: somebody has to look.
+    # A descriptor that can be read when others wrote; None: there is none.
     @property
     def signal(self) -> int | None: ...
     # How long the turn of the last transaction was waited for.

@@ -20,7 +20,7 @@ from icd.errors import Misconfigured, StoreUnfit, StoreUnreachable
 OLDEST = 140000  # PostgreSQL 14
 CONNECT_SECONDS = 10.0
 _SECRET = {"password", "sslpassword", "passfile", "sslkey"}
-# A connection of ours is silent for as long as nobody calls: the network must not forget it, and
+# A connection of ours is silent for as long as no call comes: the network must not forget it, and
 # the server must notice when the machine is gone.
 _USUAL = {
     "connect_timeout": "5",

@@ -34,7 +34,7 @@ _BY_STATE: dict[str, tuple[type[IcError], str]] = {
 _UNREACHABLE = {"08", "57", "53", "58", "3D", "28"}
 # What the server says to these adds nothing.
 _TOLD = (DeadlineExceeded, Locked)
-_GRANT = "ask the administrator of the server for the rights; see 'icctl store check'"
+_GRANT = "ask the administrator of the server for the rights"
 
 
 def named(state: str, message: str) -> Exception:

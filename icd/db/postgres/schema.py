@@ -99,7 +99,7 @@ def version(conn: Connection) -> int:
 
 
 def bring_up_to_date(conn: Connection, *, create: bool, now_ms: int) -> None:
-    """Apply what is missing; the caller has begun a transaction, and nobody else has the turn."""
+    """Apply what is missing; the caller has begun a transaction, and no other host has the turn."""
     start = version(conn)
     if start > migrate.LATEST:
         (writer,) = conn.execute(
@@ -112,7 +112,7 @@ def bring_up_to_date(conn: Connection, *, create: bool, now_ms: int) -> None:
     if not start:
         if not create:
             raise NoDatabase(
-                "the store has no tables of this project", hint="make them with: icctl store create"
+                "the store has no tables of this project", hint="create the project there first"
             )
         for statement in PRELUDE:
             conn.execute(statement)
